@@ -1,0 +1,26 @@
+"""Settings: an argument beats Dask's config ``dasfprof.*``, which beats `dasfprof.yaml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dask.config
+import yaml
+
+_DEFAULTS = Path(__file__).with_name("dasfprof.yaml")
+
+
+def ensure_defaults() -> None:
+    """Put the package's defaults under Dask's config, where nothing is set yet."""
+    with _DEFAULTS.open() as file:
+        defaults = yaml.safe_load(file)
+    dask.config.update_defaults(defaults)
+
+
+def setting(name: str, given: Any = None) -> Any:
+    """Give an argument if it is not None, else the config's value of ``dasfprof.{name}``."""
+    return dask.config.get(f"dasfprof.{name}") if given is None else given
+
+
+ensure_defaults()

@@ -1,0 +1,81 @@
+"""DASF's own trace files: for each event 8 bytes of big-endian length and a msgpack map.
+
+DASF stored the *end* of a task as the timestamp of its `Compute` event, on the host's monotonic
+clock. Read here, a complete event's timestamp is its start. The clock stays the host's: the
+analysis moves it to Unix time where `Resource Usage` events, which carry both, tell the distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dasfprof.database import values
+from dasfprof.database.file import EventDatabase
+from dasfprof.events import EVENT_CLASSES, CompleteEvent, Event, EventPhases
+
+_LENGTH_BYTES = 8
+_MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)
+
+
+class DasfDatabase(EventDatabase):
+    """A file that DASF wrote, opened to read.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Attributes
+    ----------
+    lost_bytes
+        Bytes at the end that hold no whole event, known once `get_traces` is used up.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lost_bytes = 0
+
+    def get_traces(self) -> Iterator[Event]:
+        """Give the events in the order of the file; stops at a cut or damaged tail."""
+        size = self.path.stat().st_size
+        position = 0
+        with self.path.open("rb") as file:
+            while head := file.read(_LENGTH_BYTES):
+                length = int.from_bytes(head, "big")
+                if len(head) < _LENGTH_BYTES or length > size - position - _LENGTH_BYTES:
+                    break
+                event = _event(file.read(length))
+                if event is None:
+                    break
+                yield event
+                position += _LENGTH_BYTES + length
+        self.lost_bytes = size - position
+
+    def __repr__(self) -> str:
+        return f"DasfDatabase at {self.path}"
+
+
+def is_dasf_trace(path: Path) -> bool:
+    """Tell whether a file begins as DASF's traces do."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        begin = file.read(_LENGTH_BYTES + 1)
+    if len(begin) <= _LENGTH_BYTES:
+        return False
+    length = int.from_bytes(begin[:_LENGTH_BYTES], "big")
+    return 0 < length <= size - _LENGTH_BYTES and begin[-1] in _MAP_MARKS
+
+
+def _event(data: bytes) -> Event | None:
+    try:
+        fields: dict[str, Any] = values.unpack(data)
+        # DASF gives the end of a duration the phase of its begin; nothing in its files does so.
+        kind = EVENT_CLASSES[fields.get("phase", EventPhases.INSTANT)]
+        event = kind(**fields)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    if isinstance(event, CompleteEvent):
+        event.timestamp -= event.duration
+    return event

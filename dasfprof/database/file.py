@@ -1,0 +1,193 @@
+"""Databases of events: the interface, and the one that lives in a file."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from dasfprof.database.batch import Batch, fold_events, make_batches
+from dasfprof.database.reader import FORMAT_VERSION, TraceFile
+from dasfprof.database.writer import Source, TraceWriter
+from dasfprof.errors import InvalidArgumentError, ReadOnlyError
+from dasfprof.events import Event
+
+DEFAULT_COMMIT_THRESHOLD = 5000
+DEFAULT_FLUSH_INTERVAL = 1.0
+DEFAULT_MAX_PENDING = 100_000
+
+
+class EventDatabase(ABC):
+    """A collection of events. Subclasses give `get_traces`; those that can, columns as well."""
+
+    @abstractmethod
+    def get_traces(self) -> Iterator[Event]:
+        """Give the events in the order in which they were recorded."""
+
+    def record(self, event: Event) -> None:
+        """Add an event; a database that can only be read raises `ReadOnlyError`."""
+        raise ReadOnlyError(f"{self!r} was opened to read; record into a new file instead.")
+
+    def commit(self) -> None:
+        """Return when every event recorded so far can be read back."""
+
+    def close(self) -> None:
+        """Commit, and release what the database holds."""
+
+    def batches(self) -> Iterator[Batch]:
+        """Give the events as columns."""
+        yield from make_batches(self.get_traces())
+
+    def __enter__(self) -> EventDatabase:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class FileDatabase(EventDatabase):
+    """Events in one file, in the format of FORMAT.md.
+
+    A path that exists is opened to read and never written. A new path is written by this object
+    alone: `record` appends to memory and returns; a background thread writes blocks. The file
+    appears with the first block. Any thread may record.
+
+    Parameters
+    ----------
+    path
+        The file.
+    commit_threshold, flush_interval
+        Events, and seconds, after which pending events are written, whichever is first.
+    max_pending
+        Events pending beyond which new ones are dropped and counted: memory stays bounded where
+        the disk is full or too slow.
+    header
+        More facts for the file's header, such as the run's name.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] = "traces.msgpack",
+        commit_threshold: int = DEFAULT_COMMIT_THRESHOLD,
+        flush_interval: float = DEFAULT_FLUSH_INTERVAL,
+        *,
+        max_pending: int = DEFAULT_MAX_PENDING,
+        header: dict[str, Any] | None = None,
+    ) -> None:
+        if commit_threshold < 1 or flush_interval <= 0 or max_pending < commit_threshold:
+            raise InvalidArgumentError(
+                f"commit_threshold={commit_threshold!r}, flush_interval={flush_interval!r}, "
+                f"max_pending={max_pending!r}: the first must be at least 1, the second positive, "
+                "the third no less than the first."
+            )
+        given = Path(path)
+        self._reader = TraceFile(given) if given.exists() else None
+        self._writer = TraceWriter(
+            given,
+            {**process_header(), **(header or {})},
+            commit_threshold=commit_threshold,
+            flush_interval=flush_interval,
+            max_pending=max_pending,
+        )
+        self._source = Source(fold_events)
+
+    @property
+    def path(self) -> Path:
+        """The file; its name gets a number if another file had taken it."""
+        return self._writer.path
+
+    @property
+    def writer(self) -> TraceWriter:
+        """The writing side, for plugins that add sources of their own."""
+        return self._writer
+
+    def record(self, event: Event) -> None:
+        """Append an event to memory; raises `ReadOnlyError` for a file that existed."""
+        rows = self._source.rows
+        if not rows:
+            self._start()
+        rows.append(event)
+        if len(rows) >= self._writer.commit_threshold:
+            self._writer.threshold_reached(self._source)
+
+    def commit(self) -> None:
+        """Write all pending events; returns when they are in the file."""
+        if self._reader is None:
+            self._writer.commit()
+
+    def close(self) -> None:
+        """Write all pending events and the closing frame, once."""
+        if self._reader is None:
+            self._writer.close()
+
+    def trace_file(self) -> TraceFile:
+        """Open the file to read, with everything that was recorded so far in it."""
+        self.commit()
+        return self._reader or TraceFile(self.path)
+
+    def batches(self) -> Iterator[Batch]:
+        """Give the events as columns, in the order of the file."""
+        yield from self.trace_file().batches()
+
+    def get_traces(self) -> Iterator[Event]:
+        """Give the events in the order in which they were recorded."""
+        pending: list[tuple[int, Event]] = []
+        last = -1
+        for batch in self.batches():
+            # Positions are interleaved among the blocks that were written together, and those
+            # blocks are in the order of their first positions.
+            if batch.rows and int(batch.sequence[0]) > last:
+                yield from _in_order(pending)
+                pending = []
+            last = max(last, *batch.sequence[-1:].tolist())
+            pending += batch.events()
+        yield from _in_order(pending)
+
+    def __repr__(self) -> str:
+        return f"FileDatabase at {self.path}"
+
+    def _start(self) -> None:
+        if self._reader is not None:
+            super().record(None)  # type: ignore[arg-type]  (raises)
+        if self._source not in self._writer.sources:
+            self._writer.add_source(self._source)
+
+
+def process_header() -> dict[str, Any]:
+    """Give the facts about this process that every file's header carries."""
+    packages = ("dasfprof", "dask", "distributed", "msgpack", "numpy", "psutil")
+    return {
+        "version": FORMAT_VERSION,
+        "host": socket.gethostname(),
+        "boot_id": _boot_id(),
+        "pid": os.getpid(),
+        "created": time.time(),
+        "versions": {"python": platform.python_version(), **{p: _version(p) for p in packages}},
+    }
+
+
+def _in_order(pending: list[tuple[int, Event]]) -> Iterator[Event]:
+    pending.sort(key=lambda pair: pair[0])
+    for _, event in pending:
+        yield event
+
+
+def _boot_id() -> str:
+    """Name this boot of this machine: processes with equal ids share one clock."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

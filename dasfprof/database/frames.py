@@ -1,0 +1,116 @@
+"""Frames: self-delimiting, checksummed pieces of a trace file.
+
+A frame is a 20-byte head (marker, payload length, CRC-32 of the payload, CRC-32 of the head so
+far) and its payload. The reader needs no trailer and no index: it walks from head to head, and
+where a head or a payload is damaged it searches for the next marker. A length is believed only
+when the head's own checksum holds and the file is long enough, so damage costs no memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+#: 0xC1 is the one byte that msgpack never writes.
+MARKER = b"\xc1dasfpf\n"
+
+_HEAD = struct.Struct("<8sII")
+_CHECK = struct.Struct("<I")
+HEAD_BYTES = _HEAD.size + _CHECK.size
+MAX_PAYLOAD_BYTES = (1 << 32) - 1
+
+
+def build_frame(payload: bytes) -> bytes:
+    """Wrap a payload for appending to a file.
+
+    Raises
+    ------
+    ValueError
+        If the payload is 4 GiB or longer.
+    """
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise ValueError(f"a payload of {len(payload)} bytes does not fit a frame")
+    head = _HEAD.pack(MARKER, len(payload), zlib.crc32(payload))
+    return b"".join((head, _CHECK.pack(zlib.crc32(head)), payload))
+
+
+@dataclass
+class Damage:
+    """What a reader had to leave out of a file; all zero for a whole one."""
+
+    #: Bytes between intact frames that belong to none.
+    corrupt_bytes: int = 0
+    #: Separate stretches of such bytes.
+    corrupt_stretches: int = 0
+    #: Bytes of an unfinished frame at the end: the writer was killed while it wrote.
+    cut_bytes: int = 0
+    #: Intact frames whose content was not understood, with the reason for each.
+    unreadable: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.corrupt_bytes or self.cut_bytes or self.unreadable)
+
+
+def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Iterator[tuple[int, bytes]]:
+    """Give the position and payload of each intact frame; note the rest in `damage`."""
+    position, size = 0, len(data)
+    while position < size:
+        payload = _intact_payload(data, position, size)
+        if payload is not None:
+            yield position, payload
+            position += HEAD_BYTES + len(payload)
+            continue
+        following = _next_intact(data, position + 1, size)
+        if following is None:
+            if _is_cut_frame(data, position, size):
+                damage.cut_bytes += size - position
+                return
+            following = size
+        damage.corrupt_bytes += following - position
+        damage.corrupt_stretches += 1
+        position = following
+
+
+def _intact_payload(data: bytes | mmap.mmap, position: int, size: int) -> bytes | None:
+    length = _believed_length(data, position, size)
+    if length is None:
+        return None
+    start = position + HEAD_BYTES
+    if start + length > size:
+        return None
+    payload = data[start : start + length]
+    check = _HEAD.unpack_from(data, position)[2]
+    return payload if zlib.crc32(payload) == check else None
+
+
+def _believed_length(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
+    if position + HEAD_BYTES > size:
+        return None
+    head = data[position : position + _HEAD.size]
+    marker, length, _ = _HEAD.unpack(head)
+    (check,) = _CHECK.unpack_from(data, position + _HEAD.size)
+    if marker != MARKER or check != zlib.crc32(head):
+        return None
+    return int(length)
+
+
+def _next_intact(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
+    """Find the next frame head that can be believed, whether or not its payload is intact."""
+    while (position := data.find(MARKER, position)) >= 0:
+        length = _believed_length(data, position, size)
+        if length is not None and position + HEAD_BYTES + length <= size:
+            return position
+        position += 1
+    return None
+
+
+def _is_cut_frame(data: bytes | mmap.mmap, position: int, size: int) -> bool:
+    """Tell whether the file ends inside the frame that begins here."""
+    if position + HEAD_BYTES > size:
+        begun = data[position : position + len(MARKER)]
+        return MARKER.startswith(begun)
+    length = _believed_length(data, position, size)
+    return length is not None and position + HEAD_BYTES + length > size

@@ -1,0 +1,131 @@
+"""Dask's keys, split into the part that many share and the numbers that tell them apart.
+
+Most keys are made by rule: ``('sum-<32 hex digits>', 3, 0)``, ``inc-<32 hex digits>``,
+``inc-<uuid>``, ``inc-<uuid>-17``. Their *head* (kind and text) is shared by the tasks of one
+group or prefix and goes into a dictionary; their *tail* is at most 16 bytes: four unsigned 32-bit
+numbers. A key of any other shape is all head, so one odd key costs its own length and no more.
+
+`split_key` and `join_key` are exact inverses: equal keys come back, tuples as tuples.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dasfprof.database import values
+
+#: Kinds of head. FORMAT.md says how each is joined with its tail.
+TEXT, NUMBERED, HEX, UUID, FLOAT, PACKED = 0, 1, 2, 3, 4, 5
+#: ``TUPLE + n`` is a tuple of the head's text and n numbers, n from 0 to 4.
+TUPLE = 8
+
+Head = tuple[int, Any]
+Tail = tuple[int, int, int, int]
+
+NO_TAIL: Tail = (0, 0, 0, 0)
+
+_LIMIT = 1 << 32
+_HEX_DIGITS = 32
+_UUID_LENGTH = 36
+_MAX_DECIMAL_DIGITS = 10
+_MAX_NUMBERS = 4
+#: A float64 between 2**30 and 2**31 (Unix time, 2004 to 2038) is a whole number of these.
+TICKS_PER_SECOND = float(1 << 22)
+_EARLIEST, _LATEST = float(1 << 30), float(1 << 31)
+
+
+def split_key(key: Any) -> tuple[Head, Tail]:
+    """Split a key into its head and its tail."""
+    kind = type(key)
+    if kind is str:
+        return _split_text(key)
+    if kind is tuple and 1 <= len(key) <= _MAX_NUMBERS + 1 and type(key[0]) is str:
+        tail = []
+        for number in key[1:]:
+            # Anything but a plain int (bool, numpy, nested tuples) keeps its type when packed.
+            if type(number) is not int or not 0 <= number < _LIMIT:
+                break
+            tail.append(number)
+        else:
+            tail += [0] * (_MAX_NUMBERS - len(tail))
+            return (TUPLE + len(key) - 1, key[0]), (tail[0], tail[1], tail[2], tail[3])
+    return (PACKED, values.pack(key)), NO_TAIL
+
+
+def _split_text(key: str) -> tuple[Head, Tail]:
+    head, dash, tail = key.rpartition("-")
+    if dash:
+        length = len(tail)
+        if length == _HEX_DIGITS:
+            number = _hex_number(tail)
+            if number is not None:
+                return (HEX, head), _words(number)
+        elif length <= _MAX_DECIMAL_DIGITS and tail.isdecimal():
+            number = int(tail)
+            if number < _LIMIT and str(number) == tail:
+                return (NUMBERED, head), (number, 0, 0, 0)
+        if length == 12 and len(key) > _UUID_LENGTH:
+            uuid = key[-_UUID_LENGTH:]
+            number = _hex_number(uuid.replace("-", ""))
+            if number is not None and _uuid_text(number) == uuid and key[-37] == "-":
+                return (UUID, key[:-37]), _words(number)
+        if "." in tail:
+            ticks = _time_ticks(tail)
+            if ticks is not None:
+                return (FLOAT, head), (ticks >> 32, ticks & (_LIMIT - 1), 0, 0)
+    return (TEXT, key), NO_TAIL
+
+
+def join_key(head: Head, tail: Tail) -> Any:  # noqa: PLR0911  (one return a kind)
+    """Put a key together again.
+
+    Raises
+    ------
+    ValueError
+        If the kind is not one of this module's.
+    """
+    kind, text = head
+    if TUPLE <= kind <= TUPLE + _MAX_NUMBERS:
+        return (text, *tail[: kind - TUPLE])
+    if kind == TEXT:
+        return text
+    if kind == NUMBERED:
+        return f"{text}-{tail[0]}"
+    if kind in (HEX, UUID):
+        number = tail[0] << 96 | tail[1] << 64 | tail[2] << 32 | tail[3]
+        return f"{text}-{number:032x}" if kind == HEX else f"{text}-{_uuid_text(number)}"
+    if kind == FLOAT:
+        return f"{text}-{(tail[0] << 32 | tail[1]) / TICKS_PER_SECOND!r}"
+    if kind == PACKED:
+        return values.unpack(text)
+    raise ValueError(f"unknown kind of key head: {kind!r}")
+
+
+def _words(number: int) -> Tail:
+    mask = _LIMIT - 1
+    return number >> 96, number >> 64 & mask, number >> 32 & mask, number & mask
+
+
+def _hex_number(digits: str) -> int | None:
+    """Read 32 lower-case hex digits; None if they would not be written the same way."""
+    try:
+        number = int(digits, 16)
+    except ValueError:
+        return None
+    return number if f"{number:032x}" == digits else None
+
+
+def _uuid_text(number: int) -> str:
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _time_ticks(text: str) -> int | None:
+    """Read a Unix time as Dask's stimulus ids end in; None if it would not be written the same."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    if _EARLIEST <= seconds < _LATEST and repr(seconds) == text:
+        return int(seconds * TICKS_PER_SECOND)
+    return None

@@ -1,0 +1,161 @@
+"""Many files as one: `MultiEventDatabase`, and `open_run` that finds the files of a run."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dasfprof.database.batch import Batch
+from dasfprof.database.dasf import is_dasf_trace
+from dasfprof.database.file import EventDatabase
+from dasfprof.database.profiler import EventProfiler, open_database
+from dasfprof.database.reader import TraceFile, is_trace
+from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
+from dasfprof.events import Event
+
+#: What ends a run's name in the names of its files.
+_PLUGINS = re.compile(r"-(TracePlugin|SchedulerPlugin|ResourceMonitor)(-|\.msgpack$)")
+
+Source = str | os.PathLike[str]
+
+
+class MultiEventDatabase:
+    """The events of several databases, one after the other.
+
+    Parameters
+    ----------
+    databases
+        `EventProfiler` or `EventDatabase` objects, or paths of trace files.
+    """
+
+    def __init__(self, databases: Iterable[EventProfiler | EventDatabase | Source]) -> None:
+        if isinstance(databases, str | os.PathLike):
+            raise InvalidArgumentError(
+                f"got the path {os.fspath(databases)!r}; MultiEventDatabase takes a list of "
+                "databases. dasfprof.open_run(path) finds the files of a run."
+            )
+        self.databases: list[EventDatabase] = [_database(item) for item in databases]
+
+    def get_traces(self) -> Iterator[Event]:
+        """Give all events, database by database."""
+        for database in self.databases:
+            yield from database.get_traces()
+
+    def __iter__(self) -> Iterator[Event]:
+        return self.get_traces()
+
+    def batches(self) -> Iterator[tuple[EventDatabase, Batch]]:
+        """Give all events as columns, each batch with the database that it comes from."""
+        for database in self.databases:
+            for batch in database.batches():
+                yield database, batch
+
+    def __repr__(self) -> str:
+        return f"MultiEventDatabase with {len(self.databases)} databases"
+
+
+def open_run(source: Source) -> MultiEventDatabase:
+    """Find the trace files of a run and open them to read.
+
+    Parameters
+    ----------
+    source
+        A file; a directory that holds one run; a glob (taken as it is); or the name of a run or
+        the begin of one, with or without a directory before it (``traces/Tutorial_5``). An exact
+        name wins over longer ones. Where two runs have one name the newest is opened and the
+        others are named in a `UserWarning`.
+
+    Raises
+    ------
+    SourceNotFoundError
+        If nothing is there.
+    NotATraceError
+        If a file is neither a dasfprof nor a DASF trace.
+    InvalidArgumentError
+        If the source stands for several runs; the message names them.
+    """
+    text = os.fspath(source)
+    path = Path(text)
+    if path.is_file():
+        if not _is_any_trace(path):
+            raise NotATraceError(
+                f"{text} is neither a dasfprof nor a DASF trace. A trace is a .msgpack file that "
+                "a dasfprof or DASF profiler wrote; `dasfprof info DIRECTORY` lists those there."
+            )
+        return MultiEventDatabase([path])
+    if glob.has_magic(text):
+        files = sorted(Path(name) for name in glob.glob(text) if _is_any_trace(Path(name)))
+        if not files:
+            raise SourceNotFoundError(f"no trace file matches the pattern {text!r}.")
+        return MultiEventDatabase(files)
+    directory, prefix = (path, "") if path.is_dir() else (path.parent, path.name)
+    return MultiEventDatabase(_choose(find_runs(directory), prefix, text).files)
+
+
+@dataclass
+class Run:
+    """The files of one run in one directory."""
+
+    name: str
+    #: Unix seconds at which its first file was begun; 0 for DASF's.
+    created: float = 0.0
+    files: list[Path] = field(default_factory=list)
+
+
+def find_runs(directory: Path) -> list[Run]:
+    """List the runs whose files lie in a directory, the newest first."""
+    runs: dict[Any, Run] = {}
+    for path in sorted(directory.glob("*.msgpack")):
+        if not path.is_file() or not _is_any_trace(path):
+            continue
+        header = TraceFile(path).read_header() if is_trace(path) else {}
+        name = header.get("run") or _PLUGINS.split(path.name)[0].removesuffix(".msgpack")
+        run = runs.setdefault(header.get("run_uuid", name), Run(name))
+        run.files.append(path)
+        created = float(header.get("run_created", header.get("created", 0.0)))
+        run.created = min(run.created or created, created)
+    return sorted(runs.values(), key=lambda run: run.created, reverse=True)
+
+
+def _choose(runs: list[Run], prefix: str, source: str) -> Run:
+    matching = [run for run in runs if run.name == prefix]
+    matching = matching or [run for run in runs if run.name.startswith(prefix)]
+    names = sorted({run.name for run in matching})
+    if not names:
+        found = ", ".join(sorted({run.name for run in runs})) or "none"
+        raise SourceNotFoundError(
+            f"no trace file, directory or run {source!r}; runs found there: {found}. Give a file, "
+            "a directory, a glob or the begin of a run's name."
+        )
+    if len(names) > 1:
+        raise InvalidArgumentError(
+            f"{source!r} holds {len(names)} runs: {', '.join(names)}. Name one of them, "
+            f"for example {os.path.join(os.path.dirname(source) or '.', names[-1])!r}."
+        )
+    if len(matching) > 1:
+        warnings.warn(
+            f"{len(matching)} runs are named {names[0]!r}; the newest is opened. Give a glob of "
+            "their files to open another.",
+            stacklevel=3,
+        )
+    return matching[0]
+
+
+def _is_any_trace(path: Path) -> bool:
+    return path.is_file() and (is_trace(path) or is_dasf_trace(path))
+
+
+def _database(item: EventProfiler | EventDatabase | Source) -> EventDatabase:
+    if isinstance(item, EventProfiler):
+        return item.database
+    if isinstance(item, EventDatabase):
+        return item
+    if not Path(item).exists():
+        raise SourceNotFoundError(f"there is no trace file {os.fspath(item)!r}.")
+    return open_database(item)

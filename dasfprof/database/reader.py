@@ -1,0 +1,144 @@
+"""Reading a trace file: header, batches, and an account of what was lost.
+
+A reader never writes and never creates a file. It stops cleanly at a cut tail, skips damage and
+says what it left out: see `TraceFile.damage` and `TraceFile.end`.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from dasfprof.database import frames, values
+from dasfprof.database.batch import Batch, decode_batch
+from dasfprof.database.columns import CorruptBlockError
+from dasfprof.errors import NotATraceError, SourceNotFoundError
+
+FORMAT_VERSION = 1
+
+_DAMAGE_ERRORS = (
+    CorruptBlockError,
+    ValueError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    msgpack.exceptions.UnpackException,
+)
+
+
+@dataclass
+class TraceFile:
+    """One trace file, opened to read.
+
+    The attributes are filled while `batches` is consumed.
+    """
+
+    path: Path
+    #: The first frame's map; empty if it was lost.
+    header: dict[str, Any] = field(default_factory=dict)
+    #: The closing frame's map; None if the writer was killed, or is still at work.
+    end: dict[str, Any] | None = None
+    damage: frames.Damage = field(default_factory=frames.Damage)
+    #: Events that the writer had to drop, and errors that its hooks caught, as last told.
+    dropped: int = 0
+    errors: int = 0
+    events: int = 0
+
+    def batches(self) -> Iterator[Batch]:
+        """Give every intact batch in the order of the file.
+
+        Raises
+        ------
+        SourceNotFoundError, NotATraceError
+            If there is no such file, or it holds no frame of ours.
+        """
+        self.end, self.damage, self.events = None, frames.Damage(), 0
+        for block, size in self._blocks():
+            kind = block.get("kind")
+            self.dropped = max(self.dropped, _count(block, "dropped"))
+            self.errors = max(self.errors, _count(block, "errors"))
+            if kind == "header":
+                self.header = self.header or block
+            elif kind == "end":
+                self.end = block
+            elif kind == "events":
+                try:
+                    batch = decode_batch(block, size)
+                except _DAMAGE_ERRORS as error:
+                    self.damage.unreadable.append(str(error))
+                else:
+                    self.events += batch.rows
+                    yield batch
+
+    def read_header(self) -> dict[str, Any]:
+        """Read the header alone; an empty map if it was lost."""
+        for block, _ in self._blocks():
+            if block.get("kind") == "header":
+                self.header = block
+            break
+        return self.header
+
+    def _blocks(self) -> Iterator[tuple[dict[str, Any], int]]:
+        with _map(self.path) as data:
+            seen = False
+            for position, payload in frames.scan_frames(data, self.damage):
+                seen = True
+                try:
+                    block = values.unpack(payload)
+                except _DAMAGE_ERRORS as error:
+                    self.damage.unreadable.append(f"frame at byte {position}: {error}")
+                    continue
+                if isinstance(block, dict):
+                    yield block, len(payload)
+                else:
+                    self.damage.unreadable.append(f"frame at byte {position} is not a map")
+            if not seen and len(data) and not frames.MARKER.startswith(data[:8]):
+                raise NotATraceError(
+                    f"{self.path} is neither a dasfprof nor a DASF trace. "
+                    "A trace is a .msgpack file that a dasfprof or DASF profiler wrote; "
+                    "`dasfprof info DIRECTORY` lists those of a directory."
+                )
+
+
+def is_trace(path: Path) -> bool:
+    """Tell whether a file begins as a dasfprof trace does."""
+    with path.open("rb") as file:
+        begin = file.read(len(frames.MARKER))
+    return begin == frames.MARKER
+
+
+def _count(block: dict[str, Any], name: str) -> int:
+    count = block.get(name, 0)
+    return count if isinstance(count, int) else 0
+
+
+class _map:  # noqa: N801  (used as a function)
+    """Map a file into memory; an empty file, which cannot be mapped, is empty bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._map: mmap.mmap | None = None
+
+    def __enter__(self) -> bytes | mmap.mmap:
+        try:
+            with self._path.open("rb") as file:
+                try:
+                    self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                except ValueError:
+                    return b""
+                return self._map
+        except (FileNotFoundError, IsADirectoryError) as error:
+            raise SourceNotFoundError(
+                f"there is no trace file {self._path}. Give a file, a directory, a glob or a "
+                "run's name; `dasfprof info .` lists the runs of this directory."
+            ) from error
+
+    def __exit__(self, *_: object) -> None:
+        if self._map is not None:
+            self._map.close()

@@ -1,0 +1,50 @@
+"""The errors that dasfprof raises, all of one tree.
+
+::
+
+    DasfprofError
+     ├── InvalidArgumentError   (also a ValueError)  a value that no call accepts
+     ├── RegistrationError      the profiler could not be put on the cluster
+     │    └── NoClientError     there is no Dask client to profile
+     ├── TraceError             a trace that cannot be used
+     │    ├── SourceNotFoundError  (also a FileNotFoundError)  no file there
+     │    └── NotATraceError       a file, but not one of ours or DASF's
+     └── ReadOnlyError          recording into a database that was opened to read
+
+Each message says what was received, what is valid and what to do next. Damage inside a trace is
+not an error: readers return what is intact and report the rest (see `dasfprof.database.reader`).
+"""
+
+from __future__ import annotations
+
+
+class DasfprofError(Exception):
+    """Base of all errors that dasfprof raises on purpose."""
+
+
+class InvalidArgumentError(DasfprofError, ValueError):
+    """A value that the call does not accept."""
+
+
+class RegistrationError(DasfprofError):
+    """The profiler could not be put on the cluster; nothing of it was left there."""
+
+
+class NoClientError(RegistrationError):
+    """The object to profile has no Dask client, so there is no cluster to observe."""
+
+
+class TraceError(DasfprofError):
+    """A trace that cannot be used."""
+
+
+class SourceNotFoundError(TraceError, FileNotFoundError):
+    """No trace file where the source points."""
+
+
+class NotATraceError(TraceError):
+    """A file that is neither a dasfprof nor a DASF trace."""
+
+
+class ReadOnlyError(DasfprofError):
+    """An event was recorded into a database that was opened to read."""
