@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.database import columns, values
+from dasfprof.database import columns, encoders, values
 from dasfprof.events import EVENT_CLASSES, Event
 
 
@@ -27,7 +27,7 @@ class Schema:
     phase, name
         As in the events.
     fields
-        Codecs of the event's own fields (`timestamp`, `duration`, ...), see `columns.CODECS`.
+        Codecs of the event's own fields (`timestamp`, `duration`, ...), see `encoders.CODECS`.
     args
         Codecs of its args.
     """
@@ -59,7 +59,7 @@ class BatchEncoder:
         self.rows = 0
         self._constants = constants or {}
         self._sequence: list[int] = []
-        self._encoders = [columns.encoder(codec) for codec in schema.codecs]
+        self._encoders = [encoders.encoder(codec) for codec in schema.codecs]
 
     def extend(self, rows: Sequence[tuple[Any, ...]], sequence: Sequence[int]) -> None:
         """Add rows; `sequence` holds their positions among all events of the file."""
@@ -81,7 +81,7 @@ class BatchEncoder:
             "name": self.schema.name,
             "rows": self.rows,
             **about,
-            "sequence": columns.encode_numbers(np.array(self._sequence, dtype="<i8")),
+            "sequence": encoders.encode_numbers(np.array(self._sequence, dtype="<i8")),
             "fields": fields,
             "args": dict(
                 zip((name for name, _ in self.schema.args), encoded[len(names) :], strict=True)
@@ -155,7 +155,9 @@ def decode_batch(block: dict[str, Any], limit: int) -> Batch:
     if phase not in EVENT_CLASSES or not isinstance(name, str):
         raise columns.CorruptBlockError(f"a block of phase {phase!r} and name {name!r}")
     valid = {*EVENT_CLASSES[phase].FIELDS, "phase"}
-    fields = {key: columns.decode(value, rows, limit) for key, value in encoded_fields if key in valid}
+    fields = {
+        key: columns.decode(value, rows, limit) for key, value in encoded_fields if key in valid
+    }
     needed = {"timestamp", "duration"} & valid
     if not needed <= fields.keys():
         raise columns.CorruptBlockError(f"a block without {', '.join(needed - fields.keys())}")
@@ -222,12 +224,12 @@ def infer_schema(events: Sequence[Event]) -> tuple[Schema, list[tuple[Any, ...]]
     return schema, list(zip(*(items for _, items in fields + args), strict=True))
 
 
-def _infer_codec(name: str, items: list[Any]) -> str:  # noqa: PLR0911
+def _infer_codec(name: str, items: list[Any]) -> str:
     kinds = set(map(type, items))
     if kinds == {float}:
         return "float"
     if kinds == {int}:
-        return "int" if -(1 << 63) <= min(items) and max(items) < 1 << 63 else "value"
+        return "int" if min(items) >= -(1 << 63) and max(items) < 1 << 63 else "value"
     if kinds <= {str, type(None)}:
         return "key" if name == "key" and kinds == {str} else "text"
     if name == "key":

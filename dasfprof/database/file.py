@@ -34,10 +34,10 @@ class EventDatabase(ABC):
         """Add an event; a database that can only be read raises `ReadOnlyError`."""
         raise ReadOnlyError(f"{self!r} was opened to read; record into a new file instead.")
 
-    def commit(self) -> None:
+    def commit(self) -> None:  # noqa: B027  (nothing to do where nothing is pending)
         """Return when every event recorded so far can be read back."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Commit, and release what the database holds."""
 
     def batches(self) -> Iterator[Batch]:
@@ -111,7 +111,7 @@ class FileDatabase(EventDatabase):
         """Append an event to memory; raises `ReadOnlyError` for a file that existed."""
         rows = self._source.rows
         if not rows:
-            self._start()
+            self._start(event)
         rows.append(event)
         if len(rows) >= self._writer.commit_threshold:
             self._writer.threshold_reached(self._source)
@@ -152,9 +152,9 @@ class FileDatabase(EventDatabase):
     def __repr__(self) -> str:
         return f"FileDatabase at {self.path}"
 
-    def _start(self) -> None:
+    def _start(self, event: Event) -> None:
         if self._reader is not None:
-            super().record(None)  # type: ignore[arg-type]  (raises)
+            super().record(event)
         if self._source not in self._writer.sources:
             self._writer.add_source(self._source)
 

@@ -76,7 +76,7 @@ def _split_text(key: str) -> tuple[Head, Tail]:
     return (TEXT, key), NO_TAIL
 
 
-def join_key(head: Head, tail: Tail) -> Any:  # noqa: PLR0911  (one return a kind)
+def join_key(head: Head, tail: Tail) -> Any:
     """Put a key together again.
 
     Raises

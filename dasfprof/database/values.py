@@ -18,7 +18,6 @@ import msgpack
 TUPLE, INTEGER, SET, FROZENSET, COMPLEX, DATETIME, DATE, TIMEDELTA = range(1, 9)
 
 
-
 def pack(value: Any) -> bytes:
     """Encode a value; what msgpack cannot hold and no extension names becomes its `repr`."""
     packed: bytes = msgpack.packb(
@@ -45,7 +44,7 @@ def unpack(data: bytes) -> Any:
     )
 
 
-def _to_extension(value: Any) -> Any:  # noqa: PLR0911, PLR0912  (one branch a type)
+def _to_extension(value: Any) -> Any:
     kind = type(value)
     if kind is tuple:
         return msgpack.ExtType(TUPLE, pack(list(value)))
@@ -67,13 +66,14 @@ def _to_extension(value: Any) -> Any:  # noqa: PLR0911, PLR0912  (one branch a t
     if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         plain = value.item()
         return plain if type(plain) is not kind else repr(value)
-    for base in (bool, int, float, str, bytes, list, dict, tuple):
+    bases: tuple[type[Any], ...] = (int, float, str, bytes, list, dict, tuple)
+    for base in bases:
         if isinstance(value, base):
-            return base(value)  # type: ignore[call-overload]
+            return base(value)
     return repr(value)
 
 
-def _from_extension(code: int, data: bytes) -> Any:  # noqa: PLR0911
+def _from_extension(code: int, data: bytes) -> Any:
     if code == TUPLE:
         return tuple(unpack(data))
     if code == SET:

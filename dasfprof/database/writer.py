@@ -195,9 +195,7 @@ class TraceWriter:
             )
             self._write(frames.build_frame(payload), encoder.rows)
 
-    def _encode(
-        self, folded: Folded, source: Source, encoders: dict[Schema, BatchEncoder]
-    ) -> None:
+    def _encode(self, folded: Folded, source: Source, encoders: dict[Schema, BatchEncoder]) -> None:
         first = self._events
         for schema, rows, positions in folded:
             if rows:
