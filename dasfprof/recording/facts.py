@@ -63,7 +63,7 @@ CLOCK = Schema(
     EventPhases.INSTANT,
     "Clock",
     (("timestamp", "float"),),
-    (("scheduler_delay", "float"), ("monotonic", "float")),
+    (("scheduler_delay", "float"),),
 )
 
 #: What a worker holds and does, sampled in its resource file.
@@ -147,7 +147,7 @@ WORKER_REMOVED = Schema(
     EventPhases.INSTANT,
     "Worker Removed",
     (("timestamp", "float"),),
-    (("worker", "text"), ("expected", "text"), ("reason", "text")),
+    (("worker", "text"), ("reason", "text")),
 )
 
 #: The process, and the host where this worker reads for all of its host (else None).

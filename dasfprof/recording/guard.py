@@ -1,0 +1,39 @@
+"""The observer's law: what a hook raises is caught, logged once, counted, and goes no further."""
+
+from __future__ import annotations
+
+import logging
+
+from dasfprof.database.writer import TraceWriter
+
+logger = logging.getLogger(__name__)
+
+
+class HookGuard:
+    """Takes the errors of one plugin's hooks.
+
+    A hook's body stands in ``try: ... except Exception: guard.caught(...)``, which costs nothing
+    while nothing goes wrong. The count ends up in the trace.
+
+    Parameters
+    ----------
+    writer
+        Its `errors` count is raised; None while there is no file yet.
+    """
+
+    def __init__(self, writer: TraceWriter | None = None) -> None:
+        self._writer = writer
+        self._logged = False
+
+    def caught(self, where: str) -> None:
+        """Count the exception that is being handled, and log it if it is the first."""
+        if self._writer is not None:
+            self._writer.errors += 1
+        if not self._logged:
+            self._logged = True
+            logger.warning(
+                "dasfprof could not record a fact in %s; the computation is not affected. "
+                "Further errors are counted in the trace and not logged.",
+                where,
+                exc_info=True,
+            )

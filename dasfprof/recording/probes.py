@@ -1,0 +1,193 @@
+"""Probes: what the resource monitor reads at each tick, in its own thread."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+from time import monotonic, time
+from typing import Any, Protocol
+
+import psutil
+
+from dasfprof.database.batch import Schema
+from dasfprof.recording.facts import MANAGED_MEMORY, RESOURCE_USAGE
+
+Rows = Iterable[tuple[Schema, tuple[Any, ...]]]
+
+
+class Probe(Protocol):
+    """A source of samples. Called in the sampler's thread alone."""
+
+    def sample(self, host_duty: bool) -> Rows:
+        """Read once.
+
+        Parameters
+        ----------
+        host_duty
+            True on the one worker of each host that reads what is the same for all of them.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what the probe holds."""
+        ...
+
+
+class ResourceProbe:
+    """Reads this process and, on duty, its host through psutil."""
+
+    #: Seconds between two counts of the process's connections, which cost milliseconds.
+    CONNECTIONS_INTERVAL = 5.0
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+        self._process.cpu_percent()
+        psutil.cpu_percent()
+        self._connections_due = monotonic()
+        self._last: tuple[float, Any, Any] | None = None
+
+    def sample(self, host_duty: bool) -> Rows:
+        """Give one row of "Resource Usage"."""
+        now, clock = time(), monotonic()
+        process = self._process
+        with process.oneshot():
+            cpu_times = process.cpu_times()
+            row = (
+                now,
+                now,
+                clock,
+                process.cpu_percent(),
+                process.memory_info().rss,
+                _or_none(process.num_fds) or 0,
+                process.num_threads(),
+                self._connections(clock),
+                cpu_times.user + cpu_times.system,
+                *_process_io(process),
+            )
+        yield RESOURCE_USAGE, row + (self._host(clock) if host_duty else _NO_HOST)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _connections(self, clock: float) -> int | None:
+        if clock < self._connections_due:
+            return None
+        self._connections_due = clock + self.CONNECTIONS_INTERVAL
+        connections = _or_none(lambda: self._process.net_connections("inet"))
+        return None if connections is None else len(connections)
+
+    def _host(self, clock: float) -> tuple[Any, ...]:
+        memory = psutil.virtual_memory()
+        net, disk = psutil.net_io_counters(), _or_none(psutil.disk_io_counters)
+        last_clock, last_net, last_disk = self._last or (clock, net, disk)
+        self._last = clock, net, disk
+        seconds = clock - last_clock
+
+        def rate(counters: Any, last: Any, name: str) -> float | None:
+            if seconds <= 0 or counters is None or last is None:
+                return None
+            return float(getattr(counters, name) - getattr(last, name)) / seconds
+
+        return (
+            psutil.cpu_percent(),
+            memory.used,
+            memory.available,
+            memory.total,
+            rate(net, last_net, "bytes_recv"),
+            rate(net, last_net, "bytes_sent"),
+            getattr(net, "bytes_recv", None),
+            getattr(net, "bytes_sent", None),
+            rate(disk, last_disk, "read_bytes"),
+            rate(disk, last_disk, "write_bytes"),
+            getattr(disk, "read_bytes", None),
+            getattr(disk, "write_bytes", None),
+            getattr(disk, "read_count", None),
+            getattr(disk, "write_count", None),
+            *_host_sockets(),
+        )
+
+
+class WorkerProbe:
+    """Reads what a worker holds and does, and how late its event loop is.
+
+    Parameters
+    ----------
+    worker
+        The Dask worker; only read, from another thread than its own.
+    """
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+        self._asked: float | None = None
+        self._lag: float | None = None
+
+    def sample(self, host_duty: bool) -> Rows:
+        """Give one row of "Managed Memory"."""
+        worker = self._worker
+        state, data = worker.state, worker.data
+        spilled = getattr(data, "spilled_total", None)
+        metrics = _or_none(lambda: dict(getattr(data, "cumulative_metrics", {}))) or {}
+        row = (
+            time(),
+            len(data),
+            state.nbytes,
+            getattr(spilled, "disk", 0),
+            state.executing_count,
+            len(state.ready),
+            worker.status.name,
+            metrics.get(("disk-write", "seconds"), 0.0),
+            float(metrics.get(("disk-write", "bytes"), 0)),
+            metrics.get(("disk-read", "seconds"), 0.0),
+            float(metrics.get(("disk-read", "bytes"), 0)),
+            self._loop_lag(),
+        )
+        yield MANAGED_MEMORY, row
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _loop_lag(self) -> float | None:
+        """Give how late the loop ran the last call that was posted to it; post the next."""
+        if self._asked is not None:  # still unanswered: at least so late
+            return monotonic() - self._asked
+        lag, self._asked = self._lag, monotonic()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._worker.loop.asyncio_loop.call_soon_threadsafe(self._answer)
+        return lag
+
+    def _answer(self) -> None:
+        if self._asked is not None:
+            self._lag = monotonic() - self._asked
+            self._asked = None
+
+
+_HOST_COLUMNS = 16
+_NO_HOST = (None,) * _HOST_COLUMNS
+
+
+def _or_none(read: Any) -> Any:
+    """Read what some systems do not offer or do not permit."""
+    try:
+        return read()
+    except (psutil.Error, OSError, AttributeError, NotImplementedError, RuntimeError):
+        return None
+
+
+def _process_io(process: psutil.Process) -> tuple[int | None, int | None]:
+    counters = _or_none(lambda: process.io_counters())  # noqa: PLW0108  (absent on macOS)
+    return getattr(counters, "read_bytes", None), getattr(counters, "write_bytes", None)
+
+
+def _host_sockets() -> tuple[int | None, int | None]:
+    """Count TCP and UDP sockets of the host, where Linux tells; listing them would cost more."""
+    counts: dict[str, int] = {}
+    try:
+        for line in Path("/proc/net/sockstat").read_text().splitlines():
+            protocol, _, rest = line.partition(":")
+            words = rest.split()
+            if words[:1] == ["inuse"]:
+                counts[protocol] = int(words[1])
+    except (OSError, ValueError):
+        pass
+    return counts.get("TCP"), counts.get("UDP")

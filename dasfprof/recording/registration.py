@@ -1,0 +1,239 @@
+"""Putting the profiler on a cluster: `register_default_profiler` and `profile`."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from pathlib import Path
+from typing import Any
+
+from distributed import Client
+from distributed.deploy.cluster import Cluster
+from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
+
+from dasfprof.config import setting
+from dasfprof.errors import NoClientError, RegistrationError
+from dasfprof.recording.cluster_calls import by_value, check_process, running_plugins
+from dasfprof.recording.resource import ResourceMonitor
+from dasfprof.recording.run import ProfiledRun, remove_plugins
+from dasfprof.recording.scheduler import SchedulerTaskPlugin
+from dasfprof.recording.settings import RunSettings, make_settings
+from dasfprof.recording.worker import WorkerTaskPlugin
+
+logger = logging.getLogger(__name__)
+
+
+def register_default_profiler(
+    pipeline: Any,
+    name: str | None = None,
+    enable_nvtx: bool | None = None,
+    add_time_suffix: bool | None = None,
+    *,
+    directory: str | Path | None = None,
+    commit_threshold: int | None = None,
+    flush_interval: str | float | None = None,
+    max_pending: int | None = None,
+    sample_interval: str | float | None = None,
+) -> Any:
+    """Record everything that a cluster does from now on, until `stop()` or the cluster's end.
+
+    Parameters
+    ----------
+    pipeline
+        A DASF ``Pipeline``, any object with a ``.client``, a Dask ``Client`` or a ``Cluster``.
+    name
+        Begin of the names of the trace files.
+    enable_nvtx
+        Show each task as a range in NVIDIA Nsight Systems.
+    add_time_suffix
+        Put the Unix time behind the name, so that each run gets files of its own. Without it a
+        second run of one name gets new files too, with numbers behind their names.
+    directory
+        Where the files go, on every host. Default: this process's working directory.
+    commit_threshold, flush_interval
+        Events, and seconds (or text such as ``"500ms"``), after which pending events are written.
+    max_pending
+        Pending events beyond which new ones are dropped and counted.
+    sample_interval
+        Seconds between two samples of processes, hosts and GPUs.
+
+    Each option that is None comes from Dask's config, ``dasfprof.*``. A run that is still being
+    recorded on the same cluster is stopped first, with a warning: its files are complete.
+
+    Returns
+    -------
+    ProfiledRun
+        For an asynchronous client or cluster: an awaitable of it.
+
+    Raises
+    ------
+    NoClientError
+        If there is no Dask client to observe, as with a local executor.
+    RegistrationError
+        If the cluster is closed, or a process cannot record: dasfprof is not installed there, or
+        the directory cannot be written. Nothing is left on the cluster then.
+    InvalidArgumentError
+        If an option has no sense.
+    """
+    settings = make_settings(
+        name,
+        add_time_suffix,
+        directory,
+        commit_threshold=commit_threshold,
+        flush_interval=flush_interval,
+        max_pending=max_pending,
+        sample_interval=sample_interval,
+    )
+    client, owned = find_client(pipeline)
+    nvtx = bool(setting("enable-nvtx", enable_nvtx))
+    return client.sync(_register, client, settings, nvtx, owned)
+
+
+class profile:  # noqa: N801  (a context manager, used like a function)
+    """Record what a cluster does inside of a ``with`` (or ``async with``) block.
+
+    Takes what `register_default_profiler` takes and gives its `ProfiledRun`. When the block has
+    ended, also by an exception, the recording has stopped and every event is on disk.
+
+    Examples
+    --------
+    >>> with dasfprof.profile(client, name="load") as run:  # doctest: +SKIP
+    ...     dataframe.groupby("x").mean().compute()
+    >>> run.analyser().per_function_bottleneck()  # doctest: +SKIP
+    """
+
+    def __init__(self, pipeline: Any, name: str | None = None, **options: Any) -> None:
+        self._pipeline = pipeline
+        self._options = {"name": name, **options}
+        self._run: ProfiledRun | None = None
+
+    def __enter__(self) -> ProfiledRun:
+        run = register_default_profiler(self._pipeline, **self._options)
+        if inspect.iscoroutine(run):
+            run.close()
+            raise RegistrationError(
+                "the client is asynchronous; use `async with dasfprof.profile(client)`."
+            )
+        self._run = run
+        return self._run
+
+    def __exit__(self, *_: object) -> None:
+        if self._run is not None:
+            self._run.stop()
+
+    async def __aenter__(self) -> ProfiledRun:
+        self._run = await register_default_profiler(self._pipeline, **self._options)
+        assert self._run is not None
+        return self._run
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._run is not None:
+            await self._run.stop()
+
+
+def find_client(pipeline: Any) -> tuple[Client, bool]:
+    """Find the Dask client of what the user wants to profile.
+
+    Returns
+    -------
+    client
+    owned : bool
+        True if the client was made here, for a bare cluster, and is to be closed with the run.
+
+    Raises
+    ------
+    NoClientError
+        If there is none.
+    RegistrationError
+        If it is closed.
+    """
+    if isinstance(pipeline, Cluster):
+        if pipeline.status.name in ("closed", "closing", "failed"):
+            raise RegistrationError(f"{pipeline!r} is {pipeline.status.name}; start a new one.")
+        asynchronous = bool(pipeline.asynchronous)
+        return Client(pipeline, asynchronous=asynchronous, set_as_default=False), True
+    # A DASF pipeline keeps its executor, whose `client` is Dask's; its own `register_plugin`
+    # calls a method that Dask no longer has.
+    candidates = (
+        pipeline,
+        getattr(pipeline, "client", None),
+        getattr(getattr(pipeline, "_executor", None), "client", None),
+    )
+    client = next((item for item in candidates if isinstance(item, Client)), None)
+    if client is None:
+        executor = getattr(pipeline, "_executor", None)
+        what = f" (its executor is a {type(executor).__name__})" if executor is not None else ""
+        raise NoClientError(
+            f"a {type(pipeline).__name__}{what} has no Dask client, so there is no cluster to "
+            "observe. Give a distributed.Client, a Cluster, an object with a `.client`, or a DASF "
+            "Pipeline with a DaskPipelineExecutor; `Client()` starts a cluster on this machine."
+        )
+    if client.status not in ("running", "connecting", "newly-created"):
+        raise RegistrationError(f"{client!r} is {client.status}; connect a new client.")
+    return client, False
+
+
+async def _register(client: Client, settings: RunSettings, nvtx: bool, owned: bool) -> ProfiledRun:
+    plugins = default_plugins(settings, nvtx)
+    try:
+        if client.status != "running":
+            await client
+        await _check_processes(client, settings.directory)
+        await _stop_others(client)
+    except BaseException:
+        if owned:
+            await client.close()
+        raise
+    try:
+        for plugin in plugins:
+            await client.register_plugin(plugin)
+            logger.info("Registered %s", describe_plugin(plugin))
+    except Exception as error:
+        # A plugin that failed on one process stays in the scheduler's list and would keep every
+        # worker that starts later from coming up.
+        await remove_plugins(client, [plugin.name for plugin in plugins])
+        if owned:
+            await client.close()
+        raise RegistrationError(f"the profiler could not be registered: {error}") from error
+    return ProfiledRun(client, settings, [plugin.name for plugin in plugins], owned)
+
+
+def default_plugins(settings: RunSettings, nvtx: bool) -> list[WorkerPlugin | SchedulerPlugin]:
+    """Make the plugins of a run, in the order in which they are to be registered."""
+    plugins: list[WorkerPlugin | SchedulerPlugin] = [
+        SchedulerTaskPlugin(settings),
+        WorkerTaskPlugin(settings),
+        ResourceMonitor(settings),
+    ]
+    if nvtx:
+        from dasfprof.recording.annotation import GPUAnnotationPlugin
+
+        plugins.append(GPUAnnotationPlugin(settings.plugin_name("GPUAnnotationPlugin")))
+    return plugins
+
+
+def describe_plugin(plugin: Any) -> str:
+    """Say what a plugin is in a word that users of DASF know."""
+    kind = "scheduler" if isinstance(plugin, SchedulerPlugin) else "worker"
+    return f"{kind} plugin {plugin.name.rpartition('-')[2]}"
+
+
+async def _check_processes(client: Client, directory: str) -> None:
+    check = by_value(check_process)
+    reasons = dict(await client.run(check, directory))
+    reasons["the scheduler"] = await client.run_on_scheduler(check, directory)
+    unfit = {where: reason for where, reason in reasons.items() if reason is not None}
+    if unfit:
+        named = "; ".join(f"{where}: {reason}" for where, reason in list(unfit.items())[:3])
+        raise RegistrationError(
+            f"{len(unfit)} of {len(reasons)} processes cannot record. {named}. Install dasfprof "
+            f"where the workers and the scheduler run, and give a directory that they can write "
+            f"(directory={directory!r} was tried). Nothing was registered."
+        )
+
+
+async def _stop_others(client: Client) -> None:
+    names = await client.run_on_scheduler(running_plugins)
+    if names:
+        logger.warning("another run is being recorded on this cluster; it is stopped now")
+        await remove_plugins(client, names)

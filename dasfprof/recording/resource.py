@@ -1,0 +1,144 @@
+"""`ResourceMonitor`: samples a worker's process, its host and its GPUs, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from dasfprof.database.batch import Schema
+from dasfprof.database.writer import Folded, Source
+from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.probes import Probe, ResourceProbe, WorkerProbe
+from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.worker import worker_facts
+
+#: Seconds after which a worker without host duty asks for it again: who had it may have died.
+_DUTY_INTERVAL = 1.0
+
+
+class ResourceMonitor(WorkerPlugin):
+    """Samples resources on every worker into a file of its own.
+
+    Parameters
+    ----------
+    settings
+        The run that it records for.
+    """
+
+    def __init__(self, settings: RunSettings) -> None:
+        self.settings = settings
+        self.name = settings.plugin_name("ResourceMonitor")
+        self._guard = HookGuard()
+
+    def setup(self, worker: Any) -> None:
+        """Open the file and start the sampler; a failure is logged and leaves the worker alone."""
+        try:
+            facts = worker_facts(worker)
+            self.database = self.settings.open_database(
+                "ResourceMonitor", str(worker.name), {"worker": facts}
+            )
+            writer = self.database.writer
+            self._guard = HookGuard(writer)
+            constants = {"process_id": socket.gethostname(), "thread_id": facts["label"]}
+            self._source = Source(_fold, constants)
+            writer.start(self._source)
+            self._duty = HostDuty(self.settings.uuid)
+            self._probes: list[Probe] = [ResourceProbe(), WorkerProbe(worker)]
+            self._stopping = threading.Event()
+            self._thread = threading.Thread(
+                target=self._run, name=f"dasfprof-sampler {worker.name}", daemon=True
+            )
+            self._thread.start()
+        except Exception:
+            self._guard.caught("setup")
+
+    async def teardown(self, worker: Any) -> None:
+        """Stop the sampler and return when everything recorded is on disk."""
+        try:
+            await asyncio.to_thread(self._stop)
+        except Exception:
+            self._guard.caught("teardown")
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._sample()
+        for probe in self._probes:
+            probe.close()
+        self._duty.release()
+        self.database.close()
+
+    def _run(self) -> None:
+        due = monotonic()
+        while not self._stopping.wait(max(0.0, due - monotonic())):
+            self._sample()
+            # After a pause of the whole process, missed ticks are not made up for.
+            due = max(due + self.settings.sample_interval, monotonic())
+
+    def _sample(self) -> None:
+        duty = self._duty.held()
+        for probe in self._probes:
+            try:
+                self._source.rows.extend(probe.sample(duty))
+            except Exception:
+                self._guard.caught(type(probe).__name__)
+        if len(self._source.rows) >= self.database.writer.commit_threshold:
+            self.database.writer.threshold_reached(self._source)
+
+
+class HostDuty:
+    """Elects one process among those of a host, by who could bind a name.
+
+    The name is a Linux abstract socket address: it leaves no file behind and is free again the
+    moment its owner dies. Where there is no such thing, every process has the duty.
+
+    Parameters
+    ----------
+    election
+        What is elected for; processes that give equal names compete.
+    """
+
+    def __init__(self, election: str) -> None:
+        self._address = f"\0dasfprof-{election}"
+        self._socket: socket.socket | None = None
+        self._everyone = not sys.platform.startswith("linux")
+        self._ask_again = 0.0
+
+    def held(self) -> bool:
+        """Tell whether this process has the duty, taking it if it is free."""
+        if self._everyone or self._socket is not None:
+            return True
+        now = monotonic()
+        if now < self._ask_again:
+            return False
+        self._ask_again = now + _DUTY_INTERVAL
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            bound.bind(self._address)
+        except OSError:
+            bound.close()
+            return False
+        self._socket = bound
+        return True
+
+    def release(self) -> None:
+        """Leave the duty to another process."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _fold(rows: Sequence[tuple[Schema, tuple[Any, ...]]]) -> Folded:
+    by_schema: dict[Schema, tuple[list[tuple[Any, ...]], list[int]]] = {}
+    for position, (schema, row) in enumerate(rows):
+        kept, positions = by_schema.setdefault(schema, ([], []))
+        kept.append(row)
+        positions.append(position)
+    return [(schema, kept, positions) for schema, (kept, positions) in by_schema.items()]

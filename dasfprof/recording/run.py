@@ -1,0 +1,194 @@
+"""`ProfiledRun`: the handle of a run that is being recorded."""
+
+from __future__ import annotations
+
+import html
+import logging
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from distributed import Client
+from distributed.comm import CommClosedError
+
+from dasfprof.database import MultiEventDatabase
+from dasfprof.database.file import process_header
+from dasfprof.errors import SourceNotFoundError
+from dasfprof.recording.cluster_calls import (
+    CHUNK_BYTES,
+    commit_plugin,
+    list_files,
+    read_chunk,
+    stop_scheduler_plugin,
+)
+from dasfprof.recording.settings import RunSettings
+
+if TYPE_CHECKING:
+    from dasfprof.analysis import TraceAnalyser
+
+logger = logging.getLogger(__name__)
+
+#: What a cluster that is gone, or going, makes of a call.
+_GONE = (OSError, CommClosedError, TimeoutError, RuntimeError, ValueError)
+
+
+class ProfiledRun:
+    """A run on a cluster: what is recorded, where it is, and how to end it.
+
+    Made by `register_default_profiler` and `profile`. With an asynchronous client the methods
+    that talk to the cluster (`flush`, `stop`, `collect`) give awaitables.
+    """
+
+    def __init__(
+        self, client: Client, settings: RunSettings, plugins: list[str], owns_client: bool
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._plugins = plugins
+        self._owns_client = owns_client
+        self._stopped = False
+
+    @property
+    def name(self) -> str:
+        """The run's name, the begin of the names of its files."""
+        return self._settings.name
+
+    @property
+    def directory(self) -> Path:
+        """Where the files are, on every host."""
+        return Path(self._settings.directory)
+
+    def flush(self) -> Any:
+        """Write every event recorded so far; a cluster that has closed did so itself."""
+        return self._sync(self._flush)
+
+    def stop(self) -> Any:
+        """End the recording; the cluster goes on without the profiler.
+
+        When it has returned, every event of finished work is on disk. May be called again, and
+        after the cluster was closed: it then does nothing.
+        """
+        return self._sync(self._stop)
+
+    def files(self) -> list[Path]:
+        """List the run's files that this machine can see; see `collect` for those of others."""
+        listed = list_files(self._settings.directory, self._settings.uuid)["files"]
+        return [self.directory / name for name, _ in listed]
+
+    def collect(self, destination: str | Path) -> Any:
+        """Bring the run's files from every host's disk into one directory of this machine.
+
+        The cluster must still be up; what was recorded so far is written first. Files that are
+        in `destination` already are brought again if they have grown.
+
+        Returns
+        -------
+        list of Path
+            All of the run's files there.
+        """
+        return self._sync(self._collect, Path(destination))
+
+    def database(self) -> MultiEventDatabase:
+        """Open the run's files on this machine.
+
+        Raises
+        ------
+        SourceNotFoundError
+            If there is none: the workers are on other hosts (`collect`), or nothing was recorded.
+        """
+        files = self.files()
+        if not files:
+            raise SourceNotFoundError(
+                f"no file of run {self.name!r} in {self.directory}. If the workers run on other "
+                "hosts, bring their files here with run.collect(destination)."
+            )
+        return MultiEventDatabase(files)
+
+    def analyser(self, **options: Any) -> TraceAnalyser:
+        """Open the run's files on this machine for analysis; flush first if it goes on."""
+        # The one look upwards: the handle opens the analysis that its holder asks for.
+        from dasfprof import TraceAnalyser
+
+        return TraceAnalyser(self.database(), **options)
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._stopped else "recording"
+        files = self.files()
+        size = sum(path.stat().st_size for path in files)
+        return (
+            f"<ProfiledRun {self.name!r}: {state}, {len(files)} files, {size / 1e6:.1f} MB "
+            f"in {self.directory}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<code>{html.escape(repr(self))}</code>"
+
+    def _sync(self, function: Any, *args: Any) -> Any:
+        return self._client.sync(function, *args)
+
+    def _cluster_is_up(self) -> bool:
+        return self._client.status == "running"
+
+    async def _flush(self) -> None:
+        if self._stopped or not self._cluster_is_up():
+            return
+        try:
+            for name in self._plugins:
+                await self._client.run(commit_plugin, name, on_error="ignore")
+                await self._client.run_on_scheduler(commit_plugin, name)
+        except _GONE as error:
+            logger.debug("the cluster closed during a flush: %r", error)
+
+    async def _stop(self) -> None:
+        if self._stopped:
+            return
+        self._stopped = True
+        if self._cluster_is_up():
+            try:
+                await remove_plugins(self._client, self._plugins)
+            except _GONE as error:
+                # Each process writes what it has when it closes.
+                logger.debug("the cluster closed while the profiler was removed: %r", error)
+        if self._owns_client:
+            await self._client.close()
+
+    async def _collect(self, destination: Path) -> list[Path]:
+        destination.mkdir(parents=True, exist_ok=True)
+        await self._flush()
+        arguments = (self._settings.directory, self._settings.uuid)
+        brought = {}
+        here = list_files(*arguments)
+        for name, _ in here["files"]:
+            brought[name] = destination / name
+            if destination.resolve() != self.directory.resolve():
+                shutil.copyfile(self.directory / name, brought[name])
+        if self._cluster_is_up():
+            for address, listed in (await self._client.run(list_files, *arguments)).items():
+                if listed["boot_id"] == process_header()["boot_id"]:
+                    continue
+                for name, size in listed["files"]:
+                    if name not in brought:
+                        brought[name] = destination / name
+                        await self._bring(address, name, size, brought[name])
+        return sorted(brought.values())
+
+    async def _bring(self, address: str, name: str, size: int, target: Path) -> None:
+        source = str(self.directory / name)
+        with target.open("wb") as file:
+            for offset in range(0, size, CHUNK_BYTES):
+                chunk = await self._client.run(read_chunk, source, offset, workers=[address])
+                file.write(chunk[address])
+
+
+async def remove_plugins(client: Client, names: list[str]) -> None:
+    """Take plugins off the cluster: workers first, so that the scheduler sees their last tasks."""
+    registered = set(await client.run_on_scheduler(_registered_for_workers))
+    for name in names:
+        if name in registered:
+            await client.unregister_worker_plugin(name)
+    for name in names:
+        await client.run_on_scheduler(stop_scheduler_plugin, name)
+
+
+def _registered_for_workers(dask_scheduler: Any) -> list[str]:
+    return list(dask_scheduler.worker_plugins)

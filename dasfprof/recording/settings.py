@@ -1,0 +1,126 @@
+"""What a profiled run is: the settings that travel to every worker inside of the plugins."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dask.utils import parse_timedelta
+
+from dasfprof.config import setting
+from dasfprof.database import FileDatabase
+from dasfprof.errors import InvalidArgumentError
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """A run's name and identity, where its files go and how they are written.
+
+    Remote workers do not get the client's config, so everything that they need is here.
+    """
+
+    #: The begin of the names of the run's files.
+    name: str
+    #: A directory of the same path on every host.
+    directory: str
+    commit_threshold: int = 5000
+    #: Seconds.
+    flush_interval: float = 1.0
+    max_pending: int = 100_000
+    #: Seconds.
+    sample_interval: float = 0.1
+    #: Tells apart two runs of one name.
+    uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
+    #: Unix seconds.
+    created: float = field(default_factory=time.time)
+
+    def plugin_name(self, plugin: str) -> str:
+        """Name a plugin of this run on the cluster, where other runs may have theirs."""
+        return f"dasfprof-{self.uuid}-{plugin}"
+
+    def open_database(self, plugin: str, owner: str, header: dict[str, Any]) -> FileDatabase:
+        """Make the database of one plugin in this process.
+
+        Parameters
+        ----------
+        plugin
+            ``TracePlugin``, ``SchedulerPlugin`` or ``ResourceMonitor``.
+        owner
+            The worker's name, or ``scheduler``: the last part of the file's name.
+        header
+            Further facts for the file's header.
+        """
+        host = socket.gethostname()
+        parts = [self.name, plugin, *(_file_part(part) for part in (host, owner))]
+        return FileDatabase(
+            Path(self.directory, "-".join(parts) + ".msgpack"),
+            commit_threshold=self.commit_threshold,
+            flush_interval=self.flush_interval,
+            max_pending=self.max_pending,
+            header={
+                "plugin": plugin,
+                "run": self.name,
+                "run_uuid": self.uuid,
+                "run_created": self.created,
+                **header,
+            },
+        )
+
+
+def make_settings(
+    name: str | None = None,
+    add_time_suffix: bool | None = None,
+    directory: str | Path | None = None,
+    **options: Any,
+) -> RunSettings:
+    """Complete the given settings from Dask's config.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the name would leave the directory, or a number is not positive.
+    """
+    name = str(setting("name", name))
+    if not name or name != Path(name).name or name in (".", ".."):
+        raise InvalidArgumentError(
+            f"name={name!r}: a run's name is the begin of file names, so it must not be empty or "
+            "hold a path separator; give the place with directory=."
+        )
+    if setting("add-time-suffix", add_time_suffix):
+        name = f"{name}-{int(time.time())}"
+    chosen = Path(setting("directory", directory) or ".").expanduser().absolute()
+    settings = RunSettings(
+        name,
+        str(chosen),
+        commit_threshold=int(setting("commit-threshold", options.get("commit_threshold"))),
+        flush_interval=_seconds("flush-interval", options.get("flush_interval")),
+        max_pending=int(setting("max-pending", options.get("max_pending"))),
+        sample_interval=_seconds("sample-interval", options.get("sample_interval")),
+    )
+    if not 1 <= settings.commit_threshold <= settings.max_pending:
+        raise InvalidArgumentError(
+            f"commit_threshold={settings.commit_threshold}, max_pending={settings.max_pending}: "
+            "the first must be at least 1 and no more than the second."
+        )
+    return settings
+
+
+def _seconds(name: str, given: Any) -> float:
+    value = setting(name, given)
+    seconds = float(parse_timedelta(value, default="s"))
+    if not seconds > 0:
+        raise InvalidArgumentError(
+            f"{name.replace('-', '_')}={value!r} must be a positive time, such as 0.1 or '100ms'."
+        )
+    return seconds
+
+
+def _file_part(text: str) -> str:
+    """Make any text a safe part of a file's name."""
+    scheme, _, rest = str(text).rpartition("://")
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", rest if scheme else str(text))[:80] or "_"
