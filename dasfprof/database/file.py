@@ -69,6 +69,8 @@ class FileDatabase(EventDatabase):
         the disk is full or too slow.
     header
         More facts for the file's header, such as the run's name.
+    new
+        Write a new file even where the path exists; its name then gets a number.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class FileDatabase(EventDatabase):
         *,
         max_pending: int = DEFAULT_MAX_PENDING,
         header: dict[str, Any] | None = None,
+        new: bool = False,
     ) -> None:
         if commit_threshold < 1 or flush_interval <= 0 or max_pending < commit_threshold:
             raise InvalidArgumentError(
@@ -87,7 +90,7 @@ class FileDatabase(EventDatabase):
                 "the third no less than the first."
             )
         given = Path(path)
-        self._reader = TraceFile(given) if given.exists() else None
+        self._reader = TraceFile(given) if given.exists() and not new else None
         self._writer = TraceWriter(
             given,
             {**process_header(), **(header or {})},

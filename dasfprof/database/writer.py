@@ -118,6 +118,14 @@ class TraceWriter:
             self._thread.start()
             atexit.register(self.close)
 
+    def start(self, source: Source) -> None:
+        """Add a source and create the file, so that even a process that dies at once leaves one.
+
+        Where the file cannot be created yet, that is warned of and tried again with each write.
+        """
+        self.add_source(source)
+        self._write(b"", rows=0)
+
     def threshold_reached(self, source: Source) -> None:
         """Wake the writer; drop the newest fact where the writer is too far behind."""
         if len(source.rows) > self.max_pending:

@@ -70,11 +70,12 @@ def running_plugins(dask_scheduler: Any) -> list[str]:
 
 def list_files(directory: str, run_uuid: str) -> dict[str, Any]:
     """List the run's files on this host's disk, with what tells whether it is the caller's."""
-    files = []
-    for run in find_runs(Path(directory)):
-        for path in run.files:
-            if TraceFile(path).read_header().get("run_uuid") == run_uuid:
-                files.append((path.name, path.stat().st_size))
+    files = [
+        (path.name, path.stat().st_size)
+        for run in find_runs(Path(directory))
+        for path in run.files
+        if TraceFile(path).read_header().get("run_uuid") == run_uuid
+    ]
     return {"boot_id": process_header()["boot_id"], "host": socket.gethostname(), "files": files}
 
 

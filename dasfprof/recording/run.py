@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import logging
 import shutil
@@ -124,10 +125,13 @@ class ProfiledRun:
         return f"<code>{html.escape(repr(self))}</code>"
 
     def _sync(self, function: Any, *args: Any) -> Any:
+        if self._client.status == "closed" and not self._client.asynchronous:
+            # Its event loop may be gone with it, and nothing is left to talk to.
+            return asyncio.run(function(*args))
         return self._client.sync(function, *args)
 
     def _cluster_is_up(self) -> bool:
-        return self._client.status == "running"
+        return bool(self._client.status == "running")
 
     async def _flush(self) -> None:
         if self._stopped or not self._cluster_is_up():
@@ -149,7 +153,7 @@ class ProfiledRun:
             except _GONE as error:
                 # Each process writes what it has when it closes.
                 logger.debug("the cluster closed while the profiler was removed: %r", error)
-        if self._owns_client:
+        if self._owns_client and self._client.status != "closed":
             await self._client.close()
 
     async def _collect(self, destination: Path) -> list[Path]:

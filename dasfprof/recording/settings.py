@@ -62,6 +62,7 @@ class RunSettings:
             commit_threshold=self.commit_threshold,
             flush_interval=self.flush_interval,
             max_pending=self.max_pending,
+            new=True,
             header={
                 "plugin": plugin,
                 "run": self.name,
@@ -112,7 +113,10 @@ def make_settings(
 
 def _seconds(name: str, given: Any) -> float:
     value = setting(name, given)
-    seconds = float(parse_timedelta(value, default="s"))
+    try:
+        seconds = float(parse_timedelta(value, default="s"))
+    except (ValueError, KeyError, TypeError):
+        seconds = -1.0
     if not seconds > 0:
         raise InvalidArgumentError(
             f"{name.replace('-', '_')}={value!r} must be a positive time, such as 0.1 or '100ms'."

@@ -1,0 +1,349 @@
+"""Putting the profiler on a cluster and taking it off, on real worker processes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster, Nanny, Scheduler, Worker
+
+import dasfprof
+from dasfprof.errors import NoClientError, RegistrationError, SourceNotFoundError
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def computed(source: Any) -> list[Any]:
+    """Keys of the task runs that worker files hold, in any order."""
+    return sorted(event.args["key"] for event in source if event.name == "Compute")
+
+
+def on_cluster(client: Client) -> tuple[set[str], set[str]]:
+    """Names of dasfprof's plugins on the scheduler, and what workers still have of it."""
+
+    def scheduler_side(dask_scheduler: Any) -> set[str]:
+        names = [*dask_scheduler.plugins, *dask_scheduler.worker_plugins]
+        return {name for name in names if "dasfprof" in name}
+
+    def worker_side(dask_worker: Any) -> set[str]:
+        import threading
+
+        left = {name for name in dask_worker.plugins if "dasfprof" in name}
+        left |= {thread.name for thread in threading.enumerate() if "dasfprof" in thread.name}
+        return left | ({"_finalize_metrics"} & vars(dask_worker).keys())
+
+    workers = client.run(worker_side).values()
+    return client.run_on_scheduler(scheduler_side), set().union(*workers)
+
+
+_numbers = itertools.count()
+
+
+def increments(client: Client, count: int = 5) -> list[str]:
+    """Run some tasks; give their keys, which no other test uses: results may still be held."""
+    keys = [f"inc-x{next(_numbers)}" for _ in range(count)]
+    futures = client.map(lambda i: i + 1, range(count), key=keys)
+    assert client.gather(futures) == list(range(1, count + 1))
+    return sorted(keys)
+
+
+def test_everything_is_on_disk_and_nothing_on_the_cluster_after_stop(
+    client: Client, tmp_path: Path
+) -> None:
+    run = dasfprof.register_default_profiler(client, name="r", directory=tmp_path)
+    assert len(on_cluster(client)[0]) == 3
+    keys = increments(client)
+    run.stop()
+    assert computed(run.database()) == keys
+    assert on_cluster(client) == (set(), set())
+    for database in run.database().databases:
+        file = database.trace_file()  # type: ignore[attr-defined]
+        list(file.batches())
+        assert file.end is not None
+        assert not file.damage
+        assert (file.errors, file.dropped) == (0, 0)
+
+
+def test_files_are_named_by_run_plugin_host_and_worker(client: Client, tmp_path: Path) -> None:
+    import socket
+
+    with dasfprof.profile(client, name="n", add_time_suffix=False, directory=tmp_path) as run:
+        host = socket.gethostname()
+    plugins = ("TracePlugin", "ResourceMonitor")
+    expected = {f"n-{plugin}-{host}-{worker}" for plugin in plugins for worker in "01"}
+    expected.add(f"n-SchedulerPlugin-{host}-scheduler")
+    assert {path.stem for path in run.files()} == expected
+    assert {path.stem for path in tmp_path.iterdir()} == expected
+
+
+def test_flush_makes_events_readable_while_recording_goes_on(
+    client: Client, tmp_path: Path
+) -> None:
+    with dasfprof.profile(client, directory=tmp_path, flush_interval="1h") as run:
+        keys = increments(client)
+        run.flush()
+        assert computed(dasfprof.open_run(tmp_path)) == keys
+        assert "recording" in repr(run)
+    assert "stopped" in repr(run)
+
+
+def test_stopping_twice_does_nothing_the_second_time(client: Client, tmp_path: Path) -> None:
+    run = dasfprof.register_default_profiler(client, directory=tmp_path)
+    run.stop()
+    before = {path: path.read_bytes() for path in run.files()}
+    run.stop()
+    run.flush()
+    assert {path: path.read_bytes() for path in run.files()} == before
+
+
+def test_registering_twice_stops_the_first_run(
+    client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = dasfprof.register_default_profiler(client, name="a", directory=tmp_path)
+    keys = increments(client)
+    second = dasfprof.register_default_profiler(client, name="b", directory=tmp_path)
+    assert "stopped" in caplog.text
+    assert computed(first.database()) == keys
+    first.stop()  # must not touch the second
+    keys = increments(client)
+    second.stop()
+    assert computed(second.database()) == keys
+    assert on_cluster(client) == (set(), set())
+
+
+def test_two_runs_of_one_name_have_files_of_their_own(client: Client, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"name": "same", "add_time_suffix": False, "directory": tmp_path}
+    with dasfprof.profile(client, **options) as first:
+        increments(client, 3)
+    before = {path: path.read_bytes() for path in first.files()}
+    with dasfprof.profile(client, **options) as second:
+        increments(client, 4)
+    assert {path: path.read_bytes() for path in first.files()} == before
+    assert len(computed(first.database())) == 3
+    assert len(computed(second.database())) == 4
+    with pytest.warns(UserWarning, match="newest"):
+        assert len(computed(dasfprof.open_run(tmp_path / "same"))) == 4
+
+
+def test_block_that_raises_is_recorded_and_raises(client: Client, tmp_path: Path) -> None:
+    with (
+        pytest.raises(ZeroDivisionError),
+        dasfprof.profile(client, name="raises", directory=tmp_path),
+    ):
+        keys = increments(client)
+        1 / 0  # noqa: B018
+    assert computed(dasfprof.open_run(tmp_path)) == keys
+    assert on_cluster(client) == (set(), set())
+
+
+class Pipeline:
+    """As DASF's: the executor holds the client; `register_plugin` calls what Dask lacks."""
+
+    def __init__(self, executor: Any) -> None:
+        self._executor = executor
+
+    def register_plugin(self, plugin: Any) -> None:
+        raise AssertionError("must go through the client")
+
+
+class Holder:
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+
+def test_pipeline_and_client_holder(client: Client, tmp_path: Path) -> None:
+    for number, pipeline in enumerate((Pipeline(Holder(client)), Holder(client))):
+        run = dasfprof.register_default_profiler(
+            pipeline, f"p{number}", False, False, directory=tmp_path
+        )
+        keys = increments(client)
+        run.stop()
+        assert run.name == f"p{number}"
+        assert computed(run.database()) == keys
+
+
+def test_cluster_without_a_client(tmp_path: Path) -> None:
+    with LocalCluster(n_workers=1, dashboard_address=":0", processes=False) as cluster:
+        run = dasfprof.register_default_profiler(cluster, directory=tmp_path)
+        with Client(cluster) as client:
+            keys = increments(client)
+        run.stop()
+        assert computed(run.database()) == keys
+
+
+class LocalExecutor:
+    """As DASF's executor without Dask."""
+
+
+@pytest.mark.parametrize("pipeline", [Pipeline(LocalExecutor()), Holder(None), object(), None, 3])
+def test_no_client_is_a_clear_error(pipeline: Any) -> None:
+    with pytest.raises(NoClientError, match=r"no Dask client.*distributed\.Client"):
+        dasfprof.register_default_profiler(pipeline)
+
+
+def test_closed_cluster_wrote_everything(tmp_path: Path) -> None:
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    client = Client(cluster)
+    run = dasfprof.register_default_profiler(client, directory=tmp_path)
+    keys = increments(client, 20)
+    client.close()
+    cluster.close()
+    assert computed(run.database()) == keys
+    run.stop()
+    run.flush()
+    assert "stopped" in repr(run)
+    for pipeline in (client, cluster):
+        with pytest.raises(RegistrationError, match="closed"):
+            dasfprof.register_default_profiler(pipeline, directory=tmp_path)
+    names = [event.name for event in run.database()]
+    assert names.count("Worker Removed") == 2
+
+
+def test_unwritable_directory(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RegistrationError, match=r"cannot be written.*Nothing was registered"):
+        dasfprof.register_default_profiler(client, directory=tmp_path / "file" / "below")
+    assert on_cluster(client) == (set(), set())
+    increments(client)
+
+
+def test_worker_without_the_package(client: Client, tmp_path: Path) -> None:
+    def hide(hidden: bool) -> None:
+        import sys
+
+        for module in [name for name in sys.modules if name.split(".")[0] == "dasfprof"]:
+            del sys.modules[module]
+        if hidden:
+            sys.modules["dasfprof"] = None  # type: ignore[assignment]  (import raises then)
+
+    worker = next(iter(client.scheduler_info()["workers"]))
+    client.run(hide, True, workers=[worker])
+    try:
+        with pytest.raises(RegistrationError, match="dasfprof is not installed there"):
+            dasfprof.register_default_profiler(client, directory=tmp_path)
+    finally:
+        client.run(hide, False, workers=[worker])
+    assert on_cluster(client) == (set(), set())
+    increments(client)
+
+
+def test_no_files_of_the_run_here(client: Client, tmp_path: Path) -> None:
+    run = dasfprof.register_default_profiler(client, directory=tmp_path)
+    run.stop()
+    for path in run.files():
+        path.unlink()
+    with pytest.raises(SourceNotFoundError, match="collect"):
+        run.database()
+
+
+def test_collect_copies_local_files(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path / "there") as run:
+        keys = increments(client)
+        collected = run.collect(tmp_path / "here")
+        assert computed(dasfprof.open_run(tmp_path / "here")) == keys
+        assert {path.name for path in collected} == {path.name for path in run.files()}
+
+
+def test_collect_brings_files_of_remote_hosts(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Another host is one with another boot id and a disk that this process does not see.
+    import dasfprof.recording.run as module
+
+    with dasfprof.profile(client, directory=tmp_path / "there") as run:
+        keys = increments(client)
+        run.flush()
+        here = {"boot_id": "here", "host": "here", "files": []}
+        real = module.list_files
+        monkeypatch.setattr(module, "process_header", lambda: {"boot_id": "here"})
+        monkeypatch.setattr(run, "files", list)
+
+        class Listing:
+            """Local calls see an empty disk; pickled to a worker, it is the real function."""
+
+            def __call__(self, *args: Any) -> Any:
+                return here
+
+            def __reduce__(self) -> Any:
+                return getattr, (module, "real_list_files")
+
+        monkeypatch.setattr(module, "list_files", Listing())
+        monkeypatch.setattr(module, "real_list_files", real, raising=False)
+        client.run(_expose_real)
+        monkeypatch.setattr("dasfprof.recording.cluster_calls.CHUNK_BYTES", 100)
+        run.collect(tmp_path / "here")
+    assert computed(dasfprof.open_run(tmp_path / "here")) == keys
+
+
+def _expose_real() -> None:
+    import dasfprof.recording.run as module
+
+    module.real_list_files = module.list_files  # type: ignore[attr-defined]
+
+
+def test_asynchronous_client(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with (
+            LocalCluster(
+                n_workers=1, processes=False, asynchronous=True, dashboard_address=":0"
+            ) as cluster,
+            Client(cluster, asynchronous=True) as client,
+        ):
+            run = await dasfprof.register_default_profiler(client, directory=tmp_path / "a")
+            assert await client.submit(lambda: 1, key="one-1") == 1
+            await run.flush()
+            assert computed(run.database()) == ["one-1"]
+            await run.stop()
+            async with dasfprof.profile(client, directory=tmp_path / "b") as run:
+                assert await client.submit(lambda: 2, key="two-2") == 2
+            assert computed(run.database()) == ["two-2"]
+            with (
+                pytest.raises(RegistrationError, match="async with"),
+                dasfprof.profile(client, directory=tmp_path),
+            ):
+                pass
+            run = await dasfprof.register_default_profiler(cluster, directory=tmp_path / "c")
+            assert await client.submit(lambda: 3, key="three-3") == 3
+            await run.stop()
+            assert computed(run.database()) == ["three-3"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", [Worker, Nanny])
+def test_late_worker_is_recorded(kind: Any, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with (
+            Scheduler(dashboard_address=":0", port=0) as scheduler,
+            Client(scheduler.address, asynchronous=True) as client,
+        ):
+            run = await dasfprof.register_default_profiler(client, directory=tmp_path)
+            async with kind(scheduler.address, name="late"):
+                assert await client.submit(lambda: 1, key="late-1") == 1
+            await run.stop()
+            assert computed(run.database()) == ["late-1"]
+            names = [event.name for event in run.database()]
+            assert names.count("Worker Added") == names.count("Worker Removed") == 1
+
+    asyncio.run(scenario())
+
+
+def test_repr_is_worth_reading(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, name="r<b>", add_time_suffix=False, directory=tmp_path) as run:
+        increments(client)
+    text = repr(run)
+    assert "'r<b>'" in text
+    assert "5 files" in text
+    assert str(tmp_path) in text
+    assert "<b>" not in run._repr_html_()

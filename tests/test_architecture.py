@@ -1,0 +1,126 @@
+"""The import rules of the house: a floor imports only lower floors, and workers stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dasfprof
+
+PACKAGE = Path(dasfprof.__file__).parent
+
+FLOORS = {
+    "errors": -1,
+    "config": -1,
+    "events": 0,
+    "database": 1,
+    "recording": 2,
+    "analysis": 3,
+    "report": 4,
+    "cli": 5,
+    "jupyter": 5,
+    "preload": 5,
+}
+ANALYSIS_ONLY = {"pandas", "networkx", "bokeh", "jinja2", "click", "IPython", "tqdm"}
+GPU_LIBRARIES = {"pynvml", "nvtx", "dask_cuda", "cupy", "rmm"}
+#: The handle of a run opens the analysis that its holder asks for, through the package's root.
+OPENS_ANALYSIS = ("recording/run.py", "dasfprof")
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def imports(path: Path, at_top: bool = False) -> set[str]:
+    """Names of the modules that a file imports, those for type checkers left out."""
+    tree = ast.parse(path.read_text())
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            return
+        if at_top and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: imports are absolute"
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(tree)
+    return found
+
+
+def part(module: str) -> str | None:
+    words = module.split(".")
+    return words[1] if words[0] == "dasfprof" and len(words) > 1 and words[1] in FLOORS else None
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def own_part(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", modules(), ids=relative)
+def test_imports_only_lower_floors(path: Path) -> None:
+    own = own_part(path)
+    if own == "__init__":
+        return
+    for module in imports(path):
+        target = part(module)
+        if target is not None and target != own:
+            assert FLOORS[target] < FLOORS[own], f"{own} imports {module}"
+            assert not (own in ("analysis", "report") and target == "recording"), module
+        if module == "dasfprof":
+            assert own in ("cli", "jupyter", "preload") or relative(path) == OPENS_ANALYSIS[0]
+
+
+@pytest.mark.parametrize("path", modules(), ids=relative)
+def test_workers_stay_light(path: Path) -> None:
+    if FLOORS.get(own_part(path), -1) <= FLOORS["recording"]:
+        roots = {module.split(".")[0] for module in imports(path)}
+        assert not roots & ANALYSIS_ONLY
+
+
+@pytest.mark.parametrize("path", modules(), ids=relative)
+def test_gpu_libraries_are_imported_at_use(path: Path) -> None:
+    roots = {module.split(".")[0] for module in imports(path, at_top=True)}
+    assert not roots & GPU_LIBRARIES
+
+
+def loaded_by(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(*sys.modules, sep='\\n')"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.split(".")[0] for name in run.stdout.split()}
+
+
+def test_import_loads_nothing_heavy() -> None:
+    heavy = {*ANALYSIS_ONLY, *GPU_LIBRARIES, "distributed", "numpy", "dask", "msgpack"}
+    assert not loaded_by("import dasfprof") & heavy
+
+
+def test_recording_loads_nothing_heavy_beyond_distributed() -> None:
+    recording = loaded_by("import dasfprof.recording") - loaded_by("import distributed")
+    assert not recording & {*ANALYSIS_ONLY, *GPU_LIBRARIES}
+
+
+def test_public_names_exist_and_are_documented() -> None:
+    for name in dasfprof.__all__:
+        value = getattr(dasfprof, name)
+        assert name == "__version__" or value.__doc__, name
+    assert dir(dasfprof) == dasfprof.__all__
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        dasfprof.no_such_name  # noqa: B018
