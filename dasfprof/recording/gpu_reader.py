@@ -1,0 +1,193 @@
+"""`GpuReader`: the readings of one device through NVML, each allowed to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic, time
+from typing import Any
+
+from dasfprof.recording.cuda_devices import Device
+from dasfprof.recording.gpu_facts import GpuAvailability
+
+#: Seconds between two of those readings that cost milliseconds or wait in the driver.
+SLOW_INTERVAL = 1.0
+
+Values = tuple[Any, ...]
+
+
+def reason_of(nvml: Any, error: Any) -> GpuAvailability:
+    """Classify an `NVMLError`."""
+    reasons = {
+        nvml.NVML_ERROR_LIBRARY_NOT_FOUND: GpuAvailability.NO_LIBRARY,
+        nvml.NVML_ERROR_DRIVER_NOT_LOADED: GpuAvailability.NO_DRIVER,
+        nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: GpuAvailability.NO_DRIVER,
+        nvml.NVML_ERROR_NO_PERMISSION: GpuAvailability.NO_PERMISSION,
+        nvml.NVML_ERROR_NOT_SUPPORTED: GpuAvailability.NOT_SUPPORTED,
+        nvml.NVML_ERROR_FUNCTION_NOT_FOUND: GpuAvailability.NOT_SUPPORTED,
+        nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: GpuAvailability.NOT_SUPPORTED,
+        nvml.NVML_ERROR_NOT_FOUND: GpuAvailability.NOT_FOUND,
+        nvml.NVML_ERROR_GPU_IS_LOST: GpuAvailability.LOST,
+        nvml.NVML_ERROR_RESET_REQUIRED: GpuAvailability.LOST,
+    }
+    return reasons.get(error.value, GpuAvailability.FAILED)
+
+
+@dataclass
+class _Reading:
+    """Values that are read together, and the ways to read them, the best first."""
+
+    name: str
+    width: int
+    ways: list[Callable[[], Values]]
+    reported: set[GpuAvailability] = field(default_factory=set)
+
+
+class GpuReader:
+    """Reads one device; used from the sampler's thread alone.
+
+    Parameters
+    ----------
+    nvml
+        The module `pynvml`, initialised.
+    device
+        What to read.
+    """
+
+    def __init__(self, nvml: Any, device: Device) -> None:
+        self.device = device
+        #: The device fell off the bus: it is not to be read again.
+        self.lost = False
+        #: Rows of "GPU Failure" since they were last taken.
+        self.failures: list[Values] = []
+        #: Of the last sample: percent and bytes, None where they could not be read.
+        self.utilization: float | None = None
+        self.memory_used: float | None = None
+        self._nvml = nvml
+        self._handle = device.handle
+        self._slow_due: dict[str, float] = {}
+        self._pcie_last: tuple[float, int, int] | None = None
+        self._readings = [
+            _Reading("utilization", 2, [self._utilization]),
+            _Reading("memory", 2, [self._memory, self._memory_before_510]),
+            _Reading("power", 1, [self._power]),
+            _Reading("sm_clock", 1, [lambda: self._clock(nvml.NVML_CLOCK_SM)]),
+            _Reading("memory_clock", 1, [lambda: self._clock(nvml.NVML_CLOCK_MEM)]),
+            _Reading("temperature", 1, [self._temperature]),
+            _Reading("pcie", 2, [self._pcie_counters, self._pcie_throughput]),
+            _Reading("processes", 1, [self._processes]),
+        ]
+
+    def sample(self) -> Values | None:
+        """Give a row of "GPU Usage"; None if the device is lost."""
+        device = self.device
+        row: list[Any] = [time(), device.uuid, device.index, device.name]
+        for reading in self._readings:
+            row += self._read(reading)
+            if self.lost:
+                return None
+        self.utilization, self.memory_used = row[4], row[6]
+        return tuple(row)
+
+    def _read(self, reading: _Reading) -> Values:
+        while reading.ways:
+            try:
+                return reading.ways[0]()
+            except self._nvml.NVMLError as error:
+                reason = reason_of(self._nvml, error)
+                self.lost = reason is GpuAvailability.LOST
+                if not self._is_final(error, reason):
+                    self._report(reading, reason, error)
+                    break
+                # It would fail again and again: go on with the next best way.
+                reading.ways.pop(0)
+                if not reading.ways:
+                    self._report(reading, reason, error)
+        return (None,) * reading.width
+
+    def _is_final(self, error: Any, reason: GpuAvailability) -> bool:
+        return (
+            reason in (GpuAvailability.NOT_SUPPORTED, GpuAvailability.NO_PERMISSION)
+            or error.value == self._nvml.NVML_ERROR_INVALID_ARGUMENT
+        )
+
+    def _report(self, reading: _Reading, reason: GpuAvailability, error: Any) -> None:
+        if self.device.is_instance and self._is_final(error, reason):
+            reason = GpuAvailability.MIG
+        if reason not in reading.reported:
+            reading.reported.add(reason)
+            self.failures.append((time(), self.device.uuid, reading.name, reason.value, str(error)))
+
+    def _utilization(self) -> Values:
+        rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
+        return rates.gpu, rates.memory
+
+    def _memory(self) -> Values:
+        memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle, self._nvml.nvmlMemory_v2)
+        return memory.used, memory.total
+
+    def _memory_before_510(self) -> Values:
+        memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
+        return memory.used, memory.total
+
+    def _power(self) -> Values:
+        return (self._nvml.nvmlDeviceGetPowerUsage(self._handle) / 1000,)
+
+    def _clock(self, kind: int) -> Values:
+        return (self._nvml.nvmlDeviceGetClockInfo(self._handle, kind),)
+
+    def _temperature(self) -> Values:
+        nvml = self._nvml
+        return (nvml.nvmlDeviceGetTemperature(self._handle, nvml.NVML_TEMPERATURE_GPU),)
+
+    def _pcie_counters(self) -> Values:
+        """Give the rates since the last sample, from counters of bytes."""
+        nvml = self._nvml
+        now = monotonic()
+        fields = nvml.nvmlDeviceGetFieldValues(
+            self._handle,
+            [nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES, nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES],
+        )
+        for item in fields:
+            if item.nvmlReturn != nvml.NVML_SUCCESS:
+                raise nvml.NVMLError(item.nvmlReturn)
+        sent, received = (int(_field_value(nvml, item)) for item in fields)
+        last, self._pcie_last = self._pcie_last, (now, sent, received)
+        if last is None or sent < last[1] or received < last[2]:  # the counters wrap
+            return None, None
+        seconds = max(now - last[0], 1e-6)
+        return (sent - last[1]) / seconds, (received - last[2]) / seconds
+
+    def _pcie_throughput(self) -> Values:
+        """Give the driver's own rates; it counts for 20 ms in each of the two calls."""
+        if not self._is_due("pcie"):
+            return None, None
+        nvml = self._nvml
+        kinds = nvml.NVML_PCIE_UTIL_TX_BYTES, nvml.NVML_PCIE_UTIL_RX_BYTES
+        sent, received = (nvml.nvmlDeviceGetPcieThroughput(self._handle, kind) for kind in kinds)
+        return sent * 1024.0, received * 1024.0
+
+    def _processes(self) -> Values:
+        """Give the memory of each process; in a container the driver may know other pids."""
+        if not self._is_due("processes"):
+            return (None,)
+        running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+        return ([[process.pid, process.usedGpuMemory] for process in running],)
+
+    def _is_due(self, name: str) -> bool:
+        now = monotonic()
+        if now < self._slow_due.get(name, 0.0):
+            return False
+        self._slow_due[name] = now + SLOW_INTERVAL
+        return True
+
+
+def _field_value(nvml: Any, item: Any) -> Any:
+    names = {
+        nvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
+        nvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+        nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+        nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+        nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+    }
+    return getattr(item.value, names.get(item.valueType, "ullVal"))
