@@ -1,0 +1,118 @@
+"""`TraceAnalyser`: questions to a recorded run, and DataFrames for answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from dasfprof.analysis import function_bottleneck, task_balance, task_bottleneck, task_graph
+from dasfprof.analysis.progress import is_wanted
+from dasfprof.analysis.trace import Source, Trace
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+class TraceAnalyser:
+    """Answers questions about a recorded run.
+
+    Parameters
+    ----------
+    source
+        A `Trace`; a `MultiEventDatabase`, an `EventProfiler` or another database of events; a
+        list of databases or paths; or what `dasfprof.open_run` takes: a file, a directory, a
+        glob, or a run's name.
+    progress
+        Whether to show progress bars on standard error; None leaves it to the config's
+        ``dasfprof.progress``, whose null means: when a person is watching.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the source is of another type, or stands for several runs.
+    SourceNotFoundError, NotATraceError
+        If there is no such trace.
+
+    Notes
+    -----
+    Where evidence is missing (no GPU, no scheduler's file, a worker that was killed) the tables
+    have NA, and ``analyser.trace.notes`` says why.
+
+    Examples
+    --------
+    >>> TraceAnalyser("traces/Tutorial_5").per_function_bottleneck()  # doctest: +SKIP
+    """
+
+    def __init__(self, source: Source | Trace, *, progress: bool | None = None) -> None:
+        self._progress = is_wanted(progress)
+        #: The run as tables.
+        self.trace = (
+            source
+            if isinstance(source, Trace)
+            else Trace.from_database(source, progress=self._progress)
+        )
+
+    def per_function_bottleneck(self) -> pd.DataFrame:
+        """Sum up the task runs of each function on each worker.
+
+        Returns
+        -------
+        DataFrame
+            A row a worker and function, the longest duration first:
+
+            - ``Host``, ``GPU`` (index of the worker's device by NVML, NA if it has none),
+              ``Function`` (as `dask.utils.key_split` names the key)
+            - ``Duration (s)``: the sum over its task runs, failed ones too
+            - ``Percentage of total time (%)``: of all compute seconds of that worker
+            - ``Mean GPU Utilization (%)``, ``Mean GPU Memory Used (GB)``: of the worker's
+              device while the function ran there, weighted by time
+            - ``Mean Data Size (MB)``: input bytes of a task run
+            - ``Mean Throughput (MB/s)``: all input bytes by all seconds
+            - ``Num Tasks (chunks)``, ``Mean Task time (s)``, ``Worker``, ``Failed Tasks``
+        """
+        return function_bottleneck.per_function_bottleneck(self.trace, progress=self._progress)
+
+    def per_task_bottleneck(self) -> pd.DataFrame:
+        """List the task runs, the longest first.
+
+        Returns
+        -------
+        DataFrame
+            A row a task run, each attempt of a key its own: ``Host``, ``GPU``, ``Task Key``,
+            ``Duration (s)``, ``Percentage of total time (%)`` (of all compute seconds of that
+            worker), ``Memory usage (Mb)`` (of the result), ``Worker``, ``Function``,
+            ``Run ID`` (Dask's; where none was recorded the runs of each key count from 0),
+            ``State`` (that it ended in), ``Start (s)`` (from the trace's begin).
+        """
+        return task_bottleneck.per_task_bottleneck(self.trace, progress=self._progress)
+
+    def per_worker_task_balance(self) -> pd.DataFrame:
+        """Count the tasks in memory on each worker over time.
+
+        Returns
+        -------
+        DataFrame
+            A row a second: ``Time Interval (seconds from begin)``, from the first count of the
+            trace, and a column a worker with its number of tasks in memory at the end of that
+            second, as last counted; 0 before its first count. Where two hosts have workers of
+            one label, the columns are called by host and label.
+        """
+        return task_balance.per_worker_task_balance(self.trace)
+
+    def create_annotated_task_graph(self) -> nx.DiGraph[str]:
+        """Give the task graph.
+
+        Returns
+        -------
+        networkx.DiGraph
+            A node a key, called by its text, with an edge from each dependency. A key that ran
+            has the attributes ``name``, ``size`` (bytes), ``shape``, ``type``, ``duration``
+            (s), ``input_data_size`` (bytes) and ``throughput`` (bytes/s), of its last run. A
+            million tasks take gigabytes this way: `Trace.dependencies` holds the same graph as
+            arrays.
+        """
+        return task_graph.create_annotated_task_graph(self.trace, progress=self._progress)
+
+    def __repr__(self) -> str:
+        return f"TraceAnalyser({self.trace!r})"

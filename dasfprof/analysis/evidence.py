@@ -1,0 +1,145 @@
+"""Everything that the files of a trace say, as columns: the raw material of `Trace`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dasfprof.analysis.fact_columns import FactColumns, Form
+from dasfprof.analysis.key_table import KeyCollector
+from dasfprof.analysis.progress import track
+from dasfprof.analysis.workers import WorkerRegister
+from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
+from dasfprof.database.batch import Batch
+from dasfprof.database.reader import TraceFile
+from dasfprof.events import EventPhases
+
+
+def _forms(**names: str) -> dict[str, Form]:
+    """Give a form for each of the names that follow it."""
+    forms: dict[str, Form] = {}
+    for form, listed in names.items():
+        forms.update(dict.fromkeys(listed.split(), form))  # type: ignore[arg-type]
+    return forms
+
+
+#: For each kind of event, by phase and name, the args to keep; None keeps all.
+_KINDS: dict[tuple[str, str], dict[str, Form] | None] = {
+    (EventPhases.COMPLETE, "Compute"): _forms(
+        key="key",
+        keys="dependencies",
+        int="run_id",
+        category="state type dtype shape thread exception",
+        float="size input_size cpu received ready executing seceded done deserialize disk_read"
+        " disk_read_size executor",
+    ),
+    (EventPhases.COMPLETE, "Task Run"): _forms(
+        key="key",
+        int="run_id",
+        category="worker state exception annotations",
+        float="waiting queued stolen start stop size priority_user priority_generation"
+        " priority_order",
+    ),
+    (EventPhases.COMPLETE, "Transfer"): _forms(
+        keys="keys", category="source state", float="size network deserialize"
+    ),
+    (EventPhases.INSTANT, "Managed Memory"): _forms(
+        category="state",
+        float="tasks size spilled_size executing ready spill_write spill_write_size spill_read"
+        " spill_read_size loop_lag",
+    ),
+    (EventPhases.INSTANT, "Resource Usage"): None,
+    (EventPhases.INSTANT, "Clock"): _forms(float="scheduler_delay monotonic"),
+    (EventPhases.INSTANT, "Graph"): _forms(category="client stimulus", float="tasks wanted"),
+    (EventPhases.INSTANT, "Steal"): _forms(key="key", int="run_id", category="victim thief"),
+    (EventPhases.INSTANT, "Worker Added"): _forms(
+        category="worker name host", float="nthreads memory_limit"
+    ),
+    (EventPhases.INSTANT, "Worker Removed"): _forms(category="worker reason"),
+}
+
+
+class Evidence:
+    """The facts of some databases, sorted by kind.
+
+    Parameters
+    ----------
+    databases
+        The databases.
+    progress
+        Whether to show a bar.
+    """
+
+    def __init__(self, databases: list[EventDatabase], *, progress: bool) -> None:
+        self.collector = KeyCollector()
+        self.register = WorkerRegister()
+        #: What is missing or damaged, in words.
+        self.notes: list[str] = []
+        #: Plugins whose files are there, once a file.
+        self.plugins: list[str] = []
+        #: Hosts of files whose clock began with the host.
+        self.dasf_hosts: set[str] = set()
+        self._kinds = {kind: FactColumns(self.collector, forms) for kind, forms in _KINDS.items()}
+        #: The facts of each kind of event.
+        self.facts = {name: columns for (_, name), columns in self._kinds.items()}
+        bar = track(databases, "Reading traces", shown=progress, total=len(databases), unit="file")
+        for database in bar:
+            if isinstance(database, FileDatabase):
+                self._read_file(database.trace_file())
+            elif isinstance(database, DasfDatabase):
+                self._read_dasf(database)
+            else:
+                for batch in database.batches():
+                    self._add(batch, None)
+
+    def _add(self, batch: Batch, owner: int | None) -> None:
+        columns = self._kinds.get((batch.phase, batch.name))
+        if columns is not None:
+            columns.add(batch, self.register.ids_of(batch, owner))
+
+    def _read_file(self, file: TraceFile) -> None:
+        owner: int | None = None
+        header: dict[str, Any] = {}
+        for batch in file.batches():
+            if file.header and not header:
+                header, owner = file.header, self.register.add_header(file.header)
+            self._add(batch, owner)
+        if file.header and not header:  # a file without events
+            header, owner = file.header, self.register.add_header(file.header)
+        if "plugin" in header:
+            self.plugins.append(str(header["plugin"]))
+        if owner is not None:
+            self.register.workers[owner].closed.append(file.end is not None)
+        self._note_losses(file, header)
+
+    def _read_dasf(self, database: DasfDatabase) -> None:
+        for batch in database.batches():
+            ids = self.register.ids_of(batch, None)
+            hosts = {self.register.workers[number].host for number in set(ids.tolist())}
+            self.dasf_hosts |= hosts
+            self._add(batch, None)
+        if database.lost_bytes:
+            self.notes.append(
+                f"{database.path.name}: the last {database.lost_bytes} bytes hold no whole event."
+            )
+
+    def _note_losses(self, file: TraceFile, header: dict[str, Any]) -> None:
+        name, damage = file.path.name, file.damage
+        if not header:
+            self.notes.append(f"{name}: its header is lost, so nothing tells whose file it is.")
+        if damage.corrupt_bytes or damage.cut_bytes or damage.unreadable:
+            self.notes.append(
+                f"{name}: {damage.corrupt_bytes} corrupt bytes, {damage.cut_bytes} bytes cut off at"
+                f" the end and {len(damage.unreadable)} unreadable blocks were left out."
+            )
+        if file.dropped:
+            self.notes.append(
+                f"{name}: {file.dropped} facts were dropped while recording, because the disk was"
+                " full or too slow."
+            )
+        if file.errors:
+            self.notes.append(f"{name}: {file.errors} errors were caught while recording.")
+        if "plugin" in header and file.end is None:
+            self.notes.append(
+                f"{name}: ends early, without the closing frame: its process was killed or is still"
+                " recording; up to a second of facts may be missing."
+            )

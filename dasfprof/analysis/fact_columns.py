@@ -1,0 +1,213 @@
+"""Columns of like facts, put together from the batches of many files.
+
+A `FactColumns` takes the batches of one kind of event and gives whole columns: numbers, codes
+with categories, keys. What a batch does not have is missing: NaN in floats, -1 elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.key_table import KeyCollector, as_key_column, split_keys
+from dasfprof.database.batch import Batch
+from dasfprof.database.columns import Array, Column, DictionaryColumn, ListColumn, NumberColumn
+
+#: How a column is kept: floats (as wide as recorded); int64; codes of categories; key ids; lists
+#: of key ids.
+Form = Literal["float", "int", "category", "key", "keys"]
+
+
+class Categories:
+    """Numbers the distinct values of a column.
+
+    Lists count as tuples; a value that still cannot be hashed counts as its text.
+    """
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._codes: dict[Any, int] = {}
+
+    def code(self, value: Any) -> int:
+        """Give the number of a value; None has -1."""
+        if value is None:
+            return -1
+        value = _hashable(value)
+        number = self._codes.setdefault((type(value), value), len(self.values))
+        if number == len(self.values):
+            self.values.append(value)
+        return number
+
+    def codes(self, column: Column) -> Array:
+        """Give the number of each row's value."""
+        if isinstance(column, DictionaryColumn):
+            entries, places = column.entries, column.codes
+        elif isinstance(column, NumberColumn):
+            distinct, places = np.unique(column.array, return_inverse=True)
+            entries = NumberColumn(distinct, column.optional).to_list()
+        else:
+            entries, places = column.to_list(), np.arange(len(column))
+        return np.array([self.code(entry) for entry in entries], dtype=np.int32)[places]
+
+    def categorical(self, codes: Array) -> pd.Categorical:
+        """Give the values of codes as a pandas Categorical."""
+        return make_categorical(codes, self.values)
+
+
+class FactColumns:
+    """The facts of one kind of event.
+
+    Parameters
+    ----------
+    collector
+        Takes the keys of args of the forms "key" and "keys".
+    forms
+        The args to keep and how; None keeps all args, numbers as floats and the rest as
+        categories.
+    """
+
+    def __init__(self, collector: KeyCollector, forms: dict[str, Form] | None = None) -> None:
+        self.rows = 0
+        self._categories: dict[str, Categories] = {}
+        self._collector = collector
+        self._keep_all = forms is None
+        self._forms: dict[str, Form] = dict(forms or {})
+        #: For each column, the first row of each piece and the piece.
+        self._pieces: dict[str, list[tuple[int, Array]]] = {}
+        self._key_places: dict[str, list[tuple[int, slice]]] = {}
+
+    def add(self, batch: Batch, workers: Array) -> None:
+        """Take a batch and the number of each row's worker."""
+        self._add_piece("worker_id", workers)
+        for name in ("timestamp", "duration"):
+            if name in batch.fields:
+                self._add_piece(name, to_numbers(batch.fields[name]))
+        for name, column in batch.args.items():
+            form = self._forms.get(name)
+            if form is None and self._keep_all:
+                form = self._forms[name] = _form_of(column)
+            if form is not None:
+                self._add_column(name, form, column)
+        self.rows += batch.rows
+
+    def columns(self, ids: Array) -> dict[str, Any]:
+        """Give whole columns, once: ``worker_id``, ``timestamp``, ``duration`` and the args.
+
+        Parameters
+        ----------
+        ids
+            The key ids that the collector gave at its end.
+
+        Returns
+        -------
+        dict
+            Arrays, and a Categorical for each arg of the form "category". An arg of the form
+            "keys" is the number of keys in each row's list, see `list_items`.
+        """
+        columns: dict[str, Any] = {
+            "worker_id": self._whole("worker_id", np.int32, -1),
+            "timestamp": self._whole("timestamp", np.float64, np.nan),
+        }
+        if "duration" in self._pieces:
+            columns["duration"] = self._whole("duration", np.float64, np.nan)
+        for name, form in self._forms.items():
+            if form == "category":
+                codes = self._whole(name, np.int32, -1)
+                columns[name] = self._categories.get(name, Categories()).categorical(codes)
+            elif form == "key":
+                places = self._key_places.get(name, [])
+                self._pieces[name] = [(row, ids[place]) for row, place in places]
+                columns[name] = self._whole(name, ids.dtype, -1)
+            elif form == "float":
+                pieces = self._pieces.get(name, [])
+                narrow = all(piece.dtype == np.float32 for _, piece in pieces)
+                columns[name] = self._whole(name, np.float32 if narrow else np.float64, np.nan)
+            else:
+                columns[name] = self._whole(name, np.int64, -1)
+        return columns
+
+    def list_items(self, name: str, ids: Array) -> Array:
+        """Give the key ids of all lists of a column of the form "keys", one after the other."""
+        places = self._key_places.get(name, [])
+        return np.concatenate([np.empty(0, ids.dtype), *(ids[place] for _, place in places)])
+
+    def _add_column(self, name: str, form: Form, column: Column) -> None:
+        if form == "category":
+            categories = self._categories.setdefault(name, Categories())
+            self._add_piece(name, categories.codes(column))
+        elif form == "key":
+            place = self._collector.add(as_key_column(column))
+            self._key_places.setdefault(name, []).append((self.rows, place))
+        elif form == "keys":
+            lists = _as_list_column(column)
+            self._add_piece(name, np.diff(lists.offsets))
+            place = self._collector.add(lists.inner)
+            self._key_places.setdefault(name, []).append((self.rows, place))
+        else:
+            self._add_piece(name, to_numbers(column))
+
+    def _add_piece(self, name: str, piece: Array) -> None:
+        self._pieces.setdefault(name, []).append((self.rows, piece))
+
+    def _whole(self, name: str, dtype: Any, missing: float) -> Array:
+        pieces = self._pieces.pop(name, [])  # memory: a column's pieces go when it is whole
+        if sum(len(piece) for _, piece in pieces) == self.rows:
+            arrays = [np.empty(0, dtype), *(piece for _, piece in pieces)]
+            return np.concatenate(arrays, dtype=dtype, casting="unsafe")
+        whole = np.full(self.rows, missing, dtype)
+        for row, piece in pieces:
+            whole[row : row + len(piece)] = piece
+        return whole
+
+
+def make_categorical(codes: Array, values: list[Any]) -> pd.Categorical:
+    """Give ``values[codes]`` as a Categorical of plain objects; -1 is NA."""
+    # Not pandas' own text type: Arrow refuses lone surrogates, which exception texts hold.
+    categories = pd.Index(values, dtype=object, tupleize_cols=False)
+    return pd.Categorical.from_codes(codes, categories=categories)
+
+
+def to_numbers(column: Column) -> Array:
+    """Give a column as numbers; values that are none become NaN."""
+    if isinstance(column, NumberColumn):
+        return column.array
+    if isinstance(column, DictionaryColumn):
+        return np.array([_number(entry) for entry in column.entries], dtype=float)[column.codes]
+    return np.full(len(column), np.nan)
+
+
+def _as_list_column(column: Column) -> ListColumn:
+    """Give a column of lists of keys in that form; one that was stored as plain values too."""
+    if isinstance(column, ListColumn):
+        return column
+    lists = [item if isinstance(item, list | tuple) else [] for item in column.to_list()]
+    offsets = np.concatenate([[0], np.cumsum([len(item) for item in lists], dtype=np.int64)])
+    return ListColumn(offsets, split_keys(key for item in lists for key in item))
+
+
+def _form_of(column: Column) -> Form:
+    if isinstance(column, NumberColumn):
+        return "float"
+    if isinstance(column, DictionaryColumn):
+        numeric = all(isinstance(entry, int | float | None) for entry in column.entries)
+        return "float" if numeric else "category"
+    return "category"
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value) if isinstance(value, int | float) else np.nan
+    except OverflowError:
+        return np.nan
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(map(_hashable, value))
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value

@@ -1,0 +1,316 @@
+"""Dask's keys as small integers: `KeyTable`, and the `KeyCollector` that makes one.
+
+A trace names each key many times: where it ran, where it was sent, whose input it was. Here every
+distinct key gets one number, its *key id*, in the order of first use, without making a Python
+object a key: keys stay the heads and tails that `dasfprof.database.keys` splits them into. Text
+and function names are made for the ids that ask for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgpack
+import numpy as np
+import pandas as pd
+from dask.utils import key_split
+
+from dasfprof.database import keys, values
+from dasfprof.database.columns import Array, Column, KeyColumn
+
+_UNPACK_ERRORS = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    msgpack.exceptions.UnpackException,
+)
+
+
+class KeyTable:
+    """The distinct keys of a trace; a key id is a row.
+
+    Parameters
+    ----------
+    heads
+        The distinct heads.
+    head_ids
+        Each key's head, shape (keys,).
+    tails
+        Each key's tail, shape (keys, 4).
+    """
+
+    def __init__(self, heads: list[keys.Head], head_ids: Array, tails: Array) -> None:
+        self.heads = heads
+        self.head_ids = head_ids
+        self.tails = tails
+        self._kinds = np.array([kind for kind, _ in heads], dtype=np.int8)
+
+    def __len__(self) -> int:
+        return len(self.head_ids)
+
+    def keys(self, ids: Array) -> list[Any]:
+        """Give keys as Dask has them."""
+        heads = [self.heads[head] for head in self.head_ids[ids].tolist()]
+        pairs = zip(heads, self.tails[ids].tolist(), strict=True)
+        return [
+            _unpacked(head[1]) if head[0] == keys.PACKED else keys.join_key(head, tail)
+            for head, tail in pairs
+        ]
+
+    def texts(self, ids: Array) -> Array:
+        """Give ``str(key)`` of keys, as an array of Python strings."""
+        texts = np.empty(len(ids), dtype=object)
+        heads = self.head_ids[ids]
+        kinds = self._kinds[heads]
+        for kind in np.unique(kinds).tolist():
+            rows = np.flatnonzero(kinds == kind) if len(self.heads) > 1 else slice(None)
+            used, places = np.unique(heads[rows], return_inverse=True)
+            begins = [_text_begin(self.heads[head]) for head in used.tolist()]
+            texts[rows] = _TEXTS[kind]([begins[i] for i in places.tolist()], self.tails[ids[rows]])
+        return texts
+
+    def functions(self) -> tuple[Array, list[str]]:
+        """Give the name that `dask.utils.key_split` has for each key.
+
+        Returns
+        -------
+        codes, names
+            Key ``i`` is named ``names[codes[i]]``.
+        """
+        numbers: dict[str, int] = {}
+        prefixes: dict[str, str] = {}
+        of_heads = [
+            numbers.setdefault(_function(head, prefixes), len(numbers)) for head in self.heads
+        ]
+        codes = np.array(of_heads, dtype=np.int32)[self.head_ids]
+        # The one kind of tail that key_split can take for a part of the name.
+        lettered = np.flatnonzero(self._kinds[self.head_ids] == keys.HEX)
+        lettered = lettered[_all_letters(self.tails[lettered])]
+        for key_id, key in zip(lettered.tolist(), self.keys(lettered), strict=True):
+            codes[key_id] = numbers.setdefault(key_split(key), len(numbers))
+        return codes, list(numbers)
+
+
+class KeyCollector:
+    """Takes columns of keys and numbers the distinct ones."""
+
+    def __init__(self) -> None:
+        self._heads = _Index()
+        self._packed: dict[bytes, tuple[keys.Head, keys.Tail]] = {}
+        self._count = 0
+        self._head_ids: list[Array] = [np.empty(0, dtype=np.int32)]
+        self._tails: list[Array] = [np.empty((0, 4), dtype=np.uint32)]
+
+    def add(self, column: KeyColumn) -> slice:
+        """Take the keys of a column; gives their place among all that were taken."""
+        index, tails = self._heads, column.tails
+        packed = [place for place, head in enumerate(column.heads) if head[0] == keys.PACKED]
+        if packed:
+            heads, tails = list(column.heads), column.tails.copy()
+            for place in packed:
+                heads[place], tail = self._split_again(heads[place])
+                tails[column.codes == place] = tail
+        else:
+            heads = column.heads
+        head_ids = np.array([index[head] for head in heads], dtype=np.int32)
+        self._head_ids.append(head_ids[column.codes])
+        self._tails.append(tails)
+        self._count += len(tails)
+        return slice(self._count - len(tails), self._count)
+
+    def finish(self) -> tuple[KeyTable, Array]:
+        """Number the keys.
+
+        Returns
+        -------
+        table, ids
+            `ids` holds the key id of every key that was added, in order.
+        """
+        head_ids, tails = np.concatenate(self._head_ids), np.concatenate(self._tails)
+        self._head_ids, self._tails = [], []
+        ids, first = _number(head_ids, tails)
+        return KeyTable(list(self._heads), head_ids[first], tails[first]), ids
+
+    def _split_again(self, head: keys.Head) -> tuple[keys.Head, keys.Tail]:
+        """Split a packed key as the plain key that it equals.
+
+        A tuple with numpy integers is packed, and one that a plain msgpack writer, such as
+        DASF's, stored as an array.
+        """
+        packed: bytes = head[1]
+        if packed not in self._packed:
+            key = _unpacked(packed)
+            self._packed[packed] = (head, keys.NO_TAIL) if key is packed else keys.split_key(key)
+        return self._packed[packed]
+
+
+def as_key_column(column: Column) -> KeyColumn:
+    """Give a column of keys in the form of keys; one that was stored as text or numbers too."""
+    if isinstance(column, KeyColumn):
+        return column
+    return split_keys(column.to_list())
+
+
+def split_keys(items: Iterable[Any]) -> KeyColumn:
+    """Split keys into heads and tails."""
+    index = _Index()
+    pairs = [keys.split_key(_as_tuple(item)) for item in items]
+    codes = np.array([index[head] for head, _ in pairs], dtype=np.int64)
+    tails = np.array([tail for _, tail in pairs], dtype=np.uint32).reshape(len(pairs), 4)
+    return KeyColumn(list(index), codes, tails)
+
+
+class _Index(dict[Any, int]):
+    """Numbers values in the order of their first use."""
+
+    def __missing__(self, value: Any) -> int:
+        number = self[value] = len(self)
+        return number
+
+
+def _number(head_ids: Array, tails: Array) -> tuple[Array, Array]:
+    """Number distinct rows by a 64-bit hash, and check that no two of them share one.
+
+    Returns
+    -------
+    ids, first
+        Each row's number, and the first row of each number.
+    """
+    ids, distinct = pd.factorize(_hash(head_ids, tails))
+    first = _first_rows(ids, len(distinct))
+    again = np.flatnonzero(first[ids] != np.arange(len(ids)))
+    same = first[ids[again]]
+    if not (
+        np.array_equal(head_ids[again], head_ids[same])
+        and np.array_equal(tails[again], tails[same])
+    ):
+        rows = np.column_stack([head_ids.astype(np.uint32), tails])
+        _, ids = np.unique(rows, axis=0, return_inverse=True)
+        ids, distinct = pd.factorize(ids.ravel())
+        first = _first_rows(ids, len(distinct))
+    return ids.astype(np.int32 if len(distinct) < 1 << 31 else np.int64, copy=False), first
+
+
+def _first_rows(ids: Array, count: int) -> Array:
+    first = np.empty(count, dtype=np.int64)
+    first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
+    return first
+
+
+def _hash(head_ids: Array, tails: Array) -> Array:
+    """Mix a head and four words into 64 bits (the multiplications of MurmurHash3's finish)."""
+    pairs = np.ascontiguousarray(tails).view(np.uint64)
+    mixed = head_ids.astype(np.uint64)
+    for word in (pairs[:, 0], pairs[:, 1]):
+        mixed *= np.uint64(0xFF51AFD7ED558CCD)
+        mixed ^= mixed >> np.uint64(33)
+        mixed ^= word
+    mixed *= np.uint64(0xC4CEB9FE1A85EC53)
+    mixed ^= mixed >> np.uint64(33)
+    return mixed
+
+
+def _all_letters(tails: Array) -> Array:
+    """Tell which tails are written with the hex digits a to f alone."""
+    letters = np.ones(len(tails), dtype=bool)
+    for shift in range(0, 32, 4):
+        letters &= ((tails >> np.uint32(shift)) & np.uint32(15) >= 10).all(axis=1)
+    return letters
+
+
+def _function(head: keys.Head, prefixes: dict[str, str]) -> str:
+    """Name the function of the keys of a head; `prefixes` remembers those of tuples' texts."""
+    kind, text = head
+    if kind == keys.TEXT and text[:2] == "('":
+        # key_split ends the name at the first part that is not letters: the quote at the latest.
+        prefix, quote, _ = text.partition("',")
+        if quote:
+            if prefix not in prefixes:
+                prefixes[prefix] = key_split(text)
+            return prefixes[prefix]
+    key = _as_tuple(_unpacked(text)) if kind == keys.PACKED else keys.join_key(head, keys.NO_TAIL)
+    try:
+        name: str = key_split(key)
+    except (TypeError, ValueError, IndexError, RecursionError):  # an unhashable or empty key
+        return "Other"
+    return name
+
+
+def _unpacked(packed: bytes) -> Any:
+    """Unpack a key; bytes that are no msgpack stay bytes."""
+    try:
+        return _as_tuple(values.unpack(packed))
+    except _UNPACK_ERRORS:
+        return packed
+
+
+def _as_tuple(key: Any) -> Any:
+    return tuple(map(_as_tuple, key)) if isinstance(key, list | tuple) else key
+
+
+# --- text ----------------------------------------------------------------------------------------
+
+
+def _text_begin(head: keys.Head) -> str:
+    """Give what the text of every key of a head begins with."""
+    kind, text = head
+    if kind == keys.PACKED:
+        return str(_unpacked(text))
+    if kind == keys.TUPLE:
+        return f"({text!r},)"
+    if kind > keys.TUPLE:
+        return f"({text!r}, "
+    return text if kind == keys.TEXT else f"{text}-"
+
+
+def _whole(begins: list[str], _: Array) -> list[str]:
+    return begins
+
+
+def _numbered(begins: list[str], tails: Array) -> list[str]:
+    return [f"{begin}{number}" for begin, number in zip(begins, tails[:, 0].tolist(), strict=True)]
+
+
+def _hex(begins: list[str], tails: Array) -> list[str]:
+    digits = tails.astype(">u4").tobytes().hex()
+    starts = range(0, len(digits), 32)
+    return [begin + digits[at : at + 32] for begin, at in zip(begins, starts, strict=True)]
+
+
+def _uuid(begins: list[str], tails: Array) -> list[str]:
+    texts = _hex([""] * len(begins), tails)
+    return [
+        f"{begin}{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        for begin, text in zip(begins, texts, strict=True)
+    ]
+
+
+def _float(begins: list[str], tails: Array) -> list[str]:
+    ticks = tails[:, 0].astype(np.uint64) << np.uint64(32) | tails[:, 1]
+    times = (ticks / keys.TICKS_PER_SECOND).tolist()
+    return [f"{begin}{time!r}" for begin, time in zip(begins, times, strict=True)]
+
+
+def _tuple_of(numbers: int) -> Callable[[Sequence[str], Array], list[str]]:
+    form = "%s" + ", ".join(["%d"] * numbers) + ")"
+
+    def tuples(begins: Sequence[str], tails: Array) -> list[str]:
+        columns = [tails[:, word].tolist() for word in range(numbers)]
+        return list(map(form.__mod__, zip(begins, *columns, strict=True)))
+
+    return tuples
+
+
+_TEXTS: dict[int, Callable[[list[str], Array], list[str]]] = {
+    keys.TEXT: _whole,
+    keys.NUMBERED: _numbered,
+    keys.HEX: _hex,
+    keys.UUID: _uuid,
+    keys.FLOAT: _float,
+    keys.PACKED: _whole,
+    keys.TUPLE: _whole,
+    **{keys.TUPLE + numbers: _tuple_of(numbers) for numbers in range(1, 5)},
+}

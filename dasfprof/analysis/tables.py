@@ -1,0 +1,206 @@
+"""Makes the tables of a `Trace` out of the evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis import clock, task_runs
+from dasfprof.analysis.evidence import Evidence
+from dasfprof.analysis.fact_columns import make_categorical
+from dasfprof.database.columns import Array
+
+Columns = dict[str, Any]
+
+#: Plugins as the headers of their files name them.
+_TASKS, _SCHEDULER = "TracePlugin", "SchedulerPlugin"
+
+
+class TableMaker:
+    """Makes tables, once: `make` gives the fields of `Trace`."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._facts = evidence.facts
+        self._register = evidence.register
+        self._plugins = evidence.plugins
+        self._dasf_hosts = evidence.dasf_hosts
+        self._notes = list(evidence.notes)
+        self._keys, self._ids = evidence.collector.finish()
+        self._columns = {name: facts.columns(self._ids) for name, facts in self._facts.items()}
+
+    def make(self) -> dict[str, Any]:
+        """Make the tables."""
+        self._align_clocks()
+        self._meet_workers()
+        tables = {
+            "samples": self._event_table("Resource Usage"),
+            "managed_memory": self._event_table("Managed Memory"),
+            "graphs": self._event_table("Graph"),
+            "steals": self._event_table("Steal"),
+            "clocks": self._event_table("Clock"),
+        }
+        tables["transfers"], transfer_keys = self._transfer_table()
+        tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables()
+        begin, end = self._see_workers(tables)
+        self._see_gpus(tables["samples"])
+        return {
+            **tables,
+            "workers": self._register.table(),
+            "keys": self._keys,
+            "begin": begin,
+            "end": end,
+            "notes": tuple(self._notes),
+            "task_dependencies": dependencies,
+            "transfer_keys": transfer_keys,
+        }
+
+    # --- clocks and workers ----------------------------------------------------------------------
+
+    def _align_clocks(self) -> None:
+        samples = self._columns["Resource Usage"]
+        hosts, codes = self._register.hosts()
+        told: set[str] = set()
+        if "time" in samples:
+            of_samples = codes[samples["worker_id"]]
+            told = {hosts[code] for code in np.unique(of_samples).tolist()}
+            boots = clock.boot_times(
+                of_samples, samples["timestamp"], samples.pop("time"), len(hosts)
+            )
+            if boots is not None:
+                for columns in self._columns.values():
+                    boot = boots[codes[columns["worker_id"]]]
+                    columns["timestamp"] = clock.to_unix(columns["timestamp"], boot)
+        for host in sorted(self._dasf_hosts - told):
+            self._notes.append(
+                f"{host}: no Resource Usage event tells the distance between its clock, which "
+                "began with the host, and Unix time; its times compare with no other host's."
+            )
+
+    def _meet_workers(self) -> None:
+        """Add what the scheduler says about workers, those without files too."""
+        register = self._register
+        joined, left = self._columns.pop("Worker Added"), self._columns.pop("Worker Removed")
+        for row, address in enumerate(joined["worker"]):
+            worker = register.workers[register.id_of_address(str(address))]
+            if not worker.plugins:
+                worker.host = worker.host or str(joined["host"][row])
+                worker.name = joined["name"][row]
+                threads = joined["nthreads"][row]
+                worker.nthreads = int(threads) if np.isfinite(threads) else None
+        for row, address in enumerate(left["worker"]):
+            worker = register.workers[register.id_of_address(str(address))]
+            worker.left = float(left["timestamp"][row])
+            worker.left_reason = str(left["reason"][row])
+
+    def _see_workers(self, tables: dict[str, pd.DataFrame]) -> tuple[float, float]:
+        """Note when each worker's facts begin and end; gives the trace's begin and end."""
+        count = len(self._register.workers)
+        first, last = np.full(count, np.inf), np.full(count, -np.inf)
+        for table in tables.values():
+            if "worker_id" not in table or not len(table):
+                continue
+            starts = table["start" if "start" in table else "time"].to_numpy()
+            stops = starts + table["duration"].to_numpy() if "duration" in table else starts
+            kept = np.isfinite(starts) & np.isfinite(stops)
+            ids = table["worker_id"].to_numpy()[kept]
+            np.minimum.at(first, ids, starts[kept])
+            np.maximum.at(last, ids, stops[kept])
+        for worker, begin, end in zip(
+            self._register.workers, first.tolist(), last.tolist(), strict=True
+        ):
+            if begin <= end:
+                worker.first_seen, worker.last_seen = begin, end
+        if not np.isfinite(first).any():
+            return np.nan, np.nan
+        return float(first.min()), float(last.max())
+
+    def _see_gpus(self, samples: pd.DataFrame) -> None:
+        if not len(samples):
+            self._notes.append("no resource samples: the columns about GPUs are NA.")
+        elif not {"gpu_utilization", "gpu_memory_used"} & set(samples):
+            self._notes.append("no resource sample tells of a GPU: the columns about GPUs are NA.")
+        if "gpu_index" in samples:
+            known = samples[samples["gpu_index"].notna()]
+            for number, indices in known.groupby("worker_id")["gpu_index"]:
+                gpus = tuple(int(index) for index in np.unique(indices.to_numpy()))
+                self._register.workers[int(str(number))].gpus = gpus
+
+    # --- tables ----------------------------------------------------------------------------------
+
+    def _event_table(self, name: str) -> pd.DataFrame:
+        columns = self._columns.pop(name)
+        columns["time"] = columns.pop("timestamp")
+        return pd.DataFrame(columns, copy=False)
+
+    def _transfer_table(self) -> tuple[pd.DataFrame, tuple[Array, Array]]:
+        columns = self._columns.pop("Transfer")
+        columns["start"] = columns.pop("timestamp")
+        columns.setdefault("duration", np.empty(0))
+        items = self._facts["Transfer"].list_items("keys", self._ids)
+        return pd.DataFrame(columns, copy=False), (columns["keys"], items)
+
+    def _task_tables(self) -> tuple[pd.DataFrame, pd.DataFrame, tuple[Array, Array]]:
+        worker = task_runs.worker_runs(self._columns.pop("Compute"))
+        scheduler = task_runs.scheduler_runs(self._columns.pop("Task Run"), self._register)
+        lengths = worker.pop("dependencies")
+        items = self._facts["Compute"].list_items("dependencies", self._ids)
+        alone = not len(lengths) and _TASKS not in self._plugins and len(scheduler["sent"]) > 0
+        if alone:
+            ran = np.isfinite(scheduler["scheduler_start"])
+            seen = task_runs.take(scheduler, np.flatnonzero(ran))
+            nothing = task_runs.take(worker, np.full(int(ran.sum()), -1))
+            runs = {**nothing, **task_runs.as_worker_runs(seen)}
+            lengths = np.full(int(ran.sum()), -1, dtype=np.int64)
+            rest = task_runs.take(scheduler, np.flatnonzero(~ran))
+        else:
+            task_runs.number_repeats(worker)
+            task_runs.add_input_sizes(worker, lengths, items, len(self._keys))
+            places, unmatched = task_runs.join_runs(worker, scheduler, self._register)
+            known = {} if (places < 0).all() else task_runs.take(scheduler, places)
+            runs = {**known, **worker}
+            rest = task_runs.take(scheduler, unmatched)
+        runs["source"] = make_categorical(
+            np.full(len(lengths), int(alone), dtype=np.int8), ["worker", "scheduler"]
+        )
+        rest["lost"] = np.isfinite(rest["scheduler_start"])
+        rest["reason"] = self._reasons(rest["worker_id"])
+        self._note_tasks(runs, rest, lengths, alone=alone)
+        tasks = task_runs.make_table(runs, self._keys, self._register)
+        return tasks, task_runs.make_table(rest, self._keys, self._register), (lengths, items)
+
+    def _reasons(self, worker_ids: Array) -> pd.Categorical:
+        """Tell why the workers' files lack task runs."""
+        reasons = ["no file", "file ends early", "not in its file"]
+        codes = [
+            0 if _TASKS not in worker.plugins else 1 if False in worker.closed else 2
+            for worker in self._register.workers
+        ]
+        return make_categorical(np.array([*codes, 0], np.int8)[worker_ids], reasons)
+
+    def _note_tasks(self, runs: Columns, rest: Columns, lengths: Array, *, alone: bool) -> None:
+        if alone and len(lengths):
+            self._notes.append(
+                "no worker's file: task runs are as the scheduler saw them, without failed "
+                "attempts, inputs and CPU seconds."
+            )
+        if self._plugins and _SCHEDULER not in self._plugins:
+            self._notes.append(
+                "no scheduler's file: queueing, and what workers that died did last, are unknown."
+            )
+        unknown = int(np.count_nonzero(np.isnan(runs["input_size"])))
+        if unknown:
+            self._notes.append(
+                f"{unknown} task runs have inputs whose size no file tells; it is NA."
+            )
+        lost = np.flatnonzero(rest["lost"])
+        durations = rest["scheduler_stop"] - rest["scheduler_start"]
+        for number in np.unique(rest["worker_id"][lost]).tolist():
+            rows = lost[rest["worker_id"][lost] == number]
+            worker = self._register.workers[number]
+            self._notes.append(
+                f"{worker.label}: the scheduler saw {len(rows)} task runs "
+                f"({durations[rows].sum():.3f} s) there that no worker's file holds "
+                f"({rest['reason'][rows[0]]}); they are in trace.scheduler_only and in no table."
+            )

@@ -1,0 +1,62 @@
+"""Which task runs take the time of which workers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.named_workers import NamedWorkers
+from dasfprof.analysis.progress import track
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: Key texts made between two moves of the progress bar.
+_CHUNK = 100_000
+
+
+def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
+    """List the task runs, the longest first; see `TraceAnalyser`."""
+    workers, tasks = NamedWorkers(trace), trace.tasks
+    of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
+    of_worker = np.bincount(of_task, weights=duration, minlength=len(workers))
+    order = np.lexsort((workers.ranks()[of_task], tasks["start"].to_numpy(), -duration))
+    of_task, duration = of_task[order], duration[order]
+    with np.errstate(invalid="ignore"):
+        percentage = duration / of_worker[of_task] * 100
+    return pd.DataFrame(
+        {
+            "Host": pd.Series(workers.hosts[of_task], dtype=object),
+            "GPU": workers.gpus()[of_task],
+            "Task Key": _key_texts(trace, tasks["key_id"].to_numpy()[order], progress),
+            "Duration (s)": duration,
+            "Percentage of total time (%)": percentage,
+            "Memory usage (Mb)": tasks["size"].to_numpy(dtype=float)[order] / 1e6,
+            "Worker": pd.Series(workers.labels[of_task], dtype=object),
+            "Function": _values(tasks["function"], order),
+            "Run ID": tasks["run_id"].to_numpy()[order],
+            "State": _values(tasks["state"], order),
+            "Start (s)": tasks["start"].to_numpy()[order] - trace.begin,
+        },
+        copy=False,
+    )
+
+
+def _key_texts(trace: Trace, key_ids: Array, progress: bool) -> pd.Series:
+    texts = np.empty(len(key_ids), dtype=object)
+    starts = range(0, len(key_ids), _CHUNK)
+    bar = track(
+        starts,
+        "[task_bottleneck] Creating dataframe",
+        shown=progress,
+        total=len(starts),
+        unit="chunk",
+    )
+    for start in bar:
+        texts[start : start + _CHUNK] = trace.keys.texts(key_ids[start : start + _CHUNK])
+    return pd.Series(texts, dtype=object, copy=False)
+
+
+def _values(column: pd.Series, order: Array) -> pd.Series:
+    """Give the values of a Categorical column in another order, as plain objects."""
+    values = np.append(column.cat.categories.to_numpy(dtype=object), np.nan)
+    return pd.Series(values[column.cat.codes.to_numpy()[order]], dtype=object, copy=False)

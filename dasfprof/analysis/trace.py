@@ -1,0 +1,174 @@
+"""`Trace`: a recorded run as tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis import task_runs
+from dasfprof.analysis.evidence import Evidence
+from dasfprof.analysis.key_table import KeyTable
+from dasfprof.analysis.progress import is_wanted
+from dasfprof.analysis.tables import TableMaker
+from dasfprof.database import EventDatabase, EventProfiler, MultiEventDatabase, open_run
+from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
+
+Database = MultiEventDatabase | EventDatabase | EventProfiler
+Source = Database | Iterable[Database | str | os.PathLike[str]] | str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A recorded run as columnar tables: seconds, bytes, fractions, Unix time.
+
+    Text that repeats is Categorical. ``worker_id`` is a row of `workers`, ``key_id`` a row of
+    `keys`. A missing time or number is NaN.
+    """
+
+    #: A row a task run that a worker recorded, in the order of the files: ``key_id, run_id,
+    #: worker_id, host, worker, function, state, start, duration, size, input_size, cpu,
+    #: deserialize, disk_read, disk_read_size, executor, received, ready, executing, seceded, done,
+    #: type, dtype, shape, thread, exception``, and where the scheduler knows the same run
+    #: ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, priority_user,
+    #: priority_generation, priority_order, annotations``. ``source`` is ``worker``; or
+    #: ``scheduler``, for all rows, where no worker's file is there.
+    tasks: pd.DataFrame
+    #: Task runs that the scheduler saw and no worker's file holds; ``lost`` if they ended in
+    #: memory or erred, so that they ran for certain.
+    scheduler_only: pd.DataFrame
+    #: A row a message that brought dependencies: ``worker_id, start, duration, source, size,
+    #: state, network, deserialize, keys`` (their number).
+    transfers: pd.DataFrame
+    #: A row a sample of a process or host, with all the args of its event.
+    samples: pd.DataFrame
+    #: A row a sample of what a worker holds: ``worker_id, time, tasks, size, ...``.
+    managed_memory: pd.DataFrame
+    #: A row a life of a worker process: ``host, worker, kind, name, address, nthreads, first_seen,
+    #: last_seen, boot_id, pid, gpus, closed, left, left_reason``. ``closed`` is False where a
+    #: file of it ends early.
+    workers: pd.DataFrame
+    #: The graphs that arrived at the scheduler, and the steals.
+    graphs: pd.DataFrame
+    steals: pd.DataFrame
+    #: Changes of Dask's estimate of each worker's clock.
+    clocks: pd.DataFrame
+    #: The distinct keys.
+    keys: KeyTable
+    #: Earliest and latest fact, NaN in an empty trace.
+    begin: float
+    end: float
+    #: What evidence is missing or damaged, in words.
+    notes: tuple[str, ...]
+    #: For each task run the number of its dependencies (-1: unknown), and their key ids.
+    task_dependencies: tuple[Array, Array]
+    #: For each transfer the number of its keys, and their key ids.
+    transfer_keys: tuple[Array, Array]
+
+    @classmethod
+    def from_database(cls, source: Source, *, progress: bool | None = None) -> Trace:
+        """Read a trace.
+
+        Parameters
+        ----------
+        source
+            A `MultiEventDatabase`, `EventDatabase` or `EventProfiler`; a list of those or of
+            paths; or what `dasfprof.open_run` takes: a file, a directory, a glob, a run's name.
+        progress
+            See `TraceAnalyser`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the source is of another type.
+        SourceNotFoundError, NotATraceError
+            If there is no such trace.
+        """
+        shown = is_wanted(progress)
+        evidence = Evidence(_databases(source), progress=shown)
+        return cls(**TableMaker(evidence).make())
+
+    @cached_property
+    def dependencies(self) -> tuple[Array, Array]:
+        """The task graph as compressed rows over key ids.
+
+        Returns
+        -------
+        offsets, ids
+            The dependencies of key ``i`` are ``ids[offsets[i]:offsets[i + 1]]``, as its last
+            run had them.
+        """
+        lengths, ids = self.task_dependencies
+        lengths = np.maximum(lengths, 0)
+        last_row = np.full(len(self.keys), -1, dtype=np.int64)
+        known = np.flatnonzero(self.task_dependencies[0] >= 0)
+        last_row[self.tasks["key_id"].to_numpy()[known]] = known
+        rows = last_row[last_row >= 0]
+        counts = np.zeros(len(self.keys), dtype=np.int64)
+        counts[last_row >= 0] = lengths[rows]
+        offsets = np.r_[0, np.cumsum(counts)]
+        begins = np.r_[0, np.cumsum(lengths)][rows]
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+        return offsets, ids[np.repeat(begins, lengths[rows]) + within]
+
+    @cached_property
+    def transitions(self) -> pd.DataFrame:
+        """Changes of state, a row each: ``key_id, run_id, worker_id, observer, state, time``.
+
+        ``observer`` is ``worker`` or ``scheduler``; a run's end has the state that it ended in.
+        """
+        tasks, parts = self.tasks, []
+        for observer, times, end, state in (
+            ("worker", task_runs.WORKER_TIMES, "done", "state"),
+            ("scheduler", task_runs.SCHEDULER_TIMES, "known", "scheduler_state"),
+        ):
+            for table in (tasks, self.scheduler_only):
+                if end not in table:
+                    continue
+                for column, entered in {**times, end: None}.items():
+                    known = table[table[column].notna()]
+                    entries = {
+                        "key_id": known["key_id"],
+                        "run_id": known["run_id"],
+                        "worker_id": known["worker_id"],
+                        "observer": observer,
+                        "state": known[state].astype(object) if entered is None else entered,
+                        "time": known[column],
+                    }
+                    parts.append(pd.DataFrame(entries))
+        return pd.concat(parts, ignore_index=True).astype(
+            {"observer": "category", "state": "category"}
+        )
+
+    def __repr__(self) -> str:
+        tasks, hosts = len(self.tasks), self.tasks["host"].nunique()
+        workers = self.tasks["worker_id"].nunique()
+        seconds = 0.0 if np.isnan(self.begin) else self.end - self.begin
+        return (
+            f"Trace of {tasks} task runs on {workers} workers of {hosts} hosts in {seconds:.3f} s"
+            + (f", {len(self.notes)} notes" if self.notes else "")
+        )
+
+
+def _databases(source: Any) -> list[EventDatabase]:
+    if isinstance(source, str | os.PathLike):
+        source = open_run(source)
+    if isinstance(source, MultiEventDatabase):
+        return source.databases
+    if isinstance(source, EventDatabase | EventProfiler):
+        source = [source]
+    if not isinstance(source, list | tuple) or not all(
+        isinstance(item, EventDatabase | EventProfiler | str | os.PathLike) for item in source
+    ):
+        raise InvalidArgumentError(
+            f"cannot analyse {source!r} of type {type(source).__name__}: give a "
+            "MultiEventDatabase, an EventProfiler, a list of those, or what dasfprof.open_run "
+            "takes: a file, a directory, a glob or a run's name."
+        )
+    return MultiEventDatabase(source).databases
