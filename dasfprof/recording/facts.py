@@ -182,5 +182,9 @@ RESOURCE_USAGE = Schema(
         ("host_disk_io.write_count", "time"),
         ("host_tcp_connections", "time"),
         ("host_udp_connections", "time"),
+        # Of the worker's own GPU, where this worker reads it: see gpu_facts.py.
+        ("gpu_index", "text"),  # NVML's, an int
+        ("gpu_utilization", "float32"),  # percent
+        ("gpu_memory_used", "time"),  # bytes, of all processes
     ),
 )

@@ -12,6 +12,7 @@ import psutil
 
 from dasfprof.database.batch import Schema
 from dasfprof.recording.facts import MANAGED_MEMORY, RESOURCE_USAGE
+from dasfprof.recording.gpu import GpuProbe
 
 Rows = Iterable[tuple[Schema, tuple[Any, ...]]]
 
@@ -35,12 +36,19 @@ class Probe(Protocol):
 
 
 class ResourceProbe:
-    """Reads this process and, on duty, its host through psutil."""
+    """Reads this process and, on duty, its host through psutil.
+
+    Parameters
+    ----------
+    gpu
+        The probe, asked before this one, whose reading of the worker's own GPU goes into the row.
+    """
 
     #: Seconds between two counts of the process's connections, which cost milliseconds.
     CONNECTIONS_INTERVAL = 5.0
 
-    def __init__(self) -> None:
+    def __init__(self, gpu: GpuProbe) -> None:
+        self._gpu = gpu
         self._process = psutil.Process()
         self._process.cpu_percent()
         psutil.cpu_percent()
@@ -65,7 +73,8 @@ class ResourceProbe:
                 cpu_times.user + cpu_times.system,
                 *_process_io(process),
             )
-        yield RESOURCE_USAGE, row + (self._host(clock) if host_duty else _NO_HOST)
+        host = self._host(clock) if host_duty else _NO_HOST
+        yield RESOURCE_USAGE, row + host + self._gpu.own_usage
 
     def close(self) -> None:
         """Nothing is held."""

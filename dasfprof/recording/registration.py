@@ -208,7 +208,7 @@ def default_plugins(settings: RunSettings, nvtx: bool) -> list[WorkerPlugin | Sc
     if nvtx:
         from dasfprof.recording.annotation import GPUAnnotationPlugin
 
-        plugins.append(GPUAnnotationPlugin(settings.plugin_name("GPUAnnotationPlugin")))
+        plugins.append(GPUAnnotationPlugin(settings.plugin_name("GPUAnnotationPlugin"), settings))
     return plugins
 
 

@@ -14,6 +14,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Folded, Source
+from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.probes import Probe, ResourceProbe, WorkerProbe
 from dasfprof.recording.settings import RunSettings
@@ -50,7 +51,8 @@ class ResourceMonitor(WorkerPlugin):
             self._source = Source(_fold, constants)
             writer.start(self._source)
             self._duty = HostDuty(self.settings.uuid)
-            self._probes: list[Probe] = [ResourceProbe(), WorkerProbe(worker)]
+            gpu = GpuProbe(lambda device: HostDuty(f"{self.settings.uuid}-{device}"))
+            self._probes: list[Probe] = [gpu, ResourceProbe(gpu), WorkerProbe(worker)]
             self._stopping = threading.Event()
             self._thread = threading.Thread(
                 target=self._run, name=f"dasfprof-sampler {worker.name}", daemon=True

@@ -1,0 +1,114 @@
+"""`GPUAnnotationPlugin`: each task run as a named range in NVIDIA Nsight Systems, through NVTX.
+
+The ranges are those of the domain `DOMAIN`: the message is the task's prefix, the payload its
+run_id, the colour stays the same for a prefix. See `dasfprof.recording.task_ranges` for how they
+are placed around the tasks.
+
+``dask.annotate(nvtx_category=3)`` around the building of tasks puts their ranges in a category, a
+positive integer: one for each step of a pipeline, for example. Integers, because NVTX numbers
+named categories in the order of their first use, which differs between workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from enum import Enum
+from typing import Any
+
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from dasfprof.database import FileDatabase
+from dasfprof.events import InstantEvent
+from dasfprof.recording import task_ranges
+from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.worker import worker_facts
+
+DOMAIN = "dasfprof"
+
+
+class NvtxAvailability(str, Enum):
+    """Whether the tasks of a worker are shown as ranges; every reason why not."""
+
+    AVAILABLE = "available"
+    """A tool listens, and the tasks are annotated."""
+    NO_TOOL = "no tool"
+    """The process does not run under a tool such as ``nsys profile``: nothing was placed."""
+    NO_BINDING = "no nvtx"
+    """The package nvtx is not installed: ``pip install "dasfprof[gpu]"``."""
+    TURNED_OFF = "turned off"
+    """The variable NVTX_DISABLE is set."""
+    NO_HOOK = "no hook"
+    """This version of Dask runs its tasks in another way."""
+
+
+class GPUAnnotationPlugin(WorkerPlugin):
+    """Shows each task run of a worker as a range in NVIDIA Nsight Systems.
+
+    Without a tool that listens it places nothing, so it costs nothing.
+
+    Parameters
+    ----------
+    name
+        The plugin's name on the cluster.
+    settings
+        The run whose trace says whether there were ranges, as the event "NVTX"; None: no trace.
+    """
+
+    def __init__(
+        self, name: str = "GPUAnnotationPlugin", settings: RunSettings | None = None
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self._guard = HookGuard()
+        self.database: FileDatabase | None = None
+
+    def setup(self, worker: Any) -> None:
+        """Place the ranges; a failure is logged and leaves the worker alone."""
+        try:
+            if self.settings is not None:
+                self.database = self.settings.open_database(
+                    "GPUAnnotationPlugin", str(worker.name), {"worker": worker_facts(worker)}
+                )
+                self._guard = HookGuard(self.database.writer)
+            self._record(worker, self._place(worker))
+        except Exception:
+            self._guard.caught("setup")
+
+    async def teardown(self, worker: Any) -> None:
+        """Put back what was placed; tasks that still run close their ranges."""
+        try:
+            task_ranges.stop(worker, self._guard)
+            if self.database is not None:
+                await asyncio.to_thread(self.database.close)
+        except Exception:
+            self._guard.caught("teardown")
+
+    def _place(self, worker: Any) -> NvtxAvailability:
+        if os.environ.get("NVTX_DISABLE"):
+            return NvtxAvailability.TURNED_OFF
+        try:
+            import nvtx
+        except ImportError:
+            return NvtxAvailability.NO_BINDING
+        domain = nvtx.get_domain(DOMAIN)
+        # NVTX looks for a tool at its first use in a process and then never again.
+        if domain.get_event_attributes() is None:
+            return NvtxAvailability.NO_TOOL
+        placed = task_ranges.start(worker, domain, self._guard)
+        return NvtxAvailability.AVAILABLE if placed else NvtxAvailability.NO_HOOK
+
+    def _record(self, worker: Any, availability: NvtxAvailability) -> None:
+        if self.database is not None:
+            self.database.record(
+                InstantEvent(
+                    "NVTX",
+                    time.time(),
+                    process_id=socket.gethostname(),
+                    thread_id=worker_facts(worker)["label"],
+                    args={"availability": availability.value, "domain": DOMAIN},
+                )
+            )

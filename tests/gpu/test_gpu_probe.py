@@ -1,0 +1,267 @@
+"""The GPU probe against the stand-in driver, in processes of its own: pynvml is the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from stand_ins import Driver, device, instance, uuid_of
+
+pytest.importorskip("pynvml", reason="the package nvidia-ml-py is not installed")
+
+#: Samples of one worker, whose duties it has as the test says: every device, or those named.
+PROGRAM = """
+import ctypes, json, sys, time
+from dasfprof.recording import gpu, gpu_reader
+
+ticks, seconds, duties, before = json.loads(sys.argv[1])
+gpu.OTHERS_AFTER = gpu.CUDA_INTERVAL = gpu_reader.SLOW_INTERVAL = 0.0
+
+class Duty:
+    def __init__(self, uuid):
+        self.is_held = duties is None or uuid in duties
+    def held(self):
+        return self.is_held
+    def release(self):
+        pass
+
+probe = gpu.GpuProbe(Duty)
+for tick in range(ticks):
+    exec(before, {"tick": tick, "ctypes": ctypes, "sys": sys})
+    for schema, row in probe.sample(True):
+        names = [name for name, _ in schema.fields + schema.args]
+        print(json.dumps([schema.name, tick, dict(zip(names, row, strict=True))]))
+    print(json.dumps(["own", tick, probe.own_usage]))
+    time.sleep(seconds)
+probe.close()
+probe.close()
+"""
+
+
+def sample(
+    driver: Driver,
+    ticks: int = 1,
+    seconds: float = 0.0,
+    duties: list[str] | None = None,
+    before: str = "",
+    **environment: str | None,
+) -> dict[str, list[dict[str, Any]]]:
+    """Run the probe for some ticks in a process of its own; gives its rows by event name."""
+    variables = {**os.environ, **driver.environment, **environment}
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+        variables[name] = environment.get(name)
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps([ticks, seconds, duties, before])],
+        env={name: value for name, value in variables.items() if value is not None},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    rows: dict[str, list[dict[str, Any]]] = {
+        name: [] for name in ("GPU Devices", "GPU Usage", "GPU Failure", "own")
+    }
+    for line in run.stdout.splitlines():
+        name, tick, row = json.loads(line)
+        rows[name].append({"tick": tick, **row} if name != "own" else row)
+    return rows
+
+
+TWO = device("a", "41") + device("b", "3b", "utilization 7\nmemory_used 4000000000")
+
+
+def test_one_reading_has_every_value_in_its_unit(driver: Driver) -> None:
+    driver.answer("driver 550.54.15\n" + device("a", "41"))
+    rows = sample(driver)
+    (about,), (usage,) = rows["GPU Devices"], rows["GPU Usage"]
+    assert about["availability"] == "available"
+    assert about["driver"] == "550.54.15"
+    assert about["visible_uuids"] == [uuid_of("a")]
+    timestamp = usage.pop("timestamp")
+    assert about["timestamp"] <= timestamp
+    assert usage == {
+        "tick": 0,
+        "uuid": uuid_of("a"),
+        "index": 0,
+        "name": "Stand-in",
+        "utilization": 50,
+        "memory_utilization": 25,
+        "memory_used": 3_000_000_000,
+        "memory_total": 16_000_000_000,
+        "power": 70.5,
+        "sm_clock": 1410,
+        "memory_clock": 1215,
+        "temperature": 61,
+        "pcie_tx": 102_400.0,
+        "pcie_rx": 204_800.0,
+        "processes": [[7, 1000]],
+    }
+    assert rows["own"] == [[0, 50, 3_000_000_000]]
+    assert rows["GPU Failure"] == []
+
+
+def test_values_change_from_sample_to_sample(driver: Driver) -> None:
+    driver.answer(device("a", "41", "utilization 10 20 30"))
+    usage = sample(driver, ticks=4)["GPU Usage"]
+    assert [row["utilization"] for row in usage] == [10, 20, 30, 30]
+
+
+@pytest.mark.parametrize(
+    ("variable", "own", "index"),
+    [
+        ("0,1", "b", 1),
+        ("1,0", "a", 0),
+        (uuid_of("a"), "a", 0),
+        ("GPU-bbbb", "b", 1),
+        (None, "b", 1),
+    ],
+)
+def test_the_own_device_is_that_of_cuda(
+    driver: Driver, variable: str | None, own: str, index: int
+) -> None:
+    """On the bus device b is the first: CUDA counts b, a where NVML counts a, b."""
+    driver.answer(TWO)
+    rows = sample(driver, CUDA_VISIBLE_DEVICES=variable)
+    (about,) = rows["GPU Devices"]
+    assert (about["uuid"], about["index"]) == (uuid_of(own), index)
+    utilization = {"a": 50, "b": 7}[own]
+    assert rows["own"] == [[index, utilization, {"a": 3e9, "b": 4e9}[own]]]
+    assert rows["GPU Usage"][0]["utilization"] == utilization
+    assert {row["uuid"] for row in rows["GPU Usage"]} == set(about["visible_uuids"])
+
+
+def test_a_mig_instance_tells_its_memory_and_says_why_nothing_else(driver: Driver) -> None:
+    driver.answer(device("a", "41") + instance("d") + instance("e"))
+    rows = sample(driver, ticks=2, CUDA_VISIBLE_DEVICES=uuid_of("e", "MIG"))
+    (about,) = rows["GPU Devices"]
+    assert about["availability"] == "MIG"
+    assert (about["uuid"], about["index"]) == (uuid_of("e", "MIG"), 0)
+    for usage in rows["GPU Usage"]:
+        assert (usage["memory_used"], usage["memory_total"]) == (5e8, 2e9)
+        assert usage["utilization"] is None
+        assert usage["power"] is None
+    assert {row["reason"] for row in rows["GPU Failure"]} == {"MIG"}
+    assert sum(row["reading"] == "utilization" for row in rows["GPU Failure"]) == 1
+
+
+def test_a_reading_that_fails_is_missing_and_the_others_go_on(driver: Driver) -> None:
+    driver.answer(
+        device("a", "41", "utilization 1 2 3\nfail nvmlDeviceGetUtilizationRates 0 999 0")
+        + device("b", "42", "temperature -\nfail nvmlDeviceGetPowerUsage 4")
+    )
+    rows = sample(driver, ticks=3)
+    first = [row for row in rows["GPU Usage"] if row["uuid"] == uuid_of("a")]
+    assert [row["utilization"] for row in first] == [1, None, 2]
+    assert [row["memory_used"] for row in first] == [3e9] * 3
+    second = [row for row in rows["GPU Usage"] if row["uuid"] == uuid_of("b")]
+    assert [(row["power"], row["temperature"]) for row in second] == [(None, None)] * 3
+    assert [row["utilization"] for row in second] == [50] * 3
+    failures = {(row["uuid"][4], row["reading"]): row["reason"] for row in rows["GPU Failure"]}
+    assert failures == {
+        ("a", "utilization"): "failed",
+        ("b", "power"): "no permission",
+        ("b", "temperature"): "not supported",
+    }
+    assert len(rows["GPU Failure"]) == len(failures)
+
+
+def test_older_drivers_are_asked_in_older_ways(driver: Driver) -> None:
+    driver.answer(device("a", "41", "fail nvmlDeviceGetMemoryInfo_v2 13"))
+    (usage,) = sample(driver)["GPU Usage"]
+    assert (usage["memory_used"], usage["memory_total"]) == (3e9, 16e9)
+
+
+def test_pcie_counters_become_rates(driver: Driver) -> None:
+    counters = "pcie_tx_count 1000 51000 51000\npcie_rx_count 0 10000 5"
+    driver.answer(device("a", "41", counters))
+    usage = sample(driver, ticks=3, seconds=0.2)["GPU Usage"]
+    assert (usage[0]["pcie_tx"], usage[0]["pcie_rx"]) == (None, None)
+    seconds = usage[1]["timestamp"] - usage[0]["timestamp"]
+    assert usage[1]["pcie_tx"] == pytest.approx(50_000 / seconds, rel=0.1)
+    assert usage[1]["pcie_rx"] == pytest.approx(10_000 / seconds, rel=0.1)
+    # The counter of what was received wrapped.
+    assert (usage[2]["pcie_tx"], usage[2]["pcie_rx"]) == (None, None)
+
+
+def test_a_device_that_falls_off_the_bus_ends_its_samples_alone(driver: Driver) -> None:
+    driver.answer(device("a", "41", "fail nvmlDeviceGetPowerUsage 0 15") + device("b", "42"))
+    rows = sample(driver, ticks=4)
+    assert [row["availability"] for row in rows["GPU Devices"]] == ["available", "lost"]
+    assert rows["GPU Devices"][1]["uuid"] == uuid_of("a")
+    ticks = {letter: [] for letter in "ab"}
+    for row in rows["GPU Usage"]:
+        ticks[row["uuid"][4]].append(row["tick"])
+    assert ticks == {"a": [0], "b": [0, 1, 2, 3]}
+    assert rows["own"] == [[0, 50, 3e9], [None] * 3, [None] * 3, [None] * 3]
+
+
+def test_devices_of_others_are_left_to_them(driver: Driver) -> None:
+    driver.answer(TWO)
+    rows = sample(driver, duties=[uuid_of("a")], CUDA_VISIBLE_DEVICES="0,1")
+    assert [row["uuid"] for row in rows["GPU Usage"]] == [uuid_of("a")]
+    assert rows["GPU Devices"][0]["uuid"] == uuid_of("b")
+    assert rows["own"] == [[None] * 3]
+
+
+@pytest.mark.parametrize(
+    ("script", "environment", "reason"),
+    [
+        ("fail nvmlInit 9", {}, "no driver"),
+        ("fail nvmlInit 18", {}, "no driver"),
+        ("fail nvmlInit 4", {}, "no permission"),
+        ("fail nvmlInit 999", {}, "failed"),
+        ("fail nvmlDeviceGetCount 999\n" + TWO, {}, "failed"),
+        ("driver 550", {}, "no device"),
+        (TWO, {"CUDA_VISIBLE_DEVICES": ""}, "hidden"),
+        (TWO, {"CUDA_VISIBLE_DEVICES": "-1"}, "hidden"),
+        (TWO, {"CUDA_VISIBLE_DEVICES": "GPU-cccc"}, "not found"),
+        (device("a", "41", "fail nvmlDeviceGetHandleByIndex 4"), {}, "no permission"),
+        (TWO, {"DASK_DISTRIBUTED__DIAGNOSTICS__NVML": "False"}, "turned off"),
+        (TWO, {"LD_LIBRARY_PATH": "broken"}, "no library"),
+    ],
+)
+def test_why_there_are_no_readings(
+    driver: Driver, script: str, environment: dict[str, str], reason: str
+) -> None:
+    driver.answer(script)
+    if environment.get("LD_LIBRARY_PATH"):  # a library that cannot be loaded
+        broken = driver.script.with_name("libnvidia-ml.so.1")
+        broken.write_bytes(b"")
+        environment = {"LD_LIBRARY_PATH": str(broken.parent)}
+    rows = sample(driver, ticks=2, **environment)
+    assert [row["availability"] for row in rows["GPU Devices"]] == [reason]
+    assert rows["GPU Usage"] == []
+    assert rows["own"] == [[None] * 3] * 2
+
+
+def test_without_the_binding_there_is_a_reason_and_no_error(driver: Driver) -> None:
+    driver.answer(TWO)
+    rows = sample(driver, ticks=2, before="sys.modules['pynvml'] = None")
+    assert [row["availability"] for row in rows["GPU Devices"]] == ["no pynvml"]
+
+
+def test_cuda_is_asked_once_it_is_up_and_never_started(driver: Driver) -> None:
+    """Unlike devices by number: only CUDA knows the order; here it says b, a."""
+    driver.answer(device("a", "41", "name Small") + device("b", "42", "name Large"))
+    start = """
+if tick == 1:
+    cuda = ctypes.CDLL('libcuda.so.1')  # loaded, as by a library that has not used it yet
+if tick == 3:
+    ctypes.CDLL('libcuda.so.1').cuInit(0)
+"""
+    rows = sample(
+        driver, ticks=5, before=start, CUDA_VISIBLE_DEVICES="0,1", DASFPROF_TEST_CUDA="ba"
+    )
+    first, second = rows["GPU Devices"]
+    assert (first["availability"], first["uuid"]) == ("order unknown", None)
+    assert (second["tick"], second["availability"], second["match"]) == (3, "available", "cuda")
+    assert second["visible_uuids"] == [uuid_of("b"), uuid_of("a")]
+    assert rows["own"] == [[None] * 3] * 3 + [[1, 50, 3e9]] * 2
+    # Meanwhile all were read: the own device is among them.
+    assert [row["uuid"][4] for row in rows["GPU Usage"] if row["tick"] == 0] == ["a", "b"]
