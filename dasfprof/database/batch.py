@@ -7,7 +7,7 @@ columns; `infer_schema` makes one for events that user code records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, repeat
 from typing import Any
@@ -43,6 +43,11 @@ class Schema:
         return [codec for _, codec in self.fields + self.args]
 
 
+#: A payload is at least as long as a half of the values that it decodes to, so that a reader can
+#: refuse absurd claims: rows that are all alike would take no bytes otherwise.
+VALUES_PER_BYTE = 2
+
+
 class BatchEncoder:
     """Collects the rows of one block, slice by slice.
 
@@ -61,20 +66,47 @@ class BatchEncoder:
         self._sequence: list[int] = []
         self._encoders = [encoders.encoder(codec) for codec in schema.codecs]
 
-    def extend(self, rows: Sequence[tuple[Any, ...]], sequence: Sequence[int]) -> None:
-        """Add rows; `sequence` holds their positions among all events of the file."""
-        for encoder, items in zip(self._encoders, zip(*rows, strict=True), strict=True):
-            encoder.extend(items)
+    def extend(self, rows: Sequence[tuple[Any, ...]], sequence: Sequence[int]) -> list[Exception]:
+        """Add rows; `sequence` holds their positions among all events of the file.
+
+        A row that a codec cannot hold is left out, and its error is given.
+        """
+        try:
+            converted = [
+                encoder.convert(items)
+                for encoder, items in zip(self._encoders, zip(*rows, strict=True), strict=True)
+            ]
+        except Exception as error:
+            if len(rows) == 1:
+                return [error]
+            half = len(rows) // 2
+            errors = self.extend(rows[:half], sequence[:half])
+            return errors + self.extend(rows[half:], sequence[half:])
+        for encoder, part in zip(self._encoders, converted, strict=True):
+            encoder.add(part)
         self._sequence += sequence
         self.rows += len(rows)
+        return []
 
-    def payload(self, **about: Any) -> bytes:
-        """Give the block's payload; `about` goes into its map (FORMAT.md)."""
-        encoded = [encoder.finish() for encoder in self._encoders]
+    def payload(self, rest: Callable[[], None] = lambda: None, **about: Any) -> bytes:
+        """Give the block's payload.
+
+        Parameters
+        ----------
+        rest
+            Called after each column, to let other threads run.
+        **about
+            Goes into the block's map (FORMAT.md).
+        """
+        encoded = []
+        for encoder in self._encoders:
+            encoded.append(encoder.finish())
+            rest()
         names = [name for name, _ in self.schema.fields]
         fields: dict[str, Any] = dict(zip(names, encoded, strict=False))
         for name, value in self._constants.items():
             fields[name] = [columns.DICTIONARY, [columns.CONSTANT, 0], [value]]
+        args = zip((name for name, _ in self.schema.args), encoded[len(names) :], strict=True)
         block = {
             "kind": "events",
             "phase": self.schema.phase,
@@ -83,14 +115,12 @@ class BatchEncoder:
             **about,
             "sequence": encoders.encode_numbers(np.array(self._sequence, dtype="<i8")),
             "fields": fields,
-            "args": dict(
-                zip((name for name, _ in self.schema.args), encoded[len(names) :], strict=True)
-            ),
+            "args": dict(args),
         }
         packed = values.pack(block)
-        # Rows that are all alike take no bytes; the padding lets readers refuse absurd counts.
-        items = (encoder.items for encoder in self._encoders)
-        missing = max(self.rows, *items) - len(packed)
+        cells = self.rows * (1 + len(fields) + len(self.schema.args))
+        cells += sum(encoder.items for encoder in self._encoders)
+        missing = -(-cells // VALUES_PER_BYTE) - len(packed)
         return packed if missing <= 0 else values.pack({**block, "padding": bytes(missing)})
 
 
@@ -137,7 +167,7 @@ def decode_batch(block: dict[str, Any], limit: int) -> Batch:
     block
         The payload's map.
     limit
-        The payload's length in bytes: a block has no more rows, and no more list items.
+        The payload's length in bytes, which bounds the values that it may hold.
 
     Raises
     ------
@@ -146,29 +176,38 @@ def decode_batch(block: dict[str, Any], limit: int) -> Batch:
     """
     try:
         rows, phase, name = block["rows"], block["phase"], block["name"]
-        encoded_fields, encoded_args = block["fields"].items(), block["args"].items()
-        sequence = block["sequence"]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise columns.CorruptBlockError(f"a block without {error}") from error
-    if type(rows) is not int or not 0 <= rows <= limit:
+        fields, args, sequence = block["fields"], block["args"], block["sequence"]
+        valid = {"phase", *EVENT_CLASSES[phase].FIELDS}
+    except (KeyError, TypeError) as error:
+        raise columns.CorruptBlockError(f"a block without a valid {error}") from error
+    if not (isinstance(name, str) and isinstance(fields, dict) and isinstance(args, dict)):
+        raise columns.CorruptBlockError("a block whose name, fields or args are of a wrong type")
+    room = VALUES_PER_BYTE * limit
+    if type(rows) is not int or not 0 <= rows * (1 + len(fields) + len(args)) <= room:
         raise columns.CorruptBlockError(f"a block of {limit} bytes claims {rows!r} rows")
-    if phase not in EVENT_CLASSES or not isinstance(name, str):
-        raise columns.CorruptBlockError(f"a block of phase {phase!r} and name {name!r}")
-    valid = {*EVENT_CLASSES[phase].FIELDS, "phase"}
-    fields = {
-        key: columns.decode(value, rows, limit) for key, value in encoded_fields if key in valid
-    }
-    needed = {"timestamp", "duration"} & valid
+    room -= rows * (1 + len(fields) + len(args))
+    needed = valid & {"timestamp", "duration"}
     if not needed <= fields.keys():
         raise columns.CorruptBlockError(f"a block without {', '.join(needed - fields.keys())}")
-    return Batch(
-        phase,
-        name,
-        rows,
-        columns.decode_numbers(sequence, rows).array,
-        fields,
-        {str(key): columns.decode(value, rows, limit) for key, value in encoded_args},
-    )
+    positions = columns.decode(sequence, rows, 0)
+    if not isinstance(positions, columns.NumberColumn) or positions.array.dtype.kind not in "ui":
+        raise columns.CorruptBlockError("a sequence that is not of whole numbers")
+    known = {key: encoded for key, encoded in fields.items() if key in valid}
+    own, room = _decode_columns(known, rows, room)
+    more, _ = _decode_columns(args, rows, room)
+    return Batch(phase, name, rows, positions.array, own, more)
+
+
+def _decode_columns(
+    encoded: dict[str, Any], rows: int, room: int
+) -> tuple[dict[str, columns.Column], int]:
+    """Decode columns whose lists have room for so many items; gives the room that is left."""
+    decoded = {}
+    for name, item in encoded.items():
+        column = decoded[name] = columns.decode(item, rows, room)
+        if isinstance(column, columns.ListColumn):
+            room -= len(column.inner)
+    return decoded, room
 
 
 # --- events that user code records ---------------------------------------------------------------
@@ -205,12 +244,11 @@ def make_batches(events: Iterable[Event]) -> Iterator[Batch]:
 def infer_schema(events: Sequence[Event]) -> tuple[Schema, list[tuple[Any, ...]]]:
     """Make the schema of like events, and their rows.
 
-    The narrowest codec that gives every value back equal, and of the same type, is chosen for each
-    column.
+    The narrowest codec that gives every value back equal is chosen for each column.
     """
     first = events[0]
     # The class, not the phase, says which fields an event has: user code may set any phase.
-    phase = next(key for key, kind in EVENT_CLASSES.items() if kind is type(first))
+    phase = next(key for key, kind in EVENT_CLASSES.items() if isinstance(first, kind))
     fields = [(name, [getattr(event, name) for event in events]) for name in first.FIELDS]
     if first.phase != phase:
         fields.append(("phase", [event.phase for event in events]))
@@ -226,9 +264,9 @@ def infer_schema(events: Sequence[Event]) -> tuple[Schema, list[tuple[Any, ...]]
 
 def _infer_codec(name: str, items: list[Any]) -> str:
     kinds = set(map(type, items))
-    if kinds == {float}:
+    if kinds <= {float, np.float64}:
         return "float"
-    if kinds == {int}:
+    if all(kind is int or issubclass(kind, np.integer) for kind in kinds):
         return "int" if min(items) >= -(1 << 63) and max(items) < 1 << 63 else "value"
     if kinds <= {str, type(None)}:
         return "key" if name == "key" and kinds == {str} else "text"

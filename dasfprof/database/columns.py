@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dasfprof.database import keys
+from dasfprof.database import keys, values
 
 Array = npt.NDArray[Any]
 
@@ -22,7 +22,6 @@ CONSTANT, NUMBER, OPTIONAL, SERIES, DICTIONARY, KEYS, LIST = "c", "n", "o", "a",
 
 UNSIGNED = ("u1", "u2", "u4")
 _DTYPES = {*UNSIGNED, "u8", "i8", "f4", "f8"}
-TAIL_WORDS = 4
 
 
 class CorruptBlockError(ValueError):
@@ -116,28 +115,31 @@ def decode(encoded: Any, rows: int, limit: int) -> Column:
             return _decode_keys(encoded, rows)
         if tag == LIST:
             return _decode_list(encoded, rows, limit)
-        if tag == CONSTANT and not isinstance(encoded[1], int | float | None):
-            raise CorruptBlockError(f"a constant that is no number: {type(encoded[1]).__name__}")
         return decode_numbers(encoded, rows)
     except CorruptBlockError:
         raise
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
+    except values.DAMAGE_ERRORS as error:
         raise CorruptBlockError(f"malformed column: {error}") from error
 
 
 def decode_numbers(encoded: Any, rows: int) -> NumberColumn:
-    """Decode a constant, a series or a buffer of numbers."""
+    """Decode a constant, a series or a buffer of numbers.
+
+    Raises
+    ------
+    CorruptBlockError, or one of `values.DAMAGE_ERRORS`
+        If it is none of them, or does not hold `rows` values.
+    """
     tag = encoded[0]
     if tag == CONSTANT:
         value = encoded[1]
+        if value is not None and type(value) is not float:
+            value = _whole(value)
         array = np.asarray(np.nan if value is None else value)
-        if array.dtype.kind not in "if":
-            raise CorruptBlockError("a constant beyond 64 bits")
         return NumberColumn(np.broadcast_to(array, rows), optional=value is None)
     if tag == SERIES:
-        first, step = int(encoded[1]), int(encoded[2])
-        if max(abs(first), abs(first + step * rows)) >= 1 << 63:
-            raise CorruptBlockError("a series beyond 64 bits")
+        first, step = _whole(encoded[1]), _whole(encoded[2])
+        _whole(first + step * max(0, rows - 1))
         return NumberColumn(first + step * np.arange(rows, dtype=np.int64))
     if tag not in (NUMBER, OPTIONAL) or encoded[1] not in _DTYPES:
         raise CorruptBlockError(f"unknown column form {tag!r}")
@@ -146,51 +148,66 @@ def decode_numbers(encoded: Any, rows: int) -> NumberColumn:
         raise CorruptBlockError(f"a column of {len(array)} values in a block of {rows} rows")
     base, scale, optional = encoded[2], encoded[3], tag == OPTIONAL
     if isinstance(scale, float):
-        numbers = base + array * scale
+        with np.errstate(over="ignore", invalid="ignore"):
+            numbers = float(base) + array * scale
         if optional:
             numbers[array == np.iinfo(array.dtype).max] = np.nan
         return NumberColumn(numbers, optional)
-    if array.dtype.kind in "ui" and array.dtype.itemsize < 8:
-        array = array.astype(np.int64) + int(base)
+    if array.dtype.kind == "u" and array.dtype.itemsize < 8:
+        _whole(_whole(base) + int(array.max(initial=0)))
+        array = array.astype(np.int64) + base
     return NumberColumn(array, optional)
 
 
-def _decode_codes(encoded: Any, rows: int, entries: int) -> Array:
-    codes = decode_numbers(encoded, rows).array
-    if codes.dtype.kind not in "ui":
-        raise CorruptBlockError("dictionary codes that are not whole numbers")
-    if rows and not 0 <= int(codes.min()) <= int(codes.max()) < entries:
-        raise CorruptBlockError("dictionary codes outside of the dictionary")
-    return codes
+def _whole(value: Any) -> int:
+    """Check that a number is an int of 64 bits."""
+    if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+        raise CorruptBlockError("not a whole number of 64 bits")
+    return value
+
+
+def _decode_small(encoded: Any, rows: int, limit: int, what: str) -> Array:
+    """Decode whole numbers from 0 to `limit` - 1."""
+    numbers = decode_numbers(encoded, rows).array
+    if numbers.dtype.kind not in "ui":
+        raise CorruptBlockError(f"{what} that are not whole numbers")
+    if rows and not 0 <= int(numbers.min()) <= int(numbers.max()) < limit:
+        raise CorruptBlockError(f"{what} beyond {limit}")
+    return numbers
 
 
 def _decode_dictionary(encoded: Any, rows: int) -> DictionaryColumn:
     entries = encoded[2]
     if not isinstance(entries, list):
         raise CorruptBlockError("a dictionary that is no list")
-    return DictionaryColumn(_decode_codes(encoded[1], rows, len(entries)), entries)
+    return DictionaryColumn(_decode_small(encoded[1], rows, len(entries), "codes"), entries)
 
 
 def _decode_keys(encoded: Any, rows: int) -> KeyColumn:
-    heads = [(int(kind), text) for kind, text in encoded[1]]
+    _, kinds, texts, codes, *words = encoded
+    if not isinstance(kinds, bytes):
+        raise CorruptBlockError("kinds of key heads that are no bytes")
+    heads: list[keys.Head] = list(zip(kinds, texts, strict=True))
     for kind, text in heads:
-        known = kind <= keys.PACKED or keys.TUPLE <= kind <= keys.TUPLE + TAIL_WORDS
-        if not known or not isinstance(text, bytes if kind == keys.PACKED else str):
-            raise CorruptBlockError(f"unknown kind of key head: {kind!r}")
-    codes = _decode_codes(encoded[2], rows, len(heads))
-    tails = np.empty((rows, TAIL_WORDS), dtype=np.uint32)
-    for word, column in enumerate(encoded[3 : 3 + TAIL_WORDS]):
-        tails[:, word] = decode_numbers(column, rows).array
-    return KeyColumn(heads, codes, tails)
+        if not (kind <= keys.PACKED or keys.TUPLE <= kind <= keys.TUPLE + keys.TAIL_WORDS):
+            raise CorruptBlockError(f"unknown kind of key head: {kind}")
+        if not isinstance(text, bytes if kind == keys.PACKED else str):
+            raise CorruptBlockError(f"a key head of kind {kind} that is {type(text).__name__}")
+        if isinstance(text, bytes):
+            values.unpack(text)
+    if len(words) != keys.TAIL_WORDS:
+        raise CorruptBlockError(f"keys of {len(words)} words")
+    tails = np.empty((rows, keys.TAIL_WORDS), dtype=np.uint32)
+    for word, column in enumerate(words):
+        tails[:, word] = _decode_small(column, rows, 1 << 32, "words of keys")
+    return KeyColumn(heads, _decode_small(codes, rows, len(heads), "codes"), tails)
 
 
 def _decode_list(encoded: Any, rows: int, limit: int) -> ListColumn:
-    lengths = decode_numbers(encoded[1], rows).array.astype(np.int64)
-    if rows and int(lengths.min()) < 0:
-        raise CorruptBlockError("a list of negative length")
+    lengths = _decode_small(encoded[1], rows, limit + 1, "lengths of lists")
     offsets = np.zeros(rows + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    np.cumsum(lengths.astype(np.int64), out=offsets[1:])
     total = int(offsets[-1])
-    if not 0 <= total <= limit:
-        raise CorruptBlockError(f"lists of {total} items in a block of {limit} bytes")
+    if total > limit:
+        raise CorruptBlockError(f"lists of {total} items where {limit} are possible")
     return ListColumn(offsets, _decode_keys(encoded[2], total))

@@ -30,7 +30,7 @@ class DasfDatabase(EventDatabase):
     Attributes
     ----------
     lost_bytes
-        Bytes at the end that hold no whole event, known once `get_traces` is used up.
+        Bytes that hold no whole event, known once `get_traces` is used up.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,9 +38,13 @@ class DasfDatabase(EventDatabase):
         self.lost_bytes = 0
 
     def get_traces(self) -> Iterator[Event]:
-        """Give the events in the order of the file; stops at a cut or damaged tail."""
+        """Give the events in the order of the file.
+
+        An event that cannot be understood is left out. A length that cannot be right ends it:
+        nothing in the file tells where the next event begins.
+        """
         size = self.path.stat().st_size
-        position = 0
+        position = lost = 0
         with self.path.open("rb") as file:
             while head := file.read(_LENGTH_BYTES):
                 length = int.from_bytes(head, "big")
@@ -48,10 +52,11 @@ class DasfDatabase(EventDatabase):
                     break
                 event = _event(file.read(length))
                 if event is None:
-                    break
-                yield event
+                    lost += _LENGTH_BYTES + length
+                else:
+                    yield event
                 position += _LENGTH_BYTES + length
-        self.lost_bytes = size - position
+        self.lost_bytes = lost + size - position
 
     def __repr__(self) -> str:
         return f"DasfDatabase at {self.path}"
@@ -74,8 +79,9 @@ def _event(data: bytes) -> Event | None:
         # DASF gives the end of a duration the phase of its begin; nothing in its files does so.
         kind = EVENT_CLASSES[fields.get("phase", EventPhases.INSTANT)]
         event = kind(**fields)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        if isinstance(event, CompleteEvent):
+            event.timestamp -= event.duration
+    except values.DAMAGE_ERRORS:
         return None
-    if isinstance(event, CompleteEvent):
-        event.timestamp -= event.duration
-    return event
+    valid = isinstance(event.name, str) and isinstance(event.args, dict)
+    return event if valid and isinstance(event.timestamp, int | float) else None

@@ -21,20 +21,26 @@ from dasfprof.database.columns import (
     NUMBER,
     OPTIONAL,
     SERIES,
-    TAIL_WORDS,
     UNSIGNED,
     Array,
 )
 
 _TICK = 1.0 / keys.TICKS_PER_SECOND
+#: Codes of dictionaries, lengths of lists and words of keys.
+_CODE = "<u4"
 
 
 class Encoder(Protocol):
-    """Takes a column's values slice by slice; `items` counts those inside of lists."""
+    """Takes a column's values slice by slice.
+
+    `convert` may raise on a value that the codec cannot hold and then has changed nothing that
+    matters; what it gives is kept with `add`. `items` counts the values inside of lists.
+    """
 
     items: int
 
-    def extend(self, items: Sequence[Any]) -> None: ...  # noqa: D102
+    def convert(self, items: Sequence[Any]) -> Any: ...  # noqa: D102
+    def add(self, converted: Any) -> None: ...  # noqa: D102
     def finish(self) -> list[Any]: ...  # noqa: D102
 
 
@@ -54,12 +60,14 @@ class _NumberEncoder:
         self._optional = optional
         self._slices: list[Array] = []
 
-    def extend(self, items: Sequence[Any]) -> None:
-        self._slices.append(np.array(items, dtype=self._dtype))
+    def convert(self, items: Sequence[Any]) -> Array:
+        return np.array(items, dtype=self._dtype)
+
+    def add(self, converted: Array) -> None:
+        self._slices.append(converted)
 
     def finish(self) -> list[Any]:
-        array = np.concatenate(self._slices) if self._slices else np.empty(0, self._dtype)
-        return encode_numbers(array, optional=self._optional)
+        return encode_numbers(_joined(self._slices, self._dtype), optional=self._optional)
 
 
 class _TextEncoder:
@@ -67,29 +75,42 @@ class _TextEncoder:
 
     def __init__(self) -> None:
         self._index = _Index()
-        self._codes: list[int] = []
+        self._slices: list[Array] = []
 
-    def extend(self, items: Sequence[Any]) -> None:
-        index = self._index
-        self._codes += [index[item] for item in items]
+    def convert(self, items: Sequence[Any]) -> Array:
+        return np.array(list(map(self._index.__getitem__, items)), dtype=_CODE)
+
+    def add(self, converted: Array) -> None:
+        self._slices.append(converted)
 
     def finish(self) -> list[Any]:
-        return _encode_dictionary(self._codes, list(self._index))
+        return _encode_dictionary(self._slices, list(self._index))
 
 
 class _ValueEncoder:
     items = 0
 
     def __init__(self) -> None:
-        self._index = _Index()
-        self._codes: list[int] = []
+        self._codes: dict[bytes, int] = {}
+        self._entries: list[Any] = []
+        self._slices: list[Array] = []
 
-    def extend(self, items: Sequence[Any]) -> None:
-        index, pack = self._index, values.pack
-        self._codes += [index[pack(item)] for item in items]
+    def convert(self, items: Sequence[Any]) -> Array:
+        return np.array([self._code(item) for item in items], dtype=_CODE)
+
+    def _code(self, item: Any) -> int:
+        packed = values.pack_any(item)
+        code = self._codes.get(packed)
+        if code is None:
+            self._entries.append(values.as_read(item, packed))
+            code = self._codes[packed] = len(self._codes)
+        return code
+
+    def add(self, converted: Array) -> None:
+        self._slices.append(converted)
 
     def finish(self) -> list[Any]:
-        return _encode_dictionary(self._codes, [values.unpack(item) for item in self._index])
+        return _encode_dictionary(self._slices, self._entries)
 
 
 class _KeyEncoder:
@@ -100,35 +121,46 @@ class _KeyEncoder:
         self._codes: list[Array] = []
         self._tails: list[Array] = []
 
-    def extend(self, items: Iterable[Any]) -> None:
-        index, split = self._index, keys.split_key
-        pairs = [split(item) for item in items]
-        self._codes.append(np.array([index[head] for head, _ in pairs], dtype="<u4"))
-        tails = np.array([tail for _, tail in pairs], dtype="<u4")
-        self._tails.append(tails.reshape(len(pairs), TAIL_WORDS))
+    def convert(self, items: Iterable[Any]) -> tuple[Array, Array]:
+        pairs = [keys.split_key(item) for item in items]
+        if not pairs:
+            return np.empty(0, _CODE), np.empty(0, _CODE)
+        heads, tails = zip(*pairs, strict=True)
+        codes = np.array(list(map(self._index.__getitem__, heads)), dtype=_CODE)
+        count = keys.TAIL_WORDS * len(tails)
+        return codes, np.fromiter(chain.from_iterable(tails), dtype=_CODE, count=count)
+
+    def add(self, converted: tuple[Array, Array]) -> None:
+        codes, tails = converted
+        self._codes.append(codes)
+        self._tails.append(tails)
 
     def finish(self) -> list[Any]:
-        heads = [list(head) for head in self._index]
-        words = np.concatenate(self._tails).T
-        codes = encode_numbers(np.concatenate(self._codes))
-        return [KEYS, heads, codes, *map(encode_numbers, words)]
+        kinds = np.array([kind for kind, _ in self._index], dtype="u1")
+        words = _joined(self._tails).reshape(-1, keys.TAIL_WORDS).T
+        codes = encode_numbers(_joined(self._codes))
+        texts = [text for _, text in self._index]
+        return [KEYS, kinds.tobytes(), texts, codes, *map(encode_numbers, words)]
 
 
 class _KeyListEncoder:
     def __init__(self) -> None:
         self.items = 0
-        self._lengths: list[int] = []
+        self._lengths: list[Array] = []
         self._keys = _KeyEncoder()
 
-    def extend(self, items: Sequence[Any]) -> None:
-        lengths = [len(item) for item in items]
-        self._lengths += lengths
-        self.items += sum(lengths)
-        self._keys.extend(chain.from_iterable(items))
+    def convert(self, items: Sequence[Any]) -> tuple[Array, tuple[Array, Array]]:
+        lengths = np.array(list(map(len, items)), dtype=_CODE)
+        return lengths, self._keys.convert(chain.from_iterable(items))
+
+    def add(self, converted: tuple[Array, tuple[Array, Array]]) -> None:
+        lengths, inner = converted
+        self.items += int(lengths.sum())
+        self._lengths.append(lengths)
+        self._keys.add(inner)
 
     def finish(self) -> list[Any]:
-        lengths = encode_numbers(np.array(self._lengths, dtype="<u4"))
-        return [LIST, lengths, self._keys.finish()]
+        return [LIST, encode_numbers(_joined(self._lengths)), self._keys.finish()]
 
 
 #: The codecs that a column of a schema may name.
@@ -156,35 +188,37 @@ def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
     block are exact as 32-bit counts from the earliest one.
     """
     tag, name = OPTIONAL if optional else NUMBER, array.dtype.str[1:]
+    as_is = [tag, name, 0, 1]
     if array.size == 0:
-        return [tag, name, 0, 1, b""]
+        return [*as_is, b""]
     if array.dtype.kind == "f":
-        if np.all(array == array[0]) or (optional and np.all(np.isnan(array))):
-            first = float(array[0])
-            return [CONSTANT, None if optional and np.isnan(first) else first]
-        return _encode_times(array, tag) or [tag, name, 0, 1, array.tobytes()]
+        first = float(array[0])
+        if optional and np.all(np.isnan(array)):
+            return [CONSTANT, None]
+        if np.all(array == first) and np.all(np.signbit(array) == np.signbit(first)):
+            return [CONSTANT, first]
+        return _encode_times(array, tag) or [*as_is, array.tobytes()]
     low, high = int(array.min()), int(array.max())
     if low == high:
         return [CONSTANT, low]
-    if array.size > 1 and array.dtype == "<i8":
-        step = int(array[1]) - int(array[0])
-        if np.all(np.diff(array) == step):
-            return [SERIES, int(array[0]), step]
+    if array.dtype == "<i8":
+        first, step = int(array[0]), int(array[1]) - int(array[0])
+        # Differences beyond 64 bits wrap around: the last value shows whether any did.
+        if first + step * (array.size - 1) == int(array[-1]) and np.all(np.diff(array) == step):
+            return [SERIES, first, step]
     for dtype in UNSIGNED:
         if high - low <= np.iinfo(dtype).max:
             counts = (array - array.dtype.type(low)).astype(f"<{dtype}")
             return [tag, dtype, low, 1, counts.tobytes()]
-    return [tag, name, 0, 1, array.tobytes()]
+    return [*as_is, array.tobytes()]
 
 
 def _encode_times(array: Array, tag: str) -> list[Any] | None:
     """Encode as counts of 2**-22 s from the earliest, where that is exact; else None."""
-    if array.dtype != "<f8":
-        return None
     missing = np.isnan(array)
-    base = float(np.min(array[~missing]))
-    if missing.any() and tag != OPTIONAL:
+    if array.dtype != "<f8" or (tag != OPTIONAL and missing.any()):
         return None
+    base = float(np.min(array[~missing]))
     with np.errstate(over="ignore", invalid="ignore"):
         ticks = (array - base) * keys.TICKS_PER_SECOND
     limit = float(np.max(ticks[~missing]))
@@ -200,7 +234,9 @@ def _encode_times(array: Array, tag: str) -> list[Any] | None:
     return None
 
 
-def _encode_dictionary(codes: list[int], entries: list[Any]) -> list[Any]:
-    if len(entries) == 1:
-        return [DICTIONARY, [CONSTANT, 0], entries]
-    return [DICTIONARY, encode_numbers(np.array(codes, dtype="<u4")), entries]
+def _encode_dictionary(slices: list[Array], entries: list[Any]) -> list[Any]:
+    return [DICTIONARY, encode_numbers(_joined(slices)), entries]
+
+
+def _joined(slices: list[Array], dtype: str = _CODE) -> Array:
+    return np.concatenate(slices) if slices else np.empty(0, dtype)

@@ -8,6 +8,7 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ from dasfprof.database.batch import Batch, fold_events, make_batches
 from dasfprof.database.reader import FORMAT_VERSION, TraceFile
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.errors import InvalidArgumentError, ReadOnlyError
-from dasfprof.events import Event
+from dasfprof.events import EVENT_CLASSES, Event
 
 DEFAULT_COMMIT_THRESHOLD = 5000
 DEFAULT_FLUSH_INTERVAL = 1.0
 DEFAULT_MAX_PENDING = 100_000
+
+_EVENTS = tuple(EVENT_CLASSES.values())
 
 
 class EventDatabase(ABC):
@@ -56,7 +59,10 @@ class FileDatabase(EventDatabase):
 
     A path that exists is opened to read and never written. A new path is written by this object
     alone: `record` appends to memory and returns; a background thread writes blocks. The file
-    appears with the first block. Any thread may record.
+    appears with the first block. Any thread may record; do not change an event, or what its args
+    hold, after recording it.
+
+    After `fork` the file stays the parent's: what the child records is not written.
 
     Parameters
     ----------
@@ -83,13 +89,15 @@ class FileDatabase(EventDatabase):
         header: dict[str, Any] | None = None,
         new: bool = False,
     ) -> None:
-        if commit_threshold < 1 or flush_interval <= 0 or max_pending < commit_threshold:
+        valid = commit_threshold >= 1 and flush_interval > 0 and max_pending >= commit_threshold
+        if not valid:
             raise InvalidArgumentError(
                 f"commit_threshold={commit_threshold!r}, flush_interval={flush_interval!r}, "
                 f"max_pending={max_pending!r}: the first must be at least 1, the second positive, "
                 "the third no less than the first."
             )
         given = Path(path)
+        self._given = given
         self._reader = TraceFile(given) if given.exists() and not new else None
         self._writer = TraceWriter(
             given,
@@ -102,7 +110,7 @@ class FileDatabase(EventDatabase):
 
     @property
     def path(self) -> Path:
-        """The file; its name gets a number if another file had taken it."""
+        """The file, absolute; its name gets a number if another file had taken it."""
         return self._writer.path
 
     @property
@@ -111,7 +119,25 @@ class FileDatabase(EventDatabase):
         return self._writer
 
     def record(self, event: Event) -> None:
-        """Append an event to memory; raises `ReadOnlyError` for a file that existed."""
+        """Append an event to memory.
+
+        Raises
+        ------
+        ReadOnlyError
+            If the file existed, or the database was closed.
+        InvalidArgumentError
+            If it is no event, its name is no text or its args are no dict.
+        """
+        if not isinstance(event, _EVENTS):
+            raise InvalidArgumentError(
+                f"got {type(event).__name__}; record an InstantEvent, a CompleteEvent, a "
+                "DurationBeginEvent or a DurationEndEvent."
+            )
+        if not isinstance(event.name, str) or not isinstance(event.args, dict):
+            raise InvalidArgumentError(
+                f"an event's name is a str and its args are a dict, not {event.name!r} and "
+                f"{type(event.args).__name__}."
+            )
         rows = self._source.rows
         if not rows:
             self._start(event)
@@ -153,13 +179,14 @@ class FileDatabase(EventDatabase):
         yield from _in_order(pending)
 
     def __repr__(self) -> str:
-        return f"FileDatabase at {self.path}"
+        return f"FileDatabase at {self._given.parent / self.path.name}"
 
     def _start(self, event: Event) -> None:
         if self._reader is not None:
             super().record(event)
-        if self._source not in self._writer.sources:
-            self._writer.add_source(self._source)
+        if self._writer.closed:
+            raise ReadOnlyError(f"{self!r} was closed; record into a new file instead.")
+        self._writer.add_source(self._source)
 
 
 def process_header() -> dict[str, Any]:
@@ -189,6 +216,7 @@ def _boot_id() -> str:
         return socket.gethostname()
 
 
+@cache
 def _version(package: str) -> str | None:
     try:
         return version(package)

@@ -20,7 +20,11 @@ MARKER = b"\xc1dasfpf\n"
 _HEAD = struct.Struct("<8sII")
 _CHECK = struct.Struct("<I")
 HEAD_BYTES = _HEAD.size + _CHECK.size
-MAX_PAYLOAD_BYTES = (1 << 32) - 1
+#: What msgpack libraries read in one piece.
+MAX_PAYLOAD_BYTES = (1 << 31) - 1
+
+#: How often the length of the file may be checksummed in all.
+_CHECKED_TIMES = 4
 
 
 def build_frame(payload: bytes) -> bytes:
@@ -29,7 +33,7 @@ def build_frame(payload: bytes) -> bytes:
     Raises
     ------
     ValueError
-        If the payload is 4 GiB or longer.
+        If the payload is 2 GiB or longer.
     """
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise ValueError(f"a payload of {len(payload)} bytes does not fit a frame")
@@ -57,13 +61,19 @@ class Damage:
 def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Iterator[tuple[int, bytes]]:
     """Give the position and payload of each intact frame; note the rest in `damage`."""
     position, size = 0, len(data)
+    # Frames of honest files overlap only where damage took bytes away. Without a bound, heads that
+    # all claim the rest of the file would cost its length once for each.
+    allowance = _CHECKED_TIMES * size
     while position < size:
-        payload = _intact_payload(data, position, size)
-        if payload is not None:
-            yield position, payload
-            position += HEAD_BYTES + len(payload)
-            continue
-        following = _next_intact(data, position + 1, size)
+        length = _believed_length(data, position, size)
+        if length is not None and position + HEAD_BYTES + length <= size:
+            payload = data[position + HEAD_BYTES : position + HEAD_BYTES + length]
+            allowance -= length
+            if zlib.crc32(payload) == _HEAD.unpack_from(data, position)[2]:
+                yield position, payload
+                position += HEAD_BYTES + length
+                continue
+        following = _next_head(data, position + 1, size) if allowance >= 0 else None
         if following is None:
             if _is_cut_frame(data, position, size):
                 damage.cut_bytes += size - position
@@ -74,19 +84,8 @@ def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Iterator[tuple[int, 
         position = following
 
 
-def _intact_payload(data: bytes | mmap.mmap, position: int, size: int) -> bytes | None:
-    length = _believed_length(data, position, size)
-    if length is None:
-        return None
-    start = position + HEAD_BYTES
-    if start + length > size:
-        return None
-    payload = data[start : start + length]
-    check = _HEAD.unpack_from(data, position)[2]
-    return payload if zlib.crc32(payload) == check else None
-
-
 def _believed_length(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
+    """Read the length of the payload of a frame whose head is intact."""
     if position + HEAD_BYTES > size:
         return None
     head = data[position : position + _HEAD.size]
@@ -97,11 +96,10 @@ def _believed_length(data: bytes | mmap.mmap, position: int, size: int) -> int |
     return int(length)
 
 
-def _next_intact(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
-    """Find the next frame head that can be believed, whether or not its payload is intact."""
+def _next_head(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
+    """Find the next intact head, whether or not its payload is intact."""
     while (position := data.find(MARKER, position)) >= 0:
-        length = _believed_length(data, position, size)
-        if length is not None and position + HEAD_BYTES + length <= size:
+        if _believed_length(data, position, size) is not None:
             return position
         position += 1
     return None

@@ -10,6 +10,7 @@ numbers. A key of any other shape is all head, so one odd key costs its own leng
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from dasfprof.database import values
@@ -22,13 +23,15 @@ TUPLE = 8
 Head = tuple[int, Any]
 Tail = tuple[int, int, int, int]
 
+TAIL_WORDS = 4
 NO_TAIL: Tail = (0, 0, 0, 0)
 
 _LIMIT = 1 << 32
 _HEX_DIGITS = 32
 _UUID_LENGTH = 36
 _MAX_DECIMAL_DIGITS = 10
-_MAX_NUMBERS = 4
+_WORDS = struct.Struct(">4I")
+_PADDING = tuple(NO_TAIL[count:] for count in range(TAIL_WORDS + 1))
 #: A float64 between 2**30 and 2**31 (Unix time, 2004 to 2038) is a whole number of these.
 TICKS_PER_SECOND = float(1 << 22)
 _EARLIEST, _LATEST = float(1 << 30), float(1 << 31)
@@ -37,19 +40,23 @@ _EARLIEST, _LATEST = float(1 << 30), float(1 << 31)
 def split_key(key: Any) -> tuple[Head, Tail]:
     """Split a key into its head and its tail."""
     kind = type(key)
-    if kind is str:
-        return _split_text(key)
-    if kind is tuple and 1 <= len(key) <= _MAX_NUMBERS + 1 and type(key[0]) is str:
-        tail = []
-        for number in key[1:]:
-            # Anything but a plain int (bool, numpy, nested tuples) keeps its type when packed.
-            if type(number) is not int or not 0 <= number < _LIMIT:
-                break
-            tail.append(number)
-        else:
-            tail += [0] * (_MAX_NUMBERS - len(tail))
-            return (TUPLE + len(key) - 1, key[0]), (tail[0], tail[1], tail[2], tail[3])
-    return (PACKED, values.pack(key)), NO_TAIL
+    split = _split_text(key) if kind is str else _split_tuple(key) if kind is tuple else None
+    if split is not None:
+        return split
+    packed = values.pack_any(key)
+    return (PACKED, values.pack_any(values.as_read(key, packed))), NO_TAIL
+
+
+def _split_tuple(key: tuple[Any, ...]) -> tuple[Head, Tail] | None:
+    count = len(key) - 1
+    if not 0 <= count <= TAIL_WORDS or type(key[0]) is not str:
+        return None
+    numbers = key[1:]
+    for number in numbers:
+        # Anything but a plain int (bool, numpy, nested tuples) keeps its type when packed.
+        if type(number) is not int or not 0 <= number < _LIMIT:
+            return None
+    return (TUPLE + count, key[0]), numbers + _PADDING[count]
 
 
 def _split_text(key: str) -> tuple[Head, Tail]:
@@ -57,18 +64,17 @@ def _split_text(key: str) -> tuple[Head, Tail]:
     if dash:
         length = len(tail)
         if length == _HEX_DIGITS:
-            number = _hex_number(tail)
-            if number is not None:
-                return (HEX, head), _words(number)
+            words = _hex_words(tail)
+            if words is not None:
+                return (HEX, head), words
         elif length <= _MAX_DECIMAL_DIGITS and tail.isdecimal():
             number = int(tail)
             if number < _LIMIT and str(number) == tail:
                 return (NUMBERED, head), (number, 0, 0, 0)
-        if length == 12 and len(key) > _UUID_LENGTH:
-            uuid = key[-_UUID_LENGTH:]
-            number = _hex_number(uuid.replace("-", ""))
-            if number is not None and _uuid_text(number) == uuid and key[-37] == "-":
-                return (UUID, key[:-37]), _words(number)
+        if length == 12 and len(key) > _UUID_LENGTH and key[-37] == "-":
+            words = _uuid_words(key[-_UUID_LENGTH:])
+            if words is not None:
+                return (UUID, key[:-37]), words
         if "." in tail:
             ticks = _time_ticks(tail)
             if ticks is not None:
@@ -85,15 +91,15 @@ def join_key(head: Head, tail: Tail) -> Any:
         If the kind is not one of this module's.
     """
     kind, text = head
-    if TUPLE <= kind <= TUPLE + _MAX_NUMBERS:
+    if TUPLE <= kind <= TUPLE + TAIL_WORDS:
         return (text, *tail[: kind - TUPLE])
     if kind == TEXT:
         return text
     if kind == NUMBERED:
         return f"{text}-{tail[0]}"
     if kind in (HEX, UUID):
-        number = tail[0] << 96 | tail[1] << 64 | tail[2] << 32 | tail[3]
-        return f"{text}-{number:032x}" if kind == HEX else f"{text}-{_uuid_text(number)}"
+        digits = _WORDS.pack(*tail).hex()
+        return f"{text}-{digits if kind == HEX else _uuid_text(digits)}"
     if kind == FLOAT:
         return f"{text}-{(tail[0] << 32 | tail[1]) / TICKS_PER_SECOND!r}"
     if kind == PACKED:
@@ -101,22 +107,26 @@ def join_key(head: Head, tail: Tail) -> Any:
     raise ValueError(f"unknown kind of key head: {kind!r}")
 
 
-def _words(number: int) -> Tail:
-    mask = _LIMIT - 1
-    return number >> 96, number >> 64 & mask, number >> 32 & mask, number & mask
-
-
-def _hex_number(digits: str) -> int | None:
+def _hex_words(digits: str) -> Tail | None:
     """Read 32 lower-case hex digits; None if they would not be written the same way."""
     try:
-        number = int(digits, 16)
+        raw = bytes.fromhex(digits)
     except ValueError:
         return None
-    return number if f"{number:032x}" == digits else None
+    if raw.hex() != digits:
+        return None
+    words: Tail = _WORDS.unpack(raw)
+    return words
 
 
-def _uuid_text(number: int) -> str:
-    digits = f"{number:032x}"
+def _uuid_words(text: str) -> Tail | None:
+    digits = text.replace("-", "")
+    if len(digits) != _HEX_DIGITS or not text[8] == text[13] == text[18] == text[23] == "-":
+        return None
+    return _hex_words(digits)
+
+
+def _uuid_text(digits: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 

@@ -89,13 +89,14 @@ def open_run(source: Source) -> MultiEventDatabase:
                 "a dasfprof or DASF profiler wrote; `dasfprof info DIRECTORY` lists those there."
             )
         return MultiEventDatabase([path])
+    if path.is_dir():
+        return MultiEventDatabase(_choose(find_runs(path), "", path, text).files)
     if glob.has_magic(text):
         files = sorted(Path(name) for name in glob.glob(text) if _is_any_trace(Path(name)))
-        if not files:
-            raise SourceNotFoundError(f"no trace file matches the pattern {text!r}.")
-        return MultiEventDatabase(files)
-    directory, prefix = (path, "") if path.is_dir() else (path.parent, path.name)
-    return MultiEventDatabase(_choose(find_runs(directory), prefix, text).files)
+        if files:
+            return MultiEventDatabase(files)
+    runs = find_runs(path.parent)
+    return MultiEventDatabase(_choose(runs, path.name, path.parent, text).files)
 
 
 @dataclass
@@ -110,33 +111,49 @@ class Run:
 
 def find_runs(directory: Path) -> list[Run]:
     """List the runs whose files lie in a directory, the newest first."""
-    runs: dict[Any, Run] = {}
-    for path in sorted(directory.glob("*.msgpack")):
-        if not path.is_file() or not _is_any_trace(path):
-            continue
-        header = TraceFile(path).read_header() if is_trace(path) else {}
-        name = header.get("run") or _PLUGINS.split(path.name)[0].removesuffix(".msgpack")
-        run = runs.setdefault(header.get("run_uuid", name), Run(name))
+    paths = sorted(path for path in directory.glob("*.msgpack") if _is_any_trace(path))
+    headers = [(path, _header(path)) for path in paths]
+    runs: dict[tuple[str, str], Run] = {}
+    # Where damage took the header, the file's name alone tells to which run it belongs.
+    for path, header in sorted(headers, key=lambda pair: not pair[1]):
+        name = _text(header.get("run")) or _PLUGINS.split(path.name)[0].removesuffix(".msgpack")
+        identity = name, _text(header.get("run_uuid"))
+        if not header:
+            alike = [known for known in runs if known[0] == name]
+            identity = max(alike, key=lambda known: runs[known].created, default=identity)
+        run = runs.setdefault(identity, Run(name))
         run.files.append(path)
-        created = float(header.get("run_created", header.get("created", 0.0)))
-        run.created = min(run.created or created, created)
+        created = _seconds(header.get("run_created", header.get("created")))
+        run.created = min(run.created or created, created or run.created)
     return sorted(runs.values(), key=lambda run: run.created, reverse=True)
 
 
-def _choose(runs: list[Run], prefix: str, source: str) -> Run:
+def _header(path: Path) -> dict[str, Any]:
+    return {"run_uuid": "DASF"} if is_dasf_trace(path) else TraceFile(path).read_header()
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _seconds(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e12 else 0.0
+
+
+def _choose(runs: list[Run], prefix: str, directory: Path, source: str) -> Run:
     matching = [run for run in runs if run.name == prefix]
     matching = matching or [run for run in runs if run.name.startswith(prefix)]
     names = sorted({run.name for run in matching})
     if not names:
         found = ", ".join(sorted({run.name for run in runs})) or "none"
         raise SourceNotFoundError(
-            f"no trace file, directory or run {source!r}; runs found there: {found}. Give a file, "
-            "a directory, a glob or the begin of a run's name."
+            f"no trace file, directory, pattern or run {source!r}; runs found in {directory}: "
+            f"{found}. Give a file, a directory, a glob or the begin of a run's name."
         )
     if len(names) > 1:
         raise InvalidArgumentError(
             f"{source!r} holds {len(names)} runs: {', '.join(names)}. Name one of them, "
-            f"for example {os.path.join(os.path.dirname(source) or '.', names[-1])!r}."
+            f"for example {os.fspath(directory / names[-1])!r}."
         )
     if len(matching) > 1:
         warnings.warn(
@@ -148,7 +165,7 @@ def _choose(runs: list[Run], prefix: str, source: str) -> Run:
 
 
 def _is_any_trace(path: Path) -> bool:
-    return path.is_file() and (is_trace(path) or is_dasf_trace(path))
+    return path.is_file() and (is_dasf_trace(path) or is_trace(path))
 
 
 def _database(item: EventProfiler | EventDatabase | Source) -> EventDatabase:
@@ -156,6 +173,10 @@ def _database(item: EventProfiler | EventDatabase | Source) -> EventDatabase:
         return item.database
     if isinstance(item, EventDatabase):
         return item
-    if not Path(item).exists():
+    if not isinstance(item, str | os.PathLike):
+        raise InvalidArgumentError(
+            f"got {type(item).__name__}; give databases, profilers or paths of trace files."
+        )
+    if not Path(item).is_file():
         raise SourceNotFoundError(f"there is no trace file {os.fspath(item)!r}.")
     return open_database(item)

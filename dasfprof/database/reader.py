@@ -12,24 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgpack
-
 from dasfprof.database import frames, values
 from dasfprof.database.batch import Batch, decode_batch
-from dasfprof.database.columns import CorruptBlockError
 from dasfprof.errors import NotATraceError, SourceNotFoundError
 
 FORMAT_VERSION = 1
-
-_DAMAGE_ERRORS = (
-    CorruptBlockError,
-    ValueError,
-    TypeError,
-    OverflowError,
-    RecursionError,
-    MemoryError,
-    msgpack.exceptions.UnpackException,
-)
 
 
 @dataclass
@@ -70,7 +57,7 @@ class TraceFile:
             elif kind == "events":
                 try:
                     batch = decode_batch(block, size)
-                except _DAMAGE_ERRORS as error:
+                except values.DAMAGE_ERRORS as error:
                     self.damage.unreadable.append(str(error))
                 else:
                     self.events += batch.rows
@@ -91,14 +78,14 @@ class TraceFile:
                 seen = True
                 try:
                     block = values.unpack(payload)
-                except _DAMAGE_ERRORS as error:
+                except values.DAMAGE_ERRORS as error:
                     self.damage.unreadable.append(f"frame at byte {position}: {error}")
                     continue
                 if isinstance(block, dict):
                     yield block, len(payload)
                 else:
                     self.damage.unreadable.append(f"frame at byte {position} is not a map")
-            if not seen and len(data) and not frames.MARKER.startswith(data[:8]):
+            if not seen and len(data) and not _begins_as_trace(data):
                 raise NotATraceError(
                     f"{self.path} is neither a dasfprof nor a DASF trace. "
                     "A trace is a .msgpack file that a dasfprof or DASF profiler wrote; "
@@ -107,10 +94,17 @@ class TraceFile:
 
 
 def is_trace(path: Path) -> bool:
-    """Tell whether a file begins as a dasfprof trace does."""
-    with path.open("rb") as file:
-        begin = file.read(len(frames.MARKER))
-    return begin == frames.MARKER
+    """Tell whether a file begins as a dasfprof trace does, or has an intact frame at least."""
+    with _map(path) as data:
+        if not data:
+            return False
+        found = _begins_as_trace(data) or next(frames.scan_frames(data, frames.Damage()), None)
+        return bool(found)
+
+
+def _begins_as_trace(data: bytes | mmap.mmap) -> bool:
+    """Tell whether the first bytes are a marker, or what was written of one."""
+    return frames.MARKER.startswith(data[: len(frames.MARKER)])
 
 
 def _count(block: dict[str, Any], name: str) -> int:

@@ -3,11 +3,12 @@
 Recording threads only append to plain lists (`Source.rows`), which the interpreter makes atomic;
 no lock, no encoding and no file is ever on their path. The writer takes what is there every
 `flush_interval` seconds, or sooner when a list reaches `commit_threshold`, encodes it in slices
-and appends one frame for each kind of event. Between two slices it sleeps for a millisecond, so
-that an event loop that shares the interpreter never waits long for it.
+and appends one frame for each kind of event. After each half millisecond of work it sleeps for one,
+so that an event loop that shares the interpreter never waits long for it.
 
-The file is opened for each append and closed again: no descriptor is held, a directory that was
-removed is made again, and space that returns is used.
+What could not be written is dropped and counted, and the count stands in every later frame.
+
+A forked child inherits all of this but the thread. It writes nothing: the file is its parent's.
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dasfprof.database import frames, values
 from dasfprof.database.batch import BatchEncoder, Schema
+from dasfprof.database.output import TraceOutput
 
 logger = logging.getLogger(__name__)
 
-#: Rows encoded between two pauses, and the pause: see `benchmarks/` for what the pair costs and
-#: how long it keeps an event loop waiting.
+#: Rows encoded at a time, CPU seconds of work between two pauses, and the pause: see `benchmarks/`
+#: for what they cost and how long they keep an event loop waiting.
 SLICE_ROWS = 250
+WORK_SECONDS = 0.0005
 PAUSE_SECONDS = 0.001
 
 #: What a fold gives: rows of a schema, with their positions among all rows that it gives.
@@ -90,33 +94,45 @@ class TraceWriter:
         flush_interval: float,
         max_pending: int,
     ) -> None:
-        self.path = path
+        self._output = TraceOutput(path, lambda: self._frame({**header, "kind": "header"}))
         self.commit_threshold = commit_threshold
         self.max_pending = max_pending
         #: Facts lost because the disk was full or too slow, and errors that hooks caught.
         self.dropped = 0
         self.errors = 0
+        #: Whether `close` was called: what is recorded from then on is not written.
+        self.closed = False
         self.sources: list[Source] = []
-        self._header = header
-        self._interval = flush_interval
-        self._created = False
-        self._closed = False
+        # Beyond what the platform can wait for, a flush interval is no interval.
+        self._interval = min(flush_interval, threading.TIMEOUT_MAX)
         self._warned = False
         self._events = 0
         self._pid = os.getpid()
+        self._rested = 0.0
         self._wake = threading.Event()
+        self._start_lock = threading.Lock()
         self._drain_lock = threading.RLock()
+        self._close_lock = threading.RLock()
         self._thread: threading.Thread | None = None
 
+    @property
+    def path(self) -> Path:
+        """The file, absolute; its name gets a number where another file has taken it."""
+        return self._output.path
+
     def add_source(self, source: Source) -> None:
-        """Drain this source from now on; starts the background thread."""
-        self.sources.append(source)
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._work, name=f"dasfprof-writer {self.path.name}", daemon=True
-            )
-            self._thread.start()
-            atexit.register(self.close)
+        """Drain this source from now on; starts the background thread. Twice is once."""
+        if source in self.sources:
+            return
+        with self._start_lock:
+            if source not in self.sources:
+                self.sources.append(source)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name=f"dasfprof-writer {self.path.name}", daemon=True
+                )
+                self._thread.start()
+                atexit.register(self.close)
 
     def start(self, source: Source) -> None:
         """Add a source and create the file, so that even a process that dies at once leaves one.
@@ -129,9 +145,12 @@ class TraceWriter:
     def threshold_reached(self, source: Source) -> None:
         """Wake the writer; drop the newest fact where the writer is too far behind."""
         if len(source.rows) > self.max_pending:
-            source.rows.pop()
+            try:
+                source.rows.pop()
+            except IndexError:  # the writer has just taken all of them
+                return
             self.dropped += 1
-        elif not self._wake.is_set():
+        elif not self._wake.is_set() and os.getpid() == self._pid:
             self._wake.set()
 
     def create(self) -> None:
@@ -143,116 +162,115 @@ class TraceWriter:
             If the directory cannot be made or written.
         """
         with self._drain_lock:
-            if not self._created:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self.path = _create_exclusively(self.path)
-                self._created = True
-                self._append(b"")
+            self._output.append(b"")
 
     def commit(self) -> None:
         """Write everything that was recorded before the call, in the caller's thread."""
-        self._drain(pause=0.0)
+        self._drain()
 
     def close(self) -> None:
         """Write what is pending and the closing frame; ends the background thread."""
-        if self._closed or os.getpid() != self._pid:  # a forked child shares the file, not the job
+        if os.getpid() != self._pid:
             return
-        self._closed = True
-        atexit.unregister(self.close)
-        self._wake.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-        self._drain(pause=0.0, finish=True)
-        if self._created:
-            self._write(self._frame(kind="end", events=self._events), rows=0)
+        with self._close_lock:
+            if self.closed:
+                return
+            self.closed = True
+            atexit.unregister(self.close)
+            self._wake.set()
+            if self._thread is not None and self._thread is not threading.current_thread():
+                self._thread.join()
+            self._drain(finish=True)
+            if self._output.created:
+                self._write(self._frame({"kind": "end", "events": self._events}), rows=0)
 
     def _work(self) -> None:
-        while not self._closed:
+        while not self.closed:
             self._wake.wait(self._interval)
             self._wake.clear()
-            if not self._closed:
-                self._drain(pause=PAUSE_SECONDS)
+            if not self.closed:
+                self._drain()
 
-    def _drain(self, pause: float, finish: bool = False) -> None:
+    def _rest(self) -> None:
+        """Let other threads run, where this is the background thread and it has worked a while."""
+        if threading.current_thread() is not self._thread or self.closed:
+            return
+        if time.thread_time() - self._rested > WORK_SECONDS:
+            time.sleep(PAUSE_SECONDS)
+            self._rested = time.thread_time()
+
+    def _drain(self, finish: bool = False) -> None:
+        if os.getpid() != self._pid:
+            return
         with self._drain_lock:
             for source in self.sources:
-                count = len(source.rows)
+                # Rows beyond are those that `threshold_reached` is about to drop.
+                count = min(len(source.rows), self.max_pending)
                 rows = source.rows[:count]
                 del source.rows[:count]
-                try:
-                    self._write_rows(source, rows, pause, finish)
-                except Exception:
-                    # A fact that cannot be encoded must not end the thread, nor reach the user.
-                    self.dropped += count
-                    self.errors += 1
-                    self._warn("could not encode %d facts for %s", count, self.path)
+                self._write_rows(source, rows, finish)
 
-    def _write_rows(self, source: Source, rows: list[Any], pause: float, finish: bool) -> None:
+    def _write_rows(self, source: Source, rows: list[Any], finish: bool) -> None:
         encoders: dict[Schema, BatchEncoder] = {}
         for start in range(0, len(rows), SLICE_ROWS):
-            self._encode(source.fold(rows[start : start + SLICE_ROWS]), source, encoders)
-            if pause and not self._closed:
-                time.sleep(pause)
+            part = rows[start : start + SLICE_ROWS]
+            self._encode(partial(source.fold, part), len(part), source, encoders)
+            self._rest()
         if finish:
-            self._encode(source.finish(), source, encoders)
+            self._encode(source.finish, 0, source, encoders)
         for encoder in encoders.values():
-            payload = encoder.payload(
-                clock=[time.time(), time.monotonic()],
-                dropped=self.dropped,
-                errors=self.errors,
-            )
-            self._write(frames.build_frame(payload), encoder.rows)
+            try:
+                frame = frames.build_frame(encoder.payload(self._rest, **self._about()))
+            except Exception as error:
+                self._could_not_encode(encoder.rows, error)
+            else:
+                self._write(frame, encoder.rows)
 
-    def _encode(self, folded: Folded, source: Source, encoders: dict[Schema, BatchEncoder]) -> None:
+    def _encode(
+        self,
+        fold: Callable[[], Folded],
+        count: int,
+        source: Source,
+        encoders: dict[Schema, BatchEncoder],
+    ) -> None:
+        """Fold and encode; a fact that cannot be must not end the thread, nor reach the user."""
+        try:
+            folded = [(schema, rows, positions) for schema, rows, positions in fold() if rows]
+        except Exception as error:
+            self._could_not_encode(count, error)
+            return
         first = self._events
         for schema, rows, positions in folded:
-            if rows:
-                if schema not in encoders:
-                    encoders[schema] = BatchEncoder(schema, source.constants)
-                encoders[schema].extend(rows, [first + position for position in positions])
-                self._events += len(rows)
+            if schema not in encoders:
+                encoders[schema] = BatchEncoder(schema, source.constants)
+            sequence = [first + position for position in positions]
+            for reason in encoders[schema].extend(rows, sequence):
+                self._could_not_encode(1, reason)
+            self._events += len(rows)
 
-    def _frame(self, **block: Any) -> bytes:
+    def _could_not_encode(self, count: int, error: Exception) -> None:
+        self.dropped += count
+        self.errors += 1
+        self._warn(error, "cannot encode %d facts for the trace %s", count, self.path)
+
+    def _frame(self, block: dict[str, Any]) -> bytes:
+        return frames.build_frame(values.pack({**block, **self._about()}))
+
+    def _about(self) -> dict[str, Any]:
+        """Give what every frame tells of the clock and of losses so far."""
         clock = [time.time(), time.monotonic()]
-        block |= {"clock": clock, "dropped": self.dropped, "errors": self.errors}
-        return frames.build_frame(values.pack(block))
+        return {"clock": clock, "dropped": self.dropped, "errors": self.errors}
 
     def _write(self, frame: bytes, rows: int) -> None:
         """Append a frame; on failure count its rows as dropped and go on."""
         try:
-            self.create()
-            self._append(frame)
-        except OSError as error:
+            with self._drain_lock:
+                self._output.append(frame)
+        except Exception as error:
             self.dropped += rows
-            self._warn("cannot write the trace %s: %s; facts are dropped", self.path, error)
+            self._warn(error, "cannot write the trace %s, facts are dropped", self.path)
 
-    def _append(self, frame: bytes) -> None:
-        try:
-            file = self.path.open("ab", buffering=0)
-        except FileNotFoundError:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = self.path.open("ab", buffering=0)
-        with file:
-            if file.tell() == 0:  # new, or made again after somebody removed it
-                frame = self._frame(kind="header", **self._header) + frame
-            view = memoryview(frame)
-            while view:
-                view = view[file.write(view) :]
-
-    def _warn(self, message: str, *args: Any) -> None:
+    def _warn(self, error: Exception, message: str, *args: Any) -> None:
         if not self._warned:
             self._warned = True
-            logger.warning(message, *args, exc_info=True)
-
-
-def _create_exclusively(path: Path) -> Path:
-    """Create a new empty file; where the name is taken, put the next free number behind it."""
-    number, candidate = 1, path
-    while True:
-        try:
-            candidate.open("xb").close()
-        except FileExistsError:
-            number += 1
-            candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
-        else:
-            return candidate
+            logger.warning(f"{message}: %s", *args, error, exc_info=error)

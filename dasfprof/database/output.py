@@ -1,0 +1,68 @@
+"""A file that is only ever appended to, whatever happens to its directory meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+
+class TraceOutput:
+    """Appends frames to a new file that begins with a header.
+
+    The file is opened for each append and closed again: no descriptor is held, a directory that
+    was removed is made again, and space that returns is used. Not safe to use from two threads.
+
+    Parameters
+    ----------
+    path
+        Where to write. An existing file is never touched: a number is put behind the name.
+    header
+        Makes the header's frame, whenever a file is begun.
+    """
+
+    def __init__(self, path: Path, header: Callable[[], bytes]) -> None:
+        #: Absolute, so that a change of the working directory does not split the trace.
+        self.path = path.absolute()
+        #: Whether the file was created; the header may still be missing.
+        self.created = False
+        self._header = header
+        self._headed = False
+
+    def append(self, frame: bytes) -> None:
+        """Append a frame, or nothing but the header to a new file.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written; a part of it may be in the file.
+        """
+        if not self.created:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path = _create_exclusively(self.path)
+            self.created = True
+        try:
+            file = self.path.open("ab", buffering=0)
+        except FileNotFoundError:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            file = self.path.open("ab", buffering=0)
+        with file:
+            # New, made again after somebody removed it, or the disk was full for the first header.
+            if not self._headed or file.tell() == 0:
+                frame = self._header() + frame
+            view = memoryview(frame)
+            while view:
+                view = view[file.write(view) :]
+        self._headed = True
+
+
+def _create_exclusively(path: Path) -> Path:
+    """Create a new empty file; where the name is taken, put the next free number behind it."""
+    number, candidate = 1, path
+    while True:
+        try:
+            candidate.open("xb").close()
+        except FileExistsError:
+            number += 1
+            candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
+        else:
+            return candidate
