@@ -34,6 +34,9 @@ OTHERS = "(other tasks)"
 
 _MAX_LENGTH = 200
 
+#: The prefixes that this process has given to NVTX, in all its runs.
+_named: set[str] = set()
+
 _RUN_TASK = "_run_task_simple"
 _RUN_COROUTINE = "_run_task_async"
 
@@ -51,7 +54,6 @@ class TaskRanges:
         #: The guards of the plugins that annotate a worker, more than one if two runs do.
         self.workers: dict[Any, list[HookGuard]] = {}
         self._domain = domain
-        self._prefixes: set[str] = set()
         # Attributes are reused, with another payload each time; so each thread has its own.
         self._attributes = threading.local()
 
@@ -112,18 +114,11 @@ class TaskRanges:
         known: dict[str, Any] = self._attributes.__dict__
         attributes = known.get(prefix)
         if attributes is None:
-            name = self._name(prefix)
+            name = _name_of(prefix)
             attributes = known[name] = known.get(name) or self._domain.get_event_attributes(
                 message=name[:_MAX_LENGTH].encode(errors="replace").decode(), color=color_of(name)
             )
         return attributes
-
-    def _name(self, prefix: str) -> str:
-        if prefix not in self._prefixes:
-            if len(self._prefixes) >= MAX_PREFIXES:
-                return OTHERS
-            self._prefixes.add(prefix)
-        return prefix
 
 
 def color_of(prefix: str) -> int:
@@ -131,6 +126,15 @@ def color_of(prefix: str) -> int:
     hue = zlib.crc32(prefix.encode(errors="replace")) / 2**32
     red, green, blue = (round(255 * part) for part in colorsys.hsv_to_rgb(hue, 0.6, 0.9))
     return 0xFF << 24 | red << 16 | green << 8 | blue
+
+
+def _name_of(prefix: str) -> str:
+    """Name the ranges of a prefix: as it is called, as long as there are not too many."""
+    if prefix not in _named:
+        if len(_named) >= MAX_PREFIXES:
+            return OTHERS
+        _named.add(prefix)
+    return prefix
 
 
 def _category(annotations: Any) -> int:

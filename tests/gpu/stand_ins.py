@@ -112,6 +112,11 @@ class NvtxLog:
             "DASFPROF_TEST_NVTX": str(self.directory / "log"),
         }
 
+    def clear(self) -> None:
+        """Forget what was logged; no range may be open."""
+        for path in self.directory.glob("log.*"):
+            path.write_text("")  # the processes append, so they go on at the new end
+
     def lines(self) -> Iterator[tuple[int, list[str]]]:
         for path in self.directory.glob("log.*"):
             process = int(path.suffix[1:])

@@ -1,0 +1,274 @@
+"""What reaches NVTX from real worker processes with threads, through a stand-in for Nsight.
+
+The tasks themselves say where they ran: each writes its process, its thread and its name to a file
+as it begins. So the ranges are compared with a record that has nothing to do with them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import pytest
+from distributed import Client, LocalCluster, wait
+from stand_ins import NvtxLog, Range
+
+import dasfprof
+
+Program = Callable[[Client, Callable[..., Any]], Any]
+
+
+class Attempts:
+    """A file that tasks write to as they begin."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, name: str) -> None:
+        import os
+
+        line = f"{os.getpid()} {threading.get_ident()} {name}\n".encode()
+        file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(file, line)
+        os.close(file)
+
+    def counted(self) -> Counter[tuple[int, int, str]]:
+        rows = (line.split() for line in self.path.read_text().splitlines())
+        return Counter((int(process), int(thread), name) for process, thread, name in rows)
+
+
+@pytest.fixture(scope="module")
+def client(nvtx_log: NvtxLog) -> Iterator[Client]:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def began(tmp_path: Path) -> Attempts:
+    return Attempts(tmp_path / "attempts.txt")
+
+
+@pytest.fixture
+def run(client: Client, nvtx_log: NvtxLog, tmp_path: Path) -> Iterator[Any]:
+    """Record with NVTX around each test."""
+    with dasfprof.profile(client, directory=tmp_path / "traces", enable_nvtx=True) as run:
+        yield run
+
+
+@pytest.fixture
+def new_ranges(run: Any, nvtx_log: NvtxLog) -> Callable[[], list[Range]]:
+    nvtx_log.clear()
+
+    def since() -> list[Range]:
+        run.stop()
+        return nvtx_log.ranges()
+
+    return since
+
+
+def counted(ranges: list[Range]) -> Counter[tuple[int, int, str]]:
+    return Counter((span.process, span.thread, span.message) for span in ranges)
+
+
+def closed_by_their_own_threads(ranges: list[Range]) -> bool:
+    return all(span.closed_by == span.thread and len(set(span.depths)) == 1 for span in ranges)
+
+
+def test_each_task_run_is_one_range_on_its_thread(
+    client: Client, began: Attempts, new_ranges: Callable[[], list[Range]]
+) -> None:
+    def load(i: int) -> int:
+        began("load")
+        return i
+
+    def process(i: int) -> int:
+        began("process")
+        return i + 1
+
+    loaded = client.map(load, range(40))
+    assert client.submit(sum, client.map(process, loaded), key="total-1").result() == 820
+    runs = client.run_on_scheduler(
+        lambda dask_scheduler: {
+            str(task.key): task.run_id for task in dask_scheduler.tasks.values()
+        }
+    )
+    ranges = new_ranges()
+    assert counted(span for span in ranges if span.message != "total") == began.counted()
+    assert closed_by_their_own_threads(ranges)
+    assert {span.depths for span in ranges} == {(0, 0)}
+    assert {span.kind for span in ranges} == {"push"}
+    assert {span.domain for span in ranges} == {"dasfprof"}
+    payloads = {int(span.payload) for span in ranges if span.message == "load"}
+    assert payloads == {runs[future.key] for future in loaded}
+    colors = {(span.message, span.color) for span in ranges}
+    assert len(colors) == len({color for _, color in colors}) == 3
+
+
+def test_tasks_that_fail_are_ranges_too(
+    client: Client, began: Attempts, new_ranges: Callable[[], list[Range]]
+) -> None:
+    def fail(kind: type[BaseException]) -> None:
+        began("fail")
+        raise kind("on purpose")
+
+    class Odd(BaseException):
+        pass
+
+    failed = [client.submit(fail, kind, pure=False) for kind in (ValueError, Odd)]
+    failed.append(client.submit(fail, ZeroDivisionError, pure=False, retries=2))
+    wait(failed)
+    assert [future.status for future in failed] == ["error"] * 3
+    ranges = new_ranges()
+    assert counted(ranges) == began.counted()
+    assert len(ranges) == 5
+    assert len({span.payload for span in ranges}) == 5
+    assert closed_by_their_own_threads(ranges)
+
+
+def test_tasks_that_call_tasks_leave_the_pool_and_nest_right(
+    client: Client, began: Attempts, new_ranges: Callable[[], list[Range]]
+) -> None:
+    def inner(i: int) -> int:
+        began("inner")
+        return i
+
+    def outer(i: int) -> int:
+        from distributed import get_client, rejoin, secede, worker_client
+
+        began("outer")
+        if i % 2:
+            with worker_client() as own:
+                return int(own.submit(inner, i, pure=False).result())
+        secede()
+        value = int(get_client().submit(inner, i, pure=False).result())
+        rejoin()
+        return value
+
+    def nested(i: int) -> int:
+        began("nested")
+        delayed = [dask.delayed(lambda n: n)(n) for n in range(i)]
+        return int(dask.delayed(sum)(delayed).compute(scheduler="sync"))
+
+    assert client.gather(client.map(outer, range(8), pure=False)) == list(range(8))
+    assert client.submit(nested, 4, pure=False).result() == 6
+    ranges = new_ranges()
+    assert counted(ranges) == began.counted()
+    assert closed_by_their_own_threads(ranges)
+
+
+def test_a_cancelled_task_closes_its_range_when_its_thread_comes_back(
+    client: Client, began: Attempts, new_ranges: Callable[[], list[Range]], tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+
+    def hold() -> None:
+        import time
+
+        began("hold")
+        deadline = time.monotonic() + 30
+        while not gate.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def free(dask_worker: Any) -> bool:
+        return not dask_worker.state.executing and not dask_worker.active_threads
+
+    future = client.submit(hold, pure=False)
+    _until(lambda: began.path.exists())
+    future.cancel()
+    gate.touch()
+    _until(lambda: all(client.run(free).values()))
+    ranges = new_ranges()
+    assert counted(ranges) == began.counted()
+    assert len(ranges) == 1
+    assert closed_by_their_own_threads(ranges)
+
+
+def test_coroutines_that_take_turns_are_ranges_of_the_process(
+    client: Client, began: Attempts, new_ranges: Callable[[], list[Range]]
+) -> None:
+    async def serve(i: int) -> int:
+        import asyncio
+
+        began("serve")
+        await asyncio.sleep(0.05)
+        if i == 3:
+            raise ValueError("on purpose")
+        return i
+
+    futures = client.map(serve, range(6), pure=False)
+    wait(futures)
+    assert [future.status for future in futures].count("error") == 1
+    ranges = new_ranges()
+    assert counted(ranges) == began.counted()
+    assert {span.kind for span in ranges} == {"start"}
+    assert len({span.payload for span in ranges}) == 6
+
+
+def test_a_step_may_have_a_category(client: Client, new_ranges: Callable[[], list[Range]]) -> None:
+    for category in (7, "named", -1):
+        with dask.annotate(nvtx_category=category):
+            client.submit(str, category, pure=False).result()
+    client.submit(str, 0, pure=False).result()
+    assert sorted(span.category for span in new_ranges()) == [0, 0, 0, 7]
+
+
+def test_names_without_end_are_not_registered_without_end(
+    nvtx_log: NvtxLog, tmp_path: Path
+) -> None:
+    """Keys that users choose may all differ: only so many get ranges of their own name."""
+    from dasfprof.recording.task_ranges import MAX_PREFIXES, OTHERS
+
+    nvtx_log.clear()
+    names = [f"{_word(i)}job" for i in range(MAX_PREFIXES + 300)]
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
+        Client(cluster) as own,
+    ):
+        for part in (names[:1200], names[1200:]):  # two runs, one process
+            with dasfprof.profile(own, directory=tmp_path, enable_nvtx=True):
+                wait(own.map(lambda i: i, range(len(part)), key=part))
+    messages = Counter(span.message for span in nvtx_log.ranges())
+    assert messages[OTHERS] == 300
+    assert sum(messages.values()) == len(names)
+    assert len(set(nvtx_log.strings())) == MAX_PREFIXES + 1
+
+
+def test_stopping_puts_dasks_functions_back(client: Client, run: Any) -> None:
+    def functions() -> list[str]:
+        from distributed import worker
+
+        return [
+            function.__code__.co_filename.rpartition("/")[2]
+            for function in (worker._run_task_simple, worker._run_task_async)
+        ]
+
+    assert set(map(tuple, client.run(functions).values())) == {("task_ranges.py",) * 2}
+    run.stop()
+    assert set(map(tuple, client.run(functions).values())) == {("worker.py",) * 2}
+
+
+def test_the_trace_says_that_there_were_ranges(client: Client, run: Any) -> None:
+    run.stop()
+    events = [event for event in run.database().get_traces() if event.name == "NVTX"]
+    assert [event.args["availability"] for event in events] == ["available"] * 2
+
+
+def _word(number: int) -> str:
+    """Spell a number in letters: Dask takes digits and hashes off the end of a prefix."""
+    return "".join(chr(ord("g") + int(digit)) for digit in str(number))
+
+
+def _until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    import time
+
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not come true in time"
+        time.sleep(0.01)
