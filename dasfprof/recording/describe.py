@@ -1,13 +1,16 @@
 """What a task's result is: type, dtype and shape, taken without touching the data.
 
 ``getattr(value, "dtype")`` is not safe on any value: a DataFrame may have a column of that name,
-a Delayed answers to every name, and a property may compute. So the way to read a value is chosen
-once for each type, by what its class declares.
+a Delayed answers to every name, and a property may compute or wait. So the way to read a value is
+chosen once for each type: attributes that a class keeps in C (as numpy, cupy, torch and pyarrow
+do), and properties of packages that are known to answer at once. Code of any other class is never
+called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 Shape = tuple[int, ...] | None
@@ -15,6 +18,23 @@ Shape = tuple[int, ...] | None
 Reader = Callable[[Any], tuple[Any, Shape]]
 
 _MAX_TYPES = 10_000
+
+#: Packages whose Python properties `shape` and `dtype` neither compute nor wait.
+_ANSWER_AT_ONCE = frozenset(
+    (
+        "anndata",
+        "cudf",
+        "cupy",
+        "geopandas",
+        "numpy",
+        "pandas",
+        "polars",
+        "scipy",
+        "sparse",
+        "xarray",
+    )
+)
+_IN_C = (GetSetDescriptorType, MemberDescriptorType)
 
 
 class ResultDescriber:
@@ -44,31 +64,28 @@ def type_name(kind: type | None) -> str:
 
 
 def _choose_reader(kind: type) -> Reader:
-    package = kind.__module__.partition(".")[0] if isinstance(kind.__module__, str) else ""
-    # Dask's own collections describe data that is elsewhere, and compute what they answer.
-    if package in ("dask", "distributed") or not _declares(kind, "shape"):
+    read_shape, read_dtype = _find(kind, "shape"), _find(kind, "dtype")
+    if read_shape is None:
         return _nothing
-    return _shape_and_dtype if _declares(kind, "dtype") else _shape_alone
+    if read_dtype is None:
+        return lambda value: (None, _plain(read_shape(value, kind)))
+    return lambda value: (read_dtype(value, kind), _plain(read_shape(value, kind)))
 
 
-def _declares(kind: type, name: str) -> bool:
-    """Tell whether a class itself declares a data descriptor or slot of this name."""
+def _find(kind: type, name: str) -> Callable[[Any, type], Any] | None:
+    """Find what reads an attribute past `__getattribute__`; None where that is not safe."""
     for base in kind.__mro__:
         if name in vars(base):
-            return hasattr(vars(base)[name], "__get__") and not callable(vars(base)[name])
-    return False
+            descriptor = vars(base)[name]
+            package = str(base.__module__).partition(".")[0]
+            if isinstance(descriptor, _IN_C) or package in _ANSWER_AT_ONCE:
+                return getattr(descriptor, "__get__", None)
+            return None
+    return None
 
 
 def _nothing(value: Any) -> tuple[Any, Shape]:
     return None, None
-
-
-def _shape_alone(value: Any) -> tuple[Any, Shape]:
-    return None, _plain(value.shape)
-
-
-def _shape_and_dtype(value: Any) -> tuple[Any, Shape]:
-    return value.dtype, _plain(value.shape)
 
 
 def _plain(shape: Any) -> Shape:

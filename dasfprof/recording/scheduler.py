@@ -52,7 +52,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self.database = self.settings.open_database("SchedulerPlugin", "scheduler", header)
             writer = self.database.writer
             self._guard = HookGuard(writer)
-            folder = SchedulerFolder()
+            folder = SchedulerFolder(self._guard)
             constants = {"process_id": socket.gethostname(), "thread_id": "scheduler"}
             self._source = Source(folder.fold, constants, folder.finish)
             self._threshold = writer.commit_threshold

@@ -7,6 +7,7 @@ from typing import Any
 from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Folded
 from dasfprof.recording.facts import GRAPH, STEAL, TASK_RUN, WORKER_ADDED, WORKER_REMOVED
+from dasfprof.recording.guard import HookGuard
 
 #: First items of the notes: a transition, a graph, a steal, a worker that joined, one that left.
 MOVED, GRAPHED, STOLEN, JOINED, LEFT = "moved", "graphed", "stolen", "joined", "left"
@@ -42,9 +43,16 @@ class _LiveTask:
 
 
 class SchedulerFolder:
-    """Folds the notes of the scheduler, slice by slice, in the order in which they were made."""
+    """Folds the notes of the scheduler, slice by slice, in the order in which they were made.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    guard
+        Takes the errors that a note causes; the other notes are folded all the same.
+    """
+
+    def __init__(self, guard: HookGuard) -> None:
+        self._guard = guard
         self._live: dict[Any, _LiveTask] = {}
         self._rows: dict[str, list[tuple[Any, ...]]] = {}
 
@@ -52,22 +60,10 @@ class SchedulerFolder:
         """Give the rows that these notes complete."""
         self._rows = {schema.name: [] for schema in _SCHEMAS}
         for note in notes:
-            kind = note[0]
-            if kind is MOVED:
-                self._move(note)
-            elif kind is STOLEN:
-                self._steal(note)
-            elif kind is GRAPHED:
-                self._rows[GRAPH.name].append(note[1:])
-            elif kind is JOINED:
-                _, now, address, name, host, nthreads, memory_limit = note
-                row = (now, address, name, host, nthreads, memory_limit or 0)
-                self._rows[WORKER_ADDED.name].append(row)
-            else:
-                _, now, address, stimulus = note
-                # The id is a word for the reason and a time.
-                reason = stimulus.rpartition("-")[0]
-                self._rows[WORKER_REMOVED.name].append((now, address, reason))
+            try:
+                self._fold_note(note)
+            except Exception:
+                self._guard.caught("folding a note")
         return self._folded()
 
     def finish(self) -> Folded:
@@ -77,6 +73,24 @@ class SchedulerFolder:
             if task.sent is not None:
                 self._end(key, task, "processing", task.sent, "", {})
         return self._folded()
+
+    def _fold_note(self, note: tuple[Any, ...]) -> None:
+        kind = note[0]
+        if kind is MOVED:
+            self._move(note)
+        elif kind is STOLEN:
+            self._steal(note)
+        elif kind is GRAPHED:
+            self._rows[GRAPH.name].append(note[1:])
+        elif kind is JOINED:
+            _, now, address, name, host, nthreads, memory_limit = note
+            row = (now, address, name, host, nthreads, memory_limit or 0)
+            self._rows[WORKER_ADDED.name].append(row)
+        else:
+            _, now, address, stimulus = note
+            # The id is a word for the reason and a time.
+            reason = stimulus.rpartition("-")[0]
+            self._rows[WORKER_REMOVED.name].append((now, address, reason))
 
     def _folded(self) -> Folded:
         folded: list[tuple[Schema, list[tuple[Any, ...]], range]] = []
@@ -89,12 +103,12 @@ class SchedulerFolder:
 
     def _move(self, note: tuple[Any, ...]) -> None:
         _, key, start, finish, now, stimulus, facts = note
-        task = self._live.get(key)
         if start == "processing":
+            task = self._live.pop(key, None)  # None: it was sent before recording began
             if task is not None and task.sent is not None:
                 self._end(key, task, finish, now, stimulus, facts)
-            del self._live[key]
             return
+        task = self._live.get(key)
         if finish in ("memory", "erred", "released", "forgotten"):  # it never ran
             self._live.pop(key, None)
             return
@@ -126,12 +140,13 @@ class SchedulerFolder:
     ) -> None:
         assert task.sent is not None
         spans = facts.get("startstops") or ()
-        span: dict[str, Any] = next((s for s in spans if s["action"] == "compute"), {})
+        # A worker may tell of earlier attempts as well: the last is this one.
+        span: dict[str, Any] = next((s for s in reversed(spans) if s["action"] == "compute"), {})
         user, generation, order = (*(task.priority or ()), 0, 0, 0)[:3]
         self._rows[TASK_RUN.name].append(
             (
                 task.sent,
-                now - task.sent,
+                max(0.0, now - task.sent),  # the clock may have been set back
                 key,
                 task.run_id,
                 task.worker,

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import time
 from typing import Any
 
+import numpy as np
 from dask.utils import key_split
 
 from dasfprof.database.writer import Folded
 from dasfprof.recording.describe import type_name
 from dasfprof.recording.facts import CLOCK, COMPUTE, TRANSFER
+from dasfprof.recording.guard import HookGuard
 
 #: First items of the notes. A change of state begins with the state's name instead:
 #: (state, key, time, scheduler_delay).
 FINISHED, FETCHED, FORGOTTEN = "dasfprof-finished", "dasfprof-fetched", "dasfprof-forgotten"
+#: As FINISHED, of a task of which only the times that were noted tell whether it was running.
+PERHAPS_FINISHED = "dasfprof-perhaps-finished"
 
 #: Texts of types and dtypes kept at a time; types made at run time must not pile up.
 _MAX_TEXTS = 10_000
@@ -34,28 +39,32 @@ class _StateTimes:
 
 
 class TaskFolder:
-    """Folds the notes of one worker, slice by slice, in the order in which they were made."""
+    """Folds the notes of one worker, slice by slice, in the order in which they were made.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    guard
+        Takes the errors that a note causes; the other notes are folded all the same.
+    delay
+        Dask's clock correction as recording begins, seconds.
+    """
+
+    def __init__(self, guard: HookGuard, delay: float) -> None:
+        self._guard = guard
+        self._delay = delay
         self._live: dict[Any, _StateTimes] = {}
-        self._delay: float | None = None
         self._texts: dict[Any, str] = {}
         self._compute: list[tuple[Any, ...]] = []
         self._transfers: list[tuple[Any, ...]] = []
-        self._clocks: list[tuple[Any, ...]] = []
+        self._clocks: list[tuple[Any, ...]] = [(time(), delay)]
 
     def fold(self, notes: list[tuple[Any, ...]]) -> Folded:
         """Give the rows that these notes complete."""
         for note in notes:
-            kind = note[0]
-            if kind is FINISHED:
-                self._finish(note)
-            elif kind is FETCHED:
-                self._fetch(note)
-            elif kind is FORGOTTEN:
-                self._live.pop(note[1], None)
-            else:
-                self._change(note)
+            try:
+                self._fold_note(note)
+            except Exception:
+                self._guard.caught("folding a note")
         folded, first = [], 0
         for schema, rows in (
             (COMPUTE, self._compute),
@@ -66,6 +75,21 @@ class TaskFolder:
             first += len(rows)
         self._compute, self._transfers, self._clocks = [], [], []
         return folded
+
+    def _fold_note(self, note: tuple[Any, ...]) -> None:
+        kind = note[0]
+        if kind is FINISHED:
+            self._finish(note)
+        elif kind is FETCHED:
+            self._fetch(note)
+        elif kind is FORGOTTEN:
+            self._live.pop(note[1], None)
+        elif kind is PERHAPS_FINISHED:
+            times = self._live.get(note[1])
+            if times is not None and times.executing is not None:
+                self._finish(note)
+        else:
+            self._change(note)
 
     def _change(self, note: tuple[Any, ...]) -> None:
         state, key, now, delay = note
@@ -78,7 +102,9 @@ class TaskFolder:
         if state == "executing":
             times.executing, times.delay = now, delay
         elif state == "waiting":
-            times.received = now
+            # A cancelled run that is wanted again before it ended comes by here, and goes on.
+            if times.executing is None:
+                times.received = now
         elif state == "long-running":
             times.seceded = now
         else:  # ready, constrained
@@ -90,22 +116,27 @@ class TaskFolder:
         ]
         thread, start, stop, done, metrics, exception = note[11:]
         times = self._live.pop(key, None) or _StateTimes()
-        delay = times.delay if times.delay is not None else self._delay or 0.0
+        if start is None:  # Dask does not say: it was rescheduled, or failed before its function
+            begin, duration = times.executing or done, done - (times.executing or done)
+        else:
+            begin, duration = start - (times.delay or 0.0), stop - start
+            if times.delay is None:  # it began before the recording, with a correction unknown
+                begin = min(start - self._delay, done - duration)
         seconds = _sum_metrics(metrics)
         cpu = seconds.get(("thread-cpu", "seconds"))
         if metrics and cpu is None:  # a coroutine: many at a time share the loop's thread
             thread = None
         self._compute.append(
             (
-                start - delay,
-                stop - start,
+                begin,
+                max(0.0, duration),  # the clock may have been set back
                 key,
                 prefix or key_split(key),
                 -1 if run_id is None else run_id,
                 state,
                 size,
-                self._text(kind, type_name) if state == "memory" else None,
-                None if dtype is None else self._text(dtype, str),
+                self._type_text(kind) if state == "memory" else None,
+                self._dtype_text(dtype),
                 shape,
                 dependencies,
                 input_size,
@@ -140,8 +171,20 @@ class TaskFolder:
             )
         )
 
-    def _text(self, described: Any, name: Callable[[Any], str]) -> str:
-        """Name a type or dtype, remembered."""
+    def _type_text(self, kind: type | None) -> str | None:
+        try:
+            return self._remembered(kind, type_name)
+        except Exception:  # what a type answers is up to its metaclass
+            self._guard.caught("naming a type")
+            return None
+
+    def _dtype_text(self, dtype: Any) -> str | None:
+        """Name a dtype. Those of pandas may hold data (categories), so they are not kept."""
+        if dtype is None:
+            return None
+        return self._remembered(dtype, str) if isinstance(dtype, np.dtype) else str(dtype)
+
+    def _remembered(self, described: Any, name: Callable[[Any], str]) -> str:
         text = self._texts.get(described)
         if text is None:
             if len(self._texts) >= _MAX_TEXTS:

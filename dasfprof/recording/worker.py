@@ -30,8 +30,15 @@ from distributed.worker_state_machine import (
 from dasfprof.database.writer import Source
 from dasfprof.recording.describe import ResultDescriber
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.metering import listen
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.task_folder import FETCHED, FINISHED, FORGOTTEN, TaskFolder
+from dasfprof.recording.task_folder import (
+    FETCHED,
+    FINISHED,
+    FORGOTTEN,
+    PERHAPS_FINISHED,
+    TaskFolder,
+)
 
 #: The worker's own per-instruction metering, absent from some future Dask.
 METRICS_HOOK = "_finalize_metrics"
@@ -39,6 +46,7 @@ METRICS_HOOK = "_finalize_metrics"
 _TIMED_STATES = frozenset(("waiting", "ready", "constrained", "executing", "long-running"))
 _NEVER_RAN = frozenset(("waiting", "ready", "constrained"))
 _RUNNING = ("executing", "long-running")
+_OUTCOMES = {"memory": "memory", "error": "erred", "rescheduled": "rescheduled"}
 
 
 def worker_facts(worker: Any) -> dict[str, Any]:
@@ -67,7 +75,11 @@ class WorkerTaskPlugin(WorkerPlugin):
         self.settings = settings
         self.name = settings.plugin_name("TracePlugin")
         self._guard = HookGuard()
+        self._append: Callable[[tuple[Any, ...]], None] = _ignore
         self._uninstall: Callable[[], None] | None = None
+        self._by_state = False
+        #: The task that has just been rescheduled: Dask may have forgotten it at the next look.
+        self._rescheduled: Any = None
 
     def setup(self, worker: Any) -> None:
         """Open the file and place the hooks; a failure is logged and leaves the worker alone."""
@@ -80,24 +92,29 @@ class WorkerTaskPlugin(WorkerPlugin):
             writer = self.database.writer
             self._guard = HookGuard(writer)
             constants = {"process_id": socket.gethostname(), "thread_id": facts["label"]}
-            folder = TaskFolder()
+            folder = TaskFolder(self._guard, worker.scheduler_delay)
             self._source = Source(folder.fold, constants)
-            self._append = self._source.rows.append
             self._threshold = writer.commit_threshold
             self._tasks = worker.state.tasks
             self._describe = ResultDescriber()
             writer.start(self._source)
+            self._append = self._source.rows.append
             if hasattr(worker, METRICS_HOOK):
-                self._uninstall = _wrap_metrics(worker, self._finished)
+                self._uninstall = listen(worker, METRICS_HOOK, self._finished)
+            else:
+                self._by_state = True
         except Exception:
             self._guard.caught("setup")
 
     async def teardown(self, worker: Any) -> None:
         """Put the hooks back and return when everything recorded is on disk."""
         try:
+            self._append, self._by_state = _ignore, False
             if self._uninstall is not None:
                 self._uninstall()
-                self._uninstall = None
+        except Exception:
+            self._guard.caught("teardown")
+        try:
             await asyncio.to_thread(self.database.close)
         except Exception:
             self._guard.caught("teardown")
@@ -107,10 +124,14 @@ class WorkerTaskPlugin(WorkerPlugin):
         try:
             if finish in _TIMED_STATES:
                 self._append((finish, key, time(), self._worker.scheduler_delay))
-            elif finish == "released" and start in _NEVER_RAN:
-                self._append((FORGOTTEN, key))
-            elif self._uninstall is None and start in _RUNNING:
-                self._finished_by_state(key, finish)
+            elif finish == "released":
+                if start in _NEVER_RAN:
+                    self._append((FORGOTTEN, key))
+            elif self._by_state:
+                if finish in _OUTCOMES:
+                    self._finished_by_state(key, start, finish)
+            elif finish == "rescheduled":
+                self._rescheduled = self._tasks[key]
         except Exception:
             self._guard.caught("transition")
 
@@ -121,9 +142,12 @@ class WorkerTaskPlugin(WorkerPlugin):
             if kind is ExecuteSuccessEvent:
                 self._succeeded(event, ledger)
             elif kind is ExecuteFailureEvent:
-                self._failed(event, ledger, "erred", event.exception_text)
+                self._failed(event, ledger, self._tasks.get(event.key))
             elif kind is RescheduleEvent:
-                self._failed(event, ledger, "rescheduled", None)
+                # A worker that closes gives back in this way what it does not begin any more.
+                if not event.stimulus_id.startswith("worker-closing"):
+                    self._failed(event, ledger, self._rescheduled)
+                self._rescheduled = None
             elif isinstance(event, GatherDepDoneEvent):
                 self._fetched(event, ledger)
             if len(self._source.rows) >= self._threshold:
@@ -134,12 +158,18 @@ class WorkerTaskPlugin(WorkerPlugin):
     def _succeeded(self, event: Any, ledger: Any) -> None:
         key = event.key
         task = self._tasks.get(key)
-        dtype, shape = self._describe(event.value)
-        state, prefix, keys, size = "cancelled", None, [], 0
+        try:
+            dtype, shape = self._describe(event.value)
+        except Exception:
+            self._guard.caught("describing a result")
+            dtype = shape = None
+        state, prefix, keys, size, text = "cancelled", None, [], 0, None
         if task is not None:
             prefix = task.prefix
             if task.state == "memory":
                 state = "memory"
+            elif task.state == "error":  # the store did not take the result
+                state, text = "erred", task.exception_text
             for dependency in task.dependencies:
                 keys.append(dependency.key)
                 size += dependency.nbytes or 0
@@ -161,38 +191,30 @@ class WorkerTaskPlugin(WorkerPlugin):
                 event.stop,
                 time(),
                 ledger.metrics,
-                None,
+                text,
             )
         )
 
-    def _failed(self, event: Any, ledger: Any, state: str, text: str | None) -> None:
-        key, now = event.key, time()
-        task = self._tasks.get(key)
-        start, stop = getattr(event, "start", None), getattr(event, "stop", None)
-        if start is None:  # rescheduled, or it failed before the user's function was called
-            start = now - (perf_counter() - ledger.start) + self._worker.scheduler_delay
-            stop = now + self._worker.scheduler_delay
-        run_id = getattr(event, "run_id", None)
-        dependencies = list(task.dependencies) if task is not None else []
+    def _failed(self, event: Any, ledger: Any, task: Any) -> None:
+        failure = type(event) is ExecuteFailureEvent
         self._append(
             (
                 FINISHED,
-                key,
-                task.prefix if task is not None else None,
-                task.run_id if run_id is None and task is not None else run_id,
-                state,
+                event.key,
+                None,
+                event.run_id if failure else getattr(task, "run_id", None),
+                "erred" if failure else "rescheduled",
                 0,
                 None,
                 None,
                 None,
-                [dependency.key for dependency in dependencies],
-                sum(dependency.nbytes or 0 for dependency in dependencies),
-                self._worker.threads.get(key),
-                start,
-                stop,
-                now,
+                *_inputs(task),
+                self._worker.threads.get(event.key),
+                event.start if failure else None,
+                event.stop if failure else None,
+                time(),
                 ledger.metrics,
-                text,
+                event.exception_text if failure else None,
             )
         )
 
@@ -209,60 +231,51 @@ class WorkerTaskPlugin(WorkerPlugin):
         start = time() - seconds
         self._append((FETCHED, start, seconds, event.worker, keys, size, state, ledger.metrics))
 
-    def _finished_by_state(self, key: Any, finish: str) -> None:
-        """Note a finished run by public means alone: no seconds of CPU, disk and network."""
+    def _finished_by_state(self, key: Any, start: str, finish: str) -> None:
+        """Note a run that ended by public means alone: no seconds of CPU, disk and network."""
         task = self._tasks[key]
+        if start in _RUNNING and finish == "memory" and task.state != "memory":
+            return  # the store did not take the result: "error" follows
+        state = "cancelled" if (start, finish) == ("cancelled", "memory") else _OUTCOMES[finish]
+        kept = state == "memory"
         span = next((s for s in reversed(task.startstops) if s["action"] == "compute"), None)
-        state = {"memory": "memory", "error": "erred"}.get(finish, "cancelled")
-        now = time()
-        delayed = now + self._worker.scheduler_delay
+        if finish == "rescheduled":
+            span = None  # Dask keeps none; what is there belongs to an earlier run
         # `data[key]` would unspill and reorder: only what is plainly in memory is looked at.
         data = self._worker.data
         fast = getattr(getattr(data, "fast", data), "d", data)
-        dtype, shape = self._describe(fast.get(key) if isinstance(fast, dict) else None)
+        value = fast.get(key) if kept and isinstance(fast, dict) else None
+        dtype, shape = self._describe(value)
         self._append(
             (
-                FINISHED,
+                FINISHED if start in _RUNNING else PERHAPS_FINISHED,
                 key,
                 task.prefix,
                 task.run_id,
                 state,
-                task.nbytes or 0 if state == "memory" else 0,
+                task.nbytes or 0 if kept else 0,
                 task.type,
                 dtype,
                 shape,
-                [dependency.key for dependency in task.dependencies],
-                sum(dependency.nbytes or 0 for dependency in task.dependencies),
+                *_inputs(task),
                 self._worker.threads.get(key),
-                span["start"] if span else delayed,
-                span["stop"] if span else delayed,
-                now,
+                span["start"] if span else None,
+                span["stop"] if span else None,
+                time(),
                 (),
                 task.exception_text or None if state == "erred" else None,
             )
         )
+        if len(self._source.rows) >= self._threshold:
+            self.database.writer.threshold_reached(self._source)
 
 
-def _wrap_metrics(worker: Any, observe: Callable[[Any, Any], None]) -> Callable[[], None]:
-    """Call `observe` before the worker's metering; gives a function that puts it back."""
-    original = getattr(worker, METRICS_HOOK)
-    active = True
+def _inputs(task: Any) -> tuple[list[Any], int]:
+    """Give the keys of a task's dependencies and the sum of their sizes."""
+    dependencies = task.dependencies if task is not None else ()
+    keys = [dependency.key for dependency in dependencies]
+    return keys, sum(dependency.nbytes or 0 for dependency in dependencies)
 
-    def finalize(stim: Any, ledger: Any, *args: Any, **kwargs: Any) -> Any:
-        if active:
-            observe(stim, ledger)
-        return original(stim, ledger, *args, **kwargs)
 
-    setattr(worker, METRICS_HOOK, finalize)
-
-    def uninstall() -> None:
-        nonlocal active
-        active = False
-        # Where somebody else wrapped it since, ours stays below theirs and passes the call on.
-        if vars(worker).get(METRICS_HOOK) is finalize:
-            if getattr(original, "__self__", None) is worker:
-                delattr(worker, METRICS_HOOK)
-            else:
-                setattr(worker, METRICS_HOOK, original)
-
-    return uninstall
+def _ignore(note: tuple[Any, ...]) -> None:
+    """Take the place of the source's append while there is no file."""

@@ -1,0 +1,151 @@
+"""A record of what a cluster did, kept by Dask's public means alone, to compare traces with.
+
+`SchedulerRecord` and `WorkerRecord` are plugins of the tests' own. They share no code with the
+profiler: the scheduler's notes each outcome that it was told of, the worker's each attempt that it
+made (failed attempts of a task with retries are known to workers only).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from distributed import Client
+from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
+
+#: What runs on a worker's thread, by its states there.
+RUNNING = ("executing", "long-running")
+
+
+class SchedulerRecord(SchedulerPlugin):
+    """Notes every task that left the state processing, and every steal."""
+
+    name = "independent-record"
+
+    def __init__(self) -> None:
+        self.outcomes: list[dict[str, Any]] = []
+        self.steals: list[tuple[Any, ...]] = []
+
+    async def start(self, scheduler: Any) -> None:
+        self.scheduler = scheduler
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        if start == "processing":
+            spans = [s for s in kwargs.get("startstops") or () if s["action"] == "compute"]
+            self.outcomes.append(
+                {
+                    "key": key,
+                    "run_id": self.scheduler.tasks[key].run_id,
+                    "finish": finish,
+                    "worker": kwargs.get("worker"),
+                    "nbytes": kwargs.get("nbytes"),
+                    "thread": kwargs.get("thread"),
+                    "start": spans[-1]["start"] if spans else None,
+                    "stop": spans[-1]["stop"] if spans else None,
+                    "exception_text": kwargs.get("exception_text"),
+                }
+            )
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
+            self.steals.append((msg[1], msg[3], msg[4]))
+
+
+class WorkerRecord(WorkerPlugin):
+    """Notes every attempt to run a task that ended on this worker."""
+
+    name = "independent-record"
+
+    def __init__(self) -> None:
+        self.attempts: list[dict[str, Any]] = []
+
+    def setup(self, worker: Any) -> None:
+        self.worker = worker
+        self.running: dict[Any, int] = {}
+
+    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        task = self.worker.state.tasks.get(key)
+        if finish == "executing" and start in ("ready", "constrained"):
+            self.running[key] = task.run_id
+        if key in self.running and finish in ("memory", "error", "rescheduled"):
+            spans = [s for s in task.startstops if s["action"] == "compute"]
+            self.attempts.append(
+                {
+                    "key": key,
+                    "run_id": self.running.pop(key),
+                    "start": spans[-1]["start"] if spans else None,
+                    "stop": spans[-1]["stop"] if spans else None,
+                    "finish": "cancelled" if start == "cancelled" else finish,
+                    "now": time.time(),
+                }
+            )
+
+
+def install(client: Client) -> None:
+    client.register_plugin(SchedulerRecord())
+    client.register_plugin(WorkerRecord())
+
+
+def clear(client: Client) -> None:
+    def scheduler_side(dask_scheduler: Any) -> None:
+        record = dask_scheduler.plugins["independent-record"]
+        record.outcomes.clear()
+        record.steals.clear()
+
+    def worker_side(dask_worker: Any) -> None:
+        dask_worker.plugins["independent-record"].attempts.clear()
+
+    client.run_on_scheduler(scheduler_side)
+    client.run(worker_side)
+
+
+def outcomes(client: Client, *finishes: str) -> list[dict[str, Any]]:
+    """What the scheduler was told, restricted to some states if any are named."""
+
+    def read(dask_scheduler: Any) -> Any:
+        return dask_scheduler.plugins["independent-record"].outcomes
+
+    return [o for o in client.run_on_scheduler(read) if not finishes or o["finish"] in finishes]
+
+
+def steals(client: Client) -> list[tuple[Any, ...]]:
+    """(key, victim, thief) of each steal that happened."""
+    return list(
+        client.run_on_scheduler(
+            lambda dask_scheduler: dask_scheduler.plugins["independent-record"].steals
+        )
+    )
+
+
+def attempts(client: Client) -> list[dict[str, Any]]:
+    """What workers that are still there did, each with its address as `worker`."""
+    read = client.run(lambda dask_worker: dask_worker.plugins["independent-record"].attempts)
+    return [{**one, "worker": address} for address, many in read.items() for one in many]
+
+
+def task_runs(client: Client) -> list[dict[str, Any]]:
+    """Every attempt, as its worker and the scheduler both tell it.
+
+    Where no worker died and nothing was cancelled, both know of the same finished attempts.
+    """
+    told = {(one["key"], one["run_id"]): one for one in outcomes(client, "memory", "erred")}
+    runs = []
+    for attempt in attempts(client):
+        outcome = told.pop((attempt["key"], attempt["run_id"]), None)
+        if outcome is not None:
+            same = {"start", "stop", "worker"}
+            assert {name: outcome[name] for name in same} == {name: attempt[name] for name in same}
+            attempt |= {"nbytes": outcome["nbytes"], "thread": outcome["thread"]}
+        runs.append(attempt)
+    assert not told
+    return runs
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 30.0, every: float = 0.02) -> Any:
+    """Poll until the condition is true, and give what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(every)
+    return value

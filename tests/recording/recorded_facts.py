@@ -1,0 +1,110 @@
+"""Reading traces back for the tests of recording, and comparing them with an independent record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dask.utils import key_split
+
+from dasfprof.database.reader import TraceFile
+from dasfprof.events import Event
+
+#: Seconds. Times are stored exactly; what is left is that of adding and subtracting the delay.
+NOISE = 2e-6
+
+
+def trace_files(source: Any, plugin: str) -> list[TraceFile]:
+    """Open a run's files of one plugin; `source` is a run, or a directory of one run."""
+    paths = source.files() if hasattr(source, "files") else sorted(Path(source).glob("*.msgpack"))
+    return [TraceFile(path) for path in paths if f"-{plugin}-" in path.name]
+
+
+def events_of(file: TraceFile, name: str) -> list[Event]:
+    """Give a file's events of one name."""
+    return [
+        event
+        for batch in file.batches()
+        if batch.name == name
+        for _, event in sorted(batch.events(), key=lambda pair: pair[0])
+    ]
+
+
+def facts(source: Any, plugin: str, name: str) -> list[dict[str, Any]]:
+    """Give args and times of all events of one name; `address` is the writing worker's."""
+    rows = []
+    for file in trace_files(source, plugin):
+        events = events_of(file, name)
+        address = file.header.get("worker", {}).get("address")
+        for event in events:
+            rows.append(
+                {
+                    **event.args,
+                    "timestamp": event.timestamp,
+                    "duration": getattr(event, "duration", 0.0),
+                    "thread_id": event.thread_id,
+                    "address": address,
+                }
+            )
+    return rows
+
+
+def computed(source: Any) -> list[dict[str, Any]]:
+    """Give the task runs of the workers' files."""
+    return facts(source, "TracePlugin", "Compute")
+
+
+def delays(source: Any) -> dict[str, set[float]]:
+    """Give the corrections of Dask's clock that each worker had, by its address."""
+    known: dict[str, set[float]] = {}
+    for row in facts(source, "TracePlugin", "Clock"):
+        known.setdefault(row["address"], set()).add(row["scheduler_delay"])
+    return known
+
+
+def assert_whole(source: Any) -> None:
+    """Every file of the run was closed, nothing in it is damaged and nothing was lost."""
+    for path in source.files():
+        file = TraceFile(path)
+        for _ in file.batches():
+            pass
+        assert file.end is not None, path
+        assert not file.damage, path
+        assert (file.errors, file.dropped) == (0, 0), path
+
+
+def assert_same_runs(source: Any, expected: list[dict[str, Any]]) -> None:
+    """The trace holds exactly these task runs, with these names, times, sizes and workers.
+
+    Parameters
+    ----------
+    expected
+        From `independent_record`: key, run_id, worker, start, stop (None: unknown), nbytes (None:
+        unknown), and `finish`, the state that it ended in.
+    """
+    states = {"error": "erred"}
+    recorded = computed(source)
+    by_run = {(row["key"], row["run_id"]): row for row in recorded}
+    wanted = {(row["key"], row["run_id"]): row for row in expected}
+    assert len(wanted) == len(expected)
+    assert by_run.keys() == wanted.keys()
+    assert len(recorded) == len(expected)
+    clocks = delays(source)
+    for run, want in wanted.items():
+        row = by_run[run]
+        assert row["name"] == key_split(row["key"])
+        assert type(row["key"]) is type(want["key"])
+        assert row["state"] == states.get(want["finish"], want["finish"])
+        assert row["address"] == want["worker"]
+        assert row["duration"] >= 0
+        if want.get("nbytes") is not None:
+            assert row["size"] == want["nbytes"]
+        if want.get("thread") is not None and row["thread"] is not None:
+            assert row["thread"] == want["thread"]
+        if want["start"] is not None:
+            assert abs(row["duration"] - (want["stop"] - want["start"])) < NOISE
+            shifted = [row["timestamp"] + delay for delay in clocks[row["address"]]]
+            assert min(abs(start - want["start"]) for start in shifted) < NOISE
+        known = [row[name] for name in ("received", "ready", "executing") if row[name] is not None]
+        known += [row["timestamp"], row["timestamp"] + row["duration"], row["done"]]
+        assert known == sorted(known)

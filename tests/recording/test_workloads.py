@@ -1,0 +1,591 @@
+"""Every kind of work is recorded as it happened, on real worker processes.
+
+What happened is told by `independent_record`; results are compared with values known beforehand.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import dask.bag as db
+import dask.dataframe as dd
+import independent_record as record
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, Event, LocalCluster, Reschedule, secede, worker_client
+from recorded_facts import NOISE, assert_same_runs, assert_whole, computed, delays, facts
+
+import dasfprof
+
+
+@pytest.fixture(scope="module")
+def cluster_client() -> Iterator[Client]:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        record.install(client)
+        yield client
+
+
+@pytest.fixture
+def client(cluster_client: Client) -> Client:
+    record.clear(cluster_client)
+    return cluster_client
+
+
+def increment(x: int) -> int:
+    return x + 1
+
+
+# --- work that goes well -------------------------------------------------------------------------
+
+
+def futures_with_text_keys(client: Client) -> tuple[Any, Any]:
+    pure = client.map(increment, range(10))
+    impure = client.map(increment, range(5), pure=False)
+    total = client.submit(sum, pure + impure, key="total")
+    return total.result(), sum(range(11)) + sum(range(6))
+
+
+def futures_with_tuple_keys(client: Client) -> tuple[Any, Any]:
+    keys = [("inc-a", 0), ("inc-b", 1, 2), ("inc-c", ("nested", 3), 4.5), ("inc-d", "text")]
+    futures = [client.submit(increment, i, key=key) for i, key in enumerate(keys)]
+    return client.gather(futures), [1, 2, 3, 4]
+
+
+def delayed(client: Client) -> tuple[Any, Any]:
+    parts = [dask.delayed(increment)(i) for i in range(6)]
+    return dask.delayed(sum)(parts).compute(), 21
+
+
+def array(client: Client) -> tuple[Any, Any]:
+    x = np.arange(400.0).reshape(20, 20)
+    lazy = da.from_array(x, chunks=(5, 5))
+    with dask.config.set({"optimization.fuse.active": False}):
+        result = (lazy.rechunk((10, 4)) + lazy.T.rechunk((10, 4))).sum(axis=0).compute()
+    return result.tolist(), (x + x.T).sum(axis=0).tolist()
+
+
+def bag(client: Client) -> tuple[Any, Any]:
+    lazy = db.from_sequence(range(50), npartitions=5)
+    counts = lazy.map(lambda i: i % 3).frequencies().compute()
+    return sorted(counts), [(0, 17), (1, 17), (2, 16)]
+
+
+def dataframe_with_p2p_shuffle(client: Client) -> tuple[Any, Any]:
+    frame = pd.DataFrame({"key": np.arange(60) % 7, "value": np.arange(60.0)})
+    with dask.config.set({"dataframe.shuffle.method": "p2p"}):
+        lazy = dd.from_pandas(frame, npartitions=4).shuffle("key", npartitions=3)
+        result = lazy.compute()
+    return (
+        result.sort_values("value").reset_index(drop=True).to_dict("list"),
+        frame.to_dict("list"),
+    )
+
+
+def coroutines(client: Client) -> tuple[Any, Any]:
+    async def nap(i: int) -> int:
+        import asyncio
+
+        await asyncio.sleep(0.05)
+        return i * 2
+
+    return client.gather(client.map(nap, range(8))), [0, 2, 4, 6, 8, 10, 12, 14]
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, number: int) -> int:
+        self.count += number
+        return self.count
+
+
+def actors(client: Client) -> tuple[Any, Any]:
+    counter = client.submit(Counter, actor=True, key="counter-1").result()
+    counts = [counter.add(i).result() for i in range(4)]
+    return (counts, client.submit(increment, 1, key="beside-1").result()), ([0, 1, 3, 6], 2)
+
+
+def tasks_within_tasks(client: Client) -> tuple[Any, Any]:
+    def outer(n: int) -> int:
+        with worker_client() as inner:
+            futures = inner.map(increment, range(n), key=[f"inner-{n}-{i}" for i in range(n)])
+            return sum(inner.gather(futures))
+
+    futures = client.map(outer, [2, 3, 4, 5], key=[f"outer-{i}" for i in range(4)])
+    return client.gather(futures), [3, 6, 10, 15]
+
+
+def tasks_that_secede(client: Client) -> tuple[Any, Any]:
+    def leave(i: int) -> int:
+        secede()
+        time.sleep(0.05)
+        return i
+
+    futures = client.map(leave, range(6), key=[f"leave-{i}" for i in range(6)])
+    return client.gather(futures), list(range(6))
+
+
+def scattered_inputs(client: Client) -> tuple[Any, Any]:
+    there = client.scatter([1, 2, 3], hash=False)
+    futures = [client.submit(increment, one, key=f"onto-{i}") for i, one in enumerate(there)]
+    return client.gather(futures), [2, 3, 4]
+
+
+def resources_and_annotations(client: Client) -> tuple[Any, Any]:
+    with dask.annotate(priority=3, step="sums"):
+        futures = client.map(increment, range(4), key=[f"annotated-{i}" for i in range(4)])
+    return client.gather(futures), [1, 2, 3, 4]
+
+
+WORKLOADS = [
+    futures_with_text_keys,
+    futures_with_tuple_keys,
+    delayed,
+    array,
+    bag,
+    dataframe_with_p2p_shuffle,
+    coroutines,
+    actors,
+    tasks_within_tasks,
+    tasks_that_secede,
+    scattered_inputs,
+    resources_and_annotations,
+]
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=operator.attrgetter("__name__"))
+def test_every_task_run_is_recorded(
+    client: Client, tmp_path: Path, workload: Callable[[Client], tuple[Any, Any]]
+) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        result, expected = workload(client)
+    assert result == expected
+    runs = record.task_runs(client)
+    assert {one["finish"] for one in runs} <= {"memory", "rescheduled"}
+    assert_same_runs(run, runs)
+    assert_whole(run)
+    assert_scheduler_rows(run, record.outcomes(client))
+
+
+def assert_scheduler_rows(run: Any, outcomes: list[dict[str, Any]]) -> None:
+    """The scheduler's own file says the same, shifted times and all."""
+    rows = facts(run, "SchedulerPlugin", "Task Run")
+    told = {
+        (row["key"], row["run_id"]): (row["state"], row["start"], row["stop"], row["worker"])
+        for row in rows
+        if row["state"] in ("memory", "erred")
+    }
+    assert told == {
+        (outcome["key"], outcome["run_id"]): (
+            outcome["finish"],
+            outcome["start"],
+            outcome["stop"],
+            outcome["worker"],
+        )
+        for outcome in outcomes
+        if outcome["finish"] in ("memory", "erred")
+    }
+
+
+# --- what a fact says ----------------------------------------------------------------------------
+
+
+def test_results_are_described(client: Client, tmp_path: Path) -> None:
+    results: dict[str, Callable[[], Any]] = {
+        "d-array": lambda: np.zeros((3, 4), dtype="float32"),
+        "d-scalar": lambda: np.float64(1),
+        "d-frame": lambda: pd.DataFrame({"dtype": [1, 2], "shape": [3, 4]}),
+        "d-series": lambda: pd.Series(["a", "b"], dtype="category"),
+        "d-number": lambda: 1,
+        "d-none": lambda: None,
+    }
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        for key, make in results.items():
+            client.submit(make, key=key).result()
+    described = {
+        row["key"]: (row["type"], row["dtype"], row["shape"], row["size"]) for row in computed(run)
+    }
+    assert described.keys() == results.keys()
+    assert described["d-array"] == ("numpy.ndarray", "float32", (3, 4), 48)
+    assert described["d-scalar"][:3] == ("numpy.float64", "float64", ())
+    assert described["d-frame"][1:3] == (None, (2, 2))
+    assert described["d-series"][1:3] == ("category", (2,))
+    assert described["d-number"][:3] == ("int", None, None)
+    assert described["d-none"][:3] == ("NoneType", None, None)
+
+
+def test_inputs_are_named_and_measured(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        first = client.submit(bytes, 1000, key=("part", 0))
+        second = client.submit(bytes, 2000, key="part-1")
+        client.submit(len, client.submit(operator.add, first, second, key="joined")).result()
+    rows = {row["key"]: row for row in computed(run)}
+    assert set(rows["joined"]["dependencies"]) == {("part", 0), "part-1"}
+    inputs = rows[("part", 0)]["size"] + rows["part-1"]["size"]
+    assert inputs >= 3000
+    assert rows["joined"]["input_size"] == inputs
+    assert rows[("part", 0)]["dependencies"] == []
+    assert rows[("part", 0)]["input_size"] == 0
+
+
+def test_cpu_seconds_are_those_of_the_task_alone(client: Client, tmp_path: Path) -> None:
+    def burn(seconds: float) -> float:
+        start = time.thread_time()
+        while (spent := time.thread_time() - start) < seconds:
+            pass
+        return spent
+
+    async def nap() -> None:
+        import asyncio
+
+        await asyncio.sleep(0.01)
+
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        spent = client.submit(burn, 0.2, key="burn").result()
+        client.submit(time.sleep, 0.2, key="sleep").result()
+        client.submit(nap, key="nap").result()
+    rows = {row["key"]: row for row in computed(run)}
+    assert spent - 0.001 <= rows["burn"]["cpu"] <= spent + 0.05
+    assert rows["sleep"]["cpu"] < 0.05
+    assert rows["sleep"]["duration"] >= 0.2
+    assert rows["nap"]["cpu"] is None
+    assert rows["nap"]["thread"] is None
+
+
+def test_times_are_those_of_the_worker_s_own_clock(client: Client, tmp_path: Path) -> None:
+    """Whatever correction Dask applies at the time, also where it changes while a task runs."""
+
+    def correct(seconds: float, dask_worker: Any) -> None:
+        dask_worker.periodic_callbacks["heartbeat"].stop()  # it would set the correction anew
+        dask_worker.scheduler_delay = seconds
+
+    def restore(dask_worker: Any) -> None:
+        dask_worker.scheduler_delay = 0
+        dask_worker.periodic_callbacks["heartbeat"].start()
+
+    def around(event: str | None) -> tuple[float, float]:
+        start = time.time()
+        if event is not None:
+            wait_for(event)
+        return start, time.time()
+
+    keys = ["clock-0", "clock-1", "clock-2"]
+    worker = list(client.scheduler_info()["workers"])[:1]
+    client.run(correct, 5.0, workers=worker)
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        futures = [client.submit(around, None, key=keys[0], workers=worker)]
+        futures[0].result()
+        futures.append(client.submit(around, "go-6", key=keys[1], workers=worker))
+        record.wait_until(lambda: running(client, keys[1]))
+        client.run(correct, -7.0, workers=worker)
+        futures.append(client.submit(around, None, key=keys[2], workers=worker))
+        futures[2].result()
+        Event("go-6", client=client).set()
+        spans = dict(zip(keys, client.gather(futures), strict=True))
+    client.run(restore, workers=worker)
+    rows = {row["key"]: row for row in computed(run)}
+    for key, (start, stop) in spans.items():
+        row = rows[key]
+        assert row["executing"] <= row["timestamp"] <= start
+        assert stop <= row["timestamp"] + row["duration"] <= row["done"]
+    clocks = [r for r in facts(run, "TracePlugin", "Clock") if r["address"] == worker[0]]
+    assert [row["scheduler_delay"] for row in clocks] == [5.0, -7.0]
+
+
+def test_seceding_is_timed(client: Client, tmp_path: Path) -> None:
+    def leave() -> tuple[float, float]:
+        before = time.time()
+        secede()
+        time.sleep(0.2)
+        return before, time.time()
+
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        before, after = client.submit(leave, key="leave-once").result()
+        client.submit(increment, 1, key="stays").result()
+    rows = {row["key"]: row for row in computed(run)}
+    assert before < rows["leave-once"]["seceded"] < after
+    assert rows["stays"]["seceded"] is None
+
+
+def test_transfers_are_those_of_the_worker_s_own_log(client: Client, tmp_path: Path) -> None:
+    def log(dask_worker: Any) -> list[Any]:
+        return [
+            (entry["start"], entry["stop"], entry["who"], sorted(entry["keys"]), entry["total"])
+            for entry in dask_worker.transfer_incoming_log
+        ]
+
+    began = time.time()
+    workers = list(client.scheduler_info()["workers"])
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        parts = [
+            client.submit(np.ones, 50_000, key=f"moved-{i}", workers=[workers[i % 2]])
+            for i in range(6)
+        ]
+        totals = [client.submit(total, parts, i, workers=[workers[i]]) for i in range(2)]
+        assert client.gather(totals) == [300_000.0, 300_000.0]
+    logged = [
+        (address, *entry)
+        for address, entries in client.run(log).items()
+        for entry in entries
+        if entry[1] > began
+    ]
+    rows = facts(run, "TracePlugin", "Transfer")
+    assert {row["state"] for row in rows} == {"success"}
+    recorded = [(r["address"], r["source"], sorted(r["keys"]), r["size"]) for r in rows]
+    assert sorted(recorded) == sorted((to, who, keys, n) for to, _, _, who, keys, n in logged)
+    by_keys = {(r["address"], tuple(sorted(r["keys"]))): r for r in rows}
+    clocks = delays(run)
+    for address, start, stop, _, keys, _ in logged:
+        row = by_keys[address, tuple(keys)]
+        assert 0 < row["network"] <= stop - start + 0.001 <= row["duration"] + 0.001
+        assert row["timestamp"] <= start - min(clocks[address]) + 0.001
+
+
+def total(parts: list[Any], _: int) -> float:
+    return float(sum(part.sum() for part in parts))
+
+
+# --- work that goes otherwise --------------------------------------------------------------------
+
+
+def attempt(path: Path, needed: int, give_up: type[Exception]) -> int:
+    """Raise until it was called `needed` times."""
+    with path.open("ab") as file:
+        file.write(b".")
+        number = file.tell()
+    if number < needed:
+        raise give_up(f"attempt {number}")
+    return number
+
+
+def test_failed_attempts_of_a_task_with_retries(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        future = client.submit(attempt, tmp_path / "tries", 3, OSError, retries=5, key="flaky-1")
+        assert future.result() == 3
+    runs = record.task_runs(client)
+    assert [one["finish"] for one in sorted(runs, key=lambda one: one["run_id"])] == [
+        "error",
+        "error",
+        "memory",
+    ]
+    assert_same_runs(run, runs)
+    texts = [row["exception"] for row in sorted(computed(run), key=lambda row: row["run_id"])]
+    assert texts == ["OSError('attempt 1')", "OSError('attempt 2')", None]
+    assert_scheduler_rows(run, record.outcomes(client))
+
+
+def test_errors_and_their_text(client: Client, tmp_path: Path) -> None:
+    def fail(text: str) -> None:
+        raise ValueError(text)
+
+    text = "<b>&\x1b[31m\n=1+1\ud800"
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        failed = client.submit(fail, text, key=("fail", 0))
+        after = client.submit(increment, failed, key="never-ran")
+        for future in (failed, after):
+            with pytest.raises(ValueError, match="b>"):
+                future.result()
+    runs = record.task_runs(client)
+    assert_same_runs(run, runs)
+    (row,) = computed(run)
+    (told,) = (one for one in record.outcomes(client) if one["key"] == ("fail", 0))
+    assert (row["state"], row["exception"]) == ("erred", told["exception_text"])
+    assert row["exception"] == repr(ValueError(text))
+    assert_scheduler_rows(run, record.outcomes(client))
+    assert_whole(run)
+
+
+def test_failure_before_the_function_was_called(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        with dask.annotate(executor="no-such-executor"):
+            future = client.submit(increment, 1, key="unstarted")
+        with pytest.raises(ValueError, match="no-such-executor"):
+            future.result()
+    runs = record.task_runs(client)
+    assert_same_runs(run, runs)
+    (row,) = computed(run)
+    assert row["state"] == "erred"
+    assert 0 <= row["duration"] < 30
+    assert row["executing"] == row["timestamp"]
+
+
+def test_tasks_that_reschedule_themselves(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        future = client.submit(attempt, tmp_path / "tries", 4, Reschedule, key="again-1")
+        assert future.result() == 4
+    runs = record.task_runs(client)
+    assert [one["finish"] for one in sorted(runs, key=lambda one: one["run_id"])] == [
+        *["rescheduled"] * 3,
+        "memory",
+    ]
+    assert_same_runs(run, runs)
+
+
+def wait_for(event: str) -> str:
+    assert Event(event).wait("30s")
+    return event
+
+
+def running(client: Client, key: Any) -> bool:
+    """Whether a worker has begun to run the key."""
+    states = client.run(
+        lambda dask_worker: getattr(dask_worker.state.tasks.get(key), "state", None)
+    ).values()
+    return "executing" in states
+
+
+def known_keys(client: Client) -> set[Any]:
+    """Keys that the scheduler or a worker has not forgotten."""
+    keys = client.run(lambda dask_worker: set(dask_worker.state.tasks)).values()
+    return set(client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.tasks))).union(
+        *keys
+    )
+
+
+def test_cancelled_before_it_ran(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        workers = list(client.scheduler_info()["workers"])
+        blockers = [
+            client.submit(wait_for, "go-1", key=f"block-{i}", workers=[workers[i % 2]])
+            for i in range(4)
+        ]
+        for i in range(4):
+            record.wait_until(lambda i=i: running(client, f"block-{i}"))
+        waiting = client.map(increment, range(20), key=[f"behind-{i}" for i in range(20)])
+        client.cancel(waiting)
+        record.wait_until(lambda: not known_keys(client) & {f"behind-{i}" for i in range(20)})
+        Event("go-1", client=client).set()
+        client.gather(blockers)
+        client.submit(increment, 1, key="last").result()
+    runs = record.task_runs(client)
+    assert {one["key"] for one in runs} == {*(f"block-{i}" for i in range(4)), "last"}
+    assert_same_runs(run, runs)
+
+
+def test_cancelled_while_it_ran(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        future = client.submit(wait_for, "go-2", key="cancelled-1")
+        record.wait_until(lambda: running(client, "cancelled-1"))
+        client.cancel(future)
+        record.wait_until(lambda: not running(client, "cancelled-1"))
+        Event("go-2", client=client).set()
+        (attempted,) = record.wait_until(lambda: record.attempts(client))
+    assert attempted["finish"] == "cancelled"
+    assert_same_runs(run, [attempted])
+    (row,) = computed(run)
+    assert row["type"] is None
+    (seen,) = facts(run, "SchedulerPlugin", "Task Run")
+    assert (seen["key"], seen["run_id"]) == ("cancelled-1", attempted["run_id"])
+    assert seen["state"] in ("released", "forgotten")
+
+
+def test_cancelled_while_it_ran_and_wanted_again(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        worker = list(client.scheduler_info()["workers"])[0]
+        options = {"key": "wanted-again", "workers": [worker], "pure": False}
+        future = client.submit(wait_for, "go-3", **options)
+        record.wait_until(lambda: running(client, "wanted-again"))
+        client.cancel(future)
+        record.wait_until(lambda: not running(client, "wanted-again"))
+        future = client.submit(wait_for, "go-3", **options)
+        record.wait_until(lambda: running(client, "wanted-again"))
+        Event("go-3", client=client).set()
+        assert future.result() == "go-3"
+    assert_same_runs(run, [{**one, "nbytes": None} for one in record.attempts(client)])
+
+
+def test_stolen_tasks(client: Client, tmp_path: Path) -> None:
+    def slow(i: int) -> int:
+        time.sleep(0.1)
+        return i
+
+    slow_keys = [("slow", i) for i in range(30)]
+    worker = list(client.scheduler_info()["workers"])[0]
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        client.submit(slow, -1, key=("slow", -1)).result()  # now Dask knows how long they take
+        futures = client.map(
+            slow, range(30), key=slow_keys, workers=[worker], allow_other_workers=True
+        )
+        assert client.gather(futures) == list(range(30))
+    steals = record.steals(client)
+    assert steals
+    stolen = facts(run, "SchedulerPlugin", "Steal")
+    assert [(row["key"], row["victim"], row["thief"]) for row in stolen] == steals
+    runs = record.task_runs(client)
+    assert_same_runs(run, runs)
+    ran = {one["key"]: (one["run_id"], one["worker"]) for one in runs}
+    last_steal = {row["key"]: (row["run_id"], row["thief"]) for row in stolen}
+    assert {key: ran[key] for key in last_steal} == last_steal
+    assert_scheduler_rows(run, record.outcomes(client))
+    moved = {r["key"] for r in facts(run, "SchedulerPlugin", "Task Run") if r["stolen"] is not None}
+    assert moved == set(last_steal)
+
+
+def test_recomputed_after_a_worker_died(client: Client, tmp_path: Path) -> None:
+    victim = list(client.scheduler_info()["workers"])[0]
+    options = {"workers": [victim], "allow_other_workers": True}
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        parts = client.map(increment, range(5), key=[f"lost-{i}" for i in range(5)], **options)
+        client.gather(parts)
+        (pid,) = client.run(os.getpid, workers=[victim]).values()
+        run.flush()
+        os.kill(pid, signal.SIGKILL)
+        assert client.submit(sum, parts, key="sum-of-lost").result() == 15
+        record.wait_until(lambda: len(client.scheduler_info()["workers"]) == 2)
+    outcomes = record.outcomes(client)
+    assert sum(one["key"] == "lost-0" for one in outcomes) == 2
+    assert_same_runs(run, [one for one in outcomes if one["finish"] == "memory"])
+    assert_scheduler_rows(run, outcomes)
+    removed = facts(run, "SchedulerPlugin", "Worker Removed")
+    assert [row["worker"] for row in removed] == [victim]
+
+
+# --- recording that begins or ends in the middle -------------------------------------------------
+
+
+def test_running_as_recording_begins(client: Client, tmp_path: Path) -> None:
+    future = client.submit(wait_for, "go-4", key=("early", 0))
+    record.wait_until(lambda: running(client, ("early", 0)))
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        Event("go-4", client=client).set()
+        assert future.result() == "go-4"
+        client.submit(increment, 1, key="later").result()
+    rows = {row["key"]: row for row in computed(run)}
+    runs = {one["key"]: one for one in record.task_runs(client)}
+    assert rows.keys() == runs.keys() == {("early", 0), "later"}
+    early, expected = rows["early", 0], runs["early", 0]
+    assert early["run_id"] == expected["run_id"]
+    assert abs(early["duration"] - (expected["stop"] - expected["start"])) < NOISE
+    # Which correction of its clock Dask used as it began is not known any more.
+    assert abs(early["timestamp"] - expected["start"]) < 1
+    assert early["timestamp"] + early["duration"] <= early["done"]
+    assert early["executing"] is None
+    assert_whole(run)
+    seen = facts(run, "SchedulerPlugin", "Task Run")
+    assert [row["key"] for row in seen] == ["later"]
+
+
+def test_running_as_recording_ends(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        client.submit(increment, 1, key="sooner").result()
+        future = client.submit(wait_for, "go-5", key="unfinished")
+        record.wait_until(lambda: running(client, "unfinished"))
+    assert_whole(run)
+    Event("go-5", client=client).set()
+    assert future.result() == "go-5"
+    assert [row["key"] for row in computed(run)] == ["sooner"]
+    seen = {r["key"]: r["state"] for r in facts(run, "SchedulerPlugin", "Task Run")}
+    assert seen == {"sooner": "memory", "unfinished": "processing"}
