@@ -48,6 +48,14 @@ _KINDS: dict[tuple[str, str], dict[str, Form] | None] = {
         " spill_read_size loop_lag",
     ),
     (EventPhases.INSTANT, "Resource Usage"): None,
+    (EventPhases.INSTANT, "GPU Devices"): _forms(
+        category="availability detail match uuid name", float="index"
+    ),
+    (EventPhases.INSTANT, "GPU Usage"): _forms(
+        category="uuid name",
+        float="index utilization memory_utilization memory_used memory_total power sm_clock"
+        " memory_clock temperature pcie_tx pcie_rx",
+    ),
     (EventPhases.INSTANT, "Clock"): _forms(float="scheduler_delay monotonic"),
     (EventPhases.INSTANT, "Graph"): _forms(category="client stimulus", float="tasks wanted"),
     (EventPhases.INSTANT, "Steal"): _forms(key="key", int="run_id", category="victim thief"),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.gpu_samples import GpuSamples
 from dasfprof.analysis.named_workers import NamedWorkers
-from dasfprof.analysis.progress import track
-from dasfprof.analysis.sample_means import integrate
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -15,6 +14,7 @@ from dasfprof.database.columns import Array
 def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
     """Sum up the task runs of each function on each worker; see `TraceAnalyser`."""
     workers, tasks = NamedWorkers(trace), trace.tasks
+    gpus = GpuSamples(trace, workers)
     of_task, function = workers.numbers(tasks), tasks["function"].cat
     groups, pairs = pd.factorize(of_task * max(len(function.categories), 1) + function.codes)
     worker, named = np.divmod(pairs, max(len(function.categories), 1))
@@ -27,18 +27,21 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
     seconds, known = total(duration), ~np.isnan(size)
     size = np.where(known, size, 0.0)
     of_worker = np.bincount(of_task, weights=duration, minlength=len(workers))
-    utilization, memory = _gpu_means(workers, tasks, of_task, groups, len(pairs), progress)
+    gpu_means = {
+        reading: _ratio(total(integral), total(covered))
+        for reading, (integral, covered) in gpus.integrals(tasks, progress=progress).items()
+    }
     state = tasks["state"]
     with np.errstate(invalid="ignore", divide="ignore"):
         table = pd.DataFrame(
             {
                 "Host": _text(workers.hosts[worker]),
-                "GPU": workers.gpus()[worker],
+                "GPU": gpus.indices()[worker],
                 "Function": _text(function.categories.to_numpy(object)[named]),
                 "Duration (s)": seconds,
                 "Percentage of total time (%)": seconds / of_worker[worker] * 100,
-                "Mean GPU Utilization (%)": utilization,
-                "Mean GPU Memory Used (GB)": memory / 1e9,
+                "Mean GPU Utilization (%)": gpu_means["gpu_utilization"],
+                "Mean GPU Memory Used (GB)": gpu_means["gpu_memory_used"] / 1e9,
                 "Mean Data Size (MB)": total(size) / total(known) / 1e6,
                 "Mean Throughput (MB/s)": _ratio(total(size), total(duration * known)) / 1e6,
                 "Num Tasks (chunks)": runs,
@@ -49,42 +52,6 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
         )
     order = ["Duration (s)", "Host", "Worker", "Function"]
     return table.sort_values(order, ascending=[False, True, True, True], ignore_index=True)
-
-
-def _gpu_means(  # noqa: PLR0917
-    workers: NamedWorkers,
-    tasks: pd.DataFrame,
-    of_task: Array,
-    groups: Array,
-    count: int,
-    progress: bool,
-) -> tuple[Array, Array]:
-    """Give the mean utilisation and memory of its worker's GPU while each group of tasks ran."""
-    starts = tasks["start"].to_numpy()
-    stops = starts + tasks["duration"].to_numpy()
-    columns = ("gpu_utilization", "gpu_memory_used")
-    integrals, covered = np.zeros((2, count)), np.zeros((2, count))
-    order = np.argsort(of_task, kind="stable")
-    bounds = np.searchsorted(of_task[order], np.arange(len(workers) + 1))
-    bar = track(
-        range(len(workers)),
-        "[function_bottleneck] Analysing traces",
-        shown=progress,
-        total=len(workers),
-        unit="worker",
-    )
-    for number in bar:
-        rows = order[bounds[number] : bounds[number + 1]]
-        samples = workers.gpu_samples(number)
-        for place, column in enumerate(columns):
-            known = samples[samples[column].notna()]
-            integral, seconds = integrate(
-                known["time"].to_numpy(), known[column].to_numpy(), starts[rows], stops[rows]
-            )
-            integrals[place] += np.bincount(groups[rows], integral, count)
-            covered[place] += np.bincount(groups[rows], seconds, count)
-    means = _ratio(integrals, covered)
-    return means[0], means[1]
 
 
 def _ratio(part: Array, whole: Array) -> Array:

@@ -8,25 +8,16 @@ and function names are made for the ids that ask for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any
 
-import msgpack
 import numpy as np
 import pandas as pd
 from dask.utils import key_split
 
 from dasfprof.database import keys, values
 from dasfprof.database.columns import Array, Column, KeyColumn
-
-_UNPACK_ERRORS = (
-    ValueError,
-    TypeError,
-    OverflowError,
-    RecursionError,
-    MemoryError,
-    msgpack.exceptions.UnpackException,
-)
 
 
 class KeyTable:
@@ -62,15 +53,22 @@ class KeyTable:
 
     def texts(self, ids: Array) -> Array:
         """Give ``str(key)`` of keys, as an array of Python strings."""
-        texts = np.empty(len(ids), dtype=object)
-        heads = self.head_ids[ids]
-        kinds = self._kinds[heads]
-        for kind in np.unique(kinds).tolist():
-            rows = np.flatnonzero(kinds == kind) if len(self.heads) > 1 else slice(None)
-            used, places = np.unique(heads[rows], return_inverse=True)
-            begins = [_text_begin(self.heads[head]) for head in used.tolist()]
-            texts[rows] = _TEXTS[kind]([begins[i] for i in places.tolist()], self.tails[ids[rows]])
+        head_ids, tails = self.head_ids[ids], self.tails[ids]
+        texts, kinds = self._begins[head_ids], self._kinds[head_ids]
+        for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+            if kind in _ENDS:
+                rows = np.flatnonzero(kinds == kind)
+                texts[rows] = _ENDS[kind](texts[rows].tolist(), tails[rows])
         return texts
+
+    @cached_property
+    def _begins(self) -> Array:
+        """What the texts of all keys of a head begin with."""
+        begins = np.empty(len(self.heads), dtype=object)
+        begins[:] = [text for _, text in self.heads]
+        for place in np.flatnonzero(self._kinds != keys.TEXT).tolist():
+            begins[place] = _text_begin(self.heads[place])
+        return begins
 
     def functions(self) -> tuple[Array, list[str]]:
         """Give the name that `dask.utils.key_split` has for each key.
@@ -243,7 +241,7 @@ def _unpacked(packed: bytes) -> Any:
     """Unpack a key; bytes that are no msgpack stay bytes."""
     try:
         return _as_tuple(values.unpack(packed))
-    except _UNPACK_ERRORS:
+    except values.DAMAGE_ERRORS:
         return packed
 
 
@@ -255,23 +253,16 @@ def _as_tuple(key: Any) -> Any:
 
 
 def _text_begin(head: keys.Head) -> str:
-    """Give what the text of every key of a head begins with."""
     kind, text = head
     if kind == keys.PACKED:
         return str(_unpacked(text))
     if kind == keys.TUPLE:
         return f"({text!r},)"
-    if kind > keys.TUPLE:
-        return f"({text!r}, "
-    return text if kind == keys.TEXT else f"{text}-"
-
-
-def _whole(begins: list[str], _: Array) -> list[str]:
-    return begins
+    return f"({text!r}, " if kind > keys.TUPLE else f"{text}-"
 
 
 def _numbered(begins: list[str], tails: Array) -> list[str]:
-    return [f"{begin}{number}" for begin, number in zip(begins, tails[:, 0].tolist(), strict=True)]
+    return _append_numbers(begins, tails[:, 0], "")
 
 
 def _hex(begins: list[str], tails: Array) -> list[str]:
@@ -294,23 +285,29 @@ def _float(begins: list[str], tails: Array) -> list[str]:
     return [f"{begin}{time!r}" for begin, time in zip(begins, times, strict=True)]
 
 
-def _tuple_of(numbers: int) -> Callable[[Sequence[str], Array], list[str]]:
-    form = "%s" + ", ".join(["%d"] * numbers) + ")"
+def _tuple_of(count: int) -> Callable[[list[str], Array], list[str]]:
+    def ends(begins: list[str], tails: Array) -> list[str]:
+        for word in range(count):
+            begins = _append_numbers(begins, tails[:, word], ")" if word == count - 1 else ", ")
+        return begins
 
-    def tuples(begins: Sequence[str], tails: Array) -> list[str]:
-        columns = [tails[:, word].tolist() for word in range(numbers)]
-        return list(map(form.__mod__, zip(begins, *columns, strict=True)))
-
-    return tuples
+    return ends
 
 
-_TEXTS: dict[int, Callable[[list[str], Array], list[str]]] = {
-    keys.TEXT: _whole,
+def _append_numbers(begins: list[str], numbers: Array, end: str) -> list[str]:
+    """Append numbers to texts; chunk numbers are small, and their texts are made once."""
+    if len(numbers) and numbers.max() < len(numbers):
+        known = [f"{number}{end}" for number in range(int(numbers.max()) + 1)]
+        places = numbers.tolist()
+        return [begin + known[place] for begin, place in zip(begins, places, strict=True)]
+    return [f"{begin}{number}{end}" for begin, number in zip(begins, numbers.tolist(), strict=True)]
+
+
+#: How the texts of keys go on behind their heads' begin, by kind; others have nothing there.
+_ENDS: dict[int, Callable[[list[str], Array], list[str]]] = {
     keys.NUMBERED: _numbered,
     keys.HEX: _hex,
     keys.UUID: _uuid,
     keys.FLOAT: _float,
-    keys.PACKED: _whole,
-    keys.TUPLE: _whole,
-    **{keys.TUPLE + numbers: _tuple_of(numbers) for numbers in range(1, 5)},
+    **{keys.TUPLE + count: _tuple_of(count) for count in range(1, keys.TAIL_WORDS + 1)},
 }

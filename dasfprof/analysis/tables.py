@@ -40,11 +40,13 @@ class TableMaker:
             "graphs": self._event_table("Graph"),
             "steals": self._event_table("Steal"),
             "clocks": self._event_table("Clock"),
+            "gpu_devices": self._event_table("GPU Devices"),
+            "gpu_usage": self._event_table("GPU Usage"),
         }
         tables["transfers"], transfer_keys = self._transfer_table()
         tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables()
         begin, end = self._see_workers(tables)
-        self._see_gpus(tables["samples"])
+        self._note_gpus(tables["samples"], tables["gpu_devices"])
         return {
             **tables,
             "workers": self._register.table(),
@@ -116,16 +118,16 @@ class TableMaker:
             return np.nan, np.nan
         return float(first.min()), float(last.max())
 
-    def _see_gpus(self, samples: pd.DataFrame) -> None:
+    def _note_gpus(self, samples: pd.DataFrame, devices: pd.DataFrame) -> None:
         if not len(samples):
             self._notes.append("no resource samples: the columns about GPUs are NA.")
-        elif not {"gpu_utilization", "gpu_memory_used"} & set(samples):
+            return
+        last = devices.drop_duplicates("worker_id", keep="last")["availability"].astype(object)
+        for reason, count in last[last != "available"].value_counts().sort_index().items():
+            self._notes.append(f"no full readings of a GPU on {count} workers: {reason}.")
+        readings = samples.reindex(columns=["gpu_utilization", "gpu_memory_used"])
+        if not len(devices) and readings.isna().to_numpy().all():
             self._notes.append("no resource sample tells of a GPU: the columns about GPUs are NA.")
-        if "gpu_index" in samples:
-            known = samples[samples["gpu_index"].notna()]
-            for number, indices in known.groupby("worker_id")["gpu_index"]:
-                gpus = tuple(int(index) for index in np.unique(indices.to_numpy()))
-                self._register.workers[int(str(number))].gpus = gpus
 
     # --- tables ----------------------------------------------------------------------------------
 
@@ -157,10 +159,11 @@ class TableMaker:
         else:
             task_runs.number_repeats(worker)
             task_runs.add_input_sizes(worker, lengths, items, len(self._keys))
-            places, unmatched = task_runs.join_runs(worker, scheduler, self._register)
-            known = {} if (places < 0).all() else task_runs.take(scheduler, places)
-            runs = {**known, **worker}
-            rest = task_runs.take(scheduler, unmatched)
+            runs, rest = worker, scheduler
+            if len(scheduler["sent"]):
+                places, unmatched = task_runs.join_runs(worker, scheduler, self._register)
+                runs = {**task_runs.take(scheduler, places), **worker}
+                rest = task_runs.take(scheduler, unmatched)
         runs["source"] = make_categorical(
             np.full(len(lengths), int(alone), dtype=np.int8), ["worker", "scheduler"]
         )

@@ -7,32 +7,45 @@ import pandas as pd
 
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
 
 INTERVAL = "Time Interval (seconds from begin)"
 
-#: In a longer run only the intervals in which a count changed are listed.
+#: In a longer run only the seconds in which something was counted are listed.
 MAX_INTERVALS = 2_000_000
 
 
 def per_worker_task_balance(trace: Trace) -> pd.DataFrame:
     """Count the tasks in memory at the end of each second; see `TraceAnalyser`."""
     workers, memory = NamedWorkers(trace), trace.managed_memory
-    time, tasks = memory["time"].to_numpy(), memory["tasks"].to_numpy(dtype=float)
+    worker, time = workers.numbers(memory), memory["time"].to_numpy()
+    tasks = memory["tasks"].to_numpy(dtype=float)
     known = np.isfinite(time) & np.isfinite(tasks)
-    time, tasks, of_row = time[known], tasks[known], workers.numbers(memory)[known]
+    worker, time, tasks = worker[known], time[known], tasks[known]
     if not len(time):
         return pd.DataFrame({INTERVAL: np.empty(0, dtype=np.int64)})
-    # A microsecond is the least that clocks tell: 1001.1 - 1000.1 counts as one second.
-    interval = np.floor(np.round(time - time.min(), 6)).astype(np.int64)
-    listed = int(interval.max()) + 1
-    shown = np.arange(listed) if listed <= MAX_INTERVALS else np.unique(interval)
-    row = np.searchsorted(shown, interval)
-    order = np.lexsort((time, of_row))
-    column = np.unique(of_row)
-    counts = np.full((len(shown), len(column)), np.nan)
-    # Of several counts in one interval the last assignment, the latest in time, stays.
-    counts[row[order], np.searchsorted(column, of_row[order])] = tasks[order]
-    table = pd.DataFrame(counts, columns=pd.Index(np.array(workers.titles(), object)[column]))
+    begin, last = time.min(), float(_seconds(time.max() - time.min()))
+    columns = np.unique(worker)
+    # A worker that left holds nothing. What all held as the run ended, and they left, is kept.
+    left = trace.workers["left"].to_numpy()
+    gone = np.flatnonzero((left >= begin) & (_seconds(left - begin) < last))
+    gone = gone[np.isin(workers.of_lives[gone], columns)]
+    worker = np.concatenate([worker, workers.of_lives[gone]])
+    time, tasks = np.concatenate([time, left[gone]]), np.append(tasks, np.zeros(len(gone)))
+    seconds = _seconds(time - begin).astype(np.int64)
+    listed = np.arange(int(last) + 1) if last < MAX_INTERVALS else np.unique(seconds)
+    # Of several counts in one second the last assignment stays: that of the latest.
+    order = np.argsort(time, kind="stable")
+    rows, places = np.searchsorted(listed, seconds), np.searchsorted(columns, worker)
+    counts = np.full((len(listed), len(columns)), np.nan)
+    counts[rows[order], places[order]] = tasks[order]
+    titles = workers.titles()
+    table = pd.DataFrame(counts, columns=pd.Index([titles[at] for at in columns], dtype=object))
     table = table.ffill().fillna(0.0).sort_index(axis=1)
-    table.insert(0, INTERVAL, shown)
+    table.insert(0, INTERVAL, listed)
     return table
+
+
+def _seconds(time: Array) -> Array:
+    """Count whole seconds; clocks tell microseconds, so 1001.1 - 1000.1 is one."""
+    return np.floor(np.round(time, 6))

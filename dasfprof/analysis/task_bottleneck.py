@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.gpu_samples import GpuSamples
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.progress import track
 from dasfprof.analysis.trace import Trace
@@ -19,19 +20,19 @@ def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame
     workers, tasks = NamedWorkers(trace), trace.tasks
     of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
     of_worker = np.bincount(of_task, weights=duration, minlength=len(workers))
-    order = np.lexsort((workers.ranks()[of_task], tasks["start"].to_numpy(), -duration))
+    order = _sorted_rows(-duration, tasks["start"].to_numpy(), workers.ranks()[of_task])
     of_task, duration = of_task[order], duration[order]
     with np.errstate(invalid="ignore"):
         percentage = duration / of_worker[of_task] * 100
     return pd.DataFrame(
         {
-            "Host": pd.Series(workers.hosts[of_task], dtype=object),
-            "GPU": workers.gpus()[of_task],
+            "Host": pd.Series(workers.hosts[of_task], dtype=object, copy=False),
+            "GPU": GpuSamples(trace, workers).indices()[of_task],
             "Task Key": _key_texts(trace, tasks["key_id"].to_numpy()[order], progress),
             "Duration (s)": duration,
             "Percentage of total time (%)": percentage,
             "Memory usage (Mb)": tasks["size"].to_numpy(dtype=float)[order] / 1e6,
-            "Worker": pd.Series(workers.labels[of_task], dtype=object),
+            "Worker": pd.Series(workers.labels[of_task], dtype=object, copy=False),
             "Function": _values(tasks["function"], order),
             "Run ID": tasks["run_id"].to_numpy()[order],
             "State": _values(tasks["state"], order),
@@ -39,6 +40,16 @@ def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame
         },
         copy=False,
     )
+
+
+def _sorted_rows(first: Array, second: Array, third: Array) -> Array:
+    """Sort rows by three columns, the later ones only where the first ones are equal."""
+    order = np.argsort(first)
+    ties = np.flatnonzero(np.diff(first[order]) == 0)
+    tied = np.unique(np.concatenate([ties, ties + 1]))
+    rows = np.sort(order[tied])
+    order[tied] = rows[np.lexsort((third[rows], second[rows], first[rows]))]
+    return order
 
 
 def _key_texts(trace: Trace, key_ids: Array, progress: bool) -> pd.Series:

@@ -51,7 +51,7 @@ class Trace:
     #: A row a sample of what a worker holds: ``worker_id, time, tasks, size, ...``.
     managed_memory: pd.DataFrame
     #: A row a life of a worker process: ``host, worker, kind, name, address, nthreads, first_seen,
-    #: last_seen, boot_id, pid, gpus, closed, left, left_reason``. ``closed`` is False where a
+    #: last_seen, boot_id, pid, closed, left, left_reason``. ``closed`` is False where a
     #: file of it ends early.
     workers: pd.DataFrame
     #: The graphs that arrived at the scheduler, and the steals.
@@ -59,6 +59,11 @@ class Trace:
     steals: pd.DataFrame
     #: Changes of Dask's estimate of each worker's clock.
     clocks: pd.DataFrame
+    #: What is known of each worker's own GPU, a row each time that changes; ``availability`` says
+    #: why there may be no readings.
+    gpu_devices: pd.DataFrame
+    #: A row a reading of a GPU. ``worker_id`` is who read it: see `GpuSamples`.
+    gpu_usage: pd.DataFrame
     #: The distinct keys.
     keys: KeyTable
     #: Earliest and latest fact, NaN in an empty trace.

@@ -45,8 +45,6 @@ class Worker:
     #: Earliest and latest fact.
     first_seen: float = np.nan
     last_seen: float = np.nan
-    #: NVML indices of its GPUs.
-    gpus: tuple[int, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -151,7 +149,6 @@ class WorkerRegister:
             "last_seen": np.array([worker.last_seen for worker in workers], dtype=float),
             "boot_id": _texts(worker.boot_id for worker in workers),
             "pid": pd.array([worker.pid for worker in workers], dtype="Int64"),
-            "gpus": _texts(worker.gpus for worker in workers),
             "closed": pd.array(
                 [all(worker.closed) if worker.closed else None for worker in workers],
                 dtype="boolean",
