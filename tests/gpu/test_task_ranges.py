@@ -84,7 +84,8 @@ def main():
             client.run(lambda: None)
             client.submit(lambda: 1, key="left-1").result()
             told["still"] = wrapped()
-        told["both"] = len(distributed.worker.noted)  # more than 10, if the worker that left had results
+        # More than 10, if the worker that left had results.
+        told["both"] = len(distributed.worker.noted)
         told["after"] = wrapped()
 """
     told, ranges = run_program(program, nvtx_log, tmp_path)

@@ -1,0 +1,198 @@
+"""GPU samples of profiled worker processes, with the stand-in driver under the real pynvml."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, Nanny, Scheduler
+from distributed.deploy.spec import SpecCluster
+from stand_ins import Driver, device, instance, uuid_of
+
+import dasfprof
+from dasfprof.events import InstantEvent
+
+pytest.importorskip("pynvml", reason="the package nvidia-ml-py is not installed")
+
+#: On the bus device b is the first: CUDA counts b, a where NVML counts a, b.
+TWO = device("a", "41", "utilization 40\nmemory_used 4000000000") + device(
+    "b", "3b", "utilization 70\nmemory_used 7000000000"
+)
+
+
+@contextmanager
+def workers(driver: Driver, *variables: str | None) -> Iterator[Client]:
+    """Start worker processes, each with its own CUDA_VISIBLE_DEVICES; None: not set."""
+
+    def spec(variable: str | None) -> dict[str, Any]:
+        env = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
+        return {"cls": Nanny, "options": {"nthreads": 1, "env": env}}
+
+    scheduler = {"cls": Scheduler, "options": {"dashboard_address": ":0", "port": 0}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        patch.delenv("CUDA_DEVICE_ORDER", raising=False)
+        for name, value in driver.environment.items():
+            patch.setenv(name, value)  # as the processes start: later is too late for a loader
+        specs = {index: spec(variable) for index, variable in enumerate(variables)}
+        with SpecCluster(specs, scheduler) as cluster, Client(cluster) as client:
+            client.wait_for_workers(len(variables))
+            yield client
+
+
+@contextmanager
+def profiled(client: Client, directory: Path, **options: Any) -> Iterator[Any]:
+    with dasfprof.profile(client, directory=directory, sample_interval=0.02, **options) as run:
+        yield run
+
+
+def wait_for(run: Any, name: str, count: int, seconds: float = 20.0) -> None:
+    """Return when the run's files hold so many events of a name from each worker."""
+    deadline = time.monotonic() + seconds
+    while True:
+        run.flush()
+        by_worker: dict[str, int] = {}
+        for event in events(run, name):
+            by_worker[event.thread_id] = by_worker.get(event.thread_id, 0) + 1
+        if len(by_worker) == 2 and min(by_worker.values()) >= count:
+            return
+        assert time.monotonic() < deadline, f"{by_worker} of {count} {name!r} each"
+        time.sleep(0.05)
+
+
+def events(run: Any, name: str, worker: int | None = None) -> list[InstantEvent]:
+    """Give the events of a name, of all workers or of the one with this Dask name."""
+    return [
+        event
+        for event in run.database().get_traces()
+        if event.name == name and (worker is None or event.thread_id.endswith(f"-{worker}"))
+    ]
+
+
+def values(found: list[InstantEvent], *names: str) -> set[tuple[Any, ...]]:
+    return {tuple(event.args[name] for name in names) for event in found}
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [("0,1", "1,0"), (uuid_of("b"), uuid_of("a")), (f"{uuid_of('b')},{uuid_of('a')}", "1")],
+    ids=["rotated numbers", "UUIDs", "both"],
+)
+def test_each_worker_has_the_samples_of_its_own_device(
+    driver: Driver, tmp_path: Path, variables: tuple[str, str]
+) -> None:
+    driver.answer(TWO)
+    with workers(driver, *variables) as client, profiled(client, tmp_path) as run:
+        wait_for(run, "GPU Usage", 5)
+    # What the workers' own rows say: worker 0 has device b, worker 1 device a.
+    own = ("gpu_index", "gpu_utilization", "gpu_memory_used")
+    assert values(events(run, "Resource Usage", 0), *own) == {(1, 70.0, 7e9)}
+    assert values(events(run, "Resource Usage", 1), *own) == {(0, 40.0, 4e9)}
+    # And what was read of each device, by which worker.
+    read = ("uuid", "utilization", "memory_used")
+    assert values(events(run, "GPU Usage", 0), *read) == {(uuid_of("b"), 70.0, 7e9)}
+    assert values(events(run, "GPU Usage", 1), *read) == {(uuid_of("a"), 40.0, 4e9)}
+    about = ("availability", "uuid", "index")
+    assert values(events(run, "GPU Devices", 0), *about) == {("available", uuid_of("b"), 1)}
+    assert values(events(run, "GPU Devices", 1), *about) == {("available", uuid_of("a"), 0)}
+
+
+def test_mig_instances_of_one_gpu_are_told_apart(driver: Driver, tmp_path: Path) -> None:
+    driver.answer(
+        device("a", "41")
+        + instance("d", "memory_used 100000000")
+        + instance("e").replace("500000000", "200000000")
+    )
+    variables = uuid_of("d", "MIG"), uuid_of("e", "MIG")
+    with workers(driver, *variables) as client, profiled(client, tmp_path) as run:
+        wait_for(run, "GPU Usage", 3)
+    own = ("gpu_index", "gpu_utilization", "gpu_memory_used")
+    assert values(events(run, "Resource Usage", 1), *own) == {(0, None, 2e8)}
+    assert values(events(run, "GPU Devices"), "availability") == {("MIG",)}
+    assert values(events(run, "GPU Usage"), "uuid", "utilization") == {
+        (uuid, None) for uuid in variables
+    }
+
+
+def test_a_shared_device_is_read_once_a_tick(driver: Driver, tmp_path: Path) -> None:
+    driver.answer(device("a", "41"))
+    with workers(driver, "0", "0") as client, profiled(client, tmp_path) as run:
+        wait_for(run, "Resource Usage", 20)
+    readers = (
+        values(events(run, "GPU Usage"), "uuid"),
+        {event.thread_id for event in events(run, "GPU Usage")},
+    )
+    assert readers[0] == {(uuid_of("a"),)}
+    assert len(readers[1]) == 1
+    # Both know which device they share.
+    assert len(events(run, "GPU Devices")) == 2
+    assert values(events(run, "GPU Devices"), "uuid") == {(uuid_of("a"),)}
+
+
+def test_a_device_is_read_on_when_its_reader_dies(driver: Driver, tmp_path: Path) -> None:
+    driver.answer(device("a", "41"))
+    with workers(driver, "0", "0") as client, profiled(client, tmp_path) as run:
+        wait_for(run, "Resource Usage", 5)
+        first = {event.thread_id for event in events(run, "GPU Usage")}
+        assert len(first) == 1
+        reader = int(next(iter(first)).rpartition("-")[2])
+        address = next(
+            address
+            for address, about in client.scheduler_info()["workers"].items()
+            if about["name"] == reader
+        )
+        client.retire_workers([address], close_workers=True)
+        deadline = time.monotonic() + 20
+        while {event.thread_id for event in events(run, "GPU Usage")} == first:
+            assert time.monotonic() < deadline
+            run.flush()
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("fail nvmlInit 4", "no permission"),
+        ("fail nvmlInit 9", "no driver"),
+        (device("a", "41", "fail nvmlDeviceGetHandleByIndex 4"), "no permission"),
+        (device("a", "41", "fail nvmlDeviceGetUtilizationRates 15"), "lost"),
+    ],
+)
+def test_a_run_without_readings_completes_and_says_why(
+    driver: Driver, tmp_path: Path, script: str, reason: str
+) -> None:
+    driver.answer("driver 550")  # Dask's own workers do not start where NVML refuses
+    with workers(driver, "0", "0") as client:
+        driver.answer(script)
+        with profiled(client, tmp_path) as run:
+            squares = client.gather(client.map(lambda i: i * i, range(20)))
+            wait_for(run, "Resource Usage", 3)
+    assert squares == [i * i for i in range(20)]
+    reasons = [event.args["availability"] for event in events(run, "GPU Devices")]
+    assert reason in reasons
+    assert events(run, "GPU Usage") == []
+    assert values(events(run, "Resource Usage"), "gpu_utilization") == {(None,)}
+
+
+def test_samples_follow_a_device_that_gets_busy_and_is_lost(driver: Driver, tmp_path: Path) -> None:
+    driver.answer(TWO)
+    with workers(driver, "0", "1") as client, profiled(client, tmp_path) as run:
+        wait_for(run, "GPU Usage", 3)
+        driver.answer(TWO.replace("utilization 40", "utilization 95"))
+        wait_for(run, "GPU Usage", 10)
+        lost = "fail nvmlDeviceGetUtilizationRates 15"
+        driver.answer(device("a", "41") + device("b", "3b", lost))
+        deadline = time.monotonic() + 20
+        while ("lost",) not in values(events(run, "GPU Devices"), "availability"):
+            assert time.monotonic() < deadline
+            run.flush()
+        count = len(events(run, "Resource Usage", 0))
+        wait_for(run, "Resource Usage", count + 3)
+    assert [e.args["utilization"] for e in events(run, "GPU Usage", 0)][-1] == 70
+    read = [event.args["utilization"] for event in events(run, "GPU Usage", 1)]
+    assert read == sorted(read, key=[40.0, 95.0, 50.0].index)
+    assert set(read) == {40.0, 95.0, 50.0}
