@@ -59,6 +59,13 @@ class ProfiledRun:
         """Where the files are, on every host."""
         return Path(self._settings.directory)
 
+    def through(self, client: Client) -> ProfiledRun:
+        """Give a handle of the same run that talks to the cluster through another client.
+
+        For when the client that the run was registered with has closed and the cluster has not.
+        """
+        return ProfiledRun(client, self._settings, self._plugins, owns_client=False)
+
     def flush(self) -> Any:
         """Write every event recorded so far; a cluster that has closed did so itself."""
         return self._sync(self._flush)

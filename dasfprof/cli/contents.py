@@ -1,0 +1,132 @@
+"""What one trace file holds, and what became of the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dasfprof.database import DasfDatabase, EventDatabase
+    from dasfprof.database.batch import Batch
+    from dasfprof.database.reader import TraceFile
+
+CLOSED = "closed cleanly"
+OPEN = "still open"
+ENDED_EARLY = "ended early"
+UNKNOWN_END = "not closed: still open elsewhere, or ended early"
+NO_END = "DASF's format, which has no end"
+
+#: Tells what GPUs a worker may use, or why none can be read.
+_DEVICES_EVENT = "GPU Devices"
+
+
+@dataclass
+class FileContents:
+    """An account of one file."""
+
+    path: Path
+    size: int
+    state: str
+    header: dict[str, Any] = field(default_factory=dict)
+    #: Number of events of each name.
+    events: Counter[str] = field(default_factory=Counter)
+    #: Unix seconds; seconds since the host's start in DASF's files. None without events.
+    first: float | None = None
+    last: float | None = None
+    #: What was lost, in words.
+    losses: list[str] = field(default_factory=list)
+    #: Args of the events that tell of GPUs.
+    devices: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def is_dasf(self) -> bool:
+        """Tell whether DASF wrote it."""
+        return self.state == NO_END
+
+    def fact(self, *names: str) -> Any:
+        """Give an entry of the header, or of a map in it; None where it has no such thing."""
+        found: Any = self.header
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    def owner(self) -> str:
+        """Name the worker, or say ``scheduler``; empty where the header does not tell."""
+        label = self.fact("worker", "label")
+        return str(label) if label else "scheduler" if self.fact("scheduler") else ""
+
+    def add(self, batches: Iterable[Batch]) -> None:
+        """Count events."""
+        for batch in batches:
+            if not batch.rows:
+                continue
+            self.events[batch.name] += batch.rows
+            times = [float(time) for time in batch.fields["timestamp"].to_list()]
+            self.first = min(times if self.first is None else [self.first, *times])
+            self.last = max(times if self.last is None else [self.last, *times])
+            if batch.name == _DEVICES_EVENT:
+                self.devices += [event.args for _, event in batch.events()]
+
+
+def read_contents(database: EventDatabase) -> FileContents:
+    """Read a file from its begin to its end.
+
+    Raises
+    ------
+    TraceError
+        If it is not a file of a trace.
+    """
+    from dasfprof.database import DasfDatabase, FileDatabase
+
+    if isinstance(database, FileDatabase):
+        return _read_file(database.trace_file())
+    assert isinstance(database, DasfDatabase)
+    return _read_dasf(database)
+
+
+def _read_file(file: TraceFile) -> FileContents:
+    contents = FileContents(file.path, file.path.stat().st_size, CLOSED)
+    contents.add(file.batches())
+    contents.header = file.header
+    if file.end is None:
+        contents.state = _unfinished_state(contents)
+    damage = file.damage
+    told = (
+        (file.dropped, "facts dropped, the disk was full or too slow"),
+        (file.errors, "errors caught while recording"),
+        (damage.corrupt_bytes, f"corrupt bytes in {damage.corrupt_stretches} places"),
+        (damage.cut_bytes, "bytes of an unfinished block at the end"),
+        (len(damage.unreadable), "blocks not understood"),
+    )
+    contents.losses = [f"{count:,} {what}" for count, what in told if count]
+    if not file.header:
+        contents.losses.append("the header")
+    return contents
+
+
+def _read_dasf(database: DasfDatabase) -> FileContents:
+    contents = FileContents(database.path, database.path.stat().st_size, NO_END)
+    contents.add(database.batches())
+    if database.lost_bytes:
+        contents.losses.append(f"{database.lost_bytes:,} bytes at the end that hold no whole event")
+    return contents
+
+
+def _unfinished_state(contents: FileContents) -> str:
+    """Tell whether the process that wrote the file is still there."""
+    import psutil
+
+    from dasfprof.database.file import process_header
+
+    pid, created = contents.fact("pid"), contents.fact("created")
+    if contents.fact("boot_id") != process_header()["boot_id"] or type(pid) is not int:
+        return UNKNOWN_END
+    try:
+        # A process that began after the file was made has the number by chance.
+        alive = psutil.Process(pid).create_time() <= float(created)
+    except (psutil.Error, ValueError, TypeError, OverflowError):
+        alive = False
+    return OPEN if alive else ENDED_EARLY

@@ -1,0 +1,128 @@
+"""``dasfprof demo``: a pipeline on a cluster of this machine, recorded and analysed."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dasfprof.cli.tables import DEFAULT_ROWS, TABLES, echo, print_notes, print_table, say
+from dasfprof.report.text import format_size
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from dasfprof.cli.demo_pipeline import Size
+
+_CLUSTERS = 3
+
+
+@click.command()
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, writable=True, path_type=Path),
+    default=Path("dasfprof-demo"),
+    show_default=True,
+    help="Where the points and the trace files go.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Worker processes, of one thread each.",
+)
+@click.option(
+    "--size",
+    type=click.Choice(["small", "medium", "large"]),
+    default="medium",
+    show_default=True,
+    help="How many points: 200 thousand, 2 million or 40 million.",
+)
+def demo(directory: Path, workers: int, size: str) -> None:
+    """Record a small pipeline on this machine and show its tables.
+
+    Points in files are read, normalised, clustered by k-means and shuffled, on a Dask cluster that
+    is started for it. It takes about ten seconds on two cores.
+    """
+    from dasfprof.cli.demo_pipeline import SIZES, write_points
+
+    chosen = SIZES[size]
+    points = chosen.files * chosen.points_per_file
+    echo(click.style(f"k-means on {points:,} points, {workers} workers", bold=True) + "\n")
+    with _step("write", f"{chosen.files} files of points in {directory / 'data'}"):
+        paths = write_points(directory / "data", chosen)
+    from distributed import Client, LocalCluster
+
+    import dasfprof
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Dask's advice is for the authors of pipelines
+        with _step("start", f"a Dask cluster of {workers} worker processes"):
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address=None,
+                silence_logs=logging.ERROR,
+            )
+        with (
+            cluster,
+            Client(cluster) as client,
+            dasfprof.profile(client, "demo", directory=directory) as run,
+        ):
+            _work(client, paths, chosen)
+    files = run.files()
+    source = Path(directory, run.name)
+    size_on_disk = format_size(sum(path.stat().st_size for path in files))
+    echo(f"\nRecorded {source}: {len(files)} trace files, {size_on_disk}")
+    analyser = run.analyser()
+    for table in TABLES.values():
+        print_table(table, table.ask(analyser), DEFAULT_ROWS)
+    print_notes(analyser.trace.notes)
+    say(
+        "Next: `dasfprof run SCRIPT.py` does this for a pipeline of yours; `dasfprof analyse -o "
+        f"tables {source}` writes these tables in full, as CSV; `dasfprof info {source}` tells "
+        "what was recorded.",
+        apart=True,
+    )
+
+
+def _work(client: Client, paths: list[Path], size: Size) -> None:
+    """Run the pipeline step by step."""
+    from distributed import wait
+
+    from dasfprof.cli import demo_pipeline
+
+    with _step("normalise", "read in chunks by the workers, normalised, kept there"):
+        points = demo_pipeline.normalise(demo_pipeline.read_points(paths, size))
+        points = client.persist(points)
+        wait(points)
+    with _step("k-means", "Lloyd's iterations") as results:
+        moves = list(demo_pipeline.k_means(points, _CLUSTERS))
+        results.append(f"{len(moves)} until the centres rest")
+    centres, _ = moves[-1]
+    with _step("shuffle", "to one partition a cluster") as results:
+        try:
+            import dask.dataframe  # noqa: F401
+        except ImportError as error:
+            results.append(f"skipped ({error}); pip install 'dasfprof[demo]'")
+        else:
+            summary = demo_pipeline.summarise(points, centres)
+            counts = ", ".join(f"{count:,}" for count in summary["x"]["count"])
+            results.append(f"{counts} points")
+
+
+@contextmanager
+def _step(name: str, text: str) -> Iterator[list[str]]:
+    """Say what is done, and what came of it when it is."""
+    results: list[str] = []
+    begin = time.perf_counter()
+    yield results
+    seconds = time.perf_counter() - begin
+    echo(f"  {name:<10} {seconds:5.1f} s  {': '.join([text, *results])}")

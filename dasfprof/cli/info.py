@@ -1,0 +1,151 @@
+"""``dasfprof info``: what was recorded, where, by what, and what was lost."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dasfprof.cli.tables import echo, open_source, terminal_width
+from dasfprof.report.text import clean, elide, format_size
+
+if TYPE_CHECKING:
+    from dasfprof.cli.contents import FileContents
+    from dasfprof.database.multi import Run
+
+_MAX_VALUE = 400
+#: Versions of these are shown first.
+_PACKAGES = ("dasfprof", "dask", "distributed", "python")
+
+
+@click.command()
+@click.argument("source", default=".")
+def info(source: str) -> None:
+    """Tell what trace files hold and what was lost.
+
+    SOURCE is as for `dasfprof analyse`. Of a directory that holds several runs (by default the
+    working directory) it lists the runs.
+    """
+    from dasfprof.cli.contents import read_contents
+    from dasfprof.database import find_runs
+
+    directory = Path(source)
+    if directory.is_dir():
+        runs = find_runs(directory)
+        _name_others(directory, runs)
+        if len(runs) > 1:
+            _list_runs(source, runs)
+            return
+    contents = [read_contents(database) for database in open_source(source).databases]
+    _print_run(source, contents)
+    for file in contents:
+        _print_file(file)
+
+
+def _list_runs(source: str, runs: list[Run]) -> None:
+    import pandas as pd
+
+    from dasfprof.report.text import format_table
+
+    rows = [
+        {
+            "Run": run.name,
+            "Began (UTC)": _date(run.created) if run.created else "unknown",
+            "Files": len(run.files),
+            "Size": format_size(sum(path.stat().st_size for path in run.files)),
+        }
+        for run in runs
+    ]
+    echo(click.style(f"{len(runs)} runs in {clean(source)}", bold=True))
+    echo(format_table(pd.DataFrame(rows), terminal_width()))
+    echo(f"\nOne of them: dasfprof info {clean(Path(source, runs[0].name))}")
+
+
+def _name_others(directory: Path, runs: list[Run]) -> None:
+    """Name files that look like traces and are none."""
+    known = {path for run in runs for path in run.files}
+    others = [path.name for path in sorted(directory.glob("*.msgpack")) if path not in known]
+    if others:
+        named = ", ".join(elide(name, 60) for name in others[:3])
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        echo(f"Note: no trace, whatever the name says: {named}{more}.", err=True)
+
+
+def _print_run(source: str, contents: list[FileContents]) -> None:
+    names = sorted({str(file.fact("run")) for file in contents if file.fact("run")})
+    echo(click.style(f"Run {clean(', '.join(names) or source)}", bold=True))
+    hosts: dict[str, Counter[str]] = {}
+    for file in contents:
+        if file.owner():
+            counts = hosts.setdefault(str(file.fact("host")), Counter())
+            counts[file.owner()] += 1
+    _entry("recorded", _when(contents))
+    for host, owners in sorted(hosts.items()):
+        workers = len(set(owners) - {"scheduler"})
+        what = [f"{workers} workers" if workers != 1 else "1 worker"] if workers else []
+        _entry("host", f"{host}: {', '.join(what + ['scheduler'] * ('scheduler' in owners))}")
+    for versions in sorted({_versions(file) for file in contents} - {""}):
+        _entry("versions", versions)
+    events = sum((file.events for file in contents), Counter[str]())
+    size = format_size(sum(file.size for file in contents))
+    _entry("holds", f"{_count(len(contents), 'file')}, {size}, {_count(events.total(), 'event')}")
+    lost = [file for file in contents if file.losses or file.state != "closed cleanly"]
+    _entry("lost", f"see {_count(len(lost), 'file')} below" if lost else "nothing")
+
+
+def _print_file(file: FileContents) -> None:
+    echo(f"\n{clean(file.path.name)}")
+    about = [format_size(file.size), file.state]
+    if file.fact("plugin"):
+        about.insert(0, str(file.fact("plugin")))
+    if file.fact("pid"):
+        about.append(f"process {file.fact('pid')} on {file.fact('host')}")
+    _entry(file.owner() or "file", ", ".join(about))
+    counts = ", ".join(f"{name} {count:,}" for name, count in file.events.most_common())
+    _entry("events", counts or "none")
+    for args in file.devices:
+        known = [f"{name}: {value}" for name, value in args.items() if value not in (None, [])]
+        _entry("GPU devices", ", ".join(known))
+    if file.losses:
+        _entry("lost", "; ".join(file.losses))
+
+
+def _entry(name: str, text: str) -> None:
+    """Print a line of a name and a text, wrapped under itself."""
+    head = f"  {elide(name, 30):<12} "
+    lines = textwrap.wrap(elide(text, _MAX_VALUE * 4), max(terminal_width() - len(head), 20))
+    echo(head + ("\n" + " " * len(head)).join(lines))
+
+
+def _when(contents: list[FileContents]) -> str:
+    firsts = [file.first for file in contents if file.first is not None]
+    lasts = [file.last for file in contents if file.last is not None]
+    if not firsts:
+        return "no events"
+    seconds = f"{max(lasts) - min(firsts):.1f} s"
+    if any(file.is_dasf for file in contents):
+        return f"{seconds}, on clocks that began with their host"
+    return f"{_date(min(firsts))} UTC, {seconds}"
+
+
+def _versions(file: FileContents) -> str:
+    versions = file.fact("versions")
+    if not isinstance(versions, dict):
+        return ""
+    return ", ".join(f"{name} {versions[name]}" for name in _PACKAGES if versions.get(name))
+
+
+def _date(seconds: Any) -> str:
+    """Write Unix seconds as a date; a file may claim any."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds!r} (Unix)"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + "s" * (number != 1)

@@ -1,0 +1,61 @@
+"""``dasfprof``: the group of the commands, and where errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from typing import Any
+
+import click
+
+from dasfprof import __version__
+from dasfprof.cli.analyse import analyse
+from dasfprof.cli.demo import demo
+from dasfprof.cli.info import info
+from dasfprof.cli.run import ScriptInterrupted, run
+from dasfprof.errors import DasfprofError
+from dasfprof.report.text import clean
+
+
+class ErrorsAsMessages(click.Group):
+    """A group whose commands' own errors end the program with one line on standard error."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except DasfprofError as error:
+            raise click.ClickException(clean(error)) from error
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # `dasfprof ... | head`: click ends it quietly
+                raise
+            raise click.ClickException(clean(error)) from error
+
+
+@click.group(
+    "dasfprof",  # its name as a command of `dask`
+    cls=ErrorsAsMessages,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done; 1 dasfprof could not do it, the message says why; 2 wrong usage. "
+    "`dasfprof run` ends as the script does.",
+)
+@click.version_option(__version__, prog_name="dasfprof")
+def cli() -> None:
+    """Where a Dask pipeline's time went, why, and what to change."""
+
+
+cli.add_command(demo)
+cli.add_command(run)
+cli.add_command(analyse)
+cli.add_command(info)
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        cli(prog_name="dasfprof")
+    except ScriptInterrupted:
+        # The script has shown its traceback. The interpreter, told of a KeyboardInterrupt, ends
+        # the process by SIGINT, as it would have ended the script: shells break their loops.
+        sys.excepthook = lambda *_: None
+        raise KeyboardInterrupt from None

@@ -1,0 +1,174 @@
+"""``dasfprof run``: records an unmodified script."""
+
+from __future__ import annotations
+
+import importlib.abc
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dasfprof.cli.script import run_script
+from dasfprof.cli.tables import DEFAULT_ROWS, TABLES, echo, print_notes, print_table, say
+from dasfprof.errors import DasfprofError
+from dasfprof.report.text import clean, format_size
+
+if TYPE_CHECKING:
+    from dasfprof.preload import ClientRecorder
+    from dasfprof.recording import ProfiledRun
+
+_INTERRUPTED = 130
+
+
+class ScriptInterrupted(SystemExit):
+    """The script was ended by Ctrl-C, and everything about it is said."""
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    options_metavar="[OPTIONS]",
+)
+@click.argument(
+    "command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]..."
+)
+@click.option("-m", "--module", is_flag=True, help="SCRIPT is a module's name, as of `python -m`.")
+@click.option("--name", help="Begin of the names of the trace files.  [default: the script's name]")
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, writable=True, path_type=Path),
+    help="Where the trace files go, on every host.  [default: the working directory]",
+)
+@click.option(
+    "--head",
+    type=click.IntRange(min=1),
+    default=DEFAULT_ROWS,
+    show_default=True,
+    help="How many rows to print of each table.",
+)
+@click.pass_context
+def run(
+    ctx: click.Context,
+    *,
+    command: tuple[str, ...],
+    module: bool,
+    name: str | None,
+    directory: Path | None,
+    head: int,
+) -> None:
+    """Run a Python script and record every Dask cluster that it uses.
+
+    The script needs no change: whatever distributed.Client it makes, its cluster is recorded until
+    the script ends. Then the tables are printed on standard error; standard output is the script's
+    own. The exit code is the script's.
+
+    \b
+    Examples:
+      dasfprof run pipeline.py --input data/
+      dasfprof run --directory traces -m my_package.pipeline
+    """
+    target, *args = command
+    if not module and not Path(target).exists():
+        raise click.UsageError(f"there is no script {target!r}.")
+    if name is not None and (not name or name != Path(name).name):
+        raise click.BadParameter(
+            f"{name!r}: a run's name is the begin of file names, without a path separator; give "
+            "the place with --directory.",
+            param_hint="--name",
+        )
+    if directory is not None:
+        directory.mkdir(parents=True, exist_ok=True)
+    recorder = _observe_clients(name or (target if module else Path(target).stem), directory)
+    outcome = run_script(target, tuple(args), as_module=module)
+    sys.stdout.flush()
+    try:
+        recorder.finish()
+        _report(recorder, target, head)
+    except Exception as error:  # the script's outcome counts, whatever becomes of the report
+        echo(f"dasfprof: {type(error).__name__}: {clean(error)}", err=True)
+    if outcome.interrupted:
+        raise ScriptInterrupted(_INTERRUPTED)
+    ctx.exit(outcome.exit_code)
+
+
+def _observe_clients(name: str, directory: Path | None) -> ClientRecorder:
+    """Have every client of this process bring its cluster to a recorder."""
+    from dasfprof import preload
+
+    preload.recorder = preload.ClientRecorder(
+        name, None if directory is None else directory.absolute()
+    )
+    if "distributed.client" in sys.modules:
+        _add_preload()
+    else:
+        sys.meta_path.insert(0, _BeforeImport("distributed.client", _add_preload))
+    return preload.recorder
+
+
+def _add_preload() -> None:
+    import dask
+
+    # Dask logs each preload that it imports at INFO, and shows it.
+    logging.getLogger("distributed.preloading").addFilter(
+        lambda record: "dasfprof.preload" not in record.getMessage()
+    )
+    modules = dask.config.get("distributed.client.preload", default=[])
+    modules = [modules] if isinstance(modules, str) else list(modules)
+    arguments = dask.config.get("distributed.client.preload-argv", default=[])
+    if arguments and not isinstance(arguments[0], str):  # a list for each module
+        arguments = [*arguments, []]
+    dask.config.set(
+        {
+            "distributed.client.preload": [*modules, "dasfprof.preload"],
+            "distributed.client.preload-argv": arguments,
+        }
+    )
+
+
+class _BeforeImport(importlib.abc.MetaPathFinder):
+    """Calls back once, as a module is imported for the first time.
+
+    Dask reads its config from the environment when it is imported, which the script may change
+    before it imports Dask: so nothing of Dask is imported for it.
+    """
+
+    def __init__(self, module: str, call: Callable[[], None]) -> None:
+        self._module = module
+        self._call = call
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Find nothing: the import goes on as it would have."""
+        if name == self._module:
+            sys.meta_path.remove(self)
+            self._call()
+
+
+def _report(recorder: ClientRecorder, target: str, head: int) -> None:
+    for refusal in recorder.refusals:
+        echo(f"dasfprof: {clean(refusal)}", err=True)
+    if not recorder.clusters and not recorder.refusals:
+        say(
+            f"dasfprof: {clean(target)} made no Dask client, so nothing was recorded. Work on "
+            "Dask's threaded or process scheduler cannot be observed: make a "
+            "distributed.Client() in the script.",
+            err=True,
+        )
+    for cluster in recorder.clusters:
+        try:
+            _report_run(cluster.run, head)
+        except DasfprofError as error:
+            echo(f"dasfprof: {clean(error)}", err=True)
+
+
+def _report_run(run: ProfiledRun, head: int) -> None:
+    files = run.files()
+    size = format_size(sum(path.stat().st_size for path in files))
+    source = clean(Path(run.directory, run.name))
+    echo(f"\ndasfprof recorded {source}: {len(files)} trace files, {size}", err=True)
+    analyser = run.analyser()
+    for table in TABLES.values():
+        print_table(table, table.ask(analyser), head, err=True)
+    print_notes(analyser.trace.notes, err=True)
+    echo(f"\nMore: dasfprof analyse {source}", err=True)

@@ -1,0 +1,260 @@
+"""``--preload dasfprof.preload``: recording that starts with a scheduler, a worker or a client.
+
+============================================  =====================================================
+``dask scheduler --preload dasfprof.preload``  the whole cluster, every worker that joins, until the
+                                              scheduler closes; workers need no preload of their own
+``dask worker --preload dasfprof.preload``     this worker, if the scheduler records nothing; such
+                                              workers of one scheduler make one run
+``distributed.client.preload`` in the config   whatever cluster a client connects to, until that
+                                              client closes; how ``dasfprof run`` gets into a script
+============================================  =====================================================
+
+Settings come from Dask's config, ``dasfprof.*``, of the process that has the preload. On a cluster
+that is being recorded already nothing is started. dasfprof must be installed on every worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import threading
+import uuid
+import weakref
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+# `dasfprof run` imports this module before the script imports Dask: nothing of Dask's at the top.
+if TYPE_CHECKING:
+    from distributed import Client, Scheduler, Worker
+
+    from dasfprof.recording import ProfiledRun
+
+logger = logging.getLogger(__name__)
+
+#: Seconds to wait for a scheduler that a script's clients have left.
+_RECONNECT_TIMEOUT = 3.0
+#: Seconds between two attempts to reach a scheduler that is not up yet.
+_RETRY_INTERVAL = 0.1
+
+#: Takes the clients of this process where `dasfprof run` has set one.
+recorder: ClientRecorder | None = None
+#: What was started for clients that nobody else looks after.
+_client_runs: weakref.WeakKeyDictionary[Client, list[str]] = weakref.WeakKeyDictionary()
+
+
+async def dask_setup(service: Any) -> None:
+    """Start recording; Dask calls it with a scheduler, a worker or a client that starts."""
+    from distributed import Client, Scheduler, Worker
+
+    if isinstance(service, Scheduler):
+        await _record_cluster(service)
+    elif isinstance(service, Worker):
+        await _record_worker(service)
+    elif isinstance(service, Client):
+        await _record_client(service)
+    else:
+        logger.warning("dasfprof.preload records nothing on a %s", type(service).__name__)
+
+
+async def dask_teardown(service: Any) -> None:
+    """End what was started for a client; the plugins of servers close with their server."""
+    from distributed import Client
+
+    names = _client_runs.pop(service, None) if isinstance(service, Client) else None
+    if names:
+        from dasfprof.recording.run import remove_plugins
+
+        try:
+            await remove_plugins(service, names)
+        except Exception:
+            logger.debug("the cluster closed before the profiler was removed", exc_info=True)
+
+
+async def _record_cluster(scheduler: Scheduler) -> None:
+    from distributed.diagnostics.plugin import SchedulerPlugin
+    from distributed.protocol.pickle import dumps
+
+    from dasfprof.config import setting
+    from dasfprof.errors import RegistrationError
+    from dasfprof.recording.cluster_calls import check_process
+    from dasfprof.recording.registration import default_plugins
+    from dasfprof.recording.settings import make_settings
+
+    settings = make_settings()
+    reason = check_process(settings.directory)
+    if reason is not None:
+        raise RegistrationError(
+            f"dasfprof records nothing here: {reason}. Set the directory for the trace files with "
+            "`dasfprof.directory` in Dask's config or DASK_DASFPROF__DIRECTORY."
+        )
+    for plugin in default_plugins(settings, bool(setting("enable-nvtx"))):
+        if isinstance(plugin, SchedulerPlugin):
+            # The scheduler starts its plugins itself, right after its preloads.
+            scheduler.add_plugin(plugin, name=plugin.name)
+        else:
+            await scheduler.register_worker_plugin(
+                None, dumps(plugin), name=plugin.name, idempotent=False
+            )
+    logger.info("dasfprof records run %r in %s", settings.name, settings.directory)
+
+
+async def _record_worker(worker: Worker) -> None:
+    from distributed.diagnostics.plugin import WorkerPlugin
+
+    from dasfprof.config import setting
+    from dasfprof.recording.registration import default_plugins
+    from dasfprof.recording.settings import make_settings
+
+    scheduler_id, started, recording = await _ask_scheduler(worker)
+    if recording:
+        logger.info("dasfprof records this cluster already; this worker is part of that run")
+        return
+    settings = make_settings(add_time_suffix=False)
+    identity = uuid.uuid5(uuid.NAMESPACE_URL, f"{scheduler_id}/{settings.name}").hex
+    suffix = f"-{int(started)}" if setting("add-time-suffix") else ""
+    settings = replace(settings, name=settings.name + suffix, uuid=identity, created=started)
+    for plugin in default_plugins(settings, bool(setting("enable-nvtx"))):
+        if isinstance(plugin, WorkerPlugin):
+            await worker.plugin_add(plugin, name=plugin.name)
+    logger.info("dasfprof records run %r in %s", settings.name, settings.directory)
+
+
+async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
+    """Give the scheduler's id, its start in Unix seconds, and whether it records its cluster.
+
+    A worker may start before its scheduler; Dask would wait for it just so.
+    """
+    import asyncio
+
+    from distributed.protocol.pickle import dumps
+
+    from dasfprof.recording.cluster_calls import by_value, running_plugins
+
+    while True:
+        try:
+            # A scheduler answers when it has started, its own preloads included.
+            identity = await worker.scheduler.identity()
+            break
+        except (OSError, TimeoutError, asyncio.TimeoutError):
+            await asyncio.sleep(_RETRY_INTERVAL)
+    answer = await worker.scheduler.run_function(function=dumps(by_value(running_plugins)))
+    return identity["id"], float(identity["started"]), bool(answer.get("result"))
+
+
+async def _record_client(client: Client) -> None:
+    from dasfprof.recording import register_default_profiler
+    from dasfprof.recording.cluster_calls import by_value, running_plugins
+
+    # Tasks have clients too, and workers that a nanny starts inherit the config.
+    if client.id.startswith("Client-worker-") or multiprocessing.parent_process() is not None:
+        return
+    if recorder is not None:
+        if recorder.pid == os.getpid():
+            await recorder.follow(client)
+        return
+    if await client.run_on_scheduler(by_value(running_plugins)):
+        logger.info("dasfprof records this cluster already")
+        return
+    await register_default_profiler(client)
+    _client_runs[client] = await client.run_on_scheduler(running_plugins)
+
+
+@dataclass
+class RecordedCluster:
+    """A cluster that a script's client connected to, and its run."""
+
+    run: ProfiledRun
+    address: str
+    security: Any
+    #: The cluster object, where the client was made from one.
+    cluster: weakref.ref[Any] | None
+
+    def finish(self) -> None:
+        """End the recording and bring files of other hosts here; a closed cluster did so itself.
+
+        The script may have closed its client and left the cluster running: a new client serves.
+        """
+        from distributed import Client
+
+        if self._is_known_to_be_closed():
+            return
+        try:
+            client = Client(
+                self.address,
+                security=self.security,
+                set_as_default=False,
+                timeout=_RECONNECT_TIMEOUT,
+            )
+        except (OSError, TimeoutError, ValueError) as error:
+            logger.debug("the scheduler at %s is gone: %r", self.address, error)
+            return
+        with client:
+            run = self.run.through(client)
+            run.stop()
+            run.collect(run.directory)
+
+    def _is_known_to_be_closed(self) -> bool:
+        cluster = self.cluster() if self.cluster is not None else None
+        return cluster is not None and cluster.status.name in ("closed", "failed")
+
+
+@dataclass
+class ClientRecorder:
+    """Records each cluster that a client of this process connects to, once.
+
+    A run goes on when its client closes and others come; `finish` ends all.
+
+    Parameters
+    ----------
+    name
+        Name of the runs; those after the first get a number behind it.
+    directory
+        Where the files go; None leaves it to the config.
+    """
+
+    name: str
+    directory: Path | None
+    pid: int = field(default_factory=os.getpid)
+    clusters: list[RecordedCluster] = field(default_factory=list)
+    #: Why clusters were not recorded, in words.
+    refusals: list[str] = field(default_factory=list)
+    _seen: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    async def follow(self, client: Client) -> None:
+        """Start recording what the client is connected to."""
+        from dasfprof.errors import DasfprofError
+        from dasfprof.recording import register_default_profiler
+        from dasfprof.recording.cluster_calls import by_value, running_plugins
+
+        scheduler_id = (await client.scheduler.identity())["id"]
+        with self._lock:
+            if scheduler_id in self._seen:
+                return
+            self._seen.add(scheduler_id)
+            number = len(self._seen)
+        address = client.scheduler.address
+        if await client.run_on_scheduler(by_value(running_plugins)):
+            self.refusals.append(
+                f"{address} was being recorded already, by a preload or another client; that run "
+                "goes on."
+            )
+            return
+        try:
+            run = await register_default_profiler(
+                client,
+                name=self.name if number == 1 else f"{self.name}-{number}",
+                directory=self.directory,
+            )
+        except DasfprofError as error:
+            self.refusals.append(f"{address} was not recorded: {error}")
+            return
+        cluster = None if client.cluster is None else weakref.ref(client.cluster)
+        self.clusters.append(RecordedCluster(run, address, client.security, cluster))
+
+    def finish(self) -> None:
+        """End all runs; when it has returned, every event of finished work is on disk."""
+        for cluster in self.clusters:
+            cluster.finish()

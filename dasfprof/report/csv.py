@@ -1,0 +1,51 @@
+"""Tables as CSV files that a spreadsheet opens without running what is in them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: What makes a spreadsheet take a cell for a formula, the wide forms of these signs included.
+_FORMULA_LEADS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
+
+
+def write_csv(frame: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
+    """Write a table in full, UTF-8, a row of labels first; an existing file is replaced.
+
+    Text that a spreadsheet would take for a formula gets an apostrophe in front, in cells and
+    labels alike; numbers stay numbers. NA is an empty cell. Lone surrogates, which UTF-8 cannot
+    hold, are written as ``\\udcxx``, and NUL, which ends the file for some readers, as ``\\x00``.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    path = Path(path)
+    safe = frame.apply(lambda column: column if _is_of_numbers(column) else _defused(column))
+    safe = safe.rename(columns=defuse)
+    safe.to_csv(path, index=False, encoding="utf-8", errors="backslashreplace")
+    return path
+
+
+def defuse(cell: Any) -> Any:
+    """Make text harmless to a spreadsheet; anything else is given back as it is."""
+    if not isinstance(cell, str):
+        return cell
+    cell = cell.replace("\0", "\\x00")
+    # Spreadsheets skip blanks before they look for a formula.
+    return "'" + cell if cell.lstrip(" \xa0").startswith(_FORMULA_LEADS) else cell
+
+
+def _defused(column: pd.Series[Any]) -> pd.Series[Any]:
+    return column.astype(object).map(defuse)
+
+
+def _is_of_numbers(column: pd.Series[Any]) -> bool:
+    from pandas.api.types import is_numeric_dtype
+
+    return bool(is_numeric_dtype(column.dtype))
