@@ -52,7 +52,7 @@ def pack(value: Any) -> bytes:
     Raises
     ------
     ValueError, OverflowError, RecursionError
-        If it is nested 500 levels deep or longer than 4 GiB.
+        If it is nested deeper than msgpack goes, 500 levels or more, or longer than 4 GiB.
     """
     packed: bytes = msgpack.packb(
         value, default=_replace, strict_types=True, unicode_errors="surrogatepass"
@@ -79,7 +79,7 @@ def as_read(value: Any, packed: bytes) -> Any:
             around = value
             for _ in range(_LEVELS_AROUND):
                 around = [around]
-            pack(around)
+            unpack(pack(around))
         return unpack(packed)
     except (ValueError, TypeError, OverflowError, RecursionError):
         return _description(value)

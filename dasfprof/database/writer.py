@@ -208,7 +208,10 @@ class TraceWriter:
                 count = min(len(source.rows), self.max_pending)
                 rows = source.rows[:count]
                 del source.rows[:count]
-                self._write_rows(source, rows, finish)
+                try:
+                    self._write_rows(source, rows, finish)
+                except Exception as error:  # whatever it is, the thread goes on
+                    self._could_not_encode(count, error)
 
     def _write_rows(self, source: Source, rows: list[Any], finish: bool) -> None:
         encoders: dict[Schema, BatchEncoder] = {}

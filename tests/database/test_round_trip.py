@@ -1,0 +1,544 @@
+"""What is recorded comes back equal, in order, and nothing else happens to any file."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import enum
+import math
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dasfprof.database import EventDatabase, EventProfiler, FileDatabase, MultiEventDatabase
+from dasfprof.errors import InvalidArgumentError, ReadOnlyError, SourceNotFoundError
+from dasfprof.events import (
+    CompleteEvent,
+    DurationBeginEvent,
+    DurationEndEvent,
+    Event,
+    InstantEvent,
+)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal and of the same type throughout; NaN is NaN and -0.0 is not 0.0."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, float):
+        both_nan = math.isnan(one) and math.isnan(other)
+        return both_nan or (one == other and math.copysign(1, one) == math.copysign(1, other))
+    if isinstance(one, complex):
+        return same(one.real, other.real) and same(one.imag, other.imag)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return same([*one], [*other]) and same([*one.values()], [*other.values()])
+    if isinstance(one, Event):
+        names = ("name", "phase", *one.FIELDS, "args")
+        return all(same(getattr(one, name), getattr(other, name)) for name in names)
+    return bool(one == other)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.005)
+
+
+any_text = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates as well
+any_time = st.datetimes(
+    timezones=st.none() | st.just(datetime.timezone(datetime.timedelta(1, 1) / 2))
+)
+hashable = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | any_text
+    | st.binary(max_size=20)
+    | st.complex_numbers(allow_nan=False)
+    | any_time
+    | st.dates()
+    | st.timedeltas(),
+    lambda inner: st.lists(inner, max_size=3).map(tuple) | st.frozensets(inner, max_size=3),
+    max_leaves=5,
+)
+any_value = st.recursive(
+    hashable | st.floats() | st.sets(hashable, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(hashable, inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+#: Names that the format treats in a way of their own are among those of the args.
+args = st.dictionaries(
+    st.sampled_from(["key", "dependencies", "shape"]) | any_text, any_value, max_size=4
+)
+seconds = st.floats() | st.integers() | st.floats(1.6e9, 1.8e9)
+places = {"process_id": hashable, "thread_id": hashable, "args": args}
+phases = st.just("R") | any_text
+any_event: st.SearchStrategy[Event] = st.one_of(
+    st.builds(InstantEvent, any_text, seconds, scope=st.sampled_from("gpt"), **places),
+    st.builds(InstantEvent, any_text, seconds, phase=phases, **places),
+    st.builds(CompleteEvent, any_text, seconds, seconds, **places),
+    st.builds(DurationBeginEvent, any_text, seconds, **places),
+    st.builds(DurationEndEvent, any_text, seconds, phase=phases, **places),
+)
+
+
+def assert_come_back(recorded: list[Event]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "t.msgpack")
+        with FileDatabase(path) as database:
+            for event in recorded:
+                database.record(event)
+        assert same([*FileDatabase(path).get_traces()], recorded)
+
+
+some_events = st.lists(any_event, min_size=1, max_size=12)
+
+
+@settings(max_examples=60)
+@given(some_events, st.integers(1, 3))
+def test_any_events_come_back(events: list[Event], times: int) -> None:
+    assert_come_back(events * times)
+
+
+@pytest.mark.slow
+@settings(max_examples=3000, derandomize=False)
+@given(some_events, st.integers(1, 3))
+def test_very_many_events_come_back(events: list[Event], times: int) -> None:
+    assert_come_back(events * times)
+
+
+keys = st.one_of(
+    any_text,
+    st.from_regex(r"[a-z]{1,3}-[0-9a-f]{32}", fullmatch=True),
+    st.from_regex(r"[a-z-]{0,3}-[0-9a-fA-F]{31,33}", fullmatch=True),
+    st.builds("{}-{}".format, any_text, st.uuids()),
+    st.builds("{}-{}-{}".format, any_text, st.uuids(), st.integers(-1, 2**33)),
+    st.builds("{}-{!r}".format, any_text, st.floats(2**30 - 1, 2**31 + 1)),
+    st.from_regex(r"[a-z]-0?[0-9]{1,11}\.?[0-9]{0,3}", fullmatch=True),
+    st.tuples(any_text),
+    st.lists(st.integers(-1, 2**32) | st.booleans() | any_text, max_size=6).map(
+        lambda rest: ("name", *rest)
+    ),
+    hashable,
+)
+
+
+@settings(max_examples=100)
+@given(st.lists(keys, min_size=1, max_size=8))
+def test_any_keys_come_back(some_keys: list[Any]) -> None:
+    assert_come_back(
+        [
+            InstantEvent("task", 1.0, args={"key": key, "dependencies": some_keys[:place]})
+            for place, key in enumerate(some_keys)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [0.0, -0.0],
+        [-0.0, -0.0],
+        [math.nan, math.nan],
+        [math.nan, 1.0, math.inf],
+        [-math.inf, math.inf, 1e308, -1e308],
+        [5e-324, 1.7e9, 2.0**-22],
+        [1.7e9, 1.7e9 + 2**-22, 1.7e9 + 1023.75],
+        [2**63 - 3, 2**63 - 2, 2**63 - 1],
+        [-(2**63), 1 - 2**63, 2 - 2**63],
+        [1 - 2**63, -(2**63), 2**63 - 1],
+        [2**63 - 9, 2**63 - 1, 2**63 - 2],
+        [-(2**63), 0, 2**63 - 1],
+        [2**63, 1],
+        [2**64, -(2**64), 1 << 20_000],
+        [1, 1.0, True, 0, 0.0, False, -0.0, None, "1"],
+        [(1, 2), [1, 2], (1, (2,)), {1: 2}, {}, []],
+        ["x" * 2**20, "y" * 2**20, "x" * 2**20],
+        [b"x" * 2**20, bytearray(b"y").hex()],
+        ["\udcff", "\ud800\udc00", "\x00"],
+    ],
+    ids=lambda column: (
+        str(column[-1])[:20] if type(column[-1]) is not int else f"{column[-1]:#x}"[:20]
+    ),
+)
+def test_hard_columns_come_back(tmp_path: Path, column: list[Any]) -> None:
+    recorded: list[Event] = [InstantEvent("n", 1.0, args={"x": item}) for item in column]
+    with FileDatabase(tmp_path / "t.msgpack") as database:
+        for event in recorded:
+            database.record(event)
+    assert same([*database.get_traces()], recorded)
+
+
+def test_args_of_different_kinds_under_one_name(tmp_path: Path) -> None:
+    recorded: list[Event] = [
+        InstantEvent("one", 1.0, args={"a": 1}),
+        InstantEvent("one", 2.0, args={"a": "text", "b": None}),
+        CompleteEvent("one", 3.0, 1.0, args={}),
+        InstantEvent("one", 4.0, args={"b": [1], "a": {}}),
+        InstantEvent("one", 5.0, phase="custom", args={"a": 1}),
+        InstantEvent("one", 6.0, args={1: "not text", ("x",): 2}),
+        InstantEvent("one", 7.0, args={"a": 1.5}),
+    ]
+    with FileDatabase(tmp_path / "t.msgpack") as database:
+        for event in recorded:
+            database.record(event)
+    assert same([*database.get_traces()], recorded)
+
+
+def test_numpy_scalars_and_derived_classes_come_back_as_equal_plain_values(tmp_path: Path) -> None:
+    class Word(str):
+        pass
+
+    class Flavour(str, enum.Enum):
+        UP = "up"
+
+    class Level(enum.IntEnum):
+        HIGH = 2**70
+
+    Point = collections.namedtuple("Point", "x y")
+    items = {
+        "float64": np.float64(0.1),
+        "float32": np.float32(0.1),
+        "int8": np.int8(-3),
+        "uint64": np.uint64(2**64 - 1),
+        "complex": np.complex64(1 + 2j),
+        "bool": np.True_,
+        "text": np.str_("\udc80"),
+        "bytes": np.bytes_(b"x"),
+        "word": Word("w"),
+        "enum": Flavour.UP,
+        "big enum": Level.HIGH,
+        "tuple": Point(1, Point(2, 3)),
+        "dict": collections.OrderedDict(a=Point(0, 0)),
+        "counter": collections.Counter("aab"),
+        "bytearray": bytearray(b"x"),
+        "key": ("x", np.int64(3)),
+        "dependencies": [("x", np.int64(3), np.uint8(1))],
+    }
+    event = CompleteEvent("n", np.float64(1.5), np.int32(2), process_id=Word("h"), args=items)
+    with FileDatabase(tmp_path / "t.msgpack") as database:
+        database.record(event)
+        database.record(event)
+    first, second = database.get_traces()
+    assert first == second == event
+    plain = {float, int, complex, bool, str, bytes, tuple, dict, list}
+    assert {*map(type, first.args.values())} <= plain
+    assert (type(first.timestamp), type(first.process_id)) == (float, str)
+
+
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class HashableList(list):  # type: ignore[type-arg]
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+def test_a_value_of_no_plain_kind_becomes_its_repr(tmp_path: Path) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    deep: Any = "bottom"
+    for _ in range(100_000):
+        deep = [deep]
+    items = {
+        "class": Path("/x"),
+        "moment": np.datetime64("2024-01-01T00:00:00.000000001"),
+        "array": np.arange(3),
+        "endless": endless,
+        "list key": {HashableList("a"): 1},
+        "unspeakable": Unspeakable(),
+        "deep": deep,
+        "inside": [Unspeakable(), (Path("/y"),)],
+        "key": Unspeakable(),
+    }
+    with FileDatabase(tmp_path / "t.msgpack") as database:
+        database.record(InstantEvent("odd", 1.0, args=items))
+        database.record(InstantEvent("good", 1.0, args={"a": 1}))
+    odd, good = database.get_traces()
+    assert odd.args == {
+        "class": repr(Path("/x")),
+        "moment": repr(items["moment"]),
+        "array": "array([0, 1, 2])",
+        "endless": "[[...]]",
+        "list key": "{['a']: 1}",
+        "unspeakable": "<Unspeakable object>",
+        "deep": "<list object>",
+        "inside": ["<Unspeakable object>", (repr(Path("/y")),)],
+        "key": "<Unspeakable object>",
+    }
+    assert good.args == {"a": 1}
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_deep_values_come_back_or_become_text(
+    tmp_path: Path, kind: Callable[[list[Any]], Any]
+) -> None:
+    """Where msgpack's limit lies depends on its version; blocks are read on both sides of it."""
+    deep, recorded = kind([]), []
+    for depth in range(1100):
+        deep = kind([deep])
+        if depth % 100 == 0 or depth in range(495, 515) or depth in range(1000, 1030):
+            recorded.append(deep)
+    with FileDatabase(tmp_path / "t.msgpack") as database:
+        for value in recorded:
+            database.record(InstantEvent("deep", 1.0, args={"x": value, "key": (value,)}))
+    events = [*database.get_traces()]
+    as_text = [type(event.args["x"]) is str for event in events]
+    assert as_text == sorted(as_text)
+    assert not any(as_text[:5])
+    assert as_text[-1]
+    shallow = zip(events[:5], recorded[:5], strict=True)
+    assert all(event.args == {"x": value, "key": (value,)} for event, value in shallow)
+
+
+def test_the_order_is_kept_across_kinds_and_drains(tmp_path: Path) -> None:
+    database = FileDatabase(tmp_path / "t.msgpack", 5000, flush_interval=0.01)
+    recorded: list[Event] = []
+    for number in range(23_000):
+        args = {"number": number, "key": ("x", number, 0)}
+        if number % 3 == 0:
+            event: Event = CompleteEvent("a", number, 0.5, args=args)
+        elif number % 7 == 0:
+            event = InstantEvent("b", float(number), args=args)
+        else:
+            event = InstantEvent(f"c{number % 5}", number, args={})
+        recorded.append(event)
+        database.record(event)
+        if number in (1000, 1001, 9000):
+            database.commit()
+    assert same([*database.get_traces()], recorded)
+    database.close()
+    reread = EventProfiler(database.path)
+    assert same([*reread.get_traces()], recorded)
+    assert sum(batch.rows for batch in reread.batches()) == len(recorded)
+
+
+def test_many_threads_record_into_one_file(tmp_path: Path) -> None:
+    database = FileDatabase(tmp_path / "t.msgpack", 100, flush_interval=0.001)
+    begin = threading.Barrier(8)
+
+    def work(thread: int) -> None:
+        begin.wait()
+        for number in range(1000):
+            database.record(InstantEvent("n", 1.0, thread_id=thread, args={"number": number}))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    database.close()
+    numbers: dict[int, list[int]] = collections.defaultdict(list)
+    for event in database.get_traces():
+        numbers[event.thread_id].append(event.args["number"])
+    assert numbers == {thread: [*range(1000)] for thread in range(8)}
+    assert sum(thread.name.endswith("t.msgpack") for thread in threading.enumerate()) == 0
+
+
+def test_the_interval_flushes(tmp_path: Path) -> None:
+    with FileDatabase(tmp_path / "t.msgpack", flush_interval=0.02) as database:
+        database.record(InstantEvent("n", 1.0))
+        wait_until(lambda: database.path.exists() and _events_in(database.path) == 1)
+
+
+def test_the_threshold_flushes(tmp_path: Path) -> None:
+    with FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=1e300) as database:
+        for _ in range(9):
+            database.record(InstantEvent("n", 1.0))
+        assert not database.path.exists()
+        database.record(InstantEvent("n", 1.0))
+        wait_until(lambda: database.path.exists() and _events_in(database.path) == 10)
+
+
+def _events_in(path: Path) -> int:
+    return len([*FileDatabase(path).get_traces()])
+
+
+def test_commit_returns_when_everything_is_in_the_file(tmp_path: Path) -> None:
+    database = FileDatabase(tmp_path / "t.msgpack", flush_interval=1e300)
+    for count in range(1, 4):
+        database.record(InstantEvent("n", 1.0))
+        database.commit()
+        assert _events_in(database.path) == count
+    database.close()
+
+
+def test_close_twice_is_once_and_nothing_can_be_recorded_after(tmp_path: Path) -> None:
+    database = FileDatabase(tmp_path / "t.msgpack")
+    database.record(InstantEvent("n", 1.0))
+    database.close()
+    written = database.path.read_bytes()
+    database.close()
+    with pytest.raises(ReadOnlyError, match=r"t\.msgpack was closed; record into a new file"):
+        database.record(InstantEvent("late", 2.0))
+    database.commit()
+    assert database.path.read_bytes() == written
+    assert [event.name for event in database.get_traces()] == ["n"]
+
+
+def test_an_existing_file_is_read_and_never_written(tmp_path: Path) -> None:
+    path = tmp_path / "t.msgpack"
+    with FileDatabase(path) as database:
+        database.record(InstantEvent("n", 1.0))
+    written, changed = path.read_bytes(), path.stat().st_mtime_ns
+    for reader in (FileDatabase(path), EventProfiler(path), EventProfiler(database=database)):
+        with pytest.raises(ReadOnlyError):
+            reader.record(InstantEvent("n", 1.0)) if isinstance(
+                reader, FileDatabase
+            ) else reader.record_instant_event("n", 1.0)
+        assert [event.name for event in reader.get_traces()] == ["n"]
+        reader.commit()
+        reader.close()
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == (written, changed)
+    assert os.listdir(tmp_path) == ["t.msgpack"]
+
+
+def test_a_missing_file_is_an_error_to_read_and_is_not_created(tmp_path: Path) -> None:
+    profiler = EventProfiler(tmp_path / "no" / "t.msgpack")
+    for read in (profiler.get_traces, profiler.batches):
+        with pytest.raises(SourceNotFoundError, match="there is no trace file"):
+            list(read())
+    profiler.close()
+    assert os.listdir(tmp_path) == []
+
+
+def test_two_databases_on_one_new_path_get_a_file_each(tmp_path: Path) -> None:
+    one, two = (FileDatabase(tmp_path / "t.msgpack") for _ in range(2))
+    for number in range(3):
+        one.record(InstantEvent("one", number))
+        two.record(InstantEvent("two", number))
+        one.commit()
+        two.commit()
+    one.close()
+    two.close()
+    assert sorted(os.listdir(tmp_path)) == ["t-2.msgpack", "t.msgpack"]
+    assert [event.name for event in one.get_traces()] == ["one"] * 3
+    assert [event.name for event in two.get_traces()] == ["two"] * 3
+    assert two.path == tmp_path / "t-2.msgpack"
+    assert repr(two) == f"FileDatabase at {tmp_path}/t-2.msgpack"
+
+
+def test_the_file_stays_where_it_is_when_the_working_directory_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    database = FileDatabase("here/t.msgpack")
+    assert repr(database) == "FileDatabase at here/t.msgpack"
+    database.record(InstantEvent("n", 1.0))
+    database.commit()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    database.record(InstantEvent("n", 2.0))
+    database.close()
+    assert len([*database.get_traces()]) == 2
+    assert os.listdir(tmp_path / "elsewhere") == []
+
+
+class Squares(EventDatabase):
+    def get_traces(self) -> Iterator[Event]:
+        for number in range(3):
+            yield InstantEvent("square", number, args={"value": number**2})
+            yield CompleteEvent("other", number, 1.0, args={"value": str(number)})
+
+
+def test_a_generator_is_a_database(tmp_path: Path) -> None:
+    squares = Squares()
+    with FileDatabase(tmp_path / "t.msgpack") as database:
+        for event in squares.get_traces():
+            database.record(event)
+    both = MultiEventDatabase([squares, EventProfiler(database.path)])
+    assert [*both] == [*squares.get_traces()] * 2
+    batches = [*both.batches()]
+    assert [source for source, _ in batches] == [squares] * 2 + [both.databases[1]] * 2
+    for place in (0, 2):
+        square, other = batches[place][1], batches[place + 1][1]
+        assert (square.phase, square.name, square.rows) == ("I", "square", 3)
+        assert square.args["value"].to_list() == [0, 1, 4]
+        assert square.sequence.tolist() == [0, 2, 4]
+        assert other.args["value"].to_list() == ["0", "1", "2"]
+        assert other.fields["duration"].to_list() == [1.0] * 3
+    with pytest.raises(ReadOnlyError):
+        squares.record(InstantEvent("n", 1.0))
+
+
+def test_events_of_derived_classes_come_back_as_those_of_the_format(tmp_path: Path) -> None:
+    class Mark(InstantEvent):
+        pass
+
+    with FileDatabase(tmp_path / "t.msgpack") as database:
+        database.record(Mark("m", 1.0))
+    assert [*database.get_traces()] == [InstantEvent("m", 1.0)]
+
+
+@pytest.mark.parametrize(
+    "event",
+    ["no event", None, InstantEvent(5, 1.0), InstantEvent("n", 1.0, args=None)],  # type: ignore[arg-type]
+    ids=repr,
+)
+def test_what_is_no_event_is_refused(tmp_path: Path, event: Any) -> None:
+    database = FileDatabase(tmp_path / "t.msgpack")
+    with pytest.raises(InvalidArgumentError):
+        database.record(event)
+    database.close()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"commit_threshold": 0},
+        {"commit_threshold": -5},
+        {"flush_interval": 0},
+        {"flush_interval": -1.0},
+        {"flush_interval": math.nan},
+        {"commit_threshold": 10, "max_pending": 9},
+    ],
+    ids=repr,
+)
+def test_senseless_limits_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match="at least 1"):
+        FileDatabase(tmp_path / "t.msgpack", **options)
+
+
+def test_the_profiler_records_each_class_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    profiler = EventProfiler("t.msgpack", {"commit_threshold": 2})
+    assert repr(profiler) == "EventProfiler(database=FileDatabase at t.msgpack)"
+    profiler.record_complete_event("a", 1.0, 2.0, process_id="h", args={"x": 1})
+    profiler.record_instant_event("b", 3.0, scope="t")
+    profiler.record_duration_begin_event("c", 4.0, thread_id="w")
+    profiler.record_duration_end_event("c", 5.0, thread_id="w")
+    profiler.commit()
+    assert [*profiler.get_traces()] == [
+        CompleteEvent("a", 1.0, 2.0, process_id="h", args={"x": 1}),
+        InstantEvent("b", 3.0, scope="t"),
+        DurationBeginEvent("c", 4.0, thread_id="w"),
+        DurationEndEvent("c", 5.0, thread_id="w"),
+    ]
+    profiler.close()
+    unnamed = EventProfiler()
+    unnamed.record_instant_event("b", 3.0)
+    unnamed.close()
+    assert len([*tmp_path.glob("traces-????????.msgpack")]) == 1
+    with pytest.raises(InvalidArgumentError, match="give one of them"):
+        EventProfiler("t.msgpack", database=profiler.database)
