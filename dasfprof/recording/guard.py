@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from dasfprof.database.writer import TraceWriter
 
@@ -37,3 +38,11 @@ class HookGuard:
                 where,
                 exc_info=True,
             )
+
+    def take_all(self, where: str, steps: list[Callable[[], object]]) -> None:
+        """Take every step, the last first, whatever becomes of the others; empties the list."""
+        while steps:
+            try:
+                steps.pop()()
+            except Exception:
+                self.caught(where)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dasfprof.recording.guard import HookGuard
 
-def listen(target: Any, name: str, observe: Callable[[Any, Any], None]) -> Callable[[], None]:
+
+def listen(
+    target: Any, name: str, observe: Callable[[Any, Any], None], guard: HookGuard
+) -> Callable[[], None]:
     """Call `observe` with the first two arguments of each call of a method, before the method.
 
-    The method is replaced on the instance alone. `observe` must not raise.
+    The method is replaced on the instance alone. What `observe` raises goes to the guard.
 
     Returns
     -------
@@ -23,7 +27,10 @@ def listen(target: Any, name: str, observe: Callable[[Any, Any], None]) -> Calla
 
     def overheard(first: Any, second: Any, *args: Any, **kwargs: Any) -> Any:
         if active:
-            observe(first, second)
+            try:
+                observe(first, second)
+            except Exception:
+                guard.caught(name)
         return original(first, second, *args, **kwargs)
 
     setattr(target, name, overheard)

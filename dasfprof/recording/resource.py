@@ -6,7 +6,7 @@ import asyncio
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -37,6 +37,8 @@ class ResourceMonitor(WorkerPlugin):
         self.settings = settings
         self.name = settings.plugin_name("ResourceMonitor")
         self._guard = HookGuard()
+        #: What teardown has to do, the last first.
+        self._undo: list[Callable[[], object]] = []
 
     def setup(self, worker: Any) -> None:
         """Open the file and start the sampler; a failure is logged and leaves the worker alone."""
@@ -45,42 +47,45 @@ class ResourceMonitor(WorkerPlugin):
             self.database = self.settings.open_database(
                 "ResourceMonitor", str(worker.name), {"worker": facts}
             )
+            self._undo.append(self.database.close)
             writer = self.database.writer
             self._guard = HookGuard(writer)
             constants = {"process_id": socket.gethostname(), "thread_id": facts["label"]}
             self._source = Source(_fold, constants)
             writer.start(self._source)
             self._duty = HostDuty(self.settings.uuid)
+            self._undo.append(self._duty.release)
             gpu = GpuProbe(lambda device: HostDuty(f"{self.settings.uuid}-{device}"))
             self._probes: list[Probe] = [gpu, ResourceProbe(gpu), WorkerProbe(worker)]
+            self._undo += [probe.close for probe in self._probes]
             self._stopping = threading.Event()
             self._thread = threading.Thread(
                 target=self._run, name=f"dasfprof-sampler {worker.name}", daemon=True
             )
             self._thread.start()
+            self._undo += [self._sample, self._end_sampler]
         except Exception:
             self._guard.caught("setup")
+            self._guard.take_all("setup", self._undo)
 
     async def teardown(self, worker: Any) -> None:
         """Stop the sampler and return when everything recorded is on disk."""
         try:
-            await asyncio.to_thread(self._stop)
+            await asyncio.to_thread(self._guard.take_all, "teardown", self._undo)
         except Exception:
             self._guard.caught("teardown")
 
-    def _stop(self) -> None:
+    def _end_sampler(self) -> None:
         self._stopping.set()
         self._thread.join()
-        self._sample()
-        for probe in self._probes:
-            probe.close()
-        self._duty.release()
-        self.database.close()
 
     def _run(self) -> None:
         due = monotonic()
         while not self._stopping.wait(max(0.0, due - monotonic())):
-            self._sample()
+            try:
+                self._sample()
+            except Exception:
+                self._guard.caught("the sampler")
             # After a pause of the whole process, missed ticks are not made up for.
             due = max(due + self.settings.sample_interval, monotonic())
 

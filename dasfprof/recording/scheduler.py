@@ -41,6 +41,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self.settings = settings
         self.name = settings.plugin_name("SchedulerPlugin")
         self._guard = HookGuard()
+        #: What `stop` has to do.
+        self._undo: list[Callable[[], object]] = []
         self._append: Callable[[tuple[Any, ...]], None] = _ignore
 
     async def start(self, scheduler: Any) -> None:
@@ -50,6 +52,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._tasks = scheduler.tasks
             header = {"scheduler": {"id": scheduler.id, "address": scheduler.address}}
             self.database = self.settings.open_database("SchedulerPlugin", "scheduler", header)
+            self._undo.append(self.database.close)
             writer = self.database.writer
             self._guard = HookGuard(writer)
             folder = SchedulerFolder(self._guard)
@@ -61,7 +64,9 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             for address in list(scheduler.workers):
                 self.add_worker(scheduler, address)
         except Exception:
+            self._append = _ignore
             self._guard.caught("start")
+            self._guard.take_all("start", self._undo)
 
     async def close(self) -> None:
         """Write what is pending when the scheduler closes.
@@ -80,7 +85,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """End the recording: Dask calls nothing when a plugin is unregistered."""
         try:
             self._append = _ignore
-            await asyncio.to_thread(self.database.close)
+            await asyncio.to_thread(self._guard.take_all, "stop", self._undo)
         except Exception:
             self._guard.caught("stop")
 

@@ -76,7 +76,8 @@ class WorkerTaskPlugin(WorkerPlugin):
         self.name = settings.plugin_name("TracePlugin")
         self._guard = HookGuard()
         self._append: Callable[[tuple[Any, ...]], None] = _ignore
-        self._uninstall: Callable[[], None] | None = None
+        #: What teardown has to do, the last first.
+        self._undo: list[Callable[[], object]] = []
         self._by_state = False
         #: The task that has just been rescheduled: Dask may have forgotten it at the next look.
         self._rescheduled: Any = None
@@ -89,6 +90,7 @@ class WorkerTaskPlugin(WorkerPlugin):
             self.database = self.settings.open_database(
                 "TracePlugin", str(worker.name), {"worker": facts}
             )
+            self._undo.append(self.database.close)
             writer = self.database.writer
             self._guard = HookGuard(writer)
             constants = {"process_id": socket.gethostname(), "thread_id": facts["label"]}
@@ -100,22 +102,18 @@ class WorkerTaskPlugin(WorkerPlugin):
             writer.start(self._source)
             self._append = self._source.rows.append
             if hasattr(worker, METRICS_HOOK):
-                self._uninstall = listen(worker, METRICS_HOOK, self._finished)
+                self._undo.append(listen(worker, METRICS_HOOK, self._finished, self._guard))
             else:
                 self._by_state = True
         except Exception:
             self._guard.caught("setup")
+            self._guard.take_all("setup", self._undo)
 
     async def teardown(self, worker: Any) -> None:
         """Put the hooks back and return when everything recorded is on disk."""
         try:
             self._append, self._by_state = _ignore, False
-            if self._uninstall is not None:
-                self._uninstall()
-        except Exception:
-            self._guard.caught("teardown")
-        try:
-            await asyncio.to_thread(self.database.close)
+            await asyncio.to_thread(self._guard.take_all, "teardown", self._undo)
         except Exception:
             self._guard.caught("teardown")
 
@@ -137,23 +135,20 @@ class WorkerTaskPlugin(WorkerPlugin):
 
     def _finished(self, event: Any, ledger: Any) -> None:
         """Note an instruction's outcome; called by the worker's metering."""
-        try:
-            kind = type(event)
-            if kind is ExecuteSuccessEvent:
-                self._succeeded(event, ledger)
-            elif kind is ExecuteFailureEvent:
-                self._failed(event, ledger, self._tasks.get(event.key))
-            elif kind is RescheduleEvent:
-                # A worker that closes gives back in this way what it does not begin any more.
-                if not event.stimulus_id.startswith("worker-closing"):
-                    self._failed(event, ledger, self._rescheduled)
-                self._rescheduled = None
-            elif isinstance(event, GatherDepDoneEvent):
-                self._fetched(event, ledger)
-            if len(self._source.rows) >= self._threshold:
-                self.database.writer.threshold_reached(self._source)
-        except Exception:
-            self._guard.caught("_finalize_metrics")
+        kind = type(event)
+        if kind is ExecuteSuccessEvent:
+            self._succeeded(event, ledger)
+        elif kind is ExecuteFailureEvent:
+            self._failed(event, ledger, self._tasks.get(event.key))
+        elif kind is RescheduleEvent:
+            # A worker that closes gives back in this way what it does not begin any more.
+            if not event.stimulus_id.startswith("worker-closing"):
+                self._failed(event, ledger, self._rescheduled)
+            self._rescheduled = None
+        elif isinstance(event, GatherDepDoneEvent):
+            self._fetched(event, ledger)
+        if len(self._source.rows) >= self._threshold:
+            self.database.writer.threshold_reached(self._source)
 
     def _succeeded(self, event: Any, ledger: Any) -> None:
         key = event.key

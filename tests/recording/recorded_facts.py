@@ -36,16 +36,16 @@ def facts(source: Any, plugin: str, name: str) -> list[dict[str, Any]]:
     for file in trace_files(source, plugin):
         events = events_of(file, name)
         address = file.header.get("worker", {}).get("address")
-        for event in events:
-            rows.append(
-                {
-                    **event.args,
-                    "timestamp": event.timestamp,
-                    "duration": getattr(event, "duration", 0.0),
-                    "thread_id": event.thread_id,
-                    "address": address,
-                }
-            )
+        rows += [
+            {
+                **event.args,
+                "timestamp": event.timestamp,
+                "duration": getattr(event, "duration", 0.0),
+                "thread_id": event.thread_id,
+                "address": address,
+            }
+            for event in events
+        ]
     return rows
 
 

@@ -494,7 +494,7 @@ def test_cancelled_while_it_ran(client: Client, tmp_path: Path) -> None:
 
 def test_cancelled_while_it_ran_and_wanted_again(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
-        worker = list(client.scheduler_info()["workers"])[0]
+        worker = next(iter(client.scheduler_info()["workers"]))
         options = {"key": "wanted-again", "workers": [worker], "pure": False}
         future = client.submit(wait_for, "go-3", **options)
         record.wait_until(lambda: running(client, "wanted-again"))
@@ -513,7 +513,7 @@ def test_stolen_tasks(client: Client, tmp_path: Path) -> None:
         return i
 
     slow_keys = [("slow", i) for i in range(30)]
-    worker = list(client.scheduler_info()["workers"])[0]
+    worker = next(iter(client.scheduler_info()["workers"]))
     with dasfprof.profile(client, directory=tmp_path) as run:
         client.submit(slow, -1, key=("slow", -1)).result()  # now Dask knows how long they take
         futures = client.map(
@@ -535,7 +535,7 @@ def test_stolen_tasks(client: Client, tmp_path: Path) -> None:
 
 
 def test_recomputed_after_a_worker_died(client: Client, tmp_path: Path) -> None:
-    victim = list(client.scheduler_info()["workers"])[0]
+    victim = next(iter(client.scheduler_info()["workers"]))
     options = {"workers": [victim], "allow_other_workers": True}
     with dasfprof.profile(client, directory=tmp_path) as run:
         parts = client.map(increment, range(5), key=[f"lost-{i}" for i in range(5)], **options)
