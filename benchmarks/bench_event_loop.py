@@ -1,0 +1,72 @@
+"""The longest stall of an event loop while a batch is flushed beside it.
+
+An asyncio loop in this process ticks as fast as it can and appends facts as hooks do, a batch of
+5000 at a time; the longest time between two ticks while the writer works is a batch's stall. The
+same loop without a writer tells what the machine itself does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import tempfile
+import time
+from pathlib import Path
+
+from measure import Result, interleave, percentile, spread
+from synthetic import compute_rows
+
+from dasfprof import FileDatabase
+from dasfprof.database.writer import Source
+from dasfprof.recording.facts import COMPUTE
+
+ROWS = 5000
+WATCH_SECONDS = 0.15
+
+
+async def _longest_gap() -> float:
+    """Tick for a while; give the longest time between two ticks, seconds."""
+    longest, last = 0.0, time.perf_counter()
+    end = last + WATCH_SECONDS
+    while last < end:
+        await asyncio.sleep(0)
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    return longest
+
+
+def main(arguments: list[str] | None = None) -> list[Result]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=40)
+    options = parser.parse_args(arguments)
+    rows = compute_rows(ROWS)
+    with tempfile.TemporaryDirectory() as directory:
+        database = FileDatabase(Path(directory, "loop.msgpack"), flush_interval=3600)
+        source = Source.of(COMPUTE, {"process_id": "h", "thread_id": "w"})
+        database.writer.add_source(source)
+
+        def flushing() -> float:
+            source.rows.extend(rows)
+            database.writer.threshold_reached(source)
+            return asyncio.run(_longest_gap())
+
+        def quiet() -> float:
+            return asyncio.run(_longest_gap())
+
+        gc.collect()
+        gc.freeze()  # stalls of garbage collections are the program's own
+        measured = interleave({"no writer": quiet, "flush of 5000": flushing}, options.rounds)
+        database.close()
+    result = Result("Event loop", ["", "longest stall, ms: median (quartiles)", "90th percentile"])
+    for name, values in measured.items():
+        stalls = [value * 1000 for value in values]
+        cell = "{:.2f} ({:.2f} to {:.2f})".format(*spread(stalls))
+        result.rows.append([name, cell, f"{percentile(stalls, 0.9):.2f}"])
+    result.figures = {"seconds": measured}
+    print(result.show(), flush=True)
+    return [result]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Time and memory of loading a trace and making its three tables, as it grows.
+
+Events are task runs as the worker plugin records them, in the files of four workers. The time per
+event at ten million is compared with that at one million.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from measure import Result, spread
+from synthetic import write_runs
+
+LOAD = """
+import sys, time, json, resource
+from dasfprof import TraceAnalyser
+begin = time.perf_counter()
+analyser = TraceAnalyser(sys.argv[1], progress=False)
+analyser.trace
+loaded = time.perf_counter()
+analyser.per_function_bottleneck(), analyser.per_task_bottleneck()
+analyser.per_worker_task_balance()
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps([time.perf_counter() - begin, loaded - begin, peak]))
+"""
+
+
+def main(arguments: list[str] | None = None) -> list[Result]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--events", type=int, action="append")
+    options = parser.parse_args(arguments)
+    columns = ["events", "load + tables, s", "load, s", "us an event", "peak memory, GB", "file, MB"]
+    result = Result("Growth", columns)
+    for count in options.events or (100_000, 1_000_000, 10_000_000):
+        with tempfile.TemporaryDirectory() as directory:
+            size = write_runs(Path(directory), count)
+            command = [sys.executable, "-c", LOAD, directory]
+            runs = [
+                json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+                for _ in range(options.rounds)
+            ]
+        total, load, peak = (spread([run[i] for run in runs])[0] for i in range(3))
+        cells = (f"{total:.2f}", f"{load:.2f}", f"{total / count * 1e6:.2f}", f"{peak / 1e9:.2f}")
+        result.rows.append([f"{count:,}", *cells, f"{size / 1e6:.0f}"])
+        result.figures[str(count)] = {"seconds": runs, "bytes": size}
+    print(result.show(), flush=True)
+    return [result]
+
+
+if __name__ == "__main__":
+    main()

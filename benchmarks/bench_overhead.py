@@ -1,0 +1,211 @@
+"""What profiling costs a run: CPU seconds of all processes, and wall time.
+
+Each variant has a cluster of its own (two worker processes, and the scheduler with the client in
+a third), kept for all rounds. A run registers the profiler, computes and stops it, so that
+flushing and stopping are counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dasf_checkout
+from measure import Result, interleave, ratios, spread
+
+VARIANTS = ("none", "plugins that do nothing", "dasfprof", "performance_report", "get_task_stream")
+DASF = "dasf.profile"
+
+
+# --- workloads -----------------------------------------------------------------------------------
+
+
+def no_op_tasks(client: Any, count: int) -> None:
+    """Tasks that do nothing: all that is measured is the handling of tasks."""
+    client.gather(client.map(_nothing, range(count), pure=False))
+
+
+def short_tasks(client: Any, count: int) -> None:
+    """Tasks of 10 ms of arithmetic each."""
+    client.gather(client.map(_ten_milliseconds, range(count), pure=False))
+
+
+def demo_pipeline(client: Any, count: int) -> None:
+    """Array work as in the demo: normalise, and a few rounds of k-means."""
+    import dask.array as da
+
+    points = da.random.default_rng(1).random((count * 2000, 8), chunks=(20_000, 8))
+    points = ((points - points.mean(axis=0)) / points.std(axis=0)).persist()
+    centres = points[:4].compute()
+    for _ in range(4):
+        distances = ((points[:, None, :] - centres[None]) ** 2).sum(axis=2)
+        nearest = distances.argmin(axis=1)
+        centres = da.stack(
+            [da.where((nearest == k)[:, None], points, 0).sum(axis=0) for k in range(4)]
+        ).compute() / max(count, 1)
+
+
+def _nothing(i: int) -> int:
+    return i
+
+
+def _ten_milliseconds(i: int) -> int:
+    end = time.thread_time() + 0.01
+    while time.thread_time() < end:
+        pass
+    return i
+
+
+WORKLOADS = {
+    "no-op tasks": (no_op_tasks, 10_000),
+    "10 ms tasks": (short_tasks, 400),
+    "demo pipeline": (demo_pipeline, 400),
+}
+
+
+# --- profilers -----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def profiler(name: str, client: Any, directory: str, dasf: Path | None) -> Iterator[None]:
+    """Observe the block as the variant does."""
+    if name == "none":
+        yield
+    elif name == "dasfprof":
+        import dasfprof
+
+        with dasfprof.profile(client, directory=directory):
+            yield
+    elif name == "performance_report":
+        from distributed import performance_report
+
+        with performance_report(filename=str(Path(directory, "report.html"))):
+            yield
+    elif name == "get_task_stream":
+        from distributed import get_task_stream
+
+        with get_task_stream(client):
+            yield
+    elif name == DASF:
+        assert dasf is not None
+        client.run(dasf_checkout.load, str(dasf), "plugins")
+        plugin = dasf_checkout.load(dasf, "plugins").WorkerTaskPlugin(name=str(Path(directory, "dasf")))
+        client.register_plugin(plugin)
+        yield
+        client.unregister_worker_plugin(plugin.name)
+        client.run(_commit_dasf)
+    else:
+        from distributed import SchedulerPlugin, WorkerPlugin
+
+        client.register_plugin(WorkerPlugin(), name="nothing-worker")
+        client.register_plugin(SchedulerPlugin(), name="nothing-scheduler")
+        yield
+        client.unregister_worker_plugin("nothing-worker")
+        client.unregister_scheduler_plugin("nothing-scheduler")
+
+
+def _commit_dasf() -> None:
+    """DASF writes what is left when the process exits; count it here."""
+    import gc
+
+    for thing in gc.get_objects():
+        if type(thing).__name__ == "FileDatabase" and type(thing).__module__.startswith("dasf."):
+            thing.commit()
+
+
+# --- measuring -----------------------------------------------------------------------------------
+
+
+def serve(name: str, workload: str, count: int, dasf: Path | None, pipe: Any) -> None:
+    """Keep a variant's cluster in this process; compute once for each message."""
+    import dask
+    import psutil
+    from distributed import Client, LocalCluster
+
+    def cpu_seconds() -> float:
+        me = psutil.Process()
+        times = [process.cpu_times() for process in [me, *me.children(recursive=True)]]
+        return float(sum(t.user + t.system for t in times))
+
+    function: Callable[[Any, int], None] = WORKLOADS[workload][0]
+    saturation = {"distributed.scheduler.worker-saturation": "inf"}
+    with (
+        dask.config.set(saturation),
+        tempfile.TemporaryDirectory() as directory,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        while pipe.recv():
+            cpu, wall = cpu_seconds(), time.perf_counter()
+            with profiler(name, client, directory, dasf):
+                function(client, count)
+            pipe.send((cpu_seconds() - cpu, time.perf_counter() - wall))
+
+
+def measure(
+    workload: str, variants: list[str], rounds: int, count: int, dasf: Path | None
+) -> Result:
+    """Run all variants in interleaved rounds."""
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = {}, []
+    for name in variants:
+        pipes[name], theirs = context.Pipe()
+        process = context.Process(target=serve, args=(name, workload, count, dasf, theirs))
+        process.start()
+        processes.append(process)
+
+    def once(name: str) -> Any:
+        pipes[name].send(True)
+        return pipes[name].recv()
+
+    try:
+        measured = interleave({n: lambda n=n: once(n) for n in variants}, rounds, warm_up=2)
+    finally:
+        for pipe in pipes.values():
+            pipe.send(False)
+        for process in processes:
+            process.join(30)
+    result = Result(
+        f"Overhead on {workload}",
+        ["profiler", "CPU, ratio (quartiles)", "wall, ratio (quartiles)", "CPU a task, us"],
+    )
+    cpu = {name: [cpu for cpu, _ in values] for name, values in measured.items()}
+    wall = {name: [wall for _, wall in values] for name, values in measured.items()}
+    cpu_ratios, wall_ratios = ratios(cpu, variants[0]), ratios(wall, variants[0])
+    for name in variants:
+        cells = [
+            "x{:.3f} ({:.3f} to {:.3f})".format(*spread(r[name]))
+            for r in (cpu_ratios, wall_ratios)
+        ]
+        result.rows.append([name, *cells, f"{spread(cpu[name])[0] / count * 1e6:.0f}"])
+    result.figures = {"rounds": rounds, "tasks": count, "cpu": cpu, "wall": wall}
+    return result
+
+
+def main(arguments: list[str] | None = None) -> list[Result]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--workload", choices=WORKLOADS, action="append")
+    parser.add_argument("--variant", action="append", help="besides none")
+    parser.add_argument("--dasf-core", type=Path, help="a checkout of DASF, to compare with")
+    options = parser.parse_args(arguments)
+    results = []
+    for workload in options.workload or WORKLOADS:
+        variants = ["none", *(options.variant or VARIANTS[1:])]
+        if options.dasf_core and not options.variant:
+            variants.append(DASF)
+        count = WORKLOADS[workload][1]
+        result = measure(workload, variants, options.rounds, count, options.dasf_core)
+        print(result.show(), flush=True)
+        results.append(result)
+    return results
+
+
+if __name__ == "__main__":
+    main()

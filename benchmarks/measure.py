@@ -1,0 +1,80 @@
+"""Interleaved measurement: every round runs each variant once, so that noise hits all alike.
+
+Results are ratios to the first variant of the same round: medians with the interquartile range.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Result:
+    """What one benchmark found: rows of text for the reader, figures for programs."""
+
+    name: str
+    columns: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def show(self) -> str:
+        """Give the table as Markdown."""
+        lines = [self.columns, ["---"] * len(self.columns), *self.rows]
+        return f"\n### {self.name}\n\n" + "\n".join("| " + " | ".join(x) + " |" for x in lines)
+
+    def save(self, directory: Path) -> None:
+        """Write the figures as JSON, with the versions that they were measured on."""
+        directory.mkdir(parents=True, exist_ok=True)
+        packages = ("dasfprof", "dask", "distributed", "numpy", "pandas")
+        about = {
+            "benchmark": self.name,
+            "python": platform.python_version(),
+            "versions": {package: version(package) for package in packages},
+            **self.figures,
+        }
+        path = directory / f"{self.name.lower().replace(' ', '_')}.json"
+        path.write_text(json.dumps(about, indent=1) + "\n")
+
+
+def interleave(
+    variants: dict[str, Callable[[], Any]], rounds: int, warm_up: int = 1
+) -> dict[str, list[Any]]:
+    """Run each variant once a round; the order rotates, so that no one is always first."""
+    names = list(variants)
+    measured: dict[str, list[Any]] = {name: [] for name in names}
+    for number in range(-warm_up, rounds):
+        shift = number % len(names)
+        for name in names[shift:] + names[:shift]:
+            outcome = variants[name]()
+            if number >= 0:
+                measured[name].append(outcome)
+    return measured
+
+
+def spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """Give the median and the quartiles around it."""
+    if len(values) < 2:
+        return values[0], values[0], values[0]
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return middle, low, high
+
+
+def ratios(measured: dict[str, list[float]], base: str) -> dict[str, list[float]]:
+    """Divide each round's value by the base's of the same round."""
+    return {
+        name: [value / other for value, other in zip(values, measured[base], strict=True)]
+        for name, values in measured.items()
+    }
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Give a percentile by the nearest rank."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -1,0 +1,42 @@
+"""Runs all benchmarks, prints their tables and writes their figures as JSON.
+
+``python benchmarks/run_all.py [--quick] [--dasf-core CHECKOUT] [-o DIRECTORY]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from pathlib import Path
+
+#: Benchmarks in the order of the README's table, with their arguments for a quick look.
+BENCHMARKS = {
+    "bench_overhead": ["--rounds", "2"],
+    "bench_hooks": ["--rounds", "5"],
+    "bench_event_loop": ["--rounds", "5"],
+    "bench_file_size": [],
+    "bench_analysis": ["--rounds", "1", "--events", "120000"],
+    "bench_growth": ["--rounds", "1", "--events", "100000", "--events", "1000000"],
+    "bench_decoding": ["--rounds", "3", "--events", "200000"],
+    "bench_import": ["--rounds", "2"],
+}
+COMPARES_WITH_DASF = ("bench_overhead", "bench_analysis")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few rounds: to see that all works")
+    parser.add_argument("--dasf-core", help="a checkout of DASF, to compare with")
+    parser.add_argument("-o", "--output", type=Path, default=Path("benchmark-results"))
+    parser.add_argument("benchmark", nargs="*", help="which; all if none is named")
+    options = parser.parse_args()
+    for name in options.benchmark or BENCHMARKS:
+        arguments = list(BENCHMARKS[name]) if options.quick else []
+        if options.dasf_core and name in COMPARES_WITH_DASF:
+            arguments += ["--dasf-core", options.dasf_core]
+        for result in importlib.import_module(name).main(arguments):
+            result.save(options.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Synthetic traces of any size, made through the public API or through the plugins' schemas."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from dasfprof import CompleteEvent, FileDatabase, InstantEvent
+from dasfprof.database.writer import Source
+from dasfprof.recording.facts import COMPUTE
+
+HOST = "node"
+WORKERS = 4
+FUNCTIONS = [f"function{i}" for i in range(20)]
+TOKENS = [f"{i:032x}" for i in range(200)]
+
+
+def dasf_events(count: int) -> Iterator[CompleteEvent | InstantEvent]:
+    """Events in DASF's own names and args: half "Compute", half "Managed Memory", and samples."""
+    generator = random.Random(1)
+    now = time.time()
+    keys: list[str] = []
+    for number in range(count // 2):
+        worker = f"worker-{HOST}-{number % WORKERS}"
+        key = str((f"{FUNCTIONS[number % 20]}-{TOKENS[number % 200]}", number // 200, 0))
+        start = now + number * 0.001
+        yield CompleteEvent(
+            "Compute",
+            start,
+            generator.uniform(0.0005, 0.004),
+            process_id=HOST,
+            thread_id=worker,
+            args={
+                "key": key,
+                "name": FUNCTIONS[number % 20],
+                "state": "memory",
+                "size": 80_000,
+                "shape": [100, 100],
+                "dtype": "float64",
+                "type": "<class 'numpy.ndarray'>",
+                "dependencies": keys[-2:],
+                "dependents": [],
+            },
+        )
+        yield InstantEvent(
+            "Managed Memory",
+            start,
+            process_id=HOST,
+            thread_id=worker,
+            args={"key": key, "state": "memory", "size": 1_000_000, "tasks": number % 50},
+        )
+        keys = [*keys[-1:], key]
+        if number % 100 == 0:
+            yield InstantEvent(
+                "Resource Usage",
+                start,
+                process_id=HOST,
+                thread_id=None,
+                args={
+                    "cpu": 50.0,
+                    "memory": 1 << 30,
+                    "time": start,
+                    "num_fds": 50,
+                    "gpu_utilization": number % 100,
+                    "gpu_memory_used": 1 << 30,
+                },
+            )
+
+
+def compute_rows(count: int, first: int = 0) -> list[tuple[object, ...]]:
+    """Task runs as `WorkerTaskPlugin` records them."""
+    now = 1_790_000_000.0 + first * 0.001
+    rows = []
+    for number in range(first, first + count):
+        start = now + (number - first) * 0.001
+        token = TOKENS[number % 200]
+        function = FUNCTIONS[number % 20]
+        key = (f"{function}-{token}", number // 200, 0)
+        dependencies = [(f"{function}-{token}", number // 200 - 1, 0)] if number >= 200 else []
+        rows.append(
+            (
+                start,
+                0.0009,
+                key,
+                function,
+                number,
+                "memory",
+                80_000,
+                "numpy.ndarray",
+                "float64",
+                (100, 100),
+                dependencies,
+                80_000 * len(dependencies),
+                140_000_000_000 + number % 2,
+                0.0008,
+                start - 0.002,
+                start - 0.001,
+                start - 0.0005,
+                None,
+                start + 0.001,
+                0.0,
+                0.0,
+                0,
+                0.0001,
+                None,
+            )
+        )
+    return rows
+
+
+def write_runs(directory: Path, count: int, workers: int = WORKERS) -> int:
+    """Write task runs as files of several workers; gives their bytes."""
+    for worker in range(workers):
+        label = f"worker-{HOST}-{worker}"
+        facts = {"id": label, "name": worker, "address": f"tcp://{worker}", "label": label}
+        database = FileDatabase(
+            directory / f"synthetic-TracePlugin-{HOST}-{worker}.msgpack",
+            flush_interval=3600,
+            max_pending=1 << 30,
+            header={"plugin": "TracePlugin", "run": "synthetic", "worker": {**facts, "nthreads": 2}},
+        )
+        source = Source.of(COMPUTE, {"process_id": HOST, "thread_id": label})
+        database.writer.add_source(source)
+        share = count // workers
+        for first in range(0, share, 100_000):
+            source.rows.extend(compute_rows(min(100_000, share - first), worker * share + first))
+            database.commit()
+        database.close()
+    return sum(path.stat().st_size for path in directory.glob("*.msgpack"))
