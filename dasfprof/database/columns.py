@@ -147,9 +147,11 @@ def decode_numbers(encoded: Any, rows: int) -> NumberColumn:
     if len(array) != rows:
         raise CorruptBlockError(f"a column of {len(array)} values in a block of {rows} rows")
     base, scale, optional = encoded[2], encoded[3], tag == OPTIONAL
+    if not isinstance(base, int | float):
+        raise CorruptBlockError(f"a base that is {type(base).__name__}")
     if isinstance(scale, float):
         with np.errstate(over="ignore", invalid="ignore"):
-            numbers = float(base) + array * scale
+            numbers = base + array * scale
         if optional:
             numbers[array == np.iinfo(array.dtype).max] = np.nan
         return NumberColumn(numbers, optional)

@@ -28,6 +28,7 @@ DAMAGE_ERRORS = (
     OverflowError,
     RecursionError,
     MemoryError,
+    struct.error,
     msgpack.exceptions.UnpackException,
 )
 
@@ -81,7 +82,7 @@ def as_read(value: Any, packed: bytes) -> Any:
                 around = [around]
             unpack(pack(around))
         return unpack(packed)
-    except (ValueError, TypeError, OverflowError, RecursionError):
+    except DAMAGE_ERRORS:
         return _description(value)
 
 
