@@ -150,7 +150,7 @@ WORKER_REMOVED = Schema(
     (("worker", "text"), ("reason", "text")),
 )
 
-#: The process, and the host where this worker reads for all of its host (else None).
+#: The process in every sample; its host twice a second, by one worker of each host (else None).
 RESOURCE_USAGE = Schema(
     EventPhases.INSTANT,
     "Resource Usage",

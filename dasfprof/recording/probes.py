@@ -44,7 +44,9 @@ class ResourceProbe:
         The probe, asked before this one, whose reading of the worker's own GPU goes into the row.
     """
 
-    #: Seconds between two counts of the process's connections, which cost milliseconds.
+    #: Seconds between two readings of the host, which cost three times those of the process.
+    HOST_INTERVAL = 0.5
+    #: Seconds between two counts of the process's connections, which may cost milliseconds.
     CONNECTIONS_INTERVAL = 5.0
 
     def __init__(self, gpu: GpuProbe) -> None:
@@ -52,7 +54,7 @@ class ResourceProbe:
         self._process = psutil.Process()
         self._process.cpu_percent()
         psutil.cpu_percent()
-        self._connections_due = monotonic()
+        self._host_due = self._connections_due = monotonic()
         self._last: tuple[float, Any, Any] | None = None
 
     def sample(self, host_duty: bool) -> Rows:
@@ -73,7 +75,10 @@ class ResourceProbe:
                 cpu_times.user + cpu_times.system,
                 *_process_io(process),
             )
-        host = self._host(clock) if host_duty else _NO_HOST
+        host = _NO_HOST
+        if host_duty and clock >= self._host_due:
+            self._host_due = clock + self.HOST_INTERVAL
+            host = self._host(clock)
         yield RESOURCE_USAGE, row + host + self._gpu.own_usage
 
     def close(self) -> None:
