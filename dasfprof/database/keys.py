@@ -11,6 +11,7 @@ numbers. A key of any other shape is all head, so one odd key costs its own leng
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Any
 
 from dasfprof.database import values
@@ -59,6 +60,7 @@ def _split_tuple(key: tuple[Any, ...]) -> tuple[Head, Tail] | None:
     return (TUPLE + count, key[0]), numbers + _PADDING[count]
 
 
+@lru_cache(maxsize=256)  # Dask's stimulus ids, which end in a time, repeat from row to row
 def _split_text(key: str) -> tuple[Head, Tail]:
     head, dash, tail = key.rpartition("-")
     if dash:
@@ -67,6 +69,10 @@ def _split_text(key: str) -> tuple[Head, Tail]:
             words = _hex_words(tail)
             if words is not None:
                 return (HEX, head), words
+        elif "." in tail:
+            ticks = _time_ticks(tail)
+            if ticks is not None:
+                return (FLOAT, head), (ticks >> 32, ticks & (_LIMIT - 1), 0, 0)
         elif length <= _MAX_DECIMAL_DIGITS and tail.isdecimal():
             number = int(tail)
             if number < _LIMIT and str(number) == tail:
@@ -75,10 +81,6 @@ def _split_text(key: str) -> tuple[Head, Tail]:
             words = _uuid_words(key[-_UUID_LENGTH:])
             if words is not None:
                 return (UUID, key[:-37]), words
-        if "." in tail:
-            ticks = _time_ticks(tail)
-            if ticks is not None:
-                return (FLOAT, head), (ticks >> 32, ticks & (_LIMIT - 1), 0, 0)
     return (TEXT, key), NO_TAIL
 
 

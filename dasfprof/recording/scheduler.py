@@ -108,8 +108,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                     task.priority,
                     task.annotations,
                 )
-            elif start == "memory":  # released results are of no interest, and many
-                return
+            elif start == "memory" or (start == "released" and finish == "forgotten"):
+                return  # what becomes of results is of no interest, and is much
             else:
                 facts = kwargs
             self._append((MOVED, key, start, finish, time(), stimulus_id, facts))
