@@ -22,20 +22,22 @@ def _forms(**names: str) -> dict[str, Form]:
     return forms
 
 
-#: For each kind of event, by phase and name, the args to keep; None keeps all.
-_KINDS: dict[tuple[str, str], dict[str, Form] | None] = {
+#: For each kind of event, by phase and name, the args to keep.
+_KINDS: dict[tuple[str, str], dict[str, Form]] = {
     (EventPhases.COMPLETE, "Compute"): _forms(
         key="key",
         keys="dependencies",
         int="run_id",
-        category="state type dtype shape thread exception",
+        category="state type dtype thread exception",
+        object="shape",
         float="size input_size cpu received ready executing seceded done deserialize disk_read"
         " disk_read_size executor",
     ),
     (EventPhases.COMPLETE, "Task Run"): _forms(
         key="key",
         int="run_id",
-        category="worker state exception annotations",
+        category="worker state exception",
+        object="annotations",
         float="waiting queued stolen start stop size priority_user priority_generation"
         " priority_order",
     ),
@@ -47,7 +49,9 @@ _KINDS: dict[tuple[str, str], dict[str, Form] | None] = {
         float="tasks size spilled_size executing ready spill_write spill_write_size spill_read"
         " spill_read_size loop_lag",
     ),
-    (EventPhases.INSTANT, "Resource Usage"): None,
+    (EventPhases.INSTANT, "Resource Usage"): _forms(
+        float="time gpu_index gpu_utilization gpu_memory_used"
+    ),
     (EventPhases.INSTANT, "GPU Devices"): _forms(
         category="availability detail match uuid name", float="index"
     ),
@@ -60,7 +64,7 @@ _KINDS: dict[tuple[str, str], dict[str, Form] | None] = {
     (EventPhases.INSTANT, "Graph"): _forms(category="client stimulus", float="tasks wanted"),
     (EventPhases.INSTANT, "Steal"): _forms(key="key", int="run_id", category="victim thief"),
     (EventPhases.INSTANT, "Worker Added"): _forms(
-        category="worker name host", float="nthreads memory_limit"
+        category="worker host", object="name", float="nthreads memory_limit"
     ),
     (EventPhases.INSTANT, "Worker Removed"): _forms(category="worker reason"),
 }
@@ -86,7 +90,10 @@ class Evidence:
         self.plugins: list[str] = []
         #: Hosts of files whose clock began with the host.
         self.dasf_hosts: set[str] = set()
-        self._kinds = {kind: FactColumns(self.collector, forms) for kind, forms in _KINDS.items()}
+        self._kinds = {
+            kind: FactColumns(self.collector, forms, keep_rest=kind[1] == "Resource Usage")
+            for kind, forms in _KINDS.items()
+        }
         #: The facts of each kind of event.
         self.facts = {name: columns for (_, name), columns in self._kinds.items()}
         bar = track(databases, "Reading traces", shown=progress, total=len(databases), unit="file")

@@ -15,29 +15,36 @@ from dasfprof.analysis.key_table import KeyCollector, as_key_column, split_keys
 from dasfprof.database.batch import Batch
 from dasfprof.database.columns import Array, Column, DictionaryColumn, ListColumn, NumberColumn
 
-#: How a column is kept: floats (as wide as recorded); int64; codes of categories; key ids; lists
-#: of key ids.
-Form = Literal["float", "int", "category", "key", "keys"]
+#: How a column is kept: floats (as wide as recorded); int64; codes of categories, which are text;
+#: objects that equal rows share; key ids; lists of key ids.
+Form = Literal["float", "int", "category", "object", "key", "keys"]
 
 
 class Categories:
     """Numbers the distinct values of a column.
 
-    Lists count as tuples; a value that still cannot be hashed counts as its text.
+    Parameters
+    ----------
+    as_text
+        Whether values that are no text count as their text; else lists count as tuples, and
+        values of other types stay as they are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, as_text: bool) -> None:
         self.values: list[Any] = []
+        self._as_text = as_text
         self._codes: dict[Any, int] = {}
 
     def code(self, value: Any) -> int:
         """Give the number of a value; None has -1."""
         if value is None:
             return -1
-        value = _hashable(value)
-        number = self._codes.setdefault((type(value), value), len(self.values))
+        if not self._as_text:
+            value = _with_tuples(value)
+        text = value if isinstance(value, str) else str(value)
+        number = self._codes.setdefault((type(value), text), len(self.values))
         if number == len(self.values):
-            self.values.append(value)
+            self.values.append(text if self._as_text else value)
         return number
 
     def codes(self, column: Column) -> Array:
@@ -55,6 +62,12 @@ class Categories:
         """Give the values of codes as a pandas Categorical."""
         return make_categorical(codes, self.values)
 
+    def objects(self, codes: Array) -> pd.Series:
+        """Give the values of codes as they are, None for missing ones."""
+        values = np.empty(len(self.values) + 1, dtype=object)
+        values[:-1] = self.values
+        return pd.Series(values[codes], dtype=object, copy=False)
+
 
 class FactColumns:
     """The facts of one kind of event.
@@ -64,16 +77,19 @@ class FactColumns:
     collector
         Takes the keys of args of the forms "key" and "keys".
     forms
-        The args to keep and how; None keeps all args, numbers as floats and the rest as
-        categories.
+        The args to keep and how.
+    keep_rest
+        Whether to keep all other args too, numbers as floats and the rest as categories.
     """
 
-    def __init__(self, collector: KeyCollector, forms: dict[str, Form] | None = None) -> None:
+    def __init__(
+        self, collector: KeyCollector, forms: dict[str, Form], *, keep_rest: bool = False
+    ) -> None:
         self.rows = 0
         self._categories: dict[str, Categories] = {}
         self._collector = collector
-        self._keep_all = forms is None
-        self._forms: dict[str, Form] = dict(forms or {})
+        self._keep_rest = keep_rest
+        self._forms = dict(forms)
         #: For each column, the first row of each piece and the piece.
         self._pieces: dict[str, list[tuple[int, Array]]] = {}
         self._key_places: dict[str, list[tuple[int, slice]]] = {}
@@ -86,7 +102,7 @@ class FactColumns:
                 self._add_piece(name, to_numbers(batch.fields[name]))
         for name, column in batch.args.items():
             form = self._forms.get(name)
-            if form is None and self._keep_all:
+            if form is None and self._keep_rest:
                 form = self._forms[name] = _form_of(column)
             if form is not None:
                 self._add_column(name, form, column)
@@ -103,7 +119,8 @@ class FactColumns:
         Returns
         -------
         dict
-            Arrays, and a Categorical for each arg of the form "category". An arg of the form
+            Arrays, a Categorical for each arg of the form "category", a Series of objects for
+            one of the form "object". An arg of the form
             "keys" is the number of keys in each row's list, see `list_items`.
         """
         columns: dict[str, Any] = {
@@ -115,7 +132,11 @@ class FactColumns:
         for name, form in self._forms.items():
             if form == "category":
                 codes = self._whole(name, np.int32, -1)
-                columns[name] = self._categories.get(name, Categories()).categorical(codes)
+                categories = self._categories.get(name, Categories(as_text=True))
+                columns[name] = categories.categorical(codes)
+            elif form == "object":
+                categories = self._categories.get(name, Categories(as_text=False))
+                columns[name] = categories.objects(self._whole(name, np.int32, -1))
             elif form == "key":
                 places = self._key_places.get(name, [])
                 self._pieces[name] = [(row, ids[place]) for row, place in places]
@@ -134,8 +155,8 @@ class FactColumns:
         return np.concatenate([np.empty(0, ids.dtype), *(ids[place] for _, place in places)])
 
     def _add_column(self, name: str, form: Form, column: Column) -> None:
-        if form == "category":
-            categories = self._categories.setdefault(name, Categories())
+        if form in ("category", "object"):
+            categories = self._categories.setdefault(name, Categories(as_text=form == "category"))
             self._add_piece(name, categories.codes(column))
         elif form == "key":
             place = self._collector.add(as_key_column(column))
@@ -145,6 +166,10 @@ class FactColumns:
             self._add_piece(name, np.diff(lists.offsets))
             place = self._collector.add(lists.inner)
             self._key_places.setdefault(name, []).append((self.rows, place))
+        elif form == "int":
+            numbers = to_numbers(column)
+            whole = numbers.dtype.kind in "iu"
+            self._add_piece(name, numbers if whole else np.nan_to_num(numbers, nan=-1.0))
         else:
             self._add_piece(name, to_numbers(column))
 
@@ -203,11 +228,5 @@ def _number(value: Any) -> float:
         return np.nan
 
 
-def _hashable(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return tuple(map(_hashable, value))
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return value
+def _with_tuples(value: Any) -> Any:
+    return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value

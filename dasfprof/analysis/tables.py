@@ -17,6 +17,13 @@ Columns = dict[str, Any]
 #: Plugins as the headers of their files name them.
 _TASKS, _SCHEDULER = "TracePlugin", "SchedulerPlugin"
 
+#: Columns that tell when a row's fact begins and ends (or how long it takes).
+_SPANS = {
+    "tasks": ("start", "duration"),
+    "transfers": ("start", "duration"),
+    "scheduler_only": ("sent", "known"),
+}
+
 
 class TableMaker:
     """Makes tables, once: `make` gives the fields of `Trace`."""
@@ -63,17 +70,13 @@ class TableMaker:
     def _align_clocks(self) -> None:
         samples = self._columns["Resource Usage"]
         hosts, codes = self._register.hosts()
-        told: set[str] = set()
-        if "time" in samples:
-            of_samples = codes[samples["worker_id"]]
-            told = {hosts[code] for code in np.unique(of_samples).tolist()}
-            boots = clock.boot_times(
-                of_samples, samples["timestamp"], samples.pop("time"), len(hosts)
-            )
-            if boots is not None:
-                for columns in self._columns.values():
-                    boot = boots[codes[columns["worker_id"]]]
-                    columns["timestamp"] = clock.to_unix(columns["timestamp"], boot)
+        of_samples, unix = codes[samples["worker_id"]], samples.pop("time")
+        told = {hosts[code] for code in np.unique(of_samples[np.isfinite(unix)]).tolist()}
+        boots = clock.boot_times(of_samples, samples["timestamp"], unix, len(hosts))
+        if boots is not None:
+            for columns in self._columns.values():
+                boot = boots[codes[columns["worker_id"]]]
+                columns["timestamp"] = clock.to_unix(columns["timestamp"], boot)
         for host in sorted(self._dasf_hosts - told):
             self._notes.append(
                 f"{host}: no Resource Usage event tells the distance between its clock, which "
@@ -100,11 +103,12 @@ class TableMaker:
         """Note when each worker's facts begin and end; gives the trace's begin and end."""
         count = len(self._register.workers)
         first, last = np.full(count, np.inf), np.full(count, -np.inf)
-        for table in tables.values():
+        for name, table in tables.items():
             if "worker_id" not in table or not len(table):
                 continue
-            starts = table["start" if "start" in table else "time"].to_numpy()
-            stops = starts + table["duration"].to_numpy() if "duration" in table else starts
+            first_of, last_of = _SPANS.get(name, ("time", "time"))
+            starts, stops = table[first_of].to_numpy(), table[last_of].to_numpy()
+            stops = starts + stops if last_of == "duration" else stops
             kept = np.isfinite(starts) & np.isfinite(stops)
             ids = table["worker_id"].to_numpy()[kept]
             np.minimum.at(first, ids, starts[kept])
@@ -202,8 +206,9 @@ class TableMaker:
         for number in np.unique(rest["worker_id"][lost]).tolist():
             rows = lost[rest["worker_id"][lost] == number]
             worker = self._register.workers[number]
+            count = f"{len(rows)} task run" + "s" * (len(rows) > 1)
             self._notes.append(
-                f"{worker.label}: the scheduler saw {len(rows)} task runs "
+                f"{worker.label}: the scheduler saw {count} "
                 f"({durations[rows].sum():.3f} s) there that no worker's file holds "
                 f"({rest['reason'][rows[0]]}); they are in trace.scheduler_only and in no table."
             )

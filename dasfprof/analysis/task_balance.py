@@ -47,5 +47,5 @@ def per_worker_task_balance(trace: Trace) -> pd.DataFrame:
 
 
 def _seconds(time: Array) -> Array:
-    """Count whole seconds; clocks tell microseconds, so 1001.1 - 1000.1 is one."""
+    """Count whole seconds; clocks tell microseconds, so 128.2 - 127.2 is one."""
     return np.floor(np.round(time, 6))

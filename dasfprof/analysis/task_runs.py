@@ -151,6 +151,10 @@ def take(columns: Columns, places: Array) -> Columns:
             codes = np.full(len(places), -1, dtype=column.codes.dtype)
             codes[found] = column.codes[places[found]]
             taken[name] = pd.Categorical.from_codes(codes, dtype=column.dtype)
+        elif isinstance(column, pd.Series):
+            objects = np.empty(len(places), dtype=object)
+            objects[found] = column.to_numpy()[places[found]]
+            taken[name] = pd.Series(objects, dtype=object, copy=False)
         elif found.all():
             taken[name] = column[places]
         else:

@@ -28,7 +28,8 @@ Source = Database | Iterable[Database | str | os.PathLike[str]] | str | os.PathL
 class Trace:
     """A recorded run as columnar tables: seconds, bytes, fractions, Unix time.
 
-    Text that repeats is Categorical. ``worker_id`` is a row of `workers`, ``key_id`` a row of
+    Text that repeats is Categorical; ``shape`` and
+    ``annotations`` are objects. ``worker_id`` is a row of `workers`, ``key_id`` a row of
     `keys`. A missing time or number is NaN.
     """
 
@@ -152,13 +153,19 @@ class Trace:
         )
 
     def __repr__(self) -> str:
-        tasks, hosts = len(self.tasks), self.tasks["host"].nunique()
-        workers = self.tasks["worker_id"].nunique()
+        tasks = self.tasks
+        counts = [
+            _count(len(tasks), "task run") + " on",
+            _count(tasks["worker_id"].nunique(), "worker") + " of",
+            _count(tasks["host"].nunique(), "host") + " in",
+        ]
         seconds = 0.0 if np.isnan(self.begin) else self.end - self.begin
-        return (
-            f"Trace of {tasks} task runs on {workers} workers of {hosts} hosts in {seconds:.3f} s"
-            + (f", {len(self.notes)} notes" if self.notes else "")
-        )
+        notes = f", {_count(len(self.notes), 'note')}" if self.notes else ""
+        return f"Trace of {' '.join(counts)} {seconds:.3f} s{notes}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _databases(source: Any) -> list[EventDatabase]:

@@ -1,0 +1,364 @@
+"""The tables of functions and of tasks against tables computed by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+from written_traces import Plugin, compute, managed, record, row, usage, write_as_dasf
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.events import Event
+from dasfprof.recording.facts import COMPUTE, RESOURCE_USAGE
+from dasfprof.recording.gpu_facts import GPU_DEVICES, GPU_USAGE
+
+Write = Callable[[Path, Sequence[Event]], Path]
+
+FUNCTION_COLUMNS = [
+    "Host",
+    "GPU",
+    "Function",
+    "Duration (s)",
+    "Percentage of total time (%)",
+    "Mean GPU Utilization (%)",
+    "Mean GPU Memory Used (GB)",
+    "Mean Data Size (MB)",
+    "Mean Throughput (MB/s)",
+    "Num Tasks (chunks)",
+    "Mean Task time (s)",
+    "Worker",
+    "Failed Tasks",
+]
+TASK_COLUMNS = [
+    "Host",
+    "GPU",
+    "Task Key",
+    "Duration (s)",
+    "Percentage of total time (%)",
+    "Memory usage (Mb)",
+    "Worker",
+    "Function",
+    "Run ID",
+    "State",
+    "Start (s)",
+    "GPU Samples",
+    "Mean GPU Utilization (%)",
+    "Mean GPU Memory Used (GB)",
+]
+NA = np.nan
+A, B, C = "1a" * 16, "2b" * 16, "3c" * 16
+W0, W1 = "worker-c096-0", "worker-c096-1"
+
+#: Two workers on one host, which booted at Unix time 1692107512.5; clocks count from then.
+BOOT = 1692107512.5
+TUTORIAL: list[Event] = [
+    usage(3799.5, time=3799.5 + BOOT, gpu_utilization=10, gpu_memory_used=1_000_000_000),
+    usage(3801.0, time=3801.0 + BOOT, gpu_utilization=50, gpu_memory_used=2_000_000_000),
+    usage(3802.5, time=3802.5 + BOOT, gpu_utilization=90, gpu_memory_used=3_000_000_000),
+    compute(f"('load-{A}', 0)", 3800.0, 2.0, W0, size=4_000_000),
+    compute(f"('load-{A}', 1)", 3800.0, 1.0, W1, size=2_000_000),
+    compute(f"('sum-{B}', 0)", 3802.0, 1.0, W0, size=8, dependencies=[f"('load-{A}', 0)"]),
+    compute(f"('sum-{B}', 1)", 3801.5, 0.5, W1, size=8, dependencies=[f"('load-{A}', 1)"]),
+    compute(
+        f"total-{C}",
+        3803.0,
+        0.25,
+        W1,
+        size=24,
+        dependencies=[f"('sum-{B}', 0)", f"('sum-{B}', 1)"],
+    ),
+]
+
+
+@pytest.fixture(params=[record, write_as_dasf])
+def write(request: pytest.FixtureRequest) -> Write:
+    """Write the same events in our format and in DASF's."""
+    chosen: Write = request.param
+    return chosen
+
+
+def functions(rows: list[tuple[object, ...]]) -> pd.DataFrame:
+    table = pd.DataFrame(rows, columns=FUNCTION_COLUMNS)
+    texts = dict.fromkeys(["Host", "Function", "Worker"], object)
+    floats = dict.fromkeys([*FUNCTION_COLUMNS[3:9], "Mean Task time (s)"], float)
+    return table.astype({**texts, **floats, "GPU": "Int64"})
+
+
+def tasks(rows: list[tuple[object, ...]]) -> pd.DataFrame:
+    # Rows that say nothing of a GPU are of workers without one.
+    rows = [(*row, None, NA, NA)[: len(TASK_COLUMNS)] for row in rows]
+    table = pd.DataFrame(rows, columns=TASK_COLUMNS)
+    texts = dict.fromkeys(["Host", "Task Key", "Worker", "Function", "State"], object)
+    floats = dict.fromkeys([*TASK_COLUMNS[3:6], "Start (s)", *TASK_COLUMNS[-2:]], float)
+    return table.astype({**texts, **floats, "GPU": "Int64", "GPU Samples": "Int64"})
+
+
+def test_tutorial_functions(tmp_path: Path, write: Write) -> None:
+    table = TraceAnalyser(write(tmp_path / "run", TUTORIAL)).per_function_bottleneck()
+
+    # Utilisation: 10 % until 3801, 50 % until 3802.5, then 90 %.
+    host, gpu, third, seventh = "c096", None, 100 / 3, 100 / 7
+    expected = functions(
+        [
+            (host, gpu, "load", 2.0, 2 * third, 30.0, 1.5, 0.0, 0.0, 1, 2.0, W0, 0),
+            (host, gpu, "sum", 1.0, third, 70.0, 2.5, 4.0, 4.0, 1, 1.0, W0, 0),
+            (host, gpu, "load", 1.0, 4 * seventh, 10.0, 1.0, 0.0, 0.0, 1, 1.0, W1, 0),
+            (host, gpu, "sum", 0.5, 2 * seventh, 50.0, 2.0, 2.0, 4.0, 1, 0.5, W1, 0),
+            (host, gpu, "total", 0.25, seventh, 90.0, 3.0, 16e-6, 64e-6, 1, 0.25, W1, 0),
+        ]
+    )
+    assert_frame_equal(table, expected)
+
+
+def test_tutorial_tasks(tmp_path: Path, write: Write) -> None:
+    table = TraceAnalyser(write(tmp_path / "run", TUTORIAL)).per_task_bottleneck()
+
+    host, gpu, third, seventh = "c096", None, 100 / 3, 100 / 7
+    load, total, memory = f"('load-{A}', ", f"total-{C}", "memory"
+    none = (0, NA, NA)  # no sample fell into the run
+    expected = tasks(
+        [
+            (
+                host,
+                gpu,
+                f"{load}0)",
+                2.0,
+                2 * third,
+                4.0,
+                W0,
+                "load",
+                0,
+                memory,
+                0.5,
+                *[1, 30.0, 1.5],
+            ),
+            (host, gpu, f"{load}1)", 1.0, 4 * seventh, 2.0, W1, "load", 0, memory, 0.5, *none),
+            (
+                host,
+                gpu,
+                f"('sum-{B}', 0)",
+                1.0,
+                third,
+                8e-6,
+                W0,
+                "sum",
+                0,
+                memory,
+                2.5,
+                *[1, 70.0, 2.5],
+            ),
+            (
+                host,
+                gpu,
+                f"('sum-{B}', 1)",
+                0.5,
+                2 * seventh,
+                8e-6,
+                W1,
+                "sum",
+                0,
+                memory,
+                2.0,
+                *none,
+            ),
+            (host, gpu, total, 0.25, seventh, 24e-6, W1, "total", 0, memory, 3.5, *none),
+        ]
+    )
+    assert_frame_equal(table, expected)
+
+
+def test_tuple_keys_make_the_same_tables_as_their_text(tmp_path: Path, write: Write) -> None:
+    tuples_of_texts = {
+        f"('{name}', {n})": (name, n) for name in (f"load-{A}", f"sum-{B}") for n in (0, 1)
+    }
+
+    def with_tuples(event: Event) -> Event:
+        if event.name != "Compute":
+            return event
+        key, dependencies = event.args["key"], event.args["dependencies"]
+        changed = {
+            "key": tuples_of_texts.get(key, key),
+            "dependencies": [tuples_of_texts.get(key, key) for key in dependencies],
+        }
+        return dataclasses.replace(event, args=event.args | changed)
+
+    texts = TraceAnalyser(write(tmp_path / "texts", TUTORIAL))
+    tuples = TraceAnalyser(write(tmp_path / "tuples", [with_tuples(event) for event in TUTORIAL]))
+
+    assert_frame_equal(tuples.per_function_bottleneck(), texts.per_function_bottleneck())
+    assert_frame_equal(tuples.per_task_bottleneck(), texts.per_task_bottleneck())
+
+
+def test_workers_of_one_name_on_two_hosts_stay_apart(tmp_path: Path, write: Write) -> None:
+    events = [
+        compute("load-1", 10.0, 3.0, "worker-0", host="a", size=1_000_000),
+        compute("work-1", 13.0, 1.0, "worker-0", host="a", dependencies=["load-1"]),
+        compute("work-2", 13.0, 1.0, "worker-0", host="b", dependencies=["load-1"]),
+        usage(10.0, host="a", gpu_utilization=20, gpu_memory_used=10**9),
+        usage(10.0, host="b", gpu_utilization=80, gpu_memory_used=4 * 10**9),
+    ]
+    table = TraceAnalyser(write(tmp_path / "run", events)).per_function_bottleneck()
+
+    expected = functions(
+        [
+            ("a", None, "load", 3.0, 75.0, 20.0, 1.0, 0.0, 0.0, 1, 3.0, "worker-0", 0),
+            ("a", None, "work", 1.0, 25.0, 20.0, 1.0, 1.0, 1.0, 1, 1.0, "worker-0", 0),
+            ("b", None, "work", 1.0, 100.0, 80.0, 4.0, 1.0, 1.0, 1, 1.0, "worker-0", 0),
+        ]
+    )
+    assert_frame_equal(table, expected)
+
+
+def test_each_attempt_counts(tmp_path: Path, write: Write) -> None:
+    events = [
+        compute("flaky-1", 20.0, 1.0, W0, state="erred"),
+        compute("twice-1", 22.0, 2.0, W0, size=3_000_000),
+        compute("flaky-1", 24.0, 0.5, W0, size=1_000_000, dependencies=["twice-1"]),
+        compute("twice-1", 26.0, 0.5, W0, size=5_000_000),
+    ]
+    analyser = TraceAnalyser(write(tmp_path / "run", events))
+
+    # The size of an input is that of the key's last run.
+    expected = functions(
+        [
+            ("c096", None, "twice", 2.5, 62.5, NA, NA, 0.0, 0.0, 2, 1.25, W0, 0),
+            ("c096", None, "flaky", 1.5, 37.5, NA, NA, 2.5, 5.0 / 1.5, 2, 0.75, W0, 1),
+        ]
+    )
+    assert_frame_equal(analyser.per_function_bottleneck(), expected)
+    expected = tasks(
+        [
+            ("c096", None, "twice-1", 2.0, 50.0, 3.0, W0, "twice", 0, "memory", 2.0),
+            ("c096", None, "flaky-1", 1.0, 25.0, 0.0, W0, "flaky", 0, "erred", 0.0),
+            ("c096", None, "flaky-1", 0.5, 12.5, 1.0, W0, "flaky", 1, "memory", 4.0),
+            ("c096", None, "twice-1", 0.5, 12.5, 5.0, W0, "twice", 1, "memory", 6.0),
+        ]
+    )
+    assert_frame_equal(analyser.per_task_bottleneck(), expected)
+
+
+def test_inputs_of_unknown_size_are_not_zero(tmp_path: Path, write: Write) -> None:
+    events = [
+        compute("known-1", 0.0, 1.0, W0, size=2_000_000),
+        compute("f-1", 1.0, 1.0, W0, dependencies=["known-1", "scattered-1"]),
+        compute("f-2", 2.0, 3.0, W0, dependencies=["known-1"]),
+        compute("g-1", 5.0, 1.0, W0, dependencies=["scattered-1"]),
+    ]
+    analyser = TraceAnalyser(write(tmp_path / "run", events))
+
+    table = analyser.per_function_bottleneck().set_index("Function")
+    # Means are over the runs whose inputs are known: f-2 read 2 MB in 3 s.
+    assert table.loc["f", "Mean Data Size (MB)"] == 2.0
+    assert table.loc["f", "Mean Throughput (MB/s)"] == pytest.approx(2 / 3)
+    assert np.isnan(table.loc["g", "Mean Data Size (MB)"])
+    assert np.isnan(table.loc["g", "Mean Throughput (MB/s)"])
+    assert "2 task runs have inputs whose size no file tells" in " ".join(analyser.trace.notes)
+
+
+def test_without_samples_gpu_columns_are_na_and_a_note_says_why(
+    tmp_path: Path, write: Write
+) -> None:
+    events = [compute("f-1", 0.0, 1.0, W0), compute("f-2", 1.0, 1.0, W0)]
+    analyser = TraceAnalyser(write(tmp_path / "run", events))
+
+    table = analyser.per_function_bottleneck()
+    gpu_columns = ["GPU", "Mean GPU Utilization (%)", "Mean GPU Memory Used (GB)"]
+    assert table[gpu_columns].isna().all(axis=None)
+    assert analyser.per_task_bottleneck()["GPU"].isna().all()
+    assert any("no resource samples" in note for note in analyser.trace.notes)
+
+
+def test_tasks_before_the_first_sample_are_not_covered_by_any(tmp_path: Path, write: Write) -> None:
+    events = [
+        compute("f-1", 0.0, 4.0, W0),
+        compute("g-1", 0.0, 1.0, W1),
+        usage(3.0, gpu_utilization=60, gpu_memory_used=None),
+    ]
+    table = TraceAnalyser(write(tmp_path / "run", events)).per_function_bottleneck()
+
+    table = table.set_index("Function")
+    assert table.loc["f", "Mean GPU Utilization (%)"] == 60.0
+    assert np.isnan(table.loc["g", "Mean GPU Utilization (%)"])
+    assert table["Mean GPU Memory Used (GB)"].isna().all()
+
+
+def test_samples_of_workers_are_theirs_alone(tmp_path: Path) -> None:
+    def worker(name: int, gpu: int | None, utilization: float) -> None:
+        address = f"tcp://10.0.0.1:400{name}"
+        start = 1.7e9
+        Plugin(tmp_path / "run", name=name, address=address).write(
+            (COMPUTE, [row(COMPUTE, timestamp=start, duration=1.0, key="f-1", state="memory")])
+        )
+        samples = [
+            row(
+                RESOURCE_USAGE,
+                timestamp=start + second,
+                time=start + second,
+                gpu_index=gpu,
+                gpu_utilization=utilization + 10 * second,
+                gpu_memory_used=2e9,
+            )
+            for second in (-1.0, 0.5)
+        ]
+        plugin = Plugin(tmp_path / "run", "ResourceMonitor", name=name, address=address)
+        plugin.write((RESOURCE_USAGE, samples))
+
+    worker(0, 3, 20.0)
+    worker(1, 1, 50.0)
+    table = TraceAnalyser(tmp_path / "run").per_function_bottleneck()
+
+    # Half a second of each sample: (10 + 25) / 2 and (40 + 55) / 2.
+    assert table["Worker"].tolist() == ["worker-node1-0", "worker-node1-1"]
+    assert table["GPU"].tolist() == [3, 1]
+    assert table["Mean GPU Utilization (%)"].tolist() == [17.5, 47.5]
+    assert table["Mean GPU Memory Used (GB)"].tolist() == [2.0, 2.0]
+
+
+def test_a_device_may_be_read_by_another_worker(tmp_path: Path) -> None:
+    start = 1.7e9
+    for name in (0, 1):
+        address = f"tcp://10.0.0.1:400{name}"
+        compute_row = row(COMPUTE, timestamp=start, duration=1.0, key="f-1", state="memory")
+        Plugin(tmp_path / "run", name=name, address=address).write((COMPUTE, [compute_row]))
+        devices = row(GPU_DEVICES, timestamp=start, availability="available", uuid="GPU-x", index=5)
+        readings = [
+            row(GPU_USAGE, timestamp=start, uuid="GPU-x", index=5, utilization=30.0),
+            row(GPU_USAGE, timestamp=start, uuid="GPU-y", index=6, utilization=99.0),
+            row(GPU_USAGE, timestamp=start + 0.5, uuid="GPU-x", index=5, utilization=50.0),
+        ]
+        plugin = Plugin(tmp_path / "run", "ResourceMonitor", name=name, address=address)
+        plugin.write((GPU_DEVICES, [devices]), (GPU_USAGE, readings if name == 0 else []))
+    table = TraceAnalyser(tmp_path / "run").per_function_bottleneck()
+
+    assert table["GPU"].tolist() == [5, 5]
+    assert table["Mean GPU Utilization (%)"].tolist() == [40.0, 40.0]
+    assert table["Mean GPU Memory Used (GB)"].isna().all()
+
+
+def test_a_run_without_tasks_has_the_right_columns(tmp_path: Path) -> None:
+    analyser = TraceAnalyser(record(tmp_path / "run", [managed(1.0, W0, 0)]))
+
+    assert_frame_equal(analyser.per_function_bottleneck(), functions([]), check_dtype=False)
+    assert_frame_equal(analyser.per_task_bottleneck(), tasks([]), check_dtype=False)
+    full = TraceAnalyser(record(tmp_path / "full", TUTORIAL))
+    for method in ("per_function_bottleneck", "per_task_bottleneck"):
+        empty, filled = getattr(analyser, method)(), getattr(full, method)()
+        assert empty.dtypes.to_dict() == filled.dtypes.to_dict()
+
+
+def test_equal_durations_have_one_order(tmp_path: Path) -> None:
+    events = [
+        compute(f"f-{n}", 5.0 - n % 3, 1.0, f"worker-{n % 2}", host="ba"[n % 2]) for n in range(12)
+    ]
+    forward = TraceAnalyser(record(tmp_path / "forward", events)).per_task_bottleneck()
+    backward = TraceAnalyser(record(tmp_path / "backward", events[::-1])).per_task_bottleneck()
+
+    columns = ["Start (s)", "Host", "Worker"]
+    assert_frame_equal(forward[columns], backward[columns])
+    assert forward["Start (s)"].is_monotonic_increasing
+    assert forward["Host"].tolist() == ["a", "a", "b", "b"] * 3

@@ -1,0 +1,98 @@
+"""Keys as numbers: equal keys share one, and text and function names are Dask's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from dask.utils import key_split
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dasfprof.analysis import key_table
+from dasfprof.analysis.key_table import KeyCollector, split_keys
+
+_hex = st.text("0123456789abcdef", min_size=32, max_size=32)
+_name = st.text("abcdefsum_<>('.é\ud800", max_size=8) | st.sampled_from(["sum", "rechunk-merge"])
+_number = st.integers(0, 2**32 + 2)
+_texts = st.one_of(
+    _name,
+    st.builds("{}-{}".format, _name, _hex),
+    st.builds("{}-{}".format, _name, _number),
+    st.builds("{}-{}".format, _name, st.uuids()),
+    st.builds("{}-{}-{}".format, _name, st.uuids(), _number),
+    st.builds("{}-{}".format, _name, st.floats(2**30, 2**31)),
+    st.builds("('{}-{}', {}, 0)".format, _name, _hex, _number),
+    st.builds("('{}', {})".format, _name, _number),
+)
+_scalars = _texts | _number | st.floats(allow_nan=False) | st.binary(max_size=4)
+_keys = st.one_of(
+    _scalars,
+    st.tuples(_texts),
+    st.tuples(_texts, _number),
+    st.tuples(_texts, _number, _number, _number, _number),
+    st.tuples(_texts, _number, st.tuples(_texts, _number)),
+    st.tuples(st.tuples(_texts, _number), st.none() | st.booleans()),
+)
+
+
+def table_of(keys: list[Any]) -> tuple[key_table.KeyTable, np.ndarray[Any, Any]]:
+    collector = KeyCollector()
+    for start in range(0, len(keys), 3):  # many columns, as from many blocks
+        collector.add(split_keys(keys[start : start + 3]))
+    return collector.finish()
+
+
+def named(key: Any) -> str:
+    try:
+        return str(key_split(key))
+    except (TypeError, ValueError, IndexError):
+        return "Other"
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(_keys, max_size=12))
+@example([f"f-{'a' * 32}", ("f-1", 1), "('f-1', 1)", ("f-1", np.int64(1))])
+@example(["", "-", "-1", "x-" + "f" * 32, ("",), ("", 1), b"\xff", 1, 1.5])
+def test_keys_are_numbered_named_and_written_as_dask_does(keys: list[Any]) -> None:
+    table, ids = table_of(keys)
+
+    plain = [tuple(map(int_of, key)) if isinstance(key, tuple) else key for key in keys]
+    for first, first_id in zip(plain, ids, strict=True):
+        for second, second_id in zip(plain, ids, strict=True):
+            if type(first) is type(second):
+                assert (first == second) == (first_id == second_id)
+    assert table.keys(ids) == plain
+    assert table.texts(ids).tolist() == [str(key) for key in plain]
+    codes, names = table.functions()
+    assert [names[code] for code in codes[ids].tolist()] == [named(key) for key in plain]
+
+
+def int_of(item: Any) -> Any:
+    return item.item() if isinstance(item, np.integer) else item
+
+
+def test_ids_follow_the_order_of_first_use() -> None:
+    _, ids = table_of(["b-1", "a-1", "b-1", ("b", 1), "a-2", "a-1"])
+
+    assert ids.tolist() == [0, 1, 0, 2, 3, 1]
+
+
+def test_a_list_is_the_tuple_that_a_plain_msgpack_writer_lost() -> None:
+    table, ids = table_of([["sum-1", 3], ("sum-1", 3)])
+
+    assert ids.tolist() == [0, 0]
+    assert table.keys(ids) == [("sum-1", 3), ("sum-1", 3)]
+
+
+def test_keys_with_equal_hashes_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        key_table, "_hash", lambda head_ids, tails: tails[:, 0].astype(np.uint64) % np.uint64(3)
+    )
+    keys = [("f", n % 50) for n in range(200)] + [("g", n % 50) for n in range(200)]
+    table, ids = table_of(keys)
+
+    assert len(table) == 100
+    assert ids.tolist() == [n % 50 for n in range(200)] + [50 + n % 50 for n in range(200)]
+    assert table.keys(ids) == keys

@@ -1,0 +1,109 @@
+"""The table of tasks in memory against tables computed by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+from written_traces import Plugin, managed, record, row, usage, write_as_dasf
+
+from dasfprof.analysis import TraceAnalyser, task_balance
+from dasfprof.recording.facts import MANAGED_MEMORY, WORKER_REMOVED
+
+INTERVAL = "Time Interval (seconds from begin)"
+W0, W1 = "worker-c096-0", "worker-c096-1"
+
+
+def table(**columns: list[float]) -> pd.DataFrame:
+    values = pd.DataFrame(columns, dtype=float)
+    values.insert(0, INTERVAL, np.arange(len(values)))
+    return values
+
+
+@pytest.mark.parametrize("write", [record, write_as_dasf])
+def test_last_known_count_at_the_end_of_each_second(tmp_path: Path, write: type) -> None:
+    events = [
+        managed(100.5, W0, 3),
+        managed(101.25, W0, 5),
+        managed(101.375, W0, 4),  # the last within the first second counts
+        managed(102.5, W1, 7),  # exactly two seconds after the begin: the third second
+        managed(105.0, W0, 1),  # nothing was counted in the fourth
+    ]
+    balance = TraceAnalyser(write(tmp_path / "run", events)).per_worker_task_balance()
+
+    expected = table(**{W0: [4, 4, 4, 4, 1], W1: [0, 0, 7, 7, 7]})
+    assert_frame_equal(balance, expected, check_column_type=False)
+
+
+@pytest.mark.parametrize("write", [record, write_as_dasf])
+def test_two_hosts_with_the_same_worker_name(tmp_path: Path, write: type) -> None:
+    events = [
+        managed(10.0, "worker-0", 1, host="b"),
+        managed(11.0, "worker-0", 2, host="a"),
+        managed(11.5, "worker-1", 3, host="a"),
+        # The clocks of the hosts began at different times.
+        usage(10.0, host="b", time=1.7e9 + 10),
+        usage(10.0, host="a", time=1.7e9 + 9),
+    ]
+    balance = TraceAnalyser(write(tmp_path / "run", events)).per_worker_task_balance()
+
+    expected = table(**{"a worker-0": [2], "b worker-0": [1], "worker-1": [3]})
+    assert_frame_equal(balance, expected, check_column_type=False)
+
+
+def test_counts_recorded_out_of_order(tmp_path: Path) -> None:
+    events = [managed(3.0, W0, 9), managed(1.0, W0, 2), managed(2.25, W0, 4), managed(2.0, W0, 5)]
+    balance = TraceAnalyser(record(tmp_path / "run", events)).per_worker_task_balance()
+
+    assert balance[W0].tolist() == [2.0, 4.0, 9.0]
+
+
+def test_a_second_is_a_second_in_floating_point(tmp_path: Path) -> None:
+    assert 128.2 - 127.2 < 1
+    events = [managed(127.2, W0, 2), managed(128.2, W0, 3)]
+    balance = TraceAnalyser(record(tmp_path / "run", events)).per_worker_task_balance()
+
+    assert balance[W0].tolist() == [2.0, 3.0]
+
+
+def test_a_worker_that_left_holds_nothing_until_it_is_back(tmp_path: Path) -> None:
+    def life(address: str, counts: dict[float, int], name: int = 0) -> None:
+        plugin = Plugin(tmp_path / "run", "ResourceMonitor", name=name, address=address)
+        rows = [row(MANAGED_MEMORY, timestamp=1.7e9 + t, tasks=n) for t, n in counts.items()]
+        plugin.write((MANAGED_MEMORY, rows))
+
+    life("tcp://10.0.0.1:4001", {0.0: 5})
+    life("tcp://10.0.0.1:4002", {3.5: 2, 6.0: 3})  # the nanny started it again, of the same name
+    life("tcp://10.0.0.1:4003", {0.0: 1, 5.0: 4}, name=1)
+    removed = [
+        row(WORKER_REMOVED, timestamp=1.7e9 + 1.5, worker="tcp://10.0.0.1:4001", reason="killed"),
+        # They leave as the run ends: what they held then is not lost to the table.
+        row(WORKER_REMOVED, timestamp=1.7e9 + 6.25, worker="tcp://10.0.0.1:4002", reason="close"),
+        row(WORKER_REMOVED, timestamp=1.7e9 + 6.25, worker="tcp://10.0.0.1:4003", reason="close"),
+    ]
+    Plugin(tmp_path / "run", "SchedulerPlugin").write((WORKER_REMOVED, removed))
+    balance = TraceAnalyser(tmp_path / "run").per_worker_task_balance()
+
+    assert balance["worker-node1-0"].tolist() == [5, 0, 0, 2, 2, 2, 3]
+    assert balance["worker-node1-1"].tolist() == [1, 1, 1, 1, 1, 4, 4]
+
+
+def test_times_far_apart_do_not_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_balance, "MAX_INTERVALS", 10)
+    events = [managed(0.0, W0, 1), managed(4.5, W0, 2), managed(1e15, W0, 3)]
+    balance = TraceAnalyser(record(tmp_path / "run", events)).per_worker_task_balance()
+
+    assert balance[INTERVAL].tolist() == [0, 4, 10**15]
+    assert balance[W0].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_run_without_counts(tmp_path: Path) -> None:
+    balance = TraceAnalyser(record(tmp_path / "run", [usage(1.0)])).per_worker_task_balance()
+
+    assert list(balance) == [INTERVAL]
+    assert len(balance) == 0
