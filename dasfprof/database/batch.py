@@ -71,22 +71,29 @@ class BatchEncoder:
 
         A row that a codec cannot hold is left out, and its error is given.
         """
+        error = self._convert(rows, sequence)
+        if error is None or len(rows) == 1:
+            return [] if error is None else [error]
+        half = len(rows) // 2
+        errors = self.extend(rows[:half], sequence[:half])
+        return errors + self.extend(rows[half:], sequence[half:])
+
+    def _convert(
+        self, rows: Sequence[tuple[Any, ...]], sequence: Sequence[int]
+    ) -> Exception | None:
+        """Add all rows, or none if there is an error."""
         try:
             converted = [
                 encoder.convert(items)
                 for encoder, items in zip(self._encoders, zip(*rows, strict=True), strict=True)
             ]
         except Exception as error:
-            if len(rows) == 1:
-                return [error]
-            half = len(rows) // 2
-            errors = self.extend(rows[:half], sequence[:half])
-            return errors + self.extend(rows[half:], sequence[half:])
+            return error
         for encoder, part in zip(self._encoders, converted, strict=True):
             encoder.add(part)
         self._sequence += sequence
         self.rows += len(rows)
-        return []
+        return None
 
     def payload(self, rest: Callable[[], None] = lambda: None, **about: Any) -> bytes:
         """Give the block's payload.

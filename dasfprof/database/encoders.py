@@ -61,7 +61,10 @@ class _NumberEncoder:
         self._slices: list[Array] = []
 
     def convert(self, items: Sequence[Any]) -> Array:
-        return np.array(items, dtype=self._dtype)
+        array = np.array(items, dtype=self._dtype)
+        if array.ndim != 1:
+            raise TypeError("a list where a number is expected")
+        return array
 
     def add(self, converted: Array) -> None:
         self._slices.append(converted)

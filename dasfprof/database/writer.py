@@ -212,6 +212,8 @@ class TraceWriter:
                     self._write_rows(source, rows, finish)
                 except Exception as error:  # whatever it is, the thread goes on
                     self._could_not_encode(count, error)
+            if self.dropped:  # here, since warning may block what records
+                self._warn("facts for the trace %s come faster than they are written", self.path)
 
     def _write_rows(self, source: Source, rows: list[Any], finish: bool) -> None:
         encoders: dict[Schema, BatchEncoder] = {}
@@ -254,7 +256,7 @@ class TraceWriter:
     def _could_not_encode(self, count: int, error: Exception) -> None:
         self.dropped += count
         self.errors += 1
-        self._warn(error, "cannot encode %d facts for the trace %s", count, self.path)
+        self._warn("cannot encode facts for the trace %s", self.path, error=error)
 
     def _frame(self, block: dict[str, Any]) -> bytes:
         return frames.build_frame(values.pack({**block, **self._about()}))
@@ -271,9 +273,10 @@ class TraceWriter:
                 self._output.append(frame)
         except Exception as error:
             self.dropped += rows
-            self._warn(error, "cannot write the trace %s, facts are dropped", self.path)
+            self._warn("cannot write facts to the trace %s (%s)", self.path, error)
 
-    def _warn(self, error: Exception, message: str, *args: Any) -> None:
+    def _warn(self, message: str, *args: Any, error: Exception | None = None) -> None:
         if not self._warned:
             self._warned = True
-            logger.warning(f"{message}: %s", *args, error, exc_info=error)
+            message += "; some are dropped, and the trace tells how many"
+            logger.warning(message, *args, exc_info=error)

@@ -1,0 +1,189 @@
+"""Finding a run's files: by file, directory, glob, name and the begin of a name."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import msgpack
+import pytest
+
+from dasfprof.database import (
+    EventProfiler,
+    FileDatabase,
+    MultiEventDatabase,
+    find_runs,
+    open_run,
+)
+from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
+from dasfprof.events import InstantEvent
+
+PLUGINS = ("TracePlugin-host-0", "TracePlugin-host-1", "SchedulerPlugin-host-scheduler")
+
+
+def write(path: Path, event: str, **header: object) -> Path:
+    with FileDatabase(path, new=True, header=dict(header)) as database:
+        database.record(InstantEvent(event, 1.0))
+    return database.path
+
+
+def write_run(directory: Path, name: str, uuid: str, created: float) -> list[Path]:
+    """A file for each plugin, each with one event that is named for the run and the plugin."""
+    return [
+        write(
+            directory / f"{name}-{plugin}.msgpack",
+            f"{uuid} {plugin}",
+            run=name,
+            run_uuid=uuid,
+            run_created=created,
+        )
+        for plugin in PLUGINS
+    ]
+
+
+def names(database: MultiEventDatabase) -> list[str]:
+    return sorted(event.name for event in database)
+
+
+def names_of(uuid: str) -> list[str]:
+    return sorted(f"{uuid} {plugin}" for plugin in PLUGINS)
+
+
+@pytest.fixture
+def two_runs(tmp_path: Path) -> Path:
+    write_run(tmp_path, "Tutorial", "1", 100.0)
+    write_run(tmp_path, "Other", "2", 200.0)
+    return tmp_path
+
+
+def test_one_file(two_runs: Path) -> None:
+    path = two_runs / "Other-TracePlugin-host-0.msgpack"
+    assert names(open_run(path)) == names(open_run(str(path))) == ["2 TracePlugin-host-0"]
+
+
+def test_a_directory_of_one_run(tmp_path: Path) -> None:
+    files = write_run(tmp_path, "Tutorial", "1", 100.0)
+    (tmp_path / "notes.txt").write_text("no trace")
+    (tmp_path / "weather.msgpack").write_bytes(msgpack.packb({"rain": 1}))
+    (tmp_path / "empty.msgpack").touch()
+    (tmp_path / "directory.msgpack").mkdir()
+    assert names(open_run(tmp_path)) == names_of("1")
+    (run,) = find_runs(tmp_path)
+    assert (run.name, run.created, run.files) == ("Tutorial", 100.0, sorted(files))
+
+
+def test_a_glob_is_taken_as_it_is(two_runs: Path) -> None:
+    pattern = f"{two_runs}/*-TracePlugin-*"
+    assert names(open_run(pattern)) == [
+        "1 TracePlugin-host-0",
+        "1 TracePlugin-host-1",
+        "2 TracePlugin-host-0",
+        "2 TracePlugin-host-1",
+    ]
+    with pytest.raises(SourceNotFoundError, match=r"pattern or run '.*\*none\*'"):
+        open_run(f"{two_runs}/*none*")
+
+
+def test_a_name_and_the_begin_of_one(two_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert names(open_run(two_runs / "Tutorial")) == names_of("1")
+    assert names(open_run(two_runs / "Oth")) == names_of("2")
+    monkeypatch.chdir(two_runs)
+    assert names(open_run("Tutorial")) == names(open_run("./Tut")) == names_of("1")
+
+
+def test_an_exact_name_wins_over_longer_ones(tmp_path: Path) -> None:
+    write_run(tmp_path, "run", "1", 300.0)
+    write_run(tmp_path, "run-2", "2", 200.0)
+    assert names(open_run(tmp_path / "run")) == names_of("1")
+    assert names(open_run(tmp_path / "run-")) == names_of("2")
+
+
+def test_several_runs_are_named_in_the_error(
+    two_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="holds 2 runs: Other, Tutorial") as raised:
+        open_run(two_runs)
+    assert f"for example '{two_runs}/Tutorial'" in str(raised.value)
+    monkeypatch.chdir(two_runs.parent)
+    with pytest.raises(InvalidArgumentError) as raised:
+        open_run(two_runs.name)
+    (example,) = [word for word in str(raised.value).split("'") if word.endswith("/Tutorial")]
+    assert names(open_run(example)) == names_of("1")
+
+
+def test_of_two_runs_of_one_name_the_newest_is_opened(tmp_path: Path) -> None:
+    old = write_run(tmp_path, "Tutorial", "old", 100.0)
+    new = write_run(tmp_path, "Tutorial", "new", 200.0)
+    assert not {*old} & {*new}
+    with pytest.warns(UserWarning, match="2 runs are named 'Tutorial'; the newest is") as caught:
+        opened = open_run(tmp_path)
+    assert names(opened) == names_of("new")
+    assert caught[0].filename == __file__
+    assert [(run.name, run.created, run.files) for run in find_runs(tmp_path)] == [
+        ("Tutorial", 200.0, sorted(new)),
+        ("Tutorial", 100.0, sorted(old)),
+    ]
+    assert names(open_run(f"{tmp_path}/*-0.msgpack")) == ["old TracePlugin-host-0"]
+
+
+def test_a_file_that_lost_its_header_stays_with_its_run(tmp_path: Path) -> None:
+    files = write_run(tmp_path, "Tutorial", "1", 100.0)
+    content = bytearray(files[0].read_bytes())
+    content[0] ^= 1
+    files[0].write_bytes(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert names(open_run(tmp_path)) == names_of("1")
+
+
+def test_files_that_user_code_recorded_are_runs_by_their_names(tmp_path: Path) -> None:
+    write(tmp_path / "mine.msgpack", "a")
+    write(tmp_path / "yours.msgpack", "b")
+    assert {run.name for run in find_runs(tmp_path)} == {"mine", "yours"}
+    assert names(open_run(tmp_path / "mine")) == ["a"]
+
+
+def test_nothing_there(two_runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(SourceNotFoundError, match=r"runs found in .*: Other, Tutorial"):
+        open_run(two_runs / "missing")
+    with pytest.raises(SourceNotFoundError, match=r"runs found in .*: none"):
+        open_run(tmp_path / "no" / "directory")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SourceNotFoundError, match=r"runs found in .*empty: none"):
+        open_run(tmp_path / "empty")
+    assert find_runs(tmp_path / "empty") == []
+    with pytest.raises(FileNotFoundError):  # as other libraries have it
+        open_run(tmp_path / "empty")
+    assert os.listdir(tmp_path / "empty") == []
+
+
+def test_a_file_that_is_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / "notes.msgpack"
+    path.write_text("no trace, only a text")
+    with pytest.raises(NotATraceError, match=r"notes\.msgpack is neither a dasfprof nor a DASF"):
+        open_run(path)
+
+
+def test_names_with_characters_of_patterns(tmp_path: Path) -> None:
+    directory = tmp_path / "of [today]"
+    directory.mkdir()
+    write_run(directory, "run*", "1", 100.0)
+    assert names(open_run(directory)) == names_of("1")
+    assert names(open_run(directory / "run*")) == names_of("1")
+
+
+def test_many_databases_are_one(two_runs: Path) -> None:
+    path = two_runs / "Other-TracePlugin-host-0.msgpack"
+    both = MultiEventDatabase([path, str(path), EventProfiler(path), FileDatabase(path)])
+    assert repr(both) == "MultiEventDatabase with 4 databases"
+    assert names(both) == ["2 TracePlugin-host-0"] * 4
+    assert [batch.name for _, batch in both.batches()] == ["2 TracePlugin-host-0"] * 4
+    assert [*MultiEventDatabase([])] == []
+    with pytest.raises(InvalidArgumentError, match="takes a list of databases"):
+        MultiEventDatabase(path)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="got int; give databases"):
+        MultiEventDatabase([5])  # type: ignore[list-item]
+    for missing in (two_runs / "missing.msgpack", two_runs):
+        with pytest.raises(SourceNotFoundError, match="there is no trace file"):
+            MultiEventDatabase([missing])

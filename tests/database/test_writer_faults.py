@@ -1,0 +1,510 @@
+"""Disks that are full, slow or gone, and processes that fork or die: recording goes on unharmed."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trace_by_format
+
+from dasfprof.database import FileDatabase
+from dasfprof.database.batch import Schema
+from dasfprof.database.output import TraceOutput
+from dasfprof.database.writer import Source, TraceWriter
+from dasfprof.errors import ReadOnlyError
+from dasfprof.events import Event, InstantEvent
+
+SCHEMA = Schema("I", "n", (("timestamp", "float"),), (("number", "int"),))
+
+
+@pytest.fixture(autouse=True)
+def messages(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
+    """What the database floor logs, as it is logged."""
+    caplog.set_level(logging.INFO, logger="dasfprof")
+    texts: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda log: texts.append(log.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("dasfprof.database").addHandler(handler)
+    yield texts
+    logging.getLogger("dasfprof.database").removeHandler(handler)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.002)
+
+
+def numbers_in(database: FileDatabase) -> list[int]:
+    return [event.args["number"] for event in database.get_traces()]
+
+
+def record(database: FileDatabase, numbers: range) -> None:
+    for number in numbers:
+        database.record(InstantEvent("n", float(number), args={"number": number}))
+
+
+# --- the directory -------------------------------------------------------------------------------
+
+
+def test_a_directory_that_is_removed_is_made_again(tmp_path: Path, messages: list[str]) -> None:
+    database = FileDatabase(tmp_path / "run" / "t.msgpack", header={"run": "r"})
+    record(database, range(5))
+    database.commit()
+    shutil.rmtree(tmp_path / "run")
+    record(database, range(5, 8))
+    database.close()
+    trace = database.trace_file()
+    assert numbers_in(database) == [5, 6, 7]
+    assert trace.read_header()["run"] == "r"
+    assert [batch.sequence.tolist() for batch in trace.batches()] == [[5, 6, 7]]
+    assert not trace.damage
+    assert messages == []
+
+
+def test_a_directory_that_cannot_be_made_costs_facts_and_nothing_else(
+    tmp_path: Path, messages: list[str]
+) -> None:
+    in_the_way = tmp_path / "run"
+    in_the_way.write_text("not a directory")
+    database = FileDatabase(in_the_way / "t.msgpack")
+    for first in (0, 5, 10):
+        record(database, range(first, first + 5))
+        database.commit()
+    assert database.writer.dropped == 15
+    assert len(messages) == 1
+    assert "cannot write facts to the trace" in messages[0]
+    assert f"{in_the_way}/t.msgpack" in messages[0]
+
+    in_the_way.unlink()
+    record(database, range(15, 20))
+    database.close()
+    trace = database.trace_file()
+    assert numbers_in(database) == [15, 16, 17, 18, 19]
+    assert [batch.rows for batch in trace.batches()] == [5]
+    assert trace.dropped == 15
+    assert trace.end is not None
+    assert trace.end["events"] == 20
+    assert len(messages) == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_without_permission(tmp_path: Path, messages: list[str]) -> None:
+    tmp_path.chmod(0o500)
+    with FileDatabase(tmp_path / "t.msgpack") as database:
+        record(database, range(5))
+    assert database.writer.dropped == 5
+    assert len(messages) == 1
+    tmp_path.chmod(0o700)
+
+
+def test_start_tells_at_once_whether_the_file_can_be_made(
+    tmp_path: Path, messages: list[str]
+) -> None:
+    (tmp_path / "run").write_text("not a directory")
+    database = FileDatabase(tmp_path / "run" / "t.msgpack")
+    database.writer.start(Source.of(SCHEMA))
+    assert len(messages) == 1
+    with pytest.raises(OSError, match="run"):
+        database.writer.create()
+    (tmp_path / "run").unlink()
+    database.writer.sources[0].rows.append((1.0, 7))
+    database.close()
+    assert numbers_in(database) == [7]
+    assert database.trace_file().read_header()["version"] == 1
+
+
+# --- the disk ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(directory)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no tmpfs can be mounted here: that takes root")
+    yield directory
+    subprocess.run(["umount", "-l", str(directory)], check=True)
+
+
+def test_a_full_disk(small_disk: Path, messages: list[str]) -> None:
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(200 * 1024))
+    database = FileDatabase(small_disk / "t.msgpack")
+    blob = os.urandom(1000)
+    count = 0
+    while database.writer.dropped == 0:
+        for _ in range(10):
+            args = {"number": count, "blob": blob + bytes([count % 256])}
+            database.record(InstantEvent("n", 1.0, args=args))
+            count += 1
+        database.commit()
+        assert count < 1000
+    assert count - database.writer.dropped > 0
+    assert len(messages) == 1
+    assert "No space left on device" in messages[0]
+
+    lost = database.writer.dropped
+    filler.unlink()
+    record(database, range(count, count + 5))
+    database.close()
+    trace = database.trace_file()
+    events = [event for batch in trace.batches() for _, event in batch.events()]
+    assert [event.args["number"] for event in events] == [
+        *range(count - lost),
+        *range(count, count + 5),
+    ]
+    assert trace.dropped == lost
+    assert trace.end is not None
+    assert (trace.end["dropped"], trace.end["events"]) == (lost, count + 5)
+    assert trace.damage.cut_bytes == 0
+    assert len(messages) == 1
+
+
+def test_a_disk_that_becomes_read_only(small_disk: Path, messages: list[str]) -> None:
+    database = FileDatabase(small_disk / "t.msgpack")
+    record(database, range(5))
+    database.commit()
+    remount(small_disk, "ro")
+    record(database, range(5, 10))
+    database.commit()
+    remount(small_disk, "rw")
+    record(database, range(10, 15))
+    database.close()
+    assert numbers_in(database) == [*range(5), *range(10, 15)]
+    assert database.writer.dropped == 5
+    assert len(messages) == 1
+    assert "Read-only file system" in messages[0]
+
+
+def remount(directory: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", str(directory)], check=True)
+
+
+class FillingFile:
+    """A file on a disk that has room for so many bytes more."""
+
+    room = 0
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def __enter__(self) -> FillingFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def tell(self) -> int:
+        return int(self.file.tell())
+
+    def write(self, data: memoryview) -> int:
+        if len(data) and FillingFile.room == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = int(self.file.write(data[: FillingFile.room]))
+        FillingFile.room -= written
+        return written
+
+
+@pytest.mark.parametrize("room", [0, 1, 7, 8, 19, 20, 300, 700, 900])
+def test_a_disk_that_fills_up_within_a_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str], room: int
+) -> None:
+    """Also within the header: it comes again, since nothing can be told of a file without it."""
+    plain_open = Path.open
+
+    def opened(path: Path, mode: str = "r", **options: Any) -> Any:
+        file = plain_open(path, mode, **options)
+        return FillingFile(file) if mode == "ab" else file
+
+    monkeypatch.setattr(Path, "open", opened)
+    FillingFile.room = room
+    database = FileDatabase(tmp_path / "t.msgpack", header={"run": "r"})
+    for number in range(4):
+        record(database, range(number, number + 1))
+        database.commit()
+    lost = database.writer.dropped
+    assert lost > 0
+    FillingFile.room = 10**6
+    record(database, range(4, 6))
+    database.close()
+
+    trace = database.trace_file()
+    assert numbers_in(database) == [*range(4 - lost), 4, 5]
+    assert [*trace.batches()]
+    assert trace.header["run"] == "r"
+    assert trace.damage.corrupt_bytes <= room
+    assert trace.dropped == lost
+    assert len(messages) == 1
+    independent = trace_by_format.read(database.path.read_bytes())
+    assert [args["number"] for *_, args in independent.events] == numbers_in(database)
+
+
+QUOTA = """
+import resource, sys
+from dasfprof.database import FileDatabase
+from dasfprof.events import InstantEvent
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 100_000))
+database = FileDatabase(sys.argv[1])
+for number in range(100):
+    database.record(InstantEvent("n", 1.0, args={"number": number, "x": str(number) * 200}))
+    database.commit()
+lost = database.writer.dropped
+assert 0 < lost < 100, lost
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+database.record(InstantEvent("n", 1.0, args={"number": 100, "x": ""}))
+database.close()
+print(lost)
+"""
+
+
+def test_a_quota_that_the_kernel_keeps(tmp_path: Path) -> None:
+    path = tmp_path / "t.msgpack"
+    done = run_script(QUOTA, str(path))
+    lost = int(done.stdout)
+    database = FileDatabase(path)
+    assert numbers_in(database) == [*range(100 - lost), 100]
+    trace = database.trace_file()
+    list(trace.batches())
+    assert trace.dropped == lost
+    assert done.stderr.count("cannot write facts") == 1
+
+
+def test_a_disk_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str]
+) -> None:
+    """Recording goes on at once, keeps no more than it may, and counts the rest."""
+    answer, asked = threading.Event(), threading.Event()
+    plain_append = TraceOutput.append
+
+    def append(output: TraceOutput, frame: bytes) -> None:
+        asked.set()
+        assert answer.wait(60)
+        plain_append(output, frame)
+
+    monkeypatch.setattr(TraceOutput, "append", append)
+    database = FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=0.01, max_pending=100)
+    record(database, range(10))
+    assert asked.wait(20)
+    (source,) = database.writer.sources
+    for first in range(10, 5010, 10):
+        record(database, range(first, first + 10))
+        assert len(source.rows) <= 100
+    assert database.writer.dropped == 4900
+    assert not answer.is_set()
+
+    answer.set()
+    database.commit()
+    record(database, range(5010, 5015))
+    database.close()
+    assert numbers_in(database) == [*range(110), *range(5010, 5015)]
+    trace = database.trace_file()
+    assert next(trace.batches()).rows == 10
+    list(trace.batches())
+    assert trace.dropped == 4900
+    assert len(messages) == 1
+    assert "come faster than they are written" in messages[0]
+
+
+def test_each_fact_is_either_written_or_counted(tmp_path: Path) -> None:
+    """Many threads, and a writer that is always too late."""
+    database = FileDatabase(tmp_path / "t.msgpack", 2, flush_interval=0.0001, max_pending=3)
+    threads = [threading.Thread(target=record, args=(database, range(3000))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    database.close()
+    assert len(numbers_in(database)) + database.writer.dropped == 6 * 3000
+
+
+# --- facts that cannot be encoded ----------------------------------------------------------------
+
+
+def writer_of(tmp_path: Path) -> TraceWriter:
+    database = FileDatabase(tmp_path / "t.msgpack", flush_interval=1e300)
+    return database.writer
+
+
+def test_a_bad_row_is_left_out_alone(tmp_path: Path, messages: list[str]) -> None:
+    writer = writer_of(tmp_path)
+    source = Source.of(SCHEMA)
+    writer.add_source(source)
+    bad: dict[int, Any] = {3: "text", 4: None, 300: 2**63, 999: [1]}
+    source.rows.extend((1.0, bad.get(number, number)) for number in range(1000))
+    source.rows.append((1.0,))
+    writer.close()
+    written = trace_by_format.read(writer.path.read_bytes())
+    assert [args["number"] for *_, args in written.events] == [
+        number for number in range(1000) if number not in bad
+    ]
+    assert [position for position, *_ in written.events] == [
+        number for number in range(1000) if number not in bad
+    ]
+    assert (written.frames[-1]["dropped"], written.frames[-1]["errors"]) == (5, 5)
+    assert len(messages) == 1
+    assert "cannot encode facts" in messages[0]
+
+
+def test_a_fold_that_fails_costs_its_slice(tmp_path: Path, messages: list[str]) -> None:
+    writer = writer_of(tmp_path)
+
+    def fold(rows: list[Any]) -> Any:
+        if 300 in rows:
+            raise RuntimeError("a bug")
+        yield SCHEMA, [(1.0, row) for row in rows], range(len(rows))
+
+    def finish() -> Any:
+        raise RuntimeError("another")
+
+    source = Source(fold, finish=finish)
+    writer.add_source(source)
+    source.rows.extend(range(1000))
+    writer.close()
+    written = trace_by_format.read(writer.path.read_bytes())
+    assert [args["number"] for *_, args in written.events] == [*range(250), *range(500, 1000)]
+    assert (written.frames[-1]["dropped"], written.frames[-1]["errors"]) == (250, 2)
+    assert len(messages) == 1
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+
+def run_script(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "ignore", "-c", script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+
+
+FORK = """
+import multiprocessing, os, sys
+from dasfprof.database import FileDatabase
+from dasfprof.events import InstantEvent
+
+database = FileDatabase(sys.argv[1], 10, flush_interval=0.001)
+
+def record(name, count):
+    for _ in range(count):
+        database.record(InstantEvent(name, 1.0))
+
+def child():
+    record("child", 50)
+    database.commit()
+
+record("before", 25)
+for way in ("exit", "close"):
+    record("pending", 5)
+    if os.fork() == 0:
+        child()
+        if way == "close":
+            database.close()
+        own = FileDatabase(sys.argv[1] + "-" + way)
+        own.record(InstantEvent("own", 1.0))
+        sys.exit(0)
+    assert os.wait()[1] == 0
+process = multiprocessing.get_context("fork").Process(target=child)
+process.start()
+process.join()
+assert process.exitcode == 0
+record("after", 5)
+"""
+
+
+def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t.msgpack"
+    run_script(FORK, str(path))
+    trace = FileDatabase(path)
+    names = [event.name for event in trace.get_traces()]
+    assert names == ["before"] * 25 + ["pending"] * 10 + ["after"] * 5
+    assert not trace.trace_file().damage
+    assert sorted(item.name for item in tmp_path.iterdir()) == [
+        "t.msgpack",
+        "t.msgpack-close",
+        "t.msgpack-exit",
+    ]
+    for way in ("close", "exit"):
+        (event,) = FileDatabase(f"{path}-{way}").get_traces()
+        assert event.name == "own"
+
+
+EXIT = """
+import os, signal, sys, time
+from dasfprof.database import FileDatabase
+from dasfprof.events import InstantEvent
+
+database = FileDatabase(sys.argv[1], flush_interval=1e300)
+for number in range(7):
+    database.record(InstantEvent("n", 1.0, args={"number": number}))
+if sys.argv[2] == "kill":
+    database.commit()
+    database.record(InstantEvent("n", 1.0, args={"number": 7}))
+    os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[2] == "error":
+    raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize(("how", "code"), [("return", 0), ("error", 3), ("kill", -signal.SIGKILL)])
+def test_what_a_process_leaves_behind(tmp_path: Path, how: str, code: int) -> None:
+    path = tmp_path / "t.msgpack"
+    done = subprocess.run([sys.executable, "-c", EXIT, str(path), how], timeout=120)
+    assert done.returncode == code
+    database = FileDatabase(path)
+    assert numbers_in(database) == [*range(7)]
+    trace = database.trace_file()
+    list(trace.batches())
+    assert (trace.end is None) == (how == "kill")
+    assert not trace.damage
+
+
+def test_closing_from_many_threads_is_closing_once(tmp_path: Path) -> None:
+    database = FileDatabase(tmp_path / "t.msgpack")
+    record(database, range(1000))
+    ended: list[int] = []
+
+    def close() -> None:
+        database.close()
+        ended.append(database.path.read_bytes().count(b"\xa4kind\xa3end"))
+
+    threads = [threading.Thread(target=close) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ended == [1] * 5
+    assert len(numbers_in(database)) == 1000
+
+
+def test_events_recorded_while_it_closes_do_no_harm(tmp_path: Path) -> None:
+    database = FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=0.001)
+    refused = threading.Event()
+
+    def go_on() -> None:
+        for number in range(10**9):
+            try:
+                record(database, range(number, number + 1))
+            except ReadOnlyError:
+                refused.set()
+                return
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    wait_until(lambda: database.path.exists())
+    database.close()
+    assert refused.wait(20)
+    thread.join()
+    events: list[Event] = [*database.get_traces()]
+    assert [event.args["number"] for event in events] == [*range(len(events))]
