@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dasfprof.analysis import function_bottleneck, task_balance, task_bottleneck, task_graph
+from dasfprof.analysis import (
+    function_bottleneck,
+    gpu_utilisation,
+    task_balance,
+    task_bottleneck,
+    task_graph,
+)
 from dasfprof.analysis.progress import is_wanted
 from dasfprof.analysis.trace import Source, Trace
 
@@ -83,7 +89,10 @@ class TraceAnalyser:
             ``Duration (s)``, ``Percentage of total time (%)`` (of all compute seconds of that
             worker), ``Memory usage (Mb)`` (of the result), ``Worker``, ``Function``,
             ``Run ID`` (Dask's; where none was recorded the runs of each key count from 0),
-            ``State`` (that it ended in), ``Start (s)`` (from the trace's begin).
+            ``State`` (that it ended in), ``Start (s)`` (from the trace's begin), ``GPU Samples``
+            (of the worker's device within the run; NA without a device), and ``Mean GPU
+            Utilization (%)``, ``Mean GPU Memory Used (GB)``, weighted by time, where there
+            was one at least.
         """
         return task_bottleneck.per_task_bottleneck(self.trace, progress=self._progress)
 
@@ -99,6 +108,33 @@ class TraceAnalyser:
             one label, the columns are called by host and label.
         """
         return task_balance.per_worker_task_balance(self.trace)
+
+    def per_gpu_utilisation(self, interval: float | None = None) -> pd.DataFrame:
+        """Tell how busy each GPU was, and whether it idled while tasks ran on its workers.
+
+        Parameters
+        ----------
+        interval
+            Seconds for a row over time; None gives the whole run in one row.
+
+        Returns
+        -------
+        DataFrame
+            A row a device (and interval), by host and index:
+
+            - ``Host``, ``GPU`` (NVML index), ``Name``, ``Workers`` (those whose own device it
+              is; empty: nobody's, but there to be used)
+            - ``Time Interval (seconds from begin)``, if an interval was given
+            - ``Time (s)``: for which samples of the device are known; all other columns are
+              about this time, NA where it is none
+            - ``Mean GPU Utilization (%)``, ``Max GPU Utilization (%)``, ``Mean GPU Memory Used
+              (GB)``, ``Max GPU Memory Used (GB)``, ``GPU Memory (GB)``, ``Mean Power (W)``
+            - ``Tasks Ran (%)``: the share in which a task ran on one of its workers
+            - ``Idle While Tasks Ran (%)``, ``Idle While No Task Ran (%)``: the shares in which
+              no kernel ran on the device; with the mean utilisation they make 100
+            - ``Samples``, ``UUID``
+        """
+        return gpu_utilisation.per_gpu_utilisation(self.trace, interval)
 
     def create_annotated_task_graph(self) -> nx.DiGraph[str]:
         """Give the task graph.

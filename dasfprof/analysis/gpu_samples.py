@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -18,6 +22,24 @@ _USAGE_NAMES = {
     "utilization": "gpu_utilization",
     "memory_used": "gpu_memory_used",
 }
+
+
+@dataclass(frozen=True)
+class GpuDevice:
+    """A device of a host, and its samples."""
+
+    host: str
+    #: None where the trace names no devices.
+    uuid: str | None
+    #: NVML's, NaN where nothing tells.
+    index: float
+    name: str | None
+    #: The workers whose own device it is, as numbers of `NamedWorkers`; none, if it was only
+    #: there to be used.
+    workers: tuple[int, ...]
+    #: In the order of time: ``time, gpu_index, gpu_utilization`` (percent), ``gpu_memory_used``
+    #: (bytes); where the trace names devices, all columns of `Trace.gpu_usage` too.
+    samples: pd.DataFrame
 
 
 class GpuSamples:
@@ -38,6 +60,8 @@ class GpuSamples:
 
     def __init__(self, trace: Trace, workers: NamedWorkers) -> None:
         self._workers = workers
+        self._kinds = np.full(len(workers), "worker", dtype=object)
+        self._kinds[workers.of_lives] = trace.workers["kind"].to_numpy()
         devices = trace.gpu_devices[trace.gpu_devices["uuid"].notna()]
         numbers = workers.numbers(devices)
         last = devices.assign(number=numbers).drop_duplicates("number", keep="last")
@@ -74,6 +98,38 @@ class GpuSamples:
         missing = np.isnan(indices)
         return pd.arrays.IntegerArray(np.where(missing, 0, indices).astype(np.int64), missing)
 
+    def devices(self) -> list[GpuDevice]:
+        """List the devices that workers have or that were read, by host and NVML index."""
+        owners: dict[tuple[str, Any], list[int]] = {}
+        for number in np.flatnonzero(self._kinds == "worker").tolist():
+            if number in self._devices:
+                owners.setdefault(self._devices[number], []).append(number)
+            elif len(samples := self.of(number)):
+                host, index = str(self._workers.hosts[number]), samples["gpu_index"].min()
+                owners.setdefault((host, None if np.isnan(index) else index), []).append(number)
+        for identity in self._of_device:
+            owners.setdefault(identity, [])
+        found = [self._device(*identity, numbers) for identity, numbers in owners.items()]
+        return sorted(
+            found,
+            key=lambda device: (device.host, np.nan_to_num(device.index), device.uuid or ""),
+        )
+
+    def _device(self, host: str, identity: Any, numbers: list[int]) -> GpuDevice:
+        if not isinstance(identity, str):
+            index = np.nan if identity is None else float(identity)
+            return GpuDevice(host, None, index, None, tuple(numbers), self.of(numbers[0]))
+        samples = self._of_device.get((host, identity), self._none)
+        known = samples["gpu_index"].to_numpy()
+        return GpuDevice(
+            host,
+            identity,
+            float(self._indices[numbers[0]] if numbers else known[0]),
+            str(samples["name"].iloc[0]) if len(samples) else None,
+            tuple(numbers),
+            samples,
+        )
+
     def integrals(
         self, tasks: pd.DataFrame, *, progress: bool = False
     ) -> dict[str, tuple[Array, Array]]:
@@ -88,18 +144,15 @@ class GpuSamples:
         starts = tasks["start"].to_numpy()
         stops = starts + tasks["duration"].to_numpy()
         found = {reading: (np.zeros(len(tasks)), np.zeros(len(tasks))) for reading in _READINGS[1:]}
-        numbers = self._workers.numbers(tasks)
-        order = np.argsort(numbers, kind="stable")
-        bounds = np.searchsorted(numbers[order], np.arange(len(self._workers) + 1))
         bar = track(
-            range(len(self._workers)),
+            self._rows(tasks),
             "[function_bottleneck] Analysing traces",
             shown=progress,
             total=len(self._workers),
             unit="worker",
         )
-        for number in bar:
-            rows, samples = order[bounds[number] : bounds[number + 1]], self.of(number)
+        for number, rows in bar:
+            samples = self.of(number)
             for reading, (integral, covered) in found.items():
                 known = samples[samples[reading].notna()]
                 if len(known):
@@ -110,6 +163,26 @@ class GpuSamples:
                         stops[rows],
                     )
         return found
+
+    def counts(self, tasks: pd.DataFrame) -> Array:
+        """Count the samples of its worker's GPU within each task run; NaN: it has none at all."""
+        starts = tasks["start"].to_numpy()
+        stops = starts + tasks["duration"].to_numpy()
+        counts = np.full(len(tasks), np.nan)
+        for number, rows in self._rows(tasks):
+            times = self.of(number)["time"].to_numpy(dtype=float)
+            if len(times):
+                first = np.searchsorted(times, starts[rows], side="left")
+                counts[rows] = np.searchsorted(times, stops[rows], side="left") - first
+        return counts
+
+    def _rows(self, tasks: pd.DataFrame) -> Iterator[tuple[int, Array]]:
+        """Give each worker's number and the rows of its task runs."""
+        numbers = self._workers.numbers(tasks)
+        order = np.argsort(numbers, kind="stable")
+        bounds = np.searchsorted(numbers[order], np.arange(len(self._workers) + 1))
+        for number in range(len(self._workers)):
+            yield number, order[bounds[number] : bounds[number + 1]]
 
     def _of_host(self, number: int) -> pd.DataFrame:
         hosts, labels = self._workers.hosts, self._workers.labels

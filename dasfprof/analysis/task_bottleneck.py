@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -22,12 +24,13 @@ def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame
     of_worker = np.bincount(of_task, weights=duration, minlength=len(workers))
     order = _sorted_rows(-duration, tasks["start"].to_numpy(), workers.ranks()[of_task])
     of_task, duration = of_task[order], duration[order]
+    gpus = GpuSamples(trace, workers)
     with np.errstate(invalid="ignore"):
         percentage = duration / of_worker[of_task] * 100
     return pd.DataFrame(
         {
             "Host": pd.Series(workers.hosts[of_task], dtype=object, copy=False),
-            "GPU": GpuSamples(trace, workers).indices()[of_task],
+            "GPU": gpus.indices()[of_task],
             "Task Key": _key_texts(trace, tasks["key_id"].to_numpy()[order], progress),
             "Duration (s)": duration,
             "Percentage of total time (%)": percentage,
@@ -37,9 +40,24 @@ def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame
             "Run ID": tasks["run_id"].to_numpy()[order],
             "State": _values(tasks["state"], order),
             "Start (s)": tasks["start"].to_numpy()[order] - trace.begin,
+            **_gpu_columns(gpus, tasks, order),
         },
         copy=False,
     )
+
+
+def _gpu_columns(gpus: GpuSamples, tasks: pd.DataFrame, order: Array) -> dict[str, Any]:
+    """Give what the samples that fell into each run tell of its GPU: nothing, if none did."""
+    samples = gpus.counts(tasks)
+    means = {}
+    for reading, (integral, covered) in gpus.integrals(tasks).items():
+        seen = (samples > 0) & (covered > 0)
+        means[reading] = np.divide(integral, covered, out=np.full(len(order), np.nan), where=seen)
+    return {
+        "GPU Samples": pd.array(samples[order], dtype="Int64"),
+        "Mean GPU Utilization (%)": means["gpu_utilization"][order],
+        "Mean GPU Memory Used (GB)": means["gpu_memory_used"][order] / 1e9,
+    }
 
 
 def _sorted_rows(first: Array, second: Array, third: Array) -> Array:
