@@ -101,6 +101,36 @@ def test_each_worker_has_the_samples_of_its_own_device(
     assert values(events(run, "GPU Devices", 1), *about) == {("available", uuid_of("a"), 0)}
 
 
+def test_the_tables_have_the_means_of_the_own_devices(driver: Driver, tmp_path: Path) -> None:
+    driver.answer(TWO)
+
+    def work(seconds: float) -> None:
+        time.sleep(seconds)
+
+    with workers(driver, "0,1", "1,0") as client:
+        addresses = {about["name"]: at for at, about in client.scheduler_info()["workers"].items()}
+        with profiled(client, tmp_path) as run:
+            wait_for(run, "GPU Usage", 5)
+            futures = [
+                client.submit(work, 0.5 + name, key=f"work-{name}", workers=[address])
+                for name, address in addresses.items()
+            ]
+            client.gather(futures)
+        analyser = run.analyser()
+    functions = analyser.per_function_bottleneck()
+    label = functions["Worker"].str[-2:]
+    columns = ["GPU", "Mean GPU Utilization (%)", "Mean GPU Memory Used (GB)"]
+    assert functions[label == "-0"][columns].to_numpy().tolist() == [[1, 70.0, 7.0]]
+    assert functions[label == "-1"][columns].to_numpy().tolist() == [[0, 40.0, 4.0]]
+    tasks = analyser.per_task_bottleneck()
+    assert tasks[columns].to_numpy().tolist() == [[0, 40.0, 4.0], [1, 70.0, 7.0]]
+    assert (tasks["GPU Samples"] >= 5).all()
+    devices = analyser.per_gpu_utilisation()
+    assert devices["Mean GPU Utilization (%)"].tolist() == pytest.approx([40.0, 70.0])
+    assert (devices["Idle While Tasks Ran (%)"] < [60.0, 30.0]).all()
+    assert (devices["Idle While Tasks Ran (%)"] > 0).all()
+
+
 def test_mig_instances_of_one_gpu_are_told_apart(driver: Driver, tmp_path: Path) -> None:
     driver.answer(
         device("a", "41")

@@ -1,0 +1,167 @@
+"""GPU columns of the tables, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from written_traces import Plugin, compute, record, row, usage
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.errors import InvalidArgumentError
+from dasfprof.recording.facts import COMPUTE
+from dasfprof.recording.gpu_facts import GPU_DEVICES, GPU_USAGE
+
+T = 1_700_000_000.0
+
+
+def reading(uuid: str, second: float, utilization: float | None, **values: Any) -> tuple[Any, ...]:
+    index = {"GPU-x": 0, "GPU-y": 1, "GPU-z": 2}[uuid]
+    about = {"name": "Stand-in", "memory_total": 10e9, "memory_used": 1e9, **values}
+    return row(
+        GPU_USAGE, timestamp=T + second, uuid=uuid, index=index, utilization=utilization, **about
+    )
+
+
+def ran(key: str, start: float, stop: float) -> tuple[Any, ...]:
+    return row(COMPUTE, timestamp=T + start, duration=stop - start, key=key, state="memory")
+
+
+def devices(uuid: str) -> tuple[Any, ...]:
+    index = {"GPU-x": 0, "GPU-y": 1}[uuid]
+    return row(GPU_DEVICES, timestamp=T, availability="available", uuid=uuid, index=index)
+
+
+@pytest.fixture
+def two_gpus(tmp_path: Path) -> TraceAnalyser:
+    """Eight seconds. Workers 0 and 2 share GPU 0; worker 1 has GPU 1; GPU 2 is nobody's.
+
+    Worker 0 reads GPU 0 and GPU 2 each second; GPU 1, read by its worker, is lost after 4 s.
+    """
+    busy = [50, 50, 100, 0, 0, 0, 20, 20, 20]
+    plugins = [Plugin(tmp_path, name=name, address=f"tcp://1:400{name}") for name in range(3)]
+    plugins[0].write((COMPUTE, [ran("a-1", 0.0, 2.0), ran("short-1", 2.25, 2.5)]))
+    plugins[2].write((COMPUTE, [ran("a-2", 1.0, 4.0), ran("b-2", 5.5, 6.0)]))
+    plugins[1].write((COMPUTE, [ran("a-3", 3.0, 8.0)]))
+    plugins = [
+        Plugin(tmp_path, "ResourceMonitor", name=name, address=f"tcp://1:400{name}")
+        for name in range(3)
+    ]
+    first = [
+        reading("GPU-x", second, percent, memory_used=(second + 1) * 1e9, power=100.0)
+        for second, percent in enumerate(busy)
+    ]
+    unused = [reading("GPU-z", float(second), 0.0) for second in range(9)]
+    plugins[0].write((GPU_DEVICES, [devices("GPU-x")]), (GPU_USAGE, first + unused))
+    second = [reading("GPU-y", float(second), 80.0) for second in range(4)]
+    plugins[1].write((GPU_DEVICES, [devices("GPU-y")]), (GPU_USAGE, second))
+    plugins[2].write((GPU_DEVICES, [devices("GPU-x")]))
+    return TraceAnalyser(tmp_path)
+
+
+def test_devices_in_total(two_gpus: TraceAnalyser) -> None:
+    table = two_gpus.per_gpu_utilisation()
+    assert table["GPU"].tolist() == [0, 1, 2]
+    assert table["UUID"].tolist() == ["GPU-x", "GPU-y", "GPU-z"]
+    workers = "worker-node1-0, worker-node1-2", "worker-node1-1", ""
+    assert table["Workers"].tolist() == list(workers)
+    # GPU 1 was last read at 3 s; its readings are a second apart, so that one holds until 6 s.
+    assert table["Time (s)"].tolist() == [8.0, 6.0, 8.0]
+    # GPU 0: 50 50 100 0 0 0 20 20 % in the eight seconds.
+    assert table["Mean GPU Utilization (%)"].tolist() == [240 / 8, 80.0, 0.0]
+    assert table["Max GPU Utilization (%)"].tolist() == [100.0, 80.0, 0.0]
+    assert table["Mean GPU Memory Used (GB)"].tolist() == [4.5, 1.0, 1.0]
+    assert table["Max GPU Memory Used (GB)"].tolist() == [8.0, 1.0, 1.0]
+    assert table["GPU Memory (GB)"].tolist() == [10.0, 10.0, 10.0]
+    assert table["Mean Power (W)"].tolist()[0] == 100.0
+    assert table["Mean Power (W)"].isna().tolist() == [False, True, True]
+    # Tasks ran on GPU 0's workers from 0 to 4 and from 5.5 to 6, on GPU 1's from 3 to 8.
+    assert table["Tasks Ran (%)"].tolist() == [4.5 / 8 * 100, 3 / 6 * 100, 0.0]
+    # It idled 50 50 0 100 % in the first four, all of the half second, and of the rest
+    # 1 s, 0.5 s, and 80 % of two.
+    idle = [(0.5 + 0.5 + 0 + 1 + 0.5) / 8, 3 * 0.2 / 6, 0.0]
+    assert table["Idle While Tasks Ran (%)"].tolist() == pytest.approx([100 * x for x in idle])
+    rest = [(1 + 0.5 + 2 * 0.8) / 8, 3 * 0.2 / 6, 1.0]
+    assert table["Idle While No Task Ran (%)"].tolist() == pytest.approx([100 * x for x in rest])
+    assert table["Samples"].tolist() == [9, 4, 9]
+
+
+def test_the_shares_make_a_whole(two_gpus: TraceAnalyser) -> None:
+    for table in (two_gpus.per_gpu_utilisation(), two_gpus.per_gpu_utilisation(interval=0.75)):
+        shares = ["Mean GPU Utilization (%)", "Idle While Tasks Ran (%)"]
+        whole = table[[*shares, "Idle While No Task Ran (%)"]].sum(axis=1)
+        seen = table["Time (s)"] > 0
+        assert whole[seen].tolist() == pytest.approx([100.0] * int(seen.sum()))
+        assert table.loc[~seen, shares].isna().all(axis=None)
+
+
+def test_devices_over_time(two_gpus: TraceAnalyser) -> None:
+    table = two_gpus.per_gpu_utilisation(interval=3.0)
+    begin = "Time Interval (seconds from begin)"
+    assert table.groupby("GPU")[begin].apply(list).tolist() == [[0.0, 3.0, 6.0]] * 3
+    first, second = table[table["GPU"] == 0], table[table["GPU"] == 1]
+    # Of the last interval, 6 to 9 s, the sample at 8 s covers the third second too.
+    assert first["Mean GPU Utilization (%)"].tolist() == pytest.approx([200 / 3, 0.0, 20.0])
+    assert first["Tasks Ran (%)"].tolist() == pytest.approx([100.0, 50.0, 0.0])
+    assert first["Samples"].tolist() == [3, 3, 3]
+    assert second["Time (s)"].tolist() == [3.0, 3.0, 0.0]
+    assert second["Mean GPU Utilization (%)"].isna().tolist() == [False, False, True]
+
+
+def test_functions_have_the_means_of_their_workers_device(two_gpus: TraceAnalyser) -> None:
+    table = two_gpus.per_function_bottleneck().set_index(["Worker", "Function"])
+    means = table["Mean GPU Utilization (%)"]
+    assert means["worker-node1-0", "a"] == 50.0
+    assert means["worker-node1-2", "a"] == pytest.approx((50 + 100 + 0) / 3)
+    # GPU 1 is not known after 6 s: the mean is that of the three seconds before.
+    assert means["worker-node1-1", "a"] == pytest.approx(80.0)
+    assert table["GPU"]["worker-node1-2", "a"] == 0
+    assert table["GPU"]["worker-node1-1", "a"] == 1
+
+
+def test_a_task_knows_what_the_samples_within_it_tell(two_gpus: TraceAnalyser) -> None:
+    table = two_gpus.per_task_bottleneck().set_index("Task Key")
+    assert table["GPU Samples"].to_dict() == {"a-1": 2, "a-2": 3, "a-3": 1, "b-2": 0, "short-1": 0}
+    means = table["Mean GPU Utilization (%)"]
+    assert means["a-2"] == pytest.approx(50.0)
+    assert means["a-3"] == pytest.approx(80.0)
+    assert means[["b-2", "short-1"]].isna().all()
+    assert table["Mean GPU Memory Used (GB)"]["a-2"] == pytest.approx((2 + 3 + 4) / 3)
+    assert table["Mean GPU Memory Used (GB)"][["b-2", "short-1"]].isna().all()
+
+
+def test_dasf_samples_are_of_a_device_without_a_name(tmp_path: Path) -> None:
+    events = [
+        usage(T, gpu_utilization=40, gpu_memory_used=2_000_000_000),
+        usage(T + 1, gpu_utilization=60, gpu_memory_used=2_000_000_000),
+        compute("f-1", T, 2.0, "worker-c096-0"),
+        compute("f-2", T + 1, 1.0, "worker-c096-1"),
+    ]
+    (found,) = (
+        TraceAnalyser(record(tmp_path / "run", events)).per_gpu_utilisation().to_dict("records")
+    )
+    assert (found["Host"], found["Workers"]) == ("c096", "worker-c096-0, worker-c096-1")
+    assert pd.isna(found["GPU"])
+    assert found["Mean GPU Utilization (%)"] == 50.0
+    assert found["Idle While Tasks Ran (%)"] == 50.0
+    assert np.isnan(found["GPU Memory (GB)"])
+
+
+def test_without_a_gpu_there_are_no_rows(tmp_path: Path) -> None:
+    analyser = TraceAnalyser(record(tmp_path / "run", [compute("f-1", T, 1.0, "worker-c096-0")]))
+    table = analyser.per_gpu_utilisation()
+    assert table.empty
+    assert "Mean GPU Utilization (%)" in table
+    tasks = analyser.per_task_bottleneck()
+    assert tasks["GPU Samples"].isna().all()
+    assert tasks["Mean GPU Utilization (%)"].isna().all()
+
+
+@pytest.mark.parametrize("interval", [0, -1.0, float("nan")])
+def test_an_interval_is_a_positive_time(tmp_path: Path, interval: float) -> None:
+    analyser = TraceAnalyser(record(tmp_path / "run", [compute("f-1", T, 1.0, "worker-c096-0")]))
+    with pytest.raises(InvalidArgumentError, match="more than 0"):
+        analyser.per_gpu_utilisation(interval)
