@@ -125,13 +125,8 @@ class _KeyEncoder:
         self._tails: list[Array] = []
 
     def convert(self, items: Iterable[Any]) -> tuple[Array, Array]:
-        pairs = [keys.split_key(item) for item in items]
-        if not pairs:
-            return np.empty(0, _CODE), np.empty(0, _CODE)
-        heads, tails = zip(*pairs, strict=True)
-        codes = np.array(list(map(self._index.__getitem__, heads)), dtype=_CODE)
-        count = keys.TAIL_WORDS * len(tails)
-        return codes, np.fromiter(chain.from_iterable(tails), dtype=_CODE, count=count)
+        heads, tails = keys.split_keys(list(items))
+        return np.array(list(map(self._index.__getitem__, heads)), dtype=_CODE), tails
 
     def add(self, converted: tuple[Array, Array]) -> None:
         codes, tails = converted

@@ -12,7 +12,11 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from dasfprof.database import values
 
@@ -46,6 +50,35 @@ def split_key(key: Any) -> tuple[Head, Tail]:
         return split
     packed = values.pack_any(key)
     return (PACKED, values.pack_any(values.as_read(key, packed))), NO_TAIL
+
+
+def split_keys(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]]:
+    """Split many keys: their heads, and their tails as an array of shape (keys, 4)."""
+    split = _split_tuples(items)
+    if split is not None:
+        return split
+    pairs = [split_key(item) for item in items]
+    words = chain.from_iterable(tail for _, tail in pairs)
+    tails = np.fromiter(words, dtype="<u4", count=TAIL_WORDS * len(pairs))
+    return [head for head, _ in pairs], tails.reshape(-1, TAIL_WORDS)
+
+
+def _split_tuples(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]] | None:
+    """Do what `_split_tuple` does where all keys are of its form and length: half the time."""
+    if set(map(type, items)) != {tuple} or len(set(map(len, items))) != 1:
+        return None
+    count = len(items[0]) - 1
+    if not 0 <= count <= TAIL_WORDS:
+        return None
+    texts, *numbers = zip(*items, strict=True)
+    if set(map(type, texts)) != {str}:
+        return None
+    tails = np.zeros((len(items), TAIL_WORDS), dtype="<u4")
+    for word, column in enumerate(numbers):
+        if set(map(type, column)) != {int} or min(column) < 0 or max(column) >= _LIMIT:
+            return None
+        tails[:, word] = column
+    return list(zip(repeat(TUPLE + count), texts, strict=False)), tails
 
 
 def _split_tuple(key: tuple[Any, ...]) -> tuple[Head, Tail] | None:

@@ -224,6 +224,8 @@ class TraceWriter:
         if finish:
             self._encode(source.finish, 0, source, encoders)
         for encoder in encoders.values():
+            if not encoder.rows:
+                continue
             try:
                 frame = frames.build_frame(encoder.payload(self._rest, **self._about()))
             except Exception as error:

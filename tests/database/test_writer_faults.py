@@ -360,6 +360,17 @@ def test_a_bad_row_is_left_out_alone(tmp_path: Path, messages: list[str]) -> Non
     assert "cannot encode facts" in messages[0]
 
 
+def test_a_block_of_bad_rows_alone_is_no_block(tmp_path: Path, messages: list[str]) -> None:
+    writer = writer_of(tmp_path)
+    source = Source.of(Schema("I", "n", (("timestamp", "float"),), (("keys", "keys"),)))
+    writer.add_source(source)
+    source.rows.extend([(1.0, None), (1.0, 5)])
+    writer.close()
+    assert not writer.path.exists()
+    assert (writer.dropped, writer.errors) == (2, 2)
+    assert len(messages) == 1
+
+
 def test_a_fold_that_fails_costs_its_slice(tmp_path: Path, messages: list[str]) -> None:
     writer = writer_of(tmp_path)
 
