@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.key_table import KeyCollector, as_key_column, split_keys
+from dasfprof.analysis.pieces import Pieces
 from dasfprof.database.batch import Batch
 from dasfprof.database.columns import Array, Column, DictionaryColumn, ListColumn, NumberColumn
 
@@ -90,8 +91,8 @@ class FactColumns:
         self._collector = collector
         self._keep_rest = keep_rest
         self._forms = dict(forms)
-        #: For each column, the first row of each piece and the piece.
-        self._pieces: dict[str, list[tuple[int, Array]]] = {}
+        self._pieces: dict[str, Pieces] = {}
+        #: For each column of keys, the first row of each piece and its place in the collector.
         self._key_places: dict[str, list[tuple[int, slice]]] = {}
 
     def add(self, batch: Batch, workers: Array) -> None:
@@ -138,13 +139,12 @@ class FactColumns:
                 categories = self._categories.get(name, Categories(as_text=False))
                 columns[name] = categories.objects(self._whole(name, np.int32, -1))
             elif form == "key":
-                places = self._key_places.get(name, [])
-                self._pieces[name] = [(row, ids[place]) for row, place in places]
+                for row, place in self._key_places.get(name, []):
+                    self._add_piece(name, ids[place], row)
                 columns[name] = self._whole(name, ids.dtype, -1)
             elif form == "float":
-                pieces = self._pieces.get(name, [])
-                narrow = all(piece.dtype == np.float32 for _, piece in pieces)
-                columns[name] = self._whole(name, np.float32 if narrow else np.float64, np.nan)
+                dtype = self._pieces.get(name, Pieces()).narrowest_float()
+                columns[name] = self._whole(name, dtype, np.nan)
             else:
                 columns[name] = self._whole(name, np.int64, -1)
         return columns
@@ -173,18 +173,11 @@ class FactColumns:
         else:
             self._add_piece(name, to_numbers(column))
 
-    def _add_piece(self, name: str, piece: Array) -> None:
-        self._pieces.setdefault(name, []).append((self.rows, piece))
+    def _add_piece(self, name: str, piece: Array, row: int | None = None) -> None:
+        self._pieces.setdefault(name, Pieces()).add(self.rows if row is None else row, piece)
 
     def _whole(self, name: str, dtype: Any, missing: float) -> Array:
-        pieces = self._pieces.pop(name, [])  # memory: a column's pieces go when it is whole
-        if sum(len(piece) for _, piece in pieces) == self.rows:
-            arrays = [np.empty(0, dtype), *(piece for _, piece in pieces)]
-            return np.concatenate(arrays, dtype=dtype, casting="unsafe")
-        whole = np.full(self.rows, missing, dtype)
-        for row, piece in pieces:
-            whole[row : row + len(piece)] = piece
-        return whole
+        return self._pieces.pop(name, Pieces()).whole(self.rows, dtype, missing)
 
 
 def make_categorical(codes: Array, values: list[Any]) -> pd.Categorical:

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from dask.utils import key_split
 
+from dasfprof.analysis.pieces import Pieces
 from dasfprof.database import keys, values
 from dasfprof.database.columns import Array, Column, KeyColumn
 
@@ -55,9 +56,10 @@ class KeyTable:
         """Give ``str(key)`` of keys, as an array of Python strings."""
         head_ids, tails = self.head_ids[ids], self.tails[ids]
         texts, kinds = self._begins[head_ids], self._kinds[head_ids]
-        for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+        found = np.flatnonzero(np.bincount(kinds)).tolist()
+        for kind in found:
             if kind in _ENDS:
-                rows = np.flatnonzero(kinds == kind)
+                rows = np.flatnonzero(kinds == kind) if len(found) > 1 else slice(None)
                 texts[rows] = _ENDS[kind](texts[rows].tolist(), tails[rows])
         return texts
 
@@ -99,8 +101,8 @@ class KeyCollector:
         self._heads = _Index()
         self._packed: dict[bytes, tuple[keys.Head, keys.Tail]] = {}
         self._count = 0
-        self._head_ids: list[Array] = [np.empty(0, dtype=np.int32)]
-        self._tails: list[Array] = [np.empty((0, 4), dtype=np.uint32)]
+        self._head_ids = Pieces()
+        self._tails = Pieces()
 
     def add(self, column: KeyColumn) -> slice:
         """Take the keys of a column; gives their place among all that were taken."""
@@ -114,8 +116,8 @@ class KeyCollector:
         else:
             heads = column.heads
         head_ids = np.array([index[head] for head in heads], dtype=np.int32)
-        self._head_ids.append(head_ids[column.codes])
-        self._tails.append(tails)
+        self._head_ids.add(self._count, head_ids[column.codes])
+        self._tails.add(self._count, tails)
         self._count += len(tails)
         return slice(self._count - len(tails), self._count)
 
@@ -127,8 +129,8 @@ class KeyCollector:
         table, ids
             `ids` holds the key id of every key that was added, in order.
         """
-        head_ids, tails = np.concatenate(self._head_ids), np.concatenate(self._tails)
-        self._head_ids, self._tails = [], []
+        head_ids = self._head_ids.whole(self._count, np.int32, -1)
+        tails = self._tails.whole((self._count, keys.TAIL_WORDS), np.uint32, 0)
         ids, first = _number(head_ids, tails)
         return KeyTable(list(self._heads), head_ids[first], tails[first]), ids
 
@@ -261,10 +263,6 @@ def _text_begin(head: keys.Head) -> str:
     return f"({text!r}, " if kind > keys.TUPLE else f"{text}-"
 
 
-def _numbered(begins: list[str], tails: Array) -> list[str]:
-    return _append_numbers(begins, tails[:, 0], "")
-
-
 def _hex(begins: list[str], tails: Array) -> list[str]:
     digits = tails.astype(">u4").tobytes().hex()
     starts = range(0, len(digits), 32)
@@ -285,29 +283,33 @@ def _float(begins: list[str], tails: Array) -> list[str]:
     return [f"{begin}{time!r}" for begin, time in zip(begins, times, strict=True)]
 
 
-def _tuple_of(count: int) -> Callable[[list[str], Array], list[str]]:
-    def ends(begins: list[str], tails: Array) -> list[str]:
-        for word in range(count):
-            begins = _append_numbers(begins, tails[:, word], ")" if word == count - 1 else ", ")
-        return begins
+def _with_numbers(*ends: str) -> Callable[[list[str], Array], list[str]]:
+    """Append a number of the tail for each of the ends, which follow them."""
 
-    return ends
+    def append(begins: list[str], tails: Array) -> list[str]:
+        columns = [_number_texts(tails[:, word], end) for word, end in enumerate(ends)]
+        return list(map("".join, zip(begins, *columns, strict=True)))
+
+    return append
 
 
-def _append_numbers(begins: list[str], numbers: Array, end: str) -> list[str]:
-    """Append numbers to texts; chunk numbers are small, and their texts are made once."""
-    if len(numbers) and numbers.max() < len(numbers):
-        known = [f"{number}{end}" for number in range(int(numbers.max()) + 1)]
-        places = numbers.tolist()
-        return [begin + known[place] for begin, place in zip(begins, places, strict=True)]
-    return [f"{begin}{number}{end}" for begin, number in zip(begins, numbers.tolist(), strict=True)]
+def _number_texts(numbers: Array, end: str) -> Iterable[str]:
+    """Give numbers as texts; those of chunks are small, and each text is made once."""
+    highest = int(numbers.max(initial=0))
+    if highest < len(numbers):
+        known = [f"{number}{end}" for number in range(highest + 1)]
+        return map(known.__getitem__, numbers.tolist())
+    return [f"{number}{end}" for number in numbers.tolist()]
 
 
 #: How the texts of keys go on behind their heads' begin, by kind; others have nothing there.
 _ENDS: dict[int, Callable[[list[str], Array], list[str]]] = {
-    keys.NUMBERED: _numbered,
+    keys.NUMBERED: _with_numbers(""),
     keys.HEX: _hex,
     keys.UUID: _uuid,
     keys.FLOAT: _float,
-    **{keys.TUPLE + count: _tuple_of(count) for count in range(1, keys.TAIL_WORDS + 1)},
+    **{
+        keys.TUPLE + count: _with_numbers(*[", "] * (count - 1), ")")
+        for count in range(1, keys.TAIL_WORDS + 1)
+    },
 }
