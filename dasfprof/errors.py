@@ -9,7 +9,7 @@
      ├── TraceError             a trace that cannot be used
      │    ├── SourceNotFoundError  (also a FileNotFoundError)  no file there
      │    └── NotATraceError       a file, but not one of ours or DASF's
-     └── ReadOnlyError          recording into a database that was opened to read
+     └── ReadOnlyError          recording into a database that was opened to read, or closed
 
 Each message says what was received, what is valid and what to do next. Damage inside a trace is
 not an error: readers return what is intact and report the rest (see `dasfprof.database.reader`).
@@ -47,4 +47,4 @@ class NotATraceError(TraceError):
 
 
 class ReadOnlyError(DasfprofError):
-    """An event was recorded into a database that was opened to read."""
+    """An event was recorded into a database that was opened to read, or was closed."""

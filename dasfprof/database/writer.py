@@ -192,10 +192,8 @@ class TraceWriter:
                 self._drain()
 
     def _rest(self) -> None:
-        """Let other threads run, where this is the background thread and it has worked a while."""
-        if threading.current_thread() is not self._thread or self.closed:
-            return
-        if time.thread_time() - self._rested > WORK_SECONDS:
+        """Let other threads run, once this one has worked a while."""
+        if not self.closed and time.thread_time() - self._rested > WORK_SECONDS:
             time.sleep(PAUSE_SECONDS)
             self._rested = time.thread_time()
 
@@ -203,6 +201,7 @@ class TraceWriter:
         if os.getpid() != self._pid:
             return
         with self._drain_lock:
+            self._rested = time.thread_time()
             for source in self.sources:
                 # Rows beyond are those that `threshold_reached` is about to drop.
                 count = min(len(source.rows), self.max_pending)
