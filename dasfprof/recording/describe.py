@@ -2,15 +2,14 @@
 
 ``getattr(value, "dtype")`` is not safe on any value: a DataFrame may have a column of that name,
 a Delayed answers to every name, and a property may compute or wait. So the way to read a value is
-chosen once for each type: attributes that a class keeps in C (as numpy, cupy, torch and pyarrow
-do), and properties of packages that are known to answer at once. Code of any other class is never
-called.
+chosen once for each type: properties that a class has in C (as numpy, cupy, torch and pyarrow do),
+and those of packages that are known to answer at once. Code of any other class is never called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import GetSetDescriptorType, MemberDescriptorType
+from types import GetSetDescriptorType
 from typing import Any
 
 Shape = tuple[int, ...] | None
@@ -34,7 +33,9 @@ _ANSWER_AT_ONCE = frozenset(
         "xarray",
     )
 )
-_IN_C = (GetSetDescriptorType, MemberDescriptorType)
+
+#: Asks a class past what its metaclass would answer.
+_ask_type = type.__getattribute__
 
 
 class ResultDescriber:
@@ -58,9 +59,8 @@ def type_name(kind: type | None) -> str:
     """Name a type as ``module.qualname``; Dask gives None for the type of None."""
     if kind is None:
         return "NoneType"
-    module = getattr(kind, "__module__", None)
-    name = getattr(kind, "__qualname__", None) or str(kind)
-    return name if module in (None, "builtins") else f"{module}.{name}"
+    module, name = _ask_type(kind, "__module__"), _ask_type(kind, "__qualname__")
+    return name if module == "builtins" else f"{module}.{name}"
 
 
 def _choose_reader(kind: type) -> Reader:
@@ -74,11 +74,12 @@ def _choose_reader(kind: type) -> Reader:
 
 def _find(kind: type, name: str) -> Callable[[Any, type], Any] | None:
     """Find what reads an attribute past `__getattribute__`; None where that is not safe."""
-    for base in kind.__mro__:
-        if name in vars(base):
-            descriptor = vars(base)[name]
-            package = str(base.__module__).partition(".")[0]
-            if isinstance(descriptor, _IN_C) or package in _ANSWER_AT_ONCE:
+    for base in _ask_type(kind, "__mro__"):
+        declared = _ask_type(base, "__dict__")
+        if name in declared:
+            descriptor = declared[name]
+            package = str(_ask_type(base, "__module__")).partition(".")[0]
+            if isinstance(descriptor, GetSetDescriptorType) or package in _ANSWER_AT_ONCE:
                 return getattr(descriptor, "__get__", None)
             return None
     return None

@@ -1,0 +1,242 @@
+"""Recording never touches data: nothing is unspilled or reordered, no attribute is computed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster, wait
+from recorded_facts import assert_whole, computed
+
+import dasfprof
+
+#: Managed bytes of a worker above which it spills.
+TARGET = 300_000
+LIMIT = 1_000_000_000
+
+SPILLING = {
+    "distributed.worker.memory.target": TARGET / LIMIT,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": False,
+}
+
+
+def spilling_cluster() -> LocalCluster:
+    return LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        memory_limit=LIMIT,
+        dashboard_address=":0",
+    )
+
+
+def stored(cluster: LocalCluster) -> tuple[list[Any], list[Any], dict[Any, Any]]:
+    """Keys in memory from the oldest to the newest, keys on disk, and how often it was moved."""
+    data = cluster.workers[0].data
+    counts = {
+        name: value for name, value in data.cumulative_metrics.items() if name[1] != "seconds"
+    }
+    return list(data.fast.order), sorted(data.slow), counts
+
+
+@pytest.mark.parametrize("metered", [True, False])
+def test_spilled_results_stay_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metered: bool
+) -> None:
+    if not metered:
+        monkeypatch.setattr("dasfprof.recording.worker.METRICS_HOOK", "_a_name_of_the_future")
+
+    def fill(client: Client) -> None:
+        kept.append(arrays := [])
+        for i in range(12):
+            size = 50_000 if i % 5 else 400_000  # the larger are spilled as they are stored
+            arrays.append(client.submit(np.ones, size, dtype="u1", key=("filled", i)))
+            wait(arrays)
+        arrays.append(client.submit(np.sum, arrays[3], key="uses-a-spilled-one"))
+        wait(arrays)
+
+    kept: list[Any] = []
+    with dask.config.set(SPILLING):
+        with spilling_cluster() as cluster, Client(cluster) as client:
+            fill(client)
+            without = stored(cluster)
+        with (
+            spilling_cluster() as cluster,
+            Client(cluster) as client,
+            # Sampling all the time, so that the sampler's readings are tried as well.
+            dasfprof.profile(client, directory=tmp_path, sample_interval=0.002) as run,
+        ):
+            fill(client)
+            run.flush()
+            assert stored(cluster) == without
+    assert without[1], "nothing was spilled"
+    assert_whole(run)
+    rows = {row["key"]: row for row in computed(run)}
+    assert len(rows) == 13
+    if metered:  # a result is described as it is made, so also where it was spilled at once
+        assert all(rows["filled", i]["shape"] is not None for i in range(12))
+        assert rows["uses-a-spilled-one"]["disk_read_size"] > 0
+
+
+def test_store_that_does_not_take_a_result(tmp_path: Path) -> None:
+    """It is larger than all memory and cannot be written to disk: the task has failed."""
+
+    class Unpicklable:
+        def __sizeof__(self) -> int:
+            return 2 * TARGET
+
+        def __reduce__(self) -> Any:
+            raise TypeError("stays here")
+
+    with (
+        dask.config.set(SPILLING),
+        spilling_cluster() as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=tmp_path) as run,
+    ):
+        future = client.submit(Unpicklable, key="unstorable")
+        with pytest.raises(Exception, match=r"Failed to pickle|stays here"):
+            future.result()
+    (row,) = computed(run)
+    assert (row["key"], row["state"]) == ("unstorable", "erred")
+    assert row["exception"]
+    assert row["duration"] > 0
+
+
+# --- values that do not like to be asked ----------------------------------------------------------
+
+asked: Counter[str] = Counter()
+
+
+class Shy:
+    """Notes every attribute that it is asked for."""
+
+    def __getattribute__(self, name: str) -> Any:
+        asked[name] += 1
+        return super().__getattribute__(name)
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"asked for {name}")
+
+
+class ShyArray(np.ndarray):
+    """An array whose attributes are noted too; its shape is read all the same, past them."""
+
+    def __getattribute__(self, name: str) -> Any:
+        asked[name] += 1
+        return super().__getattribute__(name)
+
+
+class Costly:
+    """Would compute for its shape."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        asked["shape"] += 1
+        raise RuntimeError("computing a shape")
+
+    @property
+    def dtype(self) -> str:
+        asked["dtype"] += 1
+        return "float32"
+
+
+class Slotted:
+    """Has slots of these names, one not filled."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self) -> None:
+        self.dtype = Costly()
+
+
+class OddMeta(type):
+    """A type that raises when it is asked for its name; Dask asks for `__name__`."""
+
+    def __getattribute__(cls, name: str) -> Any:
+        if name in ("__mro__", "__qualname__"):
+            asked[name] += 1
+            raise RuntimeError(f"asked a type for {name}")
+        return super().__getattribute__(name)
+
+
+class Holder:
+    """Has attributes of these names, on the instance."""
+
+    def __init__(self) -> None:
+        self.shape = "not a shape"
+        self.dtype = {"not": "a dtype"}
+
+
+def make_odd() -> Any:
+    return OddMeta("Odd", (), {})()
+
+
+VALUES: dict[str, tuple[Callable[[], Any], tuple[str | None, Any]]] = {
+    "shy": (Shy, (None, None)),
+    "shy-array": (lambda: np.zeros((2, 3)).view(ShyArray), ("float64", (2, 3))),
+    "costly": (Costly, (None, None)),
+    "slotted": (Slotted, (None, None)),
+    "odd-type": (make_odd, (None, None)),
+    "holder": (Holder, (None, None)),
+    "a-type": (lambda: Costly, (None, None)),
+    "delayed": (lambda: dask.delayed(sum)([1, 2]), (None, None)),
+    "dask-array": (lambda: da.ones((4, 4), chunks=2), (None, None)),
+    "frame": (lambda: pd.DataFrame({"shape": [1], "dtype": [2]}), (None, (1, 2))),
+    "categories": (lambda: pd.Categorical(["a", "b"]), ("category", (2,))),
+    "records": (lambda: np.zeros(3, dtype=[("x", "i4")]), ("[('x', '<i4')]", (3,))),
+    "bytes": (lambda: b"abc", (None, None)),
+}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def asked_for(client: Client, make: Callable[[], Any], key: str) -> dict[str, int]:
+    """Run one task without bringing its result here; give what its result was asked for."""
+    asked.clear()
+    future = client.submit(make, key=key)
+    wait(future)
+    assert future.status == "finished"
+    return dict(asked)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_results_are_asked_for_nothing(client: Client, tmp_path: Path, name: str) -> None:
+    make, described = VALUES[name]
+    without = asked_for(client, make, f"{name}-without")
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        assert asked_for(client, make, f"{name}-with") == without
+    (row,) = computed(run)
+    assert (row["dtype"], row["shape"]) == described
+    assert row["state"] == "memory"
+    assert row["type"]
+    assert_whole(run)
+
+
+def test_dask_collections_as_results_are_the_same(client: Client, tmp_path: Path) -> None:
+    def results() -> list[Any]:
+        lazy = client.submit(lambda: dask.delayed(sum)([1, 2]), key="lazy", pure=False).result()
+        array = client.submit(lambda: da.ones((4, 4), chunks=2), key="array", pure=False).result()
+        return [lazy.compute(), array.sum().compute()]
+
+    without = results()
+    with dasfprof.profile(client, directory=tmp_path):
+        assert results() == without == [3, 16.0]
