@@ -97,11 +97,17 @@ class _ValueEncoder:
         self._codes: dict[bytes, int] = {}
         self._entries: list[Any] = []
         self._slices: list[Array] = []
+        self._last: tuple[Any, int] = (object(), 0)
 
     def convert(self, items: Sequence[Any]) -> Array:
         return np.array([self._code(item) for item in items], dtype=_CODE)
 
     def _code(self, item: Any) -> int:
+        if item is not self._last[0]:  # often one object stands in many rows
+            self._last = item, self._new_code(item)
+        return self._last[1]
+
+    def _new_code(self, item: Any) -> int:
         packed = values.pack_any(item)
         code = self._codes.get(packed)
         if code is None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from dasfprof.database.writer import TraceWriter
 
 logger = logging.getLogger(__name__)
+
+Note = TypeVar("Note")
 
 
 class HookGuard:
@@ -38,6 +41,16 @@ class HookGuard:
                 where,
                 exc_info=True,
             )
+
+    def each(self, notes: Iterable[Note], fold: Callable[[Iterator[Note]], None]) -> None:
+        """Have `fold` consume all notes; one that raises is caught, and the next goes on."""
+        remaining = iter(notes)
+        while True:
+            try:
+                fold(remaining)
+                return
+            except Exception:
+                self.caught("folding a note")
 
     def take_all(self, where: str, steps: list[Callable[[], object]]) -> None:
         """Take every step, the last first, whatever becomes of the others; empties the list."""

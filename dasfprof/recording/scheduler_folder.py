@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from dasfprof.database.batch import Schema
@@ -13,6 +14,9 @@ from dasfprof.recording.guard import HookGuard
 MOVED, GRAPHED, STOLEN, JOINED, LEFT = "moved", "graphed", "stolen", "joined", "left"
 
 _SCHEMAS = (TASK_RUN, GRAPH, STEAL, WORKER_ADDED, WORKER_REMOVED)
+
+#: One object for all: the encoder knows it again.
+_NO_ANNOTATIONS: dict[str, Any] = {}
 
 
 class _LiveTask:
@@ -59,11 +63,7 @@ class SchedulerFolder:
     def fold(self, notes: list[tuple[Any, ...]]) -> Folded:
         """Give the rows that these notes complete."""
         self._rows = {schema.name: [] for schema in _SCHEMAS}
-        for note in notes:
-            try:
-                self._fold_note(note)
-            except Exception:
-                self._guard.caught("folding a note")
+        self._guard.each(notes, self._fold_notes)
         return self._folded()
 
     def finish(self) -> Folded:
@@ -74,23 +74,24 @@ class SchedulerFolder:
                 self._end(key, task, "processing", task.sent, "", {})
         return self._folded()
 
-    def _fold_note(self, note: tuple[Any, ...]) -> None:
-        kind = note[0]
-        if kind is MOVED:
-            self._move(note)
-        elif kind is STOLEN:
-            self._steal(note)
-        elif kind is GRAPHED:
-            self._rows[GRAPH.name].append(note[1:])
-        elif kind is JOINED:
-            _, now, address, name, host, nthreads, memory_limit = note
-            row = (now, address, name, host, nthreads, memory_limit or 0)
-            self._rows[WORKER_ADDED.name].append(row)
-        else:
-            _, now, address, stimulus = note
-            # The id is a word for the reason and a time.
-            reason = stimulus.rpartition("-")[0]
-            self._rows[WORKER_REMOVED.name].append((now, address, reason))
+    def _fold_notes(self, notes: Iterator[tuple[Any, ...]]) -> None:
+        for note in notes:
+            kind = note[0]
+            if kind is MOVED:
+                self._move(note)
+            elif kind is STOLEN:
+                self._steal(note)
+            elif kind is GRAPHED:
+                self._rows[GRAPH.name].append(note[1:])
+            elif kind is JOINED:
+                _, now, address, name, host, nthreads, memory_limit = note
+                row = (now, address, name, host, nthreads, memory_limit or 0)
+                self._rows[WORKER_ADDED.name].append(row)
+            else:
+                _, now, address, stimulus = note
+                # The id is a word for the reason and a time.
+                reason = stimulus.rpartition("-")[0]
+                self._rows[WORKER_REMOVED.name].append((now, address, reason))
 
     def _folded(self) -> Folded:
         folded: list[tuple[Schema, list[tuple[Any, ...]], range]] = []
@@ -162,7 +163,7 @@ class SchedulerFolder:
                 float(user),
                 int(generation),
                 int(order),
-                task.annotations or {},
+                task.annotations or _NO_ANNOTATIONS,
                 facts.get("exception_text"),
             )
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import time
 from typing import Any
 
@@ -60,11 +60,7 @@ class TaskFolder:
 
     def fold(self, notes: list[tuple[Any, ...]]) -> Folded:
         """Give the rows that these notes complete."""
-        for note in notes:
-            try:
-                self._fold_note(note)
-            except Exception:
-                self._guard.caught("folding a note")
+        self._guard.each(notes, self._fold_notes)
         folded, first = [], 0
         for schema, rows in (
             (COMPUTE, self._compute),
@@ -76,20 +72,21 @@ class TaskFolder:
         self._compute, self._transfers, self._clocks = [], [], []
         return folded
 
-    def _fold_note(self, note: tuple[Any, ...]) -> None:
-        kind = note[0]
-        if kind is FINISHED:
-            self._finish(note)
-        elif kind is FETCHED:
-            self._fetch(note)
-        elif kind is FORGOTTEN:
-            self._live.pop(note[1], None)
-        elif kind is PERHAPS_FINISHED:
-            times = self._live.get(note[1])
-            if times is not None and times.executing is not None:
+    def _fold_notes(self, notes: Iterator[tuple[Any, ...]]) -> None:
+        for note in notes:
+            kind = note[0]
+            if kind is FINISHED:
                 self._finish(note)
-        else:
-            self._change(note)
+            elif kind is FETCHED:
+                self._fetch(note)
+            elif kind is FORGOTTEN:
+                self._live.pop(note[1], None)
+            elif kind is PERHAPS_FINISHED:
+                times = self._live.get(note[1])
+                if times is not None and times.executing is not None:
+                    self._finish(note)
+            else:
+                self._change(note)
 
     def _change(self, note: tuple[Any, ...]) -> None:
         state, key, now, delay = note
