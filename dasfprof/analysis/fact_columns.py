@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.growing_column import GrowingColumn
 from dasfprof.analysis.key_table import KeyCollector, as_key_column, split_keys
-from dasfprof.analysis.pieces import Pieces
 from dasfprof.database.batch import Batch
 from dasfprof.database.columns import Array, Column, DictionaryColumn, ListColumn, NumberColumn
 
@@ -91,16 +91,16 @@ class FactColumns:
         self._collector = collector
         self._keep_rest = keep_rest
         self._forms = dict(forms)
-        self._pieces: dict[str, Pieces] = {}
+        self._growing: dict[str, GrowingColumn] = {}
         #: For each column of keys, the first row of each piece and its place in the collector.
         self._key_places: dict[str, list[tuple[int, slice]]] = {}
 
     def add(self, batch: Batch, workers: Array) -> None:
         """Take a batch and the number of each row's worker."""
-        self._add_piece("worker_id", workers)
+        self._add_piece("worker_id", workers, np.int32)
         for name in ("timestamp", "duration"):
             if name in batch.fields:
-                self._add_piece(name, to_numbers(batch.fields[name]))
+                self._add_piece(name, to_numbers(batch.fields[name]), np.float64)
         for name, column in batch.args.items():
             form = self._forms.get(name)
             if form is None and self._keep_rest:
@@ -125,28 +125,28 @@ class FactColumns:
             "keys" is the number of keys in each row's list, see `list_items`.
         """
         columns: dict[str, Any] = {
-            "worker_id": self._whole("worker_id", np.int32, -1),
-            "timestamp": self._whole("timestamp", np.float64, np.nan),
+            "worker_id": self._finished("worker_id", np.int32, -1),
+            "timestamp": self._finished("timestamp", np.float64, np.nan),
         }
-        if "duration" in self._pieces:
-            columns["duration"] = self._whole("duration", np.float64, np.nan)
+        if "duration" in self._growing:
+            columns["duration"] = self._finished("duration", np.float64, np.nan)
         for name, form in self._forms.items():
             if form == "category":
-                codes = self._whole(name, np.int32, -1)
+                codes = self._finished(name, np.int32, -1)
                 categories = self._categories.get(name, Categories(as_text=True))
                 columns[name] = categories.categorical(codes)
             elif form == "object":
                 categories = self._categories.get(name, Categories(as_text=False))
-                columns[name] = categories.objects(self._whole(name, np.int32, -1))
+                columns[name] = categories.objects(self._finished(name, np.int32, -1))
             elif form == "key":
+                column = GrowingColumn(ids.dtype)
                 for row, place in self._key_places.get(name, []):
-                    self._add_piece(name, ids[place], row)
-                columns[name] = self._whole(name, ids.dtype, -1)
+                    column.add(row, ids[place])
+                columns[name] = column.finish(self.rows, -1)
             elif form == "float":
-                dtype = self._pieces.get(name, Pieces()).narrowest_float()
-                columns[name] = self._whole(name, dtype, np.nan)
+                columns[name] = self._finished(name, np.float32, np.nan)
             else:
-                columns[name] = self._whole(name, np.int64, -1)
+                columns[name] = self._finished(name, np.int64, -1)
         return columns
 
     def list_items(self, name: str, ids: Array) -> Array:
@@ -157,27 +157,35 @@ class FactColumns:
     def _add_column(self, name: str, form: Form, column: Column) -> None:
         if form in ("category", "object"):
             categories = self._categories.setdefault(name, Categories(as_text=form == "category"))
-            self._add_piece(name, categories.codes(column))
+            self._add_piece(name, categories.codes(column), np.int32)
         elif form == "key":
             place = self._collector.add(as_key_column(column))
             self._key_places.setdefault(name, []).append((self.rows, place))
         elif form == "keys":
             lists = _as_list_column(column)
-            self._add_piece(name, np.diff(lists.offsets))
+            self._add_piece(name, np.diff(lists.offsets), np.int64)
             place = self._collector.add(lists.inner)
             self._key_places.setdefault(name, []).append((self.rows, place))
         elif form == "int":
             numbers = to_numbers(column)
-            whole = numbers.dtype.kind in "iu"
-            self._add_piece(name, numbers if whole else np.nan_to_num(numbers, nan=-1.0))
+            if numbers.dtype.kind not in "iu":
+                numbers = np.nan_to_num(numbers, nan=-1.0)
+            self._add_piece(name, numbers.astype(np.int64, copy=False), np.int64)
         else:
-            self._add_piece(name, to_numbers(column))
+            numbers = to_numbers(column)
+            narrow = numbers.dtype == np.float32
+            self._add_piece(
+                name,
+                numbers if narrow else numbers.astype(np.float64, copy=False),
+                numbers.dtype if narrow else np.float64,
+            )
 
-    def _add_piece(self, name: str, piece: Array, row: int | None = None) -> None:
-        self._pieces.setdefault(name, Pieces()).add(self.rows if row is None else row, piece)
+    def _add_piece(self, name: str, piece: Array, dtype: Any) -> None:
+        self._growing.setdefault(name, GrowingColumn(dtype)).add(self.rows, piece)
 
-    def _whole(self, name: str, dtype: Any, missing: float) -> Array:
-        return self._pieces.pop(name, Pieces()).whole(self.rows, dtype, missing)
+    def _finished(self, name: str, dtype: Any, missing: float) -> Array:
+        column = self._growing.pop(name, None) or GrowingColumn(dtype)
+        return column.finish(self.rows, missing)
 
 
 def make_categorical(codes: Array, values: list[Any]) -> pd.Categorical:

@@ -8,7 +8,7 @@ and function names are made for the ids that ask for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -16,9 +16,12 @@ import numpy as np
 import pandas as pd
 from dask.utils import key_split
 
-from dasfprof.analysis.pieces import Pieces
+from dasfprof.analysis.growing_column import GrowingColumn
 from dasfprof.database import keys, values
 from dasfprof.database.columns import Array, Column, KeyColumn
+
+#: Rows of a chunk, see `_chunks`.
+_CHUNK = 1 << 16
 
 
 class KeyTable:
@@ -101,8 +104,8 @@ class KeyCollector:
         self._heads = _Index()
         self._packed: dict[bytes, tuple[keys.Head, keys.Tail]] = {}
         self._count = 0
-        self._head_ids = Pieces()
-        self._tails = Pieces()
+        self._head_ids = GrowingColumn(np.int32)
+        self._tails = GrowingColumn(np.uint32, keys.TAIL_WORDS)
 
     def add(self, column: KeyColumn) -> slice:
         """Take the keys of a column; gives their place among all that were taken."""
@@ -129,8 +132,8 @@ class KeyCollector:
         table, ids
             `ids` holds the key id of every key that was added, in order.
         """
-        head_ids = self._head_ids.whole(self._count, np.int32, -1)
-        tails = self._tails.whole((self._count, keys.TAIL_WORDS), np.uint32, 0)
+        head_ids = self._head_ids.finish(self._count, 0)
+        tails = self._tails.finish(self._count, 0)
         ids, first = _number(head_ids, tails)
         return KeyTable(list(self._heads), head_ids[first], tails[first]), ids
 
@@ -181,36 +184,44 @@ def _number(head_ids: Array, tails: Array) -> tuple[Array, Array]:
     """
     ids, distinct = pd.factorize(_hash(head_ids, tails))
     first = _first_rows(ids, len(distinct))
-    again = np.flatnonzero(first[ids] != np.arange(len(ids)))
-    same = first[ids[again]]
-    if not (
-        np.array_equal(head_ids[again], head_ids[same])
-        and np.array_equal(tails[again], tails[same])
-    ):
-        rows = np.column_stack([head_ids.astype(np.uint32), tails])
-        _, ids = np.unique(rows, axis=0, return_inverse=True)
-        ids, distinct = pd.factorize(ids.ravel())
-        first = _first_rows(ids, len(distinct))
-    return ids.astype(np.int32 if len(distinct) < 1 << 31 else np.int64, copy=False), first
+    for rows in _chunks(len(ids)):
+        same = first[ids[rows]]
+        if (head_ids[rows] != head_ids[same]).any() or (tails[rows] != tails[same]).any():
+            whole = np.column_stack([head_ids.astype(np.uint32), tails])
+            _, sorted_ids = np.unique(whole, axis=0, return_inverse=True)
+            ids, distinct = pd.factorize(sorted_ids.ravel())
+            first = _first_rows(ids, len(distinct))
+            break
+    return ids.astype(np.int32 if len(distinct) < 1 << 31 else np.int64), first
+
+
+def _chunks(rows: int) -> Iterator[slice]:
+    """Give pieces of a column: what is computed of a piece stays in the processor's cache."""
+    return (slice(start, start + _CHUNK) for start in range(0, rows, _CHUNK))
 
 
 def _first_rows(ids: Array, count: int) -> Array:
     first = np.empty(count, dtype=np.int64)
-    first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
+    for rows in reversed(list(_chunks(len(ids)))):
+        start = rows.start
+        first[ids[rows][::-1]] = np.arange(start, start + len(ids[rows]))[::-1]
     return first
 
 
 def _hash(head_ids: Array, tails: Array) -> Array:
     """Mix a head and four words into 64 bits (the multiplications of MurmurHash3's finish)."""
-    pairs = np.ascontiguousarray(tails).view(np.uint64)
-    mixed = head_ids.astype(np.uint64)
-    for word in (pairs[:, 0], pairs[:, 1]):
-        mixed *= np.uint64(0xFF51AFD7ED558CCD)
+    pairs = tails.view(np.uint64)
+    hashes = np.empty(len(head_ids), dtype=np.uint64)
+    for rows in _chunks(len(head_ids)):
+        mixed = head_ids[rows].astype(np.uint64)
+        for word in (0, 1):
+            mixed *= np.uint64(0xFF51AFD7ED558CCD)
+            mixed ^= mixed >> np.uint64(33)
+            mixed ^= pairs[rows, word]
+        mixed *= np.uint64(0xC4CEB9FE1A85EC53)
         mixed ^= mixed >> np.uint64(33)
-        mixed ^= word
-    mixed *= np.uint64(0xC4CEB9FE1A85EC53)
-    mixed ^= mixed >> np.uint64(33)
-    return mixed
+        hashes[rows] = mixed
+    return hashes
 
 
 def _all_letters(tails: Array) -> Array:

@@ -1,0 +1,70 @@
+"""A column in the making: takes the arrays of batches, one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dasfprof.database.columns import Array
+
+#: A column grows in place, a little at a time: for large arrays the system moves pages, not bytes,
+#: and most of the time of reading large traces is the first touch of new memory.
+_GROWTH = 1.125
+_LEAST_ROWS = 10_000
+
+
+class GrowingColumn:
+    """A column that grows; rows between the arrays that it takes are missing.
+
+    Parameters
+    ----------
+    dtype
+        Of the column; arrays of wider types widen it.
+    width
+        Values in a row; 1 makes a column of one dimension.
+    """
+
+    def __init__(self, dtype: Any, width: int = 1) -> None:
+        self._width = width
+        self._rows = 0
+        self._gaps: list[tuple[int, int]] = []
+        self._array: Array = np.empty(self._shape(0), dtype)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type that holds all values so far."""
+        return self._array.dtype
+
+    def add(self, row: int, piece: Array) -> None:
+        """Take the values of the rows from `row` on."""
+        if piece.dtype != self._array.dtype:
+            self._widen(np.result_type(piece.dtype, self._array.dtype))
+        end = row + len(piece)
+        if end > len(self._array):
+            self._resize(max(end, int(len(self._array) * _GROWTH), _LEAST_ROWS))
+        self._note_gap(row)
+        self._array[row:end] = piece
+        self._rows = end
+
+    def finish(self, rows: int, missing: float) -> Array:
+        """Give the column of `rows` rows, once."""
+        self._note_gap(rows)
+        self._resize(rows)
+        for begin, end in self._gaps:
+            self._array[begin:end] = missing
+        return self._array
+
+    def _note_gap(self, row: int) -> None:
+        if row > self._rows:
+            self._gaps.append((self._rows, row))
+
+    def _widen(self, dtype: np.dtype[Any]) -> None:
+        if dtype != self._array.dtype:
+            self._array = self._array.astype(dtype)
+
+    def _resize(self, rows: int) -> None:
+        self._array.resize(self._shape(rows), refcheck=False)  # nobody else has seen it
+
+    def _shape(self, rows: int) -> tuple[int, ...]:
+        return (rows,) if self._width == 1 else (rows, self._width)
