@@ -120,3 +120,30 @@ GPU_FAILURE = Schema(
         ("detail", "text"),
     ),
 )
+
+#: What a worker of dask-cuda holds where, and what it moved since recording began. Its results on
+#: disk take no bytes that are known.
+DEVICE_MEMORY = Schema(
+    EventPhases.INSTANT,
+    "Device Memory",
+    (("timestamp", "float"),),
+    (
+        ("device_tasks", "int"),  # results on the device
+        ("device_size", "time"),  # their bytes, as Dask measures them; None: no limit is set
+        ("host_tasks", "int"),  # results in the host's memory, those from the device among them
+        ("host_size", "time"),
+        ("disk_tasks", "int"),
+        ("device_to_host", "float"),  # seconds
+        ("device_to_host_size", "float"),  # bytes
+        ("device_to_host_count", "int"),
+        ("host_to_device", "float"),
+        ("host_to_device_size", "float"),
+        ("host_to_device_count", "int"),
+        ("host_to_disk", "float"),
+        ("host_to_disk_size", "float"),
+        ("host_to_disk_count", "int"),
+        ("disk_to_host", "float"),
+        ("disk_to_host_size", "float"),
+        ("disk_to_host_count", "int"),
+    ),
+)

@@ -14,6 +14,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Folded, Source
+from dasfprof.recording.device_memory import DeviceMemoryProbe
 from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.probes import Probe, ResourceProbe, WorkerProbe
@@ -56,7 +57,12 @@ class ResourceMonitor(WorkerPlugin):
             self._duty = HostDuty(self.settings.uuid)
             self._undo.append(self._duty.release)
             gpu = GpuProbe(lambda device: HostDuty(f"{self.settings.uuid}-{device}"))
-            self._probes: list[Probe] = [gpu, ResourceProbe(gpu), WorkerProbe(worker)]
+            self._probes: list[Probe] = [
+                gpu,
+                ResourceProbe(gpu),
+                WorkerProbe(worker),
+                DeviceMemoryProbe(worker),
+            ]
             self._undo += [probe.close for probe in self._probes]
             self._stopping = threading.Event()
             self._thread = threading.Thread(
@@ -86,8 +92,9 @@ class ResourceMonitor(WorkerPlugin):
                 self._sample()
             except Exception:
                 self._guard.caught("the sampler")
-            # After a pause of the whole process, missed ticks are not made up for.
-            due = max(due + self.settings.sample_interval, monotonic())
+            due += self.settings.sample_interval
+            if due < monotonic():  # missed ticks are not made up for
+                due = monotonic() + self.settings.sample_interval
 
     def _sample(self) -> None:
         duty = self._duty.held()

@@ -13,6 +13,13 @@ from stand_ins import Driver, NvtxLog, build_library
 def driver_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("driver")
     build_library("nvml.c", directory / "libnvidia-ml.so.1")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def cuda_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stand-in for CUDA is apart: dask-cuda would take it for the real one."""
+    directory = tmp_path_factory.mktemp("cuda")
     build_library("cuda.c", directory / "libcuda.so.1")
     return directory
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -246,7 +247,9 @@ def test_without_the_binding_there_is_a_reason_and_no_error(driver: Driver) -> N
     assert [row["availability"] for row in rows["GPU Devices"]] == ["no pynvml"]
 
 
-def test_cuda_is_asked_once_it_is_up_and_never_started(driver: Driver) -> None:
+def test_cuda_is_asked_once_it_is_up_and_never_started(
+    driver: Driver, cuda_directory: Path
+) -> None:
     """Unlike devices by number: only CUDA knows the order; here it says b, a."""
     driver.answer(device("a", "41", "name Small") + device("b", "42", "name Large"))
     start = """
@@ -256,7 +259,12 @@ if tick == 3:
     ctypes.CDLL('libcuda.so.1').cuInit(0)
 """
     rows = sample(
-        driver, ticks=5, before=start, CUDA_VISIBLE_DEVICES="0,1", DASFPROF_TEST_CUDA="ba"
+        driver,
+        ticks=5,
+        before=start,
+        LD_LIBRARY_PATH=f"{driver.directory}:{cuda_directory}",
+        CUDA_VISIBLE_DEVICES="0,1",
+        DASFPROF_TEST_CUDA="ba",
     )
     first, second = rows["GPU Devices"]
     assert (first["availability"], first["uuid"]) == ("order unknown", None)

@@ -1,0 +1,129 @@
+"""`DeviceMemoryProbe`: what dask-cuda's `DeviceHostFile` holds where, and what it moves.
+
+Such a worker keeps results in the memory of its device, and when that is full moves them to the
+host's and from there to disk. Dask's own spill metrics know nothing of it. What is held is read at
+each tick; what is moved is counted and timed by wrapping the functions that move it, so that
+nothing between two ticks is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from time import perf_counter, time
+from typing import Any
+
+from dasfprof.database.batch import Schema
+from dasfprof.recording.gpu_facts import DEVICE_MEMORY
+
+Values = tuple[float, int, int]
+
+
+class DeviceMemoryProbe:
+    """Reads a worker whose data is a `DeviceHostFile`; of another one it says nothing.
+
+    Parameters
+    ----------
+    worker
+        The Dask worker.
+    """
+
+    def __init__(self, worker: Any) -> None:
+        data = worker.data
+        # By its parts, as dask-cuda cannot be imported without a GPU's libraries.
+        moves = getattr(data, "device_host_func", None)
+        self._data: Any = None
+        self._meters: list[FuncMeter] = []
+        if moves is not None and hasattr(data, "device"):
+            self._data = data
+            self._meters = [FuncMeter(moves), FuncMeter(getattr(data, "disk_func", None))]
+
+    def sample(self, host_duty: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
+        """Give one row of "Device Memory"."""
+        data = self._data
+        if data is None:
+            return
+        held = (
+            len(data.device),
+            _weight(data.device_buffer),
+            len(data.host),
+            _weight(data.host_buffer),
+            len(data.disk) if data.disk is not None else 0,
+        )
+        device, disk = self._meters
+        moved = device.dumped, device.loaded, disk.dumped, disk.loaded
+        yield DEVICE_MEMORY, (time(), *held, *(value for values in moved for value in values))
+
+    def close(self) -> None:
+        """Put the functions back."""
+        while self._meters:
+            self._meters.pop().close()
+
+
+class FuncMeter:
+    """Counts and times the conversions of a `zict.Func`, whose `dump` and `load` it wraps.
+
+    Parameters
+    ----------
+    func
+        The mapping; None is one that never converts anything.
+    """
+
+    def __init__(self, func: Any) -> None:
+        #: Seconds, bytes and number of what was dumped, and loaded.
+        self.dumped: Values = (0.0, 0, 0)
+        self.loaded: Values = (0.0, 0, 0)
+        self._put_back: list[Callable[[], None]] = []
+        if func is not None:
+            self._wrap(func, "dump", self._note_dump)
+            self._wrap(func, "load", self._note_load)
+
+    def close(self) -> None:
+        """Put the functions back; where somebody else wrapped them since, ours stay below."""
+        while self._put_back:
+            self._put_back.pop()()
+
+    def _note_dump(self, seconds: float, stored: Any) -> None:
+        self.dumped = _add(self.dumped, seconds, stored)
+
+    def _note_load(self, seconds: float, stored: Any) -> None:
+        self.loaded = _add(self.loaded, seconds, stored)
+
+    def _wrap(self, func: Any, name: str, note: Callable[[float, Any], None]) -> None:
+        original = getattr(func, name)
+        active = True
+
+        def metered(value: Any) -> Any:
+            start = perf_counter()
+            result = original(value)
+            if active:
+                with contextlib.suppress(Exception):
+                    note(perf_counter() - start, result if name == "dump" else value)
+            return result
+
+        def put_back() -> None:
+            nonlocal active
+            active = False
+            if getattr(func, name) is metered:
+                setattr(func, name, original)
+
+        setattr(func, name, metered)
+        self._put_back.append(put_back)
+
+
+def _add(values: Values, seconds: float, stored: Any) -> Values:
+    return values[0] + seconds, values[1] + _size(stored), values[2] + 1
+
+
+def _size(stored: Any) -> int:
+    """Give the bytes of what lies on the host or on disk: frames, or an object made of frames."""
+    frames = getattr(stored, "frames", stored)
+    if isinstance(frames, list | tuple):
+        return sum(memoryview(frame).nbytes for frame in frames)
+    return memoryview(frames).nbytes
+
+
+def _weight(buffer: Any) -> float | None:
+    """Give the bytes in a buffer's fast part, as Dask measures them; None if it has no limit."""
+    weight = getattr(getattr(buffer, "fast", None), "total_weight", None)
+    return None if weight is None else float(weight)

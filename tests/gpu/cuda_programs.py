@@ -1,0 +1,156 @@
+"""Programs that use dask-cuda: each is run in a process of its own, under the stand-in driver.
+
+``python cuda_programs.py NAME DIRECTORY``: records the program's run into that directory. The
+driver's library must be found when a process starts, and dask-cuda asks it in the client's too.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from distributed import Client, LocalCluster, wait
+
+import dasfprof
+
+MEGABYTE = 1_000_000
+
+
+class Array:
+    """What a cupy array looks like from outside. Each copy to the host is noted in a file."""
+
+    __slots__ = ("copies", "dtype", "shape")
+    __module__ = "cupy._core.core"  # or nobody would dare to ask for its shape
+
+    def __init__(self, copies: Path) -> None:
+        self.copies, self.shape, self.dtype = copies, (500, 250), "float64"
+
+    def __sizeof__(self) -> int:
+        return MEGABYTE
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": self.shape, "typestr": "<f8", "data": (1, False), "version": 3}
+
+    def get(self) -> bytearray:
+        with self.copies.open("a") as file:
+            file.write("copied\n")
+        return bytearray(MEGABYTE)
+
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        return self.get()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restore, (self.copies, self.get())
+
+
+def restore(copies: Path, data: bytearray) -> Array:
+    assert len(data) == MEGABYTE
+    return Array(copies)
+
+
+def make(copies: Path) -> Any:
+    import cuda_programs  # by its name: pickled with its code, a class loses its slots
+
+    return cuda_programs.Array(copies)
+
+
+def slowly(i: int) -> int:
+    time.sleep(0.2)
+    return i + 1
+
+
+def work(client: Client, directory: Path) -> None:
+    with dasfprof.profile(client, directory=directory, sample_interval=0.02):
+        assert client.gather(client.map(slowly, range(8))) == list(range(1, 9))
+
+
+def local_cluster(directory: Path) -> None:
+    from dask_cuda import LocalCUDACluster
+
+    with (
+        LocalCUDACluster(dashboard_address=":0", memory_limit=0) as cluster,
+        Client(cluster) as client,
+    ):
+        work(client, directory)
+
+
+def command_line(directory: Path) -> None:
+    """Workers that ``dask cuda worker`` starts, as another program does."""
+    import subprocess
+
+    with LocalCluster(n_workers=0, dashboard_address=":0") as cluster, Client(cluster) as client:
+        command = [sys.executable, "-m", "dask", "cuda", "worker", cluster.scheduler_address]
+        process = subprocess.Popen([*command, "--no-dashboard", "--memory-limit", "0"])
+        try:
+            client.wait_for_workers(2, timeout=60)
+            work(client, directory)
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def arrays(directory: Path) -> None:
+    """Arrays that all fit on their device: nothing may copy them."""
+    from dask_cuda import LocalCUDACluster
+
+    with (
+        LocalCUDACluster(dashboard_address=":0", memory_limit=0) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=directory),
+    ):
+        made = client.map(make, [directory / "copies"] * 4, pure=False)
+        wait(made)
+
+
+def spill(directory: Path) -> None:
+    """Eight arrays on a device that has room for three."""
+    from dask_cuda import LocalCUDACluster
+
+    options = {"device_memory_limit": 3.5 * MEGABYTE, "memory_limit": 0}
+    with (
+        LocalCUDACluster(dashboard_address=":0", **options) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=directory, sample_interval=0.02),
+    ):
+        worker = next(iter(client.scheduler_info()["workers"]))
+        here = {"pure": False, "workers": [worker]}
+        made = client.map(make, [directory / "copies"] * 8, **here)
+        wait(made)
+        shapes = client.map(lambda array: array.shape, made, **here)
+        assert client.gather(shapes) == [(500, 250)] * 8
+        # The cluster copies more of them when it closes and a worker hands over what it has.
+        copied = (directory / "copies").read_text().count("copied")
+        (directory / "copied-so-far").write_text(str(copied))
+
+
+def buffers(directory: Path) -> None:
+    """A `DeviceHostFile` of its own, with room for two arrays on the device, two on the host."""
+    from types import SimpleNamespace
+
+    from dask_cuda.device_host_file import DeviceHostFile
+
+    from dasfprof.recording.device_memory import DeviceMemoryProbe
+
+    limits = {"device_memory_limit": 2.5 * MEGABYTE, "memory_limit": 2.5 * MEGABYTE}
+    data = DeviceHostFile(str(directory / "spilled"), **limits)
+    functions = data.device_host_func, data.disk_func
+    before = [(func.dump, func.load) for func in functions]
+    probe = DeviceMemoryProbe(SimpleNamespace(data=data))
+    for i in range(8):
+        data[f"x-{i}"] = Array(directory / "copies")
+    for i in range(8):
+        assert data[f"x-{i}"].shape == (500, 250)
+    ((schema, row),) = probe.sample(False)
+    probe.close()
+    assert [(func.dump, func.load) for func in functions] == before
+    profiler = dasfprof.EventProfiler(directory / "buffers.msgpack")
+    args = dict(zip((name for name, _ in schema.args), row[1:], strict=True))
+    profiler.record_instant_event(schema.name, row[0], args=args)
+    profiler.close()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](Path(sys.argv[2]))
