@@ -48,12 +48,13 @@ class ResourceProbe:
     HOST_INTERVAL = 0.5
     #: Seconds between two counts of the process's connections, which may cost milliseconds.
     CONNECTIONS_INTERVAL = 5.0
+    #: Seconds below which a share of CPU says nothing: the kernel counts in ticks of 10 ms.
+    MIN_CPU_INTERVAL = 0.02
 
     def __init__(self, gpu: GpuProbe) -> None:
         self._gpu = gpu
         self._process = psutil.Process()
-        self._process.cpu_percent()
-        psutil.cpu_percent()
+        self._last_cpu = monotonic(), _cpu_seconds(self._process)
         self._host_due = self._connections_due = monotonic()
         self._last: tuple[float, Any, Any] | None = None
 
@@ -62,17 +63,17 @@ class ResourceProbe:
         now, clock = time(), monotonic()
         process = self._process
         with process.oneshot():
-            cpu_times = process.cpu_times()
+            cpu_seconds = _cpu_seconds(process)
             row = (
                 now,
                 now,
                 clock,
-                process.cpu_percent(),
+                self._cpu_percent(clock, cpu_seconds),
                 process.memory_info().rss,
                 _or_none(process.num_fds) or 0,
                 process.num_threads(),
                 self._connections(clock),
-                cpu_times.user + cpu_times.system,
+                cpu_seconds,
                 *_process_io(process),
             )
         host = _NO_HOST
@@ -84,6 +85,14 @@ class ResourceProbe:
     def close(self) -> None:
         """Nothing is held."""
 
+    def _cpu_percent(self, clock: float, seconds: float) -> float | None:
+        """Give the share of one core since the last reading; None where that was just now."""
+        last_clock, last_seconds = self._last_cpu
+        if clock - last_clock < self.MIN_CPU_INTERVAL:
+            return None
+        self._last_cpu = clock, seconds
+        return 100.0 * (seconds - last_seconds) / (clock - last_clock)
+
     def _connections(self, clock: float) -> int | None:
         if clock < self._connections_due:
             return None
@@ -94,6 +103,9 @@ class ResourceProbe:
     def _host(self, clock: float) -> tuple[Any, ...]:
         memory = psutil.virtual_memory()
         net, disk = psutil.net_io_counters(), _or_none(psutil.disk_io_counters)
+        cpu: float | None = psutil.cpu_percent()
+        if self._last is None:  # psutil counts from this thread's last call: there was none
+            cpu = None
         last_clock, last_net, last_disk = self._last or (clock, net, disk)
         self._last = clock, net, disk
         seconds = clock - last_clock
@@ -104,7 +116,7 @@ class ResourceProbe:
             return float(getattr(counters, name) - getattr(last, name)) / seconds
 
         return (
-            psutil.cpu_percent(),
+            cpu,
             memory.used,
             memory.available,
             memory.total,
@@ -186,6 +198,11 @@ def _or_none(read: Any) -> Any:
         return read()
     except (psutil.Error, OSError, AttributeError, NotImplementedError, RuntimeError):
         return None
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def _process_io(process: psutil.Process) -> tuple[int | None, int | None]:

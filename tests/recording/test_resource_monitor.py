@@ -1,0 +1,269 @@
+"""What the resource monitor reads, compared with psutil read from outside and with Dask."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import psutil
+import pytest
+from distributed import Client, LocalCluster, wait
+from independent_record import wait_until
+from recorded_facts import assert_whole, facts
+
+import dasfprof
+from dasfprof.recording import resource
+from dasfprof.recording.resource import HostDuty
+
+INTERVAL = 0.05
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def usage(source: Any) -> list[dict[str, Any]]:
+    return facts(source, "ResourceMonitor", "Resource Usage")
+
+
+def managed(source: Any) -> list[dict[str, Any]]:
+    return facts(source, "ResourceMonitor", "Managed Memory")
+
+
+def of_worker(rows: list[dict[str, Any]], address: str) -> list[dict[str, Any]]:
+    return [row for row in rows if row["address"] == address]
+
+
+def addresses(client: Client) -> list[str]:
+    return list(client.scheduler_info()["workers"])
+
+
+def pids(client: Client) -> dict[str, int]:
+    return dict(client.run(os.getpid))
+
+
+def burn(seconds: float) -> float:
+    """Spend CPU seconds of this thread; give how many they were."""
+    start = time.thread_time()
+    while (spent := time.thread_time() - start) < seconds:
+        sum(range(1000))
+    return spent
+
+
+def test_samples_come_at_the_rate_that_was_asked_for(client: Client, tmp_path: Path) -> None:
+    before = time.monotonic()
+    with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
+        started = time.monotonic()
+        client.submit(time.sleep, 1.5, key="a-while").result()
+        ended = time.monotonic()
+    elapsed = time.monotonic() - before
+    assert_whole(run)
+    for address in addresses(client):
+        for rows in (of_worker(usage(run), address), of_worker(managed(run), address)):
+            # One at the begin and one at the end come on top. A busy machine makes them fewer.
+            assert (ended - started) / INTERVAL / 5 <= len(rows) <= elapsed / INTERVAL + 3
+            times = [row["timestamp"] for row in rows]
+            assert times == sorted(times)
+
+
+def test_process_readings_are_those_from_outside(client: Client, tmp_path: Path) -> None:
+    def hold(size: int) -> bytearray:
+        return bytearray(size)
+
+    worker = addresses(client)[0]
+    process = psutil.Process(pids(client)[worker])
+    size = 100_000_000
+    with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
+        client.submit(burn, 0.01, key="warm", workers=[worker]).result()
+        rss_before, seconds_before = process.memory_info().rss, sum(process.cpu_times()[:2])
+        held = client.submit(hold, size, key="hold", workers=[worker])
+        wait(held)
+        spent = client.submit(burn, 0.5, key="burn", workers=[worker]).result()
+        rss_held, fds, threads = (
+            process.memory_info().rss,
+            process.num_fds(),
+            process.num_threads(),
+        )
+        seconds_after = sum(process.cpu_times()[:2])
+    rows = of_worker(usage(run), worker)
+    assert rss_held - rss_before > 0.9 * size
+    assert abs(max(row["memory"] for row in rows) - rss_held) < 0.2 * size
+    assert abs(min(row["memory"] for row in rows) - rss_before) < 0.2 * size
+    assert min(abs(row["num_fds"] - fds) for row in rows) <= 2
+    assert min(abs(row["num_threads"] - threads) for row in rows) <= 2
+    # Seconds of CPU: the kernel counts them in ticks of 10 ms.
+    recorded = rows[-1]["process_cpu_seconds"] - rows[0]["process_cpu_seconds"]
+    assert recorded >= spent - 0.02
+    assert recorded >= seconds_after - seconds_before - 0.02
+    # Percent are the same seconds over the time between two readings.
+    assert rows[0]["cpu"] is None
+    told = [row for row in rows if row["cpu"] is not None]
+    clocks = [rows[0]["monotonic"], *(row["monotonic"] for row in told)]
+    integral = sum(
+        row["cpu"] / 100 * (clock - last)
+        for row, clock, last in zip(told, clocks[1:], clocks, strict=False)
+    )
+    seconds = told[-1]["process_cpu_seconds"] - rows[0]["process_cpu_seconds"]
+    assert integral == pytest.approx(seconds, rel=0.01, abs=0.03)
+
+
+def on_duty(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
+    """Times of the rows that hold what is the same for the whole host, by worker."""
+    times: dict[str, list[float]] = {}
+    for row in rows:
+        if row["host_memory_total"] is not None:
+            times.setdefault(row["address"], []).append(row["timestamp"])
+    return times
+
+
+def test_host_is_read_by_one_worker_and_agrees_with_psutil(client: Client, tmp_path: Path) -> None:
+    net_before = psutil.net_io_counters()
+    with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
+        client.submit(time.sleep, 1.3, key="another-while").result()
+    net_after = psutil.net_io_counters()
+    assert len(on_duty(usage(run))) == 1
+    host = [row for row in usage(run) if row["host_memory_total"] is not None]
+    assert len(host) >= 2
+    assert {row["host_memory_total"] for row in host} == {psutil.virtual_memory().total}
+    for row in host:
+        assert 0 < row["host_memory_used"] < row["host_memory_total"]
+        received = row["host_net_io.read_size"]
+        assert net_before.bytes_recv <= received <= net_after.bytes_recv
+        assert net_before.bytes_sent <= row["host_net_io.write_size"] <= net_after.bytes_sent
+    # Shares and rates want two readings: before the second they are not known.
+    assert host[0]["host_cpu"] is None
+    assert host[0]["host_net_io.read_bps"] is None
+    for last, row in itertools.pairwise(host):
+        assert 0 <= row["host_cpu"] <= 100
+        seconds = row["monotonic"] - last["monotonic"]
+        moved = row["host_net_io.read_size"] - last["host_net_io.read_size"]
+        assert row["host_net_io.read_bps"] * seconds == pytest.approx(moved, rel=1e-3, abs=1)
+
+
+def test_host_duty_moves_when_its_holder_is_killed(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
+
+        def holders() -> dict[str, list[float]]:
+            run.flush()
+            return on_duty(usage(tmp_path))
+
+        (first,) = wait_until(holders)
+        os.kill(pids(client)[first], signal.SIGKILL)
+        wait_until(lambda: len(holders()) > 1)
+        wait_until(lambda: len(addresses(client)) == 2 and first not in addresses(client))
+    spans = sorted((min(times), max(times)) for times in on_duty(usage(run)).values())
+    assert all(end < begin for (_, end), (begin, _) in itertools.pairwise(spans))
+    assert len(usage(run)) > 0
+
+
+def test_duty_is_held_by_one_and_passes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(resource, "monotonic", lambda: clock[0])
+    name = f"test-{os.getpid()}"
+    first, second, other = HostDuty(name), HostDuty(name), HostDuty(f"{name}-other")
+    assert first.held()
+    assert not second.held()
+    assert other.held()
+    first.release()
+    assert not second.held()  # it does not ask at each sample
+    clock[0] += 1.0
+    assert second.held()
+    assert not first.held()
+    second.release()
+    other.release()
+
+
+def test_a_blocked_event_loop_shows(client: Client, tmp_path: Path) -> None:
+    blocked, free = addresses(client)
+    with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
+        client.submit(time.sleep, 0.2, key="quiet", workers=[free]).result()
+        client.run(time.sleep, 0.5, workers=[blocked])  # not in a thread: in the loop itself
+        client.submit(time.sleep, 0.2, key="quiet-again", workers=[blocked]).result()
+    lags = [row["loop_lag"] for row in of_worker(managed(run), blocked)]
+    assert 0.3 <= max(lag for lag in lags if lag is not None) < 5
+    others = [row["loop_lag"] for row in of_worker(managed(run), free)]
+    assert min(lag for lag in others if lag is not None) < 0.3
+
+
+def test_what_a_worker_holds(client: Client, tmp_path: Path) -> None:
+    worker = addresses(client)[0]
+
+    def held(dask_scheduler: Any) -> tuple[int, int]:
+        state = dask_scheduler.workers[worker]
+        return len(state.has_what), state.nbytes
+
+    before, _ = client.run_on_scheduler(held)
+    with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
+        futures = [
+            client.submit(bytes, 1000 + i, key=f"held-{i}", workers=[worker]) for i in range(5)
+        ]
+        wait(futures)
+        expected = client.run_on_scheduler(held)
+        started = client.submit(time.sleep, 0.5, key="busy", workers=[worker])
+        behind = client.submit(abs, -1, key="behind", workers=[worker])
+        wait([started, behind])
+    assert expected[0] == before + 5
+    rows = of_worker(managed(run), worker)
+    assert expected in [(row["tasks"], row["size"]) for row in rows]
+    assert max(row["executing"] for row in rows) == 1
+    assert max(row["ready"] for row in rows) == 1
+    assert {row["state"] for row in rows} == {"running"}
+    assert {row["spilled_size"] for row in rows} == {0}
+
+
+def test_spilling_and_pausing(tmp_path: Path) -> None:
+    limit = 100_000_000_000
+    config = {
+        "distributed.worker.memory.target": 300_000 / limit,
+        "distributed.worker.memory.spill": False,
+        "distributed.worker.memory.pause": False,
+        "distributed.worker.memory.terminate": False,
+    }
+    with (
+        dask.config.set(config),
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, memory_limit=limit, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+
+        async def pause(dask_worker: Any) -> None:
+            dask_worker.memory_manager.memory_pause_fraction = 1e-6
+            await dask_worker.memory_manager.memory_monitor(dask_worker)
+
+        def spilled(dask_worker: Any) -> tuple[int, float]:
+            data = dask_worker.data
+            return data.spilled_total.disk, data.cumulative_metrics["disk-write", "bytes"]
+
+        with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
+            wait_until(lambda: managed(flushed(run)))
+            big = client.map(bytes, [200_000 + i for i in range(6)])
+            wait(big)
+            client.submit(len, big[0], key="reads-it-back").result()
+            on_disk, written = next(iter(client.run(spilled).values()))
+            client.run(pause)
+            wait_until(lambda: {row["state"] for row in managed(flushed(run))} >= {"paused"})
+    rows = managed(run)
+    assert on_disk > 0
+    assert rows[0]["spilled_size"] == rows[0]["spill_write_size"] == 0
+    assert rows[-1]["spilled_size"] == on_disk
+    assert rows[-1]["spill_write_size"] == written
+    assert rows[-1]["spill_write"] > 0
+    assert rows[-1]["spill_read_size"] > 0
+    assert {"running", "paused"} <= {row["state"] for row in rows}
+
+
+def flushed(run: Any) -> Any:
+    run.flush()
+    return run
