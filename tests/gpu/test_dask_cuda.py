@@ -84,7 +84,7 @@ def test_arrays_on_the_device_are_described_without_a_copy(driver: Driver, tmp_p
         (event.args["type"], event.args["shape"], event.args["dtype"])
         for event in events(traces, "Compute")
     }
-    assert described == {("cupy._core.core.Array", (500, 250), "float64")}
+    assert described == {("cupy._core.core.ndarray", (500, 250), "float64")}
     sizes = {event.args["size"] for event in events(traces, "Compute")}
     assert all(MEGABYTE <= size <= MEGABYTE + 100 for size in sizes)  # and what Python adds
     assert not (traces / "copies").exists()
