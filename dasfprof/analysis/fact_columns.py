@@ -101,12 +101,15 @@ class FactColumns:
         for name in ("timestamp", "duration"):
             if name in batch.fields:
                 self._add_piece(name, to_numbers(batch.fields[name]), np.float64)
-        for name, column in batch.args.items():
-            form = self._forms.get(name)
-            if form is None and self._keep_rest:
-                form = self._forms[name] = _form_of(column)
-            if form is not None:
-                self._add_column(name, form, column)
+        args = dict(batch.args)
+        for name, form in self._forms.items():
+            if form == "key" and name not in args:
+                args[name] = DictionaryColumn(np.zeros(batch.rows, dtype=np.int64), [None])
+        for name, column in args.items():
+            if name not in self._forms and self._keep_rest:
+                self._forms[name] = _form_of(column)
+            if name in self._forms:
+                self._add_column(name, self._forms[name], column)
         self.rows += batch.rows
 
     def columns(self, ids: Array) -> dict[str, Any]:

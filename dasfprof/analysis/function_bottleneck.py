@@ -16,7 +16,9 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
     workers, tasks = NamedWorkers(trace), trace.tasks
     gpus = GpuSamples(trace, workers)
     of_task, function = workers.numbers(tasks), tasks["function"].cat
-    groups, pairs = pd.factorize(of_task * max(len(function.categories), 1) + function.codes)
+    groups, pairs = pd.factorize(
+        of_task.astype(np.int64) * max(len(function.categories), 1) + function.codes
+    )
     worker, named = np.divmod(pairs, max(len(function.categories), 1))
     runs = np.bincount(groups, minlength=len(pairs))
 
@@ -50,8 +52,10 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
                 "Failed Tasks": total((state == "erred").to_numpy()).astype(np.int64),
             }
         )
-    order = ["Duration (s)", "Host", "Worker", "Function"]
-    return table.sort_values(order, ascending=[False, True, True, True], ignore_index=True)
+    # Sorted by pandas, text with lone surrogates fails where its strings are Arrow's.
+    names = np.argsort(np.argsort(function.categories.to_numpy(object)))
+    order = np.lexsort((names[named], workers.ranks()[worker], -seconds))
+    return table.take(order).reset_index(drop=True)
 
 
 def _ratio(part: Array, whole: Array) -> Array:

@@ -177,11 +177,14 @@ class GpuSamples:
         return counts
 
     def _rows(self, tasks: pd.DataFrame) -> Iterator[tuple[int, Array]]:
-        """Give each worker's number and the rows of its task runs."""
+        """Give the number of each worker that has samples, and the rows of its task runs."""
+        sampled = [number for number in range(len(self._workers)) if len(self.of(number))]
+        if not sampled:
+            return
         numbers = self._workers.numbers(tasks)
         order = np.argsort(numbers, kind="stable")
         bounds = np.searchsorted(numbers[order], np.arange(len(self._workers) + 1))
-        for number in range(len(self._workers)):
+        for number in sampled:
             yield number, order[bounds[number] : bounds[number + 1]]
 
     def _of_host(self, number: int) -> pd.DataFrame:

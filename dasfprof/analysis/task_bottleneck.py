@@ -49,6 +49,14 @@ def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame
 def _gpu_columns(gpus: GpuSamples, tasks: pd.DataFrame, order: Array) -> dict[str, Any]:
     """Give what the samples that fell into each run tell of its GPU: nothing, if none did."""
     samples = gpus.counts(tasks)
+    if np.isnan(samples).all():
+        return {
+            "GPU Samples": pd.arrays.IntegerArray(
+                np.zeros(len(order), dtype=np.int64), np.ones(len(order), dtype=bool)
+            ),
+            "Mean GPU Utilization (%)": samples,
+            "Mean GPU Memory Used (GB)": samples.copy(),
+        }
     means = {}
     for reading, (integral, covered) in gpus.integrals(tasks).items():
         seen = (samples > 0) & (covered > 0)

@@ -302,7 +302,7 @@ def test_values_that_no_recorder_of_ours_would_write(tmp_path: Path) -> None:
     ]
     events[0].args |= {"shape": {"a": 1}, "size": "big", "dtype": [hostile], "type": 7}
     events[1].args |= {"dependencies": "none", "run_id": "x"}
-    del events[2].args["size"]
+    del events[2].args["size"], events[2].args["key"]
     analyser = TraceAnalyser(record(tmp_path / "run", events))
 
     assert analyser.per_task_bottleneck()["Task Key"].tolist() == [hostile, "5", "None"]

@@ -1,0 +1,253 @@
+"""Status durations: they sum to the whole, mean what they say, and survive what is missing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_traces import TASK_TIMES, made_trace
+from written_traces import compute, record
+
+import dasfprof
+from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof.analysis.clock_offsets import clock_offsets
+
+STATUSES = ["Not started (s)", "Inqueue (s)", "Preparing (s)", "Running (s)", "Finalizing (s)"]
+
+#: A run whose stages take 1, 2, 3, ... binary fractions of a second, so that sums are exact.
+WHOLE = {
+    "key": "f-1",
+    "scheduler_waiting": 0.0,
+    "queued": 1.0,
+    "sent": 3.0,
+    "received": 3.5,
+    "ready": 4.5,
+    "executing": 8.5,
+    "start": 8.75,
+    "duration": 16.0,
+    "done": 25.0,
+    "known": 25.5,
+}
+
+
+def by_hand(*runs: dict[str, Any], **options: Any) -> pd.DataFrame:
+    return TraceAnalyser(made_trace(runs, **options)).per_task_status()
+
+
+def test_each_stage_counts_for_its_status() -> None:
+    table = by_hand(WHOLE)
+
+    assert table["Arrival (s)"].tolist() == [0.0]
+    assert table[STATUSES].to_numpy().tolist() == [[1.0, 2.0 + 0.5 + 4.0, 1.0 + 0.25, 16.0, 0.75]]
+    assert table["Total (s)"].tolist() == [25.5]
+    assert table["Dominant Status"].tolist() == ["Running"]
+
+
+def test_a_task_that_is_sent_at_once_was_runnable_then() -> None:
+    table = by_hand({**WHOLE, "queued": np.nan})
+
+    assert table["Not started (s)"].tolist() == [3.0]
+    assert table["Inqueue (s)"].tolist() == [4.5]
+
+
+def test_without_the_scheduler_its_statuses_are_unknown() -> None:
+    table = by_hand(WHOLE, scheduler=False)
+
+    assert table["Not started (s)"].isna().all()
+    assert table[STATUSES[1:]].to_numpy().tolist() == [[4.0, 1.25, 16.0, 0.25]]
+    assert table["Total (s)"].tolist() == [21.5]
+
+
+def test_without_the_worker_preparing_counts_as_queueing() -> None:
+    unseen = dict.fromkeys(("received", "ready", "executing", "done"), np.nan)
+    table = by_hand({**WHOLE, **unseen, "source": "scheduler"})
+
+    assert table["Preparing (s)"].isna().all()
+    assert table["Inqueue (s)"].tolist() == [2.0 + 5.75]
+    assert table["Finalizing (s)"].tolist() == [0.75]
+    assert table["Total (s)"].tolist() == [25.5]
+
+
+def test_only_the_function_is_known() -> None:
+    unseen = dict.fromkeys(TASK_TIMES, np.nan)
+    table = by_hand({**WHOLE, **unseen, "start": 1.0}, scheduler=False)
+
+    assert table["Running (s)"].tolist() == table["Total (s)"].tolist() == [16.0]
+    assert table[[name for name in STATUSES if name != "Running (s)"]].isna().all(axis=None)
+
+
+def test_a_run_that_the_scheduler_gave_up_ends_on_its_worker() -> None:
+    table = by_hand({**WHOLE, "known": 10.0, "scheduler_state": "released"})
+
+    assert table["Running (s)"].tolist() == [16.0]
+    assert table["Total (s)"].tolist() == [25.0]
+
+
+def test_functions_sum_up_their_runs_and_say_what_to_do() -> None:
+    waiting = {**WHOLE, "key": "g-1", "scheduler_waiting": -50.0}
+    runs = [WHOLE, {**WHOLE, "key": "f-2"}, waiting]
+    table = TraceAnalyser(made_trace(runs)).per_function_status().set_index("Function")
+
+    assert table.index.tolist() == ["g", "f"]
+    assert table["Task Runs"].tolist() == [1, 2]
+    assert table["Running (s)"].tolist() == [16.0, 32.0]
+    assert table["Total (s)"].tolist() == [75.5, 51.0]
+    assert table["Running (%)"].tolist() == pytest.approx([100 * 16 / 75.5, 100 * 32 / 51])
+    assert table["Dominant Status"].tolist() == ["Not started", "Running"]
+    assert "wait for the tasks before them" in table.loc["g", "Next steps"]
+    assert "own function" in table.loc["f", "Next steps"]
+
+
+# --- clocks --------------------------------------------------------------------------------------
+
+
+def shifted(seconds: float, run: dict[str, Any] = WHOLE, **more: Any) -> dict[str, Any]:
+    worker = ("received", "ready", "executing", "start", "done")
+    return {**run, **{name: run[name] + seconds for name in worker}, **more}
+
+
+def test_a_clock_is_put_right_by_what_must_come_after_what() -> None:
+    # 0.5 s from sending to receiving, 0.5 s from done to known: the midpoint is the truth.
+    trace = made_trace([shifted(100.0)])
+
+    assert clock_offsets(trace).tolist() == [100.0, 0.0]
+    assert TraceAnalyser(trace).per_task_status()[STATUSES].equals(by_hand(WHOLE)[STATUSES])
+
+
+def test_workers_of_one_boot_share_a_clock() -> None:
+    # The first alone would be off by -0.25 s; the second's bounds are tighter.
+    runs = [shifted(8.0, worker_id=0, sent=2.0), shifted(8.0, key="f-2", worker_id=1)]
+    alone = made_trace(runs, workers=[{}, {}])
+    together = made_trace(runs, workers=[{"boot_id": "b"}, {"boot_id": "b"}])
+
+    assert clock_offsets(alone).tolist() == [8.5, 8.0, 0.0]
+    assert clock_offsets(together).tolist() == [8.0, 8.0, 0.0]
+
+
+def test_workers_of_the_schedulers_boot_have_its_clock() -> None:
+    trace = made_trace([shifted(0.25)], workers=[{"boot_id": "scheduler's"}])
+
+    assert clock_offsets(trace).tolist() == [0.0, 0.0]
+
+
+def test_one_bound_moves_a_clock_no_further_than_it_says() -> None:
+    early = made_trace([{**shifted(-4.0), "known": np.nan}])
+    late = made_trace([{**shifted(4.0), "known": np.nan}])
+
+    assert clock_offsets(early)[0] == -3.5
+    assert clock_offsets(late)[0] == 0.0
+
+
+@pytest.mark.parametrize("plugin", ["SchedulerPlugin", "TracePlugin"])
+def test_an_empty_run_has_empty_tables(plugin: str) -> None:
+    analyser = TraceAnalyser(made_trace([], scheduler=plugin == "SchedulerPlugin"))
+
+    assert len(analyser.per_task_status()) == len(analyser.per_function_status()) == 0
+    assert list(TraceAnalyser([]).per_task_status()) == list(by_hand(WHOLE))
+
+
+# --- properties ----------------------------------------------------------------------------------
+
+SECONDS = st.one_of(st.just(np.nan), st.floats(0, 1e5, allow_subnormal=False))
+
+
+@st.composite
+def any_run(draw: st.DrawFn) -> dict[str, Any]:
+    """A run with any times at all, in any order, some unknown."""
+    run = {name: draw(SECONDS) for name in TASK_TIMES}
+    states = st.sampled_from(["memory", "erred", "released", "processing"])
+    return {
+        **run,
+        "key": f"{draw(st.sampled_from('fg'))}-1",
+        "start": draw(st.floats(0, 1e5, allow_subnormal=False)),
+        "duration": draw(st.floats(0, 1e4, allow_subnormal=False)),
+        "worker_id": draw(st.integers(0, 1)),
+        "state": draw(states),
+        "scheduler_state": draw(states),
+        "source": draw(st.sampled_from(["worker", "scheduler"])),
+    }
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(any_run(), min_size=1, max_size=6), st.booleans(), st.booleans())
+def test_statuses_sum_to_the_total_whatever_the_times(
+    runs: list[dict[str, Any]], scheduler: bool, same_boot: bool
+) -> None:
+    boot = "scheduler's" if same_boot else None
+    workers = [{"boot_id": boot}, {"boot_id": "other"}]
+    analyser = TraceAnalyser(made_trace(runs, workers=workers, scheduler=scheduler))
+    tasks, functions = analyser.per_task_status(), analyser.per_function_status()
+
+    assert (tasks[STATUSES].sum(axis=1) - tasks["Total (s)"]).abs().max() == 0
+    assert not (tasks[STATUSES] < 0).any(axis=None)
+    assert tasks["Total (s)"].notna().all()
+    assert tasks["Dominant Status"].notna().all()
+    assert (functions[STATUSES].sum(axis=1) - functions["Total (s)"]).abs().max() <= 1e-9
+    assert functions["Task Runs"].sum() == len(runs)
+
+
+# --- real runs -----------------------------------------------------------------------------------
+
+
+def test_a_file_of_dasf_has_durations_only(tmp_path: Path) -> None:
+    run = record(tmp_path / "run", [compute("load-1", 1.0, 2.0, "w"), compute("f-1", 3.0, 1.0, "w")])
+    table = TraceAnalyser(run).per_task_status()
+
+    assert table["Running (s)"].tolist() == table["Total (s)"].tolist() == [2.0, 1.0]
+
+
+def nap(seconds: float, *inputs: Any) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+@pytest.fixture(scope="module")
+def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six tasks of 0.2 s for two threads, then one that needs them all."""
+    directory = tmp_path_factory.mktemp("run")
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=directory),
+    ):
+        naps = [client.submit(nap, 0.2, key=f"nap-{n}") for n in range(6)]
+        client.submit(nap, 0.0, *naps, key="last-0").result()
+    return directory
+
+
+def test_real_task_runs_wait_as_planted(real_run: Path) -> None:
+    trace = Trace.from_database(real_run)
+    table = TraceAnalyser(trace).per_task_status().set_index("Task Key")
+
+    assert len(table) == 7
+    assert (table[STATUSES].sum(axis=1) - table["Total (s)"]).abs().max() == 0
+    assert table[STATUSES].notna().all(axis=None)
+    naps = table[table["Function"] == "nap"]
+    assert (naps["Running (s)"] >= 0.19).all()
+    # Of each thread's three tasks the second waits for one nap and the third for two.
+    assert naps["Inqueue (s)"].sum() >= 5 * 0.2
+    # All six naps take 0.6 s, and the last task arrives a little later than they.
+    assert table.loc["last-0", "Not started (s)"] >= 0.4
+    assert table.loc["last-0", "Dominant Status"] == "Not started"
+    # The total agrees with the scheduler's own two times.
+    tasks = trace.tasks.set_index(pd.Index(trace.keys.texts(trace.tasks["key_id"].to_numpy())))
+    whole = (tasks["known"] - tasks["scheduler_waiting"])[table.index]
+    assert (table["Total (s)"] - whole).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("missing", ["SchedulerPlugin", "TracePlugin"])
+def test_a_real_run_without_some_files(real_run: Path, missing: str) -> None:
+    paths = [path for path in sorted(real_run.iterdir()) if f"-{missing}-" not in path.name]
+    table = TraceAnalyser(paths).per_task_status()
+
+    assert len(table) == 7
+    assert (table[STATUSES].sum(axis=1) - table["Total (s)"]).abs().max() == 0
+    unknown = "Not started (s)" if missing == "SchedulerPlugin" else "Preparing (s)"
+    assert table[unknown].isna().all()
