@@ -1,0 +1,143 @@
+"""Keys of any text and shape that Dask takes are stored and given back equal.
+
+What Dask itself refuses differs with its version and with the kind of connection: newest Dask takes
+no bytes, none takes numpy's integers from a user (they occur inside of graphs), and lone surrogates
+pass only where nothing is sent over a wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import independent_record as record
+import numpy as np
+import pytest
+from dask.utils import key_split
+from distributed import Client, LocalCluster
+from recorded_facts import assert_same_runs, assert_whole, computed, facts
+
+import dasfprof
+
+PLAIN = [
+    "<script>alert('x')</script>&amp;-1",
+    "\x1b[31mred\x1b[0m\x07",
+    "several\nlines\r\n\ttab\x00nul",
+    "=HYPERLINK(1)",
+    "ключ-\U0001f600-7",
+    "k" * 1_000_000,
+    "x-" + "0" * 32,
+    "x-" + "A" * 32,
+    "x-007",
+    "x-" + "9" * 30,
+    "trailing-",
+    "-",
+    " ",
+    ("x", ("y", ("z", 1.5), "<i>"), -3),
+    ("e",),
+    ("float", 1.0),
+    ("int", 1),
+    ("f", 0.1, float("inf")),
+    ("wide", 2**40, -(2**40)),
+    ("n" * 1000, *range(12)),
+    5,
+    -7,
+    2.5,
+]
+#: Pass in a process, where nothing is encoded; on a wire they end the connection.
+IN_PROCESS = ["a-\ud800", ("s", "\udcff"), ("big", 2**70)]
+
+
+@pytest.fixture(scope="module", params=["processes", "threads"])
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=request.param == "processes",
+            dashboard_address=":0",
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        record.install(client)
+        yield client
+
+
+def accepted(client: Client) -> list[Any]:
+    return PLAIN + (IN_PROCESS if client.cluster.scheduler_address.startswith("inproc") else [])
+
+
+def test_hostile_keys_come_back_equal(client: Client, tmp_path: Path) -> None:
+    record.clear(client)
+    keys = accepted(client)
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        for i, key in enumerate(keys):
+            first = client.submit(abs, -i, key=key)
+            second = client.submit(abs, first, key=("reads", i))
+            assert client.gather([first, second]) == [i, i]
+    assert_same_runs(run, record.task_runs(client))
+    assert_whole(run)
+    rows = computed(run)
+    recorded = [row["key"] for row in rows if row["name"] != "reads"]
+    assert recorded == keys
+    assert [typed(key) for key in recorded] == [typed(key) for key in keys]
+    assert [row["dependencies"] for row in rows if row["name"] == "reads"] == [[k] for k in keys]
+    by_key = {row["key"]: row["name"] for row in rows}
+    assert all(by_key[key] == key_split(key) for key in keys)
+    seen = {row["key"] for row in facts(run, "SchedulerPlugin", "Task Run")}
+    assert set(keys) <= seen
+    # Through the public iterator as well.
+    events = {e.args["key"] for e in run.database().get_traces() if e.name == "Compute"}
+    assert events == {row["key"] for row in rows}
+
+
+def typed(key: Any) -> Any:
+    """Spell out the types, which equality hides: 1 == 1.0."""
+    return [typed(part) for part in key] if isinstance(key, tuple) else (type(key), key)
+
+
+def test_keys_inside_of_a_graph(client: Client, tmp_path: Path) -> None:
+    """Of keys that a user does not ask for, Dask takes more kinds: numpy's integers, booleans."""
+    record.clear(client)
+    inner = [("x", np.int64(3)), ("u", np.uint8(4), np.float32(0.5)), ("b", True)]
+    graph: dict[Any, Any] = {key: (abs, -i) for i, key in enumerate(inner)}
+    graph["out"] = (sum, list(inner))
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        assert client.get(graph, "out") == 3
+    runs = record.task_runs(client)
+    assert {one["key"] for one in runs} <= {*inner, "out"}
+    assert_same_runs(run, runs)
+    assert_whole(run)
+
+
+def test_bytes_where_dask_takes_them(client: Client, tmp_path: Path) -> None:
+    taken = []
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        for key in (b"bytes-1", ("t", b"raw")):
+            try:
+                future = client.submit(abs, -1, key=key)
+            except TypeError:  # newer than 2025.1
+                continue
+            assert future.result() == 1
+            taken.append(key)
+    assert [row["key"] for row in computed(run)] == taken
+
+
+def test_hostile_worker_name_and_error(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise ValueError("<b>\x1b[31m\n=cmd\ud800")
+
+    with LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster:
+        cluster.scale(1)
+        with Client(cluster) as client:
+            client.wait_for_workers(1)
+            worker = next(iter(cluster.workers.values()))
+            worker.name = "../<i>\x1b[31m\n'name"
+            with dasfprof.profile(client, directory=tmp_path) as run:
+                future = client.submit(fail, key="fails")
+                assert isinstance(future.exception(), ValueError)
+    (row,) = computed(run)
+    assert row["exception"] == repr(ValueError("<b>\x1b[31m\n=cmd\ud800"))
+    assert row["thread_id"].endswith("../<i>\x1b[31m\n'name")
+    assert {path.parent for path in run.files()} == {tmp_path}
