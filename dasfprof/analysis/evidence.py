@@ -61,12 +61,18 @@ _KINDS: dict[tuple[str, str], dict[str, Form]] = {
         " memory_clock temperature pcie_tx pcie_rx",
     ),
     (EventPhases.INSTANT, "Clock"): _forms(float="scheduler_delay monotonic"),
-    (EventPhases.INSTANT, "Graph"): _forms(category="client stimulus", float="tasks wanted"),
+    (EventPhases.INSTANT, "Graph"): _forms(category="client", float="tasks wanted"),
     (EventPhases.INSTANT, "Steal"): _forms(key="key", int="run_id", category="victim thief"),
     (EventPhases.INSTANT, "Worker Added"): _forms(
         category="worker host", object="name", float="nthreads memory_limit"
     ),
     (EventPhases.INSTANT, "Worker Removed"): _forms(category="worker reason"),
+}
+
+#: The args that are stimulus ids: whatever has the id of what ended a task run came of that end.
+_STIMULI = {
+    "Task Run": _forms(key="cause end_cause"),
+    "Graph": _forms(key="stimulus"),
 }
 
 
@@ -84,6 +90,12 @@ class Evidence:
     def __init__(self, databases: list[EventDatabase], *, progress: bool) -> None:
         self.collector = KeyCollector()
         self.register = WorkerRegister()
+        #: Numbers the stimulus ids, apart from the keys of tasks.
+        self.stimulus_collector = KeyCollector()
+        #: The stimulus ids of kinds of events.
+        self.stimuli = {
+            name: FactColumns(self.stimulus_collector, forms) for name, forms in _STIMULI.items()
+        }
         #: What is missing or damaged, in words.
         self.notes: list[str] = []
         #: Plugins whose files are there, once a file.
@@ -108,8 +120,12 @@ class Evidence:
 
     def _add(self, batch: Batch, owner: int | None) -> None:
         columns = self._kinds.get((batch.phase, batch.name))
-        if columns is not None:
-            columns.add(batch, self.register.ids_of(batch, owner))
+        if columns is None:
+            return
+        workers = self.register.ids_of(batch, owner)
+        columns.add(batch, workers)
+        if batch.name in self.stimuli:
+            self.stimuli[batch.name].add(batch, workers)
 
     def _read_file(self, file: TraceFile) -> None:
         owner: int | None = None

@@ -17,6 +17,9 @@ Columns = dict[str, Any]
 #: Plugins as the headers of their files name them.
 _TASKS, _SCHEDULER = "TracePlugin", "SchedulerPlugin"
 
+#: Args that are stimulus ids.
+_STIMULI = ("cause", "end_cause", "stimulus")
+
 #: Columns that tell when a row's fact begins and ends (or how long it takes).
 _SPANS = {
     "tasks": ("start", "duration"),
@@ -36,6 +39,10 @@ class TableMaker:
         self._notes = list(evidence.notes)
         self._keys, self._ids = evidence.collector.finish()
         self._columns = {name: facts.columns(self._ids) for name, facts in self._facts.items()}
+        self._stimuli, stimulus_ids = evidence.stimulus_collector.finish()
+        for name, facts in evidence.stimuli.items():
+            ids = facts.columns(stimulus_ids)
+            self._columns[name] |= {arg: ids[arg] for arg in _STIMULI if arg in ids}
 
     def make(self) -> dict[str, Any]:
         """Make the tables."""
@@ -58,6 +65,7 @@ class TableMaker:
             **tables,
             "workers": self._register.table(),
             "keys": self._keys,
+            "stimuli": self._stimuli,
             "begin": begin,
             "end": end,
             "notes": tuple(self._notes),
@@ -89,6 +97,7 @@ class TableMaker:
         joined, left = self._columns.pop("Worker Added"), self._columns.pop("Worker Removed")
         for row, address in enumerate(joined["worker"]):
             worker = register.workers[register.id_of_address(str(address))]
+            worker.joined = float(joined["timestamp"][row])
             if not worker.plugins:
                 worker.host = worker.host or str(joined["host"][row])
                 worker.name = joined["name"][row]

@@ -38,7 +38,8 @@ class Trace:
     #: deserialize, disk_read, disk_read_size, executor, received, ready, executing, seceded, done,
     #: type, dtype, shape, thread, exception``, and where the scheduler knows the same run
     #: ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, priority_user,
-    #: priority_generation, priority_order, annotations``. ``source`` is ``worker``; or
+    #: priority_generation, priority_order, annotations``, and rows of `stimuli`: ``cause`` (of
+    #: being sent) and ``end_cause``. ``source`` is ``worker``; or
     #: ``scheduler``, for all rows, where no worker's file is there.
     tasks: pd.DataFrame
     #: Task runs that the scheduler saw and no worker's file holds; ``lost`` if they ended in
@@ -52,10 +53,11 @@ class Trace:
     #: A row a sample of what a worker holds: ``worker_id, time, tasks, size, ...``.
     managed_memory: pd.DataFrame
     #: A row a life of a worker process: ``host, worker, kind, name, address, nthreads, first_seen,
-    #: last_seen, boot_id, pid, closed, left, left_reason``. ``closed`` is False where a
+    #: last_seen, boot_id, pid, closed, joined, left, left_reason``. ``closed`` is False where a
     #: file of it ends early.
     workers: pd.DataFrame
-    #: The graphs that arrived at the scheduler, and the steals.
+    #: The graphs that arrived at the scheduler (``time, client, tasks, wanted, stimulus``), and
+    #: the steals.
     graphs: pd.DataFrame
     steals: pd.DataFrame
     #: Changes of Dask's estimate of each worker's clock.
@@ -67,6 +69,8 @@ class Trace:
     gpu_usage: pd.DataFrame
     #: The distinct keys.
     keys: KeyTable
+    #: The distinct stimulus ids: what has the same one came of the same event.
+    stimuli: KeyTable
     #: Earliest and latest fact, NaN in an empty trace.
     begin: float
     end: float

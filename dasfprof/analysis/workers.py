@@ -39,7 +39,9 @@ class Worker:
     closed: list[bool] = field(default_factory=list)
     #: Plugins whose files are there.
     plugins: set[str] = field(default_factory=set)
-    #: When it left the cluster and why, by the scheduler (Unix seconds).
+    #: When it joined the cluster, or recording began there, by the scheduler (Unix seconds).
+    joined: float | None = None
+    #: When it left and why, by the scheduler.
     left: float | None = None
     left_reason: str | None = None
     #: Earliest and latest fact.
@@ -79,10 +81,12 @@ class WorkerRegister:
 
     def add_header(self, header: dict[str, Any]) -> int | None:
         """Take what a worker's file says about it; gives the worker's number."""
-        facts = header.get("worker")
+        facts, host = header.get("worker"), str(header.get("host", ""))
         if not isinstance(facts, dict):
+            if header.get("plugin") == "SchedulerPlugin":
+                self.workers[self.id_of(host, "scheduler")].boot_id = header.get("boot_id")
             return None
-        host, label, address = str(header.get("host", "")), facts.get("label"), facts.get("address")
+        label, address = facts.get("label"), facts.get("address")
         number = self.id_of(host, _text(label), None if address is None else str(address))
         worker = self.workers[number]
         worker.name = facts.get("name")
@@ -153,6 +157,7 @@ class WorkerRegister:
                 [all(worker.closed) if worker.closed else None for worker in workers],
                 dtype="boolean",
             ),
+            "joined": np.array([worker.joined for worker in workers], dtype=float),
             "left": np.array([worker.left for worker in workers], dtype=float),
             "left_reason": _texts(worker.left_reason for worker in workers),
         }

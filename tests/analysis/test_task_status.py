@@ -175,11 +175,10 @@ def any_run(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=1000, deadline=None)
-@given(st.lists(any_run(), min_size=1, max_size=6), st.booleans(), st.booleans())
-def test_statuses_sum_to_the_total_whatever_the_times(
-    runs: list[dict[str, Any]], scheduler: bool, same_boot: bool
-) -> None:
+ANY_RUNS = st.lists(any_run(), min_size=1, max_size=6)
+
+
+def assert_whole(runs: list[dict[str, Any]], scheduler: bool, same_boot: bool) -> None:
     boot = "scheduler's" if same_boot else None
     workers = [{"boot_id": boot}, {"boot_id": "other"}]
     analyser = TraceAnalyser(made_trace(runs, workers=workers, scheduler=scheduler))
@@ -193,11 +192,30 @@ def test_statuses_sum_to_the_total_whatever_the_times(
     assert functions["Task Runs"].sum() == len(runs)
 
 
+@settings(max_examples=100, deadline=None)
+@given(ANY_RUNS, st.booleans(), st.booleans())
+def test_statuses_sum_to_the_total_whatever_the_times(
+    runs: list[dict[str, Any]], scheduler: bool, same_boot: bool
+) -> None:
+    assert_whole(runs, scheduler, same_boot)
+
+
+@pytest.mark.slow
+@settings(max_examples=5000, deadline=None)
+@given(ANY_RUNS, st.booleans(), st.booleans())
+def test_statuses_of_thousands_of_runs(
+    runs: list[dict[str, Any]], scheduler: bool, same_boot: bool
+) -> None:
+    assert_whole(runs, scheduler, same_boot)
+
+
 # --- real runs -----------------------------------------------------------------------------------
 
 
 def test_a_file_of_dasf_has_durations_only(tmp_path: Path) -> None:
-    run = record(tmp_path / "run", [compute("load-1", 1.0, 2.0, "w"), compute("f-1", 3.0, 1.0, "w")])
+    run = record(
+        tmp_path / "run", [compute("load-1", 1.0, 2.0, "w"), compute("f-1", 3.0, 1.0, "w")]
+    )
     table = TraceAnalyser(run).per_task_status()
 
     assert table["Running (s)"].tolist() == table["Total (s)"].tolist() == [2.0, 1.0]

@@ -1,0 +1,97 @@
+"""When each task run came to each stage, on one clock and in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.clock_offsets import clock_offsets, ended_there
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: Times are whole numbers of these (0.93 ns) from the trace's begin: so they add up exactly.
+TICKS_PER_SECOND = float(1 << 30)
+
+
+@dataclass(frozen=True)
+class TaskTimes:
+    """Times of task runs in seconds from the trace's begin, none before the one above it.
+
+    A time that nobody recorded is that of the next stage that somebody did.
+    """
+
+    #: The scheduler knew of the task.
+    arrival: Array
+    #: Its dependencies were done.
+    runnable: Array
+    #: It was sent to a worker.
+    sent: Array
+    #: The worker knew of it.
+    received: Array
+    #: Its dependencies were on the worker.
+    ready: Array
+    #: It was given a thread.
+    executing: Array
+    #: The user's function began, and ended.
+    start: Array
+    stop: Array
+    #: The worker's loop knew the outcome.
+    done: Array
+    #: The scheduler knew the outcome.
+    known: Array
+
+    def __len__(self) -> int:
+        return len(self.arrival)
+
+
+STAGES = tuple(field.name for field in fields(TaskTimes))
+_SCHEDULER = {"arrival": "scheduler_waiting", "sent": "sent"}
+_WORKER = ("received", "ready", "executing", "done")
+
+
+def recorded_times(trace: Trace) -> dict[str, Array]:
+    """Give the times of `Trace.tasks` on the scheduler's clock; what nobody recorded is NaN."""
+    tasks = trace.tasks
+    times = {name: _since(trace, tasks, column) for name, column in _SCHEDULER.items()}
+    queued = _since(trace, tasks, "queued")
+    times["runnable"] = np.where(np.isnan(queued), times["sent"], queued)
+    known = _since(trace, tasks, "known")
+    times["known"] = np.where(ended_there(tasks), known, np.nan) if "sent" in tasks else known
+    # The scheduler's own record of start and stop is on its clock already.
+    seen = (tasks["source"] == "worker").to_numpy()
+    offsets = np.where(seen, clock_offsets(trace)[tasks["worker_id"].to_numpy()], 0.0)
+    for name in _WORKER:
+        times[name] = _since(trace, tasks, name) - offsets
+    times["start"] = _since(trace, tasks, "start") - offsets
+    times["stop"] = times["start"] + tasks["duration"].to_numpy()
+    return {name: np.round(times[name] * TICKS_PER_SECOND) / TICKS_PER_SECOND for name in STAGES}
+
+
+def task_times(recorded: dict[str, Array]) -> TaskTimes:
+    """Put recorded times in order.
+
+    What clocks still disagree about is clamped: the worker's times to those between which the
+    scheduler had the task out, then each to the one before it.
+    """
+    # fmin and fmax take the other of a number and NaN.
+    known = recorded["known"]
+    low, high = recorded["sent"], np.where(np.isnan(known), np.inf, known)
+    clamped = dict(recorded)
+    for name in ("received", "ready", "executing", "start", "stop", "done"):
+        present = np.fmax(np.fmin(recorded[name], high), low)
+        clamped[name] = np.where(np.isnan(recorded[name]), np.nan, present)
+    table = np.stack([clamped[name] for name in STAGES])
+    latest = np.fmax.accumulate(table)
+    table = np.where(np.isnan(table), np.nan, latest)
+    for stage in range(len(STAGES) - 2, -1, -1):
+        table[stage] = np.where(np.isnan(table[stage]), table[stage + 1], table[stage])
+    return TaskTimes(*np.where(np.isnan(table), latest, table))
+
+
+def _since(trace: Trace, table: pd.DataFrame, column: str) -> Array:
+    if column not in table:
+        return np.full(len(table), np.nan)
+    times: Array = table[column].to_numpy(dtype=float) - trace.begin
+    return times
