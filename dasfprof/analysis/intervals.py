@@ -1,0 +1,74 @@
+"""Intervals of equal length over a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
+
+#: The column that names an interval.
+INTERVAL = "Time Interval (seconds from begin)"
+
+#: How many intervals a run has at most, where nobody chose their length.
+_USUAL = 60
+#: More are refused: a table of one row each would not fit into memory.
+_MOST = 10_000_000
+_NICE = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Intervals of equal length, the first of which begins with the run.
+
+    Attributes
+    ----------
+    begin
+        Unix seconds.
+    seconds
+        The length of each.
+    count
+        How many there are: 0 in a run without facts.
+    """
+
+    begin: float
+    seconds: float
+    count: int
+
+    @classmethod
+    def of_span(cls, begin: float, end: float, seconds: float | None) -> Intervals:
+        """Divide a span of time; None chooses a length that gives 60 intervals at most.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the length is not positive, or the intervals would be too many.
+        """
+        if seconds is not None and not (np.isfinite(seconds) and seconds > 0):
+            raise InvalidArgumentError(
+                f"interval={seconds!r}: give seconds, more than 0, or None to leave it open."
+            )
+        if not begin <= end:
+            return cls(0.0, float(seconds or _NICE[0]), 0)
+        if seconds is None:
+            fits = (length for length in _NICE if (end - begin) / length <= _USUAL)
+            seconds = next(fits, float(np.ceil((end - begin) / _USUAL)))
+        count = np.floor((end - begin) / seconds) + 1
+        if count > _MOST:
+            raise InvalidArgumentError(
+                f"interval={seconds!r}: the run takes {end - begin:.0f} s, which makes {count:.0f} "
+                f"intervals; give one that makes no more than {_MOST}."
+            )
+        return cls(begin, float(seconds), int(count))
+
+    def starts(self) -> Array:
+        """Give the begin of each interval, in seconds from the run's."""
+        return np.arange(self.count) * self.seconds
+
+    def places(self, times: Array) -> Array:
+        """Give the interval of each time; times before and after the run are in the nearest."""
+        # Clocks tell microseconds: 128.2 - 127.2 is a second.
+        places = np.floor(np.round(times - self.begin, 6) / self.seconds)
+        return np.clip(places, 0, max(self.count - 1, 0)).astype(np.int64)

@@ -1,0 +1,96 @@
+"""`ParallelRunReports`: the reports that users of parallel-run services know, for Dask."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from dasfprof.analysis import process_summary, processed_tasks, task_counts
+from dasfprof.analysis.trace import Trace
+
+
+class ParallelRunReports:
+    """The reports of a parallel-run service, a part of `TraceAnalyser`.
+
+    Their labels are those of Azure's ParallelRunStep, whose mini-batch is a task here, whose
+    process is a worker, and whose ``run()`` is the task's function.
+    """
+
+    trace: Trace
+
+    def processed_tasks(self, by: processed_tasks.By = "task") -> pd.DataFrame:
+        """List what became of each attempt at a task, or sum it up by function.
+
+        Parameters
+        ----------
+        by
+            ``"task"`` or ``"function"``.
+
+        Returns
+        -------
+        DataFrame
+            By task a row an attempt, in the order of their start:
+
+            - ``Task`` (its key), ``Attempt`` (from 1), ``Process`` (the worker)
+            - ``Start Time (UTC)``: it was given a thread
+            - ``Elapsed Seconds``: from then until its worker knew the outcome, with unspilling and
+              deserialising; NA where no worker's file tells
+            - ``Process Seconds``: CPU time of the task's thread alone, not of others that it
+              used; NA for coroutines
+            - ``Run Method Seconds``: of its function
+            - ``Status``: the state that it ended in, in Dask's words
+            - ``Error Category``: the exception's type, ``worker lost``, ``cancelled``,
+              ``rescheduled`` or ``unknown``; NA if it succeeded; ``Error Message``
+            - ``Function``, ``Node``
+
+            Tasks that a worker had been sent as it left are attempts too, though they may not
+            have begun.
+
+            By function a row each, the most seconds in it first: ``Function``, ``Total``
+            (attempts), ``Succeeded``, ``Failed`` (total less succeeded), ``Retried`` (attempts
+            beyond the first), ``Start Time (UTC)`` of the first, ``End Time (UTC)`` of the last,
+            the sums of the three seconds, ``Mean Elapsed Seconds``, and ``Process / Elapsed (%)``
+            over attempts of which both are known.
+        """
+        return processed_tasks.processed_tasks(self.trace, by)
+
+    def process_summary(self) -> pd.DataFrame:
+        """Sum up `processed_tasks` by worker.
+
+        Returns
+        -------
+        DataFrame
+            A row a worker, by node and name: ``Node``, ``Process``, ``Threads``, ``Restarts``
+            (of a worker of this name), ``Share of Tasks (%)``, and the columns that
+            `processed_tasks` has by function. A worker that had no task is listed where a file
+            of it is there.
+        """
+        return process_summary.process_summary(self.trace)
+
+    def node_summary(self) -> pd.DataFrame:
+        """Sum up `processed_tasks` by node.
+
+        Returns
+        -------
+        DataFrame
+            A row a host, by name: ``Node``, ``Processes``, ``Threads`` (NA if one worker's are
+            unknown), ``Share of Tasks (%)``, and the columns that `processed_tasks` has by
+            function. Shares far apart on equal nodes say that there are more of them than the
+            run has work for.
+        """
+        return process_summary.node_summary(self.trace)
+
+    def task_counts(self, interval: float | None = None) -> pd.DataFrame:
+        """Count the attempts at tasks by interval, host, worker and status.
+
+        Parameters
+        ----------
+        interval
+            Seconds; None chooses a length that gives 60 intervals at most.
+
+        Returns
+        -------
+        DataFrame
+            A row for what there was: ``Time Interval (seconds from begin)`` (in which they
+            started), ``Host``, ``Worker``, ``Status``, ``Tasks``; in this order.
+        """
+        return task_counts.task_counts(self.trace, interval)

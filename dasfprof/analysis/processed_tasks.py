@@ -1,0 +1,97 @@
+"""What became of each attempt at a task, as the reports of parallel-run services list it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.attempts import find_attempts
+from dasfprof.analysis.groups import Groups
+from dasfprof.analysis.named_workers import NamedWorkers
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
+
+By = Literal["task", "function"]
+
+#: Unix seconds that nanoseconds in 64 bits can hold.
+_LATEST = 9.2e9
+
+
+def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
+    """List the attempts at tasks, or sum them up by function; see `TraceAnalyser`."""
+    if by not in get_args(By):
+        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
+    attempts = find_attempts(trace)
+    if by == "function":
+        function = attempts["function"].cat
+        groups = Groups(function.codes.to_numpy(), len(function.categories))
+        names = function.categories.to_numpy(dtype=object)
+        table = pd.DataFrame({"Function": text(names), **count_attempts(attempts, groups)})
+        order = np.argsort(-table["Run Method Seconds"].to_numpy(), kind="stable")
+        order = order[groups.sizes[order] > 0]
+        return table.take(order).reset_index(drop=True)
+    workers = NamedWorkers(trace)
+    of_attempt = attempts["worker"].to_numpy()
+    return pd.DataFrame(
+        {
+            "Task": text(trace.keys.texts(attempts["key_id"].to_numpy())),
+            "Attempt": attempts["attempt"],
+            "Process": text(workers.labels[of_attempt]),
+            "Start Time (UTC)": utc(attempts["start"].to_numpy()),
+            "Elapsed Seconds": attempts["elapsed"],
+            "Process Seconds": attempts["cpu"],
+            "Run Method Seconds": attempts["run"],
+            "Status": attempts["status"].astype(object),
+            "Error Category": attempts["category"].astype(object),
+            "Error Message": text(attempts["message"].to_numpy()),
+            "Function": attempts["function"].astype(object),
+            "Node": text(workers.hosts[of_attempt]),
+        },
+        copy=False,
+    )
+
+
+def count_attempts(attempts: pd.DataFrame, groups: Groups) -> dict[str, Any]:
+    """Count and sum up attempts by group: the columns that all summaries share."""
+    succeeded = groups.sum(attempts["succeeded"].to_numpy(dtype=float)).astype(np.int64)
+    elapsed, cpu = attempts["elapsed"].to_numpy(), attempts["cpu"].to_numpy()
+    start, run = attempts["start"].to_numpy(), attempts["run"].to_numpy()
+    lasted = np.where(np.isfinite(elapsed), elapsed, np.nan_to_num(run))
+    both = np.isfinite(elapsed) & np.isfinite(cpu)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        busy = groups.sum(cpu * both) / groups.sum(elapsed * both) * 100
+    return {
+        "Total": groups.sizes,
+        "Succeeded": succeeded,
+        "Failed": groups.sizes - succeeded,
+        "Retried": groups.sum((attempts["attempt"] > 1).to_numpy(dtype=float)).astype(np.int64),
+        "Start Time (UTC)": utc(groups.min(start)),
+        "End Time (UTC)": utc(groups.max(start + lasted)),
+        "Elapsed Seconds": _told(groups, elapsed),
+        "Process Seconds": _told(groups, cpu),
+        "Run Method Seconds": _told(groups, run),
+        "Mean Elapsed Seconds": groups.mean(elapsed),
+        "Process / Elapsed (%)": np.where(np.isfinite(busy), busy, np.nan),
+    }
+
+
+def utc(seconds: Array) -> pd.Series:
+    """Give Unix seconds as times without a zone, which spreadsheets can read; to microseconds."""
+    known = np.abs(seconds) < _LATEST
+    microseconds = np.round(np.where(known, seconds, 0.0) * 1e6).astype(np.int64)
+    times = microseconds.astype("datetime64[us]").astype("datetime64[ns]")
+    times[~known] = np.datetime64("NaT")
+    return pd.Series(times)
+
+
+def text(items: Array) -> pd.Series:
+    """Give texts as plain objects, whatever pandas makes of texts by itself."""
+    return pd.Series(items, dtype=object, copy=False)
+
+
+def _told(groups: Groups, seconds: Array) -> Array:
+    """Sum up; what has rows, but no seconds that any file tells, is NaN."""
+    return np.where((groups.known(seconds) > 0) | (groups.sizes == 0), groups.sum(seconds), np.nan)

@@ -1,0 +1,275 @@
+"""The reports of attempts at tasks against tables written by hand, and random ones by an oracle."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from written_traces import Plugin, compute, record, row, usage, write_as_dasf
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.attempts import error_category
+from dasfprof.errors import InvalidArgumentError
+from dasfprof.recording.facts import CLOCK, COMPUTE, TASK_RUN, WORKER_REMOVED
+
+T = 1.7e9  # 2023-11-14 22:13:20 UTC
+A, B = "tcp://10.0.0.1:4001", "tcp://10.0.0.2:4002"
+INTERVAL = "Time Interval (seconds from begin)"
+
+
+def ran(key: str, start: float, **values: Any) -> tuple[Any, ...]:
+    """A task run: a thread from `start`, the function for 1 s from 0.25 s later, done at 1.5 s."""
+    values = {
+        "state": "memory",
+        "timestamp": T + start + 0.25,
+        "duration": 1.0,
+        "executing": T + start,
+        "done": T + start + 1.5,
+        "cpu": 0.5,
+        "run_id": int(start * 100),
+        **values,
+    }
+    return row(COMPUTE, key=key, **values)
+
+
+def sent(key: str, when: float, worker: str, **values: Any) -> tuple[Any, ...]:
+    values = {"state": "released", "timestamp": T + when, "duration": 1.0, **values}
+    return row(TASK_RUN, key=key, run_id=900 + int(when), worker=worker, **values)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> TraceAnalyser:
+    """Two workers: one task is retried, the second worker is killed with a task on it."""
+    path = tmp_path / "run"
+    error = {"state": "erred", "exception": "ValueError('no 3')"}
+    first = [
+        ran("load-1", 0.0),
+        ran("load-2", 2.0, **error),
+        ran("load-2", 4.0),
+        ran("store-1", 6.0, state="cancelled"),
+        ran("store-2", 8.0, state="rescheduled", cpu=None),
+    ]
+    Plugin(path, host="node1", name=0, address=A).write((COMPUTE, first))
+    Plugin(path, host="node2", name=1, address=B).write((COMPUTE, [ran("load-3", 1.0)]))
+    lost = [
+        # It ended in memory, so that it ran; the file ends before it.
+        sent("load-4", 2.0, B, state="memory", start=T + 2.5, stop=T + 3.25),
+        sent("load-5", 3.0, B, duration=2.0),
+        # Taken back long before the worker left: nothing was lost with it.
+        sent("load-6", 0.5, B, duration=0.25),
+    ]
+    left = row(WORKER_REMOVED, timestamp=T + 5.125, worker=B, reason="handle-worker-cleanup")
+    Plugin(path, "SchedulerPlugin").write((TASK_RUN, lost), (WORKER_REMOVED, [left]))
+    return TraceAnalyser(path)
+
+
+def test_every_attempt_in_the_order_of_start(run: TraceAnalyser) -> None:
+    table = run.processed_tasks()
+
+    assert list(table)[:10] == [
+        "Task",
+        "Attempt",
+        "Process",
+        "Start Time (UTC)",
+        "Elapsed Seconds",
+        "Process Seconds",
+        "Run Method Seconds",
+        "Status",
+        "Error Category",
+        "Error Message",
+    ]
+    w0, w1 = "worker-node1-0", "worker-node2-1"
+    erred = "erred", "ValueError", "ValueError('no 3')"
+    assert table.drop(columns=["Start Time (UTC)"]).astype(object).fillna("-").values.tolist() == [
+        ["load-1", 1, w0, 1.5, 0.5, 1.0, "memory", "-", "-", "load", "node1"],
+        ["load-3", 1, w1, 1.5, 0.5, 1.0, "memory", "-", "-", "load", "node2"],
+        ["load-2", 1, w0, 1.5, 0.5, 1.0, *erred, "load", "node1"],
+        ["load-4", 1, w1, "-", "-", 0.75, "memory", "-", "-", "load", "node2"],
+        ["load-5", 1, w1, "-", "-", "-", "released", "worker lost", "-", "load", "node2"],
+        ["load-2", 2, w0, 1.5, 0.5, 1.0, "memory", "-", "-", "load", "node1"],
+        ["store-1", 1, w0, 1.5, 0.5, 1.0, "cancelled", "cancelled", "-", "store", "node1"],
+        ["store-2", 1, w0, 1.5, "-", 1.0, "rescheduled", "rescheduled", "-", "store", "node1"],
+    ]
+    starts = [0.0, 1.0, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0]
+    assert table["Start Time (UTC)"].tolist() == [
+        pd.Timestamp("2023-11-14 22:13:20") + pd.Timedelta(seconds=start) for start in starts
+    ]
+
+
+def test_by_function(run: TraceAnalyser) -> None:
+    table = run.processed_tasks(by="function").set_index("Function")
+
+    assert table.index.tolist() == ["load", "store"]
+    assert table.loc["load", ["Total", "Succeeded", "Failed", "Retried"]].tolist() == [6, 4, 2, 1]
+    assert table.loc["store", ["Total", "Succeeded", "Failed", "Retried"]].tolist() == [2, 0, 2, 0]
+    seconds = ["Elapsed Seconds", "Process Seconds", "Run Method Seconds", "Mean Elapsed Seconds"]
+    assert table.loc["load", seconds].tolist() == [6.0, 2.0, 4.75, 1.5]
+    assert table.loc["store", seconds].tolist() == [3.0, 0.5, 2.0, 1.5]
+    assert table["Process / Elapsed (%)"].tolist() == pytest.approx([100 / 3, 100 / 3])
+    assert table["End Time (UTC)"].tolist() == [
+        pd.Timestamp("2023-11-14 22:13:25.5"),
+        pd.Timestamp("2023-11-14 22:13:29.5"),
+    ]
+
+
+def test_by_process_and_node(run: TraceAnalyser) -> None:
+    processes, nodes = run.process_summary(), run.node_summary()
+
+    assert processes["Process"].tolist() == ["worker-node1-0", "worker-node2-1"]
+    for table in (processes, nodes):
+        assert table["Node"].tolist() == ["node1", "node2"]
+        assert table["Threads"].tolist() == [2, 2]
+        assert table["Total"].tolist() == [5, 3]
+        assert table["Succeeded"].tolist() == [2, 2]
+        assert table["Failed"].tolist() == [3, 1]
+        assert table["Retried"].tolist() == [1, 0]
+        assert table["Share of Tasks (%)"].tolist() == [62.5, 37.5]
+        assert table["Elapsed Seconds"].tolist() == [7.5, 1.5]
+    assert processes["Restarts"].tolist() == [0, 0]
+    assert nodes["Processes"].tolist() == [1, 1]
+
+
+def test_a_worker_without_tasks_and_one_that_came_back(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    Plugin(path, name=0, address="tcp://n:1000").write((COMPUTE, [ran("f-1", 0.0)]))
+    Plugin(path, name=0, address="tcp://n:1001").write((COMPUTE, [ran("f-2", 5.0)]))
+    Plugin(path, name=1, address="tcp://n:1002").write((CLOCK, [row(CLOCK, timestamp=T)]))
+    table = TraceAnalyser(path).process_summary()
+
+    assert table["Total"].tolist() == [2, 0]
+    assert table["Restarts"].tolist() == [1, 0]
+    assert table["Share of Tasks (%)"].tolist() == [100.0, 0.0]
+    assert table["Elapsed Seconds"].tolist() == [3.0, 0.0]
+    assert table["Start Time (UTC)"].isna().tolist() == [False, True]
+    assert TraceAnalyser(path).node_summary()["Threads"].tolist() == [4]
+
+
+def test_counts_by_interval_worker_and_status(run: TraceAnalyser) -> None:
+    table = run.task_counts(interval=4.0)
+
+    w0, w1 = "worker-node1-0", "worker-node2-1"
+    begin = run.trace.begin - T  # the function of the first run, which began 0.25 s before
+    assert begin == 0.25
+    assert table.values.tolist() == [
+        [0.0, "node1", w0, "erred", 1],
+        [0.0, "node1", w0, "memory", 2],  # that of 4.0 s is within 4 s of the begin
+        [0.0, "node2", w1, "memory", 2],
+        [0.0, "node2", w1, "released", 1],
+        [4.0, "node1", w0, "cancelled", 1],
+        [4.0, "node1", w0, "rescheduled", 1],
+    ]
+    assert run.task_counts()["Tasks"].sum() == 8
+    with pytest.raises(InvalidArgumentError, match="interval=0"):
+        run.task_counts(0)
+    with pytest.raises(InvalidArgumentError, match="intervals"):
+        run.task_counts(1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "category"),
+    [
+        ("ValueError('no 3')", "ValueError"),
+        ("KilledWorker('f-1', <WorkerState 'tcp://x'>, 3)", "worker lost"),
+        ("<botocore.exceptions.ClientError at 0x7f>", "botocore.exceptions.ClientError"),
+        ("Überlauf(1)", "Überlauf"),
+        ("", "unknown"),
+        ("('odd',)", "unknown"),
+    ],
+)
+def test_category_of_an_exception(text: str, category: str) -> None:
+    assert error_category(text) == category
+
+
+@pytest.mark.parametrize("write", [record, write_as_dasf])
+def test_runs_that_tell_little(tmp_path: Path, write: Any) -> None:
+    path = write(tmp_path / "run", [compute("f-1", T, 1.0, "w"), compute("f-1", T + 2, 1.0, "w")])
+    table = TraceAnalyser(path).processed_tasks()
+
+    assert table["Attempt"].tolist() == [1, 2]
+    assert table["Elapsed Seconds"].isna().all()
+    assert table["Run Method Seconds"].tolist() == [1.0, 1.0]
+    summary = TraceAnalyser(path).process_summary()
+    assert summary["Elapsed Seconds"].isna().all()
+    assert summary["Threads"].isna().all()
+
+
+def test_a_run_without_tasks(tmp_path: Path) -> None:
+    analyser = TraceAnalyser(record(tmp_path / "run", [usage(1.0)]))
+
+    for table in (
+        analyser.processed_tasks(),
+        analyser.processed_tasks(by="function"),
+        analyser.process_summary(),
+        analyser.node_summary(),
+        analyser.task_counts(),
+    ):
+        assert len(table) == 0
+    with pytest.raises(InvalidArgumentError, match="by='worker'"):
+        analyser.processed_tasks(by="worker")  # type: ignore[arg-type]
+
+
+_runs = st.lists(
+    st.tuples(
+        st.sampled_from(["f-1", "f-2", "g-1"]),
+        st.integers(0, 80).map(lambda eighths: eighths / 8),
+        st.sampled_from([0, 1]),
+        st.sampled_from(["memory", "memory", "erred", "cancelled", "rescheduled"]),
+        st.sampled_from([None, "KeyError('x')"]),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(_runs)
+def test_counts_of_random_runs(runs: list[tuple[str, float, int, str, str | None]]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "run")
+        for worker in (0, 1):
+            rows = [
+                ran(key, start, state=state, exception=text, run_id=number)
+                for number, (key, start, where, state, text) in enumerate(runs)
+                if where == worker
+            ]
+            Plugin(path, name=worker, address=f"tcp://n:100{worker}").write(
+                (COMPUTE, rows), (CLOCK, [row(CLOCK, timestamp=T + 0.25)])
+            )
+        analyser = TraceAnalyser(path)
+        table = analyser.processed_tasks()
+        functions = analyser.processed_tasks(by="function")
+        counts = analyser.task_counts(2.0)
+
+    attempts: dict[str, list[int]] = defaultdict(list)
+    for task, attempt in zip(table["Task"], table["Attempt"], strict=True):
+        attempts[task].append(attempt)
+    repeats = Counter(key for key, *_ in runs)
+    assert attempts == {key: list(range(1, count + 1)) for key, count in repeats.items()}
+    failed = [state != "memory" for _, _, _, state, _ in runs]
+    assert functions["Failed"].sum() == sum(failed)
+    assert functions["Total"].sum() == len(runs) == counts["Tasks"].sum()
+    expected = {
+        "memory": lambda text: None,
+        "erred": lambda text: "KeyError" if text else "unknown",
+        "cancelled": lambda text: "KeyError" if text else "cancelled",
+        "rescheduled": lambda text: "KeyError" if text else "rescheduled",
+    }
+    categories = Counter(expected[state](text) for _, _, _, state, text in runs)
+    found = table["Error Category"]
+    assert Counter(found.where(found.notna(), None).tolist()) == categories
+    cells = Counter(
+        (
+            max(start - 0.25, 0.0) // 2 * 2,
+            f"worker-node1-{worker}",
+            state,
+        )
+        for _, start, worker, state, _ in runs
+    )
+    columns = [INTERVAL, "Worker", "Status"]
+    rows_found = counts[columns].itertuples(index=False, name=None)
+    assert dict(zip(rows_found, counts["Tasks"], strict=True)) == cells
