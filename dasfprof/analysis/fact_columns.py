@@ -20,6 +20,9 @@ from dasfprof.database.columns import Array, Column, DictionaryColumn, ListColum
 #: objects that equal rows share; key ids; lists of key ids.
 Form = Literal["float", "int", "category", "object", "key", "keys"]
 
+#: Floats beyond are no int64.
+_LIMIT = float(1 << 63)
+
 
 class Categories:
     """Numbers the distinct values of a column.
@@ -124,8 +127,8 @@ class FactColumns:
         -------
         dict
             Arrays, a Categorical for each arg of the form "category", a Series of objects for
-            one of the form "object". An arg of the form
-            "keys" is the number of keys in each row's list, see `list_items`.
+            one of the form "object". An arg of the form "keys" is the number of keys in each
+            row's list, see `list_items`.
         """
         columns: dict[str, Any] = {
             "worker_id": self._finished("worker_id", np.int32, -1),
@@ -172,7 +175,7 @@ class FactColumns:
         elif form == "int":
             numbers = to_numbers(column)
             if numbers.dtype.kind not in "iu":
-                numbers = np.nan_to_num(numbers, nan=-1.0)
+                numbers = np.where(np.abs(numbers) < _LIMIT, numbers, -1)
             self._add_piece(name, numbers.astype(np.int64, copy=False), np.int64)
         else:
             numbers = to_numbers(column)

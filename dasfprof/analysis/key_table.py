@@ -110,9 +110,9 @@ class KeyCollector:
     def add(self, column: KeyColumn) -> slice:
         """Take the keys of a column; gives their place among all that were taken."""
         index, tails = self._heads, column.tails
-        packed = [place for place, head in enumerate(column.heads) if head[0] == keys.PACKED]
-        if packed:
+        if any(kind == keys.PACKED for kind, _ in column.heads):
             heads, tails = list(column.heads), column.tails.copy()
+            packed = [place for place, (kind, _) in enumerate(heads) if kind == keys.PACKED]
             for place in packed:
                 heads[place], tail = self._split_again(heads[place])
                 tails[column.codes == place] = tail
