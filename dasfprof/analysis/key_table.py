@@ -8,7 +8,7 @@ and function names are made for the ids that ask for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,8 @@ import pandas as pd
 from dask.utils import key_split
 
 from dasfprof.analysis.growing_column import GrowingColumn
-from dasfprof.database import keys, values
+from dasfprof.analysis.key_texts import TEXT_ENDS, as_tuple, text_begin, unpack_key
+from dasfprof.database import keys
 from dasfprof.database.columns import Array, Column, KeyColumn
 
 #: Rows of a chunk, see `_chunks`.
@@ -51,7 +52,7 @@ class KeyTable:
         heads = [self.heads[head] for head in self.head_ids[ids].tolist()]
         pairs = zip(heads, self.tails[ids].tolist(), strict=True)
         return [
-            _unpacked(head[1]) if head[0] == keys.PACKED else keys.join_key(head, tail)
+            unpack_key(head[1]) if head[0] == keys.PACKED else keys.join_key(head, tail)
             for head, tail in pairs
         ]
 
@@ -61,9 +62,9 @@ class KeyTable:
         texts, kinds = self._begins[head_ids], self._kinds[head_ids]
         found = np.flatnonzero(np.bincount(kinds)).tolist()
         for kind in found:
-            if kind in _ENDS:
+            if kind in TEXT_ENDS:
                 rows = np.flatnonzero(kinds == kind) if len(found) > 1 else slice(None)
-                texts[rows] = _ENDS[kind](texts[rows].tolist(), tails[rows])
+                texts[rows] = TEXT_ENDS[kind](texts[rows].tolist(), tails[rows])
         return texts
 
     @cached_property
@@ -72,7 +73,7 @@ class KeyTable:
         begins = np.empty(len(self.heads), dtype=object)
         begins[:] = [text for _, text in self.heads]
         for place in np.flatnonzero(self._kinds != keys.TEXT).tolist():
-            begins[place] = _text_begin(self.heads[place])
+            begins[place] = text_begin(self.heads[place])
         return begins
 
     def functions(self) -> tuple[Array, list[str]]:
@@ -83,6 +84,10 @@ class KeyTable:
         codes, names
             Key ``i`` is named ``names[codes[i]]``.
         """
+        return self._functions
+
+    @cached_property
+    def _functions(self) -> tuple[Array, list[str]]:
         numbers: dict[str, int] = {}
         prefixes: dict[str, str] = {}
         of_heads = [
@@ -145,7 +150,7 @@ class KeyCollector:
         """
         packed: bytes = head[1]
         if packed not in self._packed:
-            key = _unpacked(packed)
+            key = unpack_key(packed)
             self._packed[packed] = (head, keys.NO_TAIL) if key is packed else keys.split_key(key)
         return self._packed[packed]
 
@@ -160,7 +165,7 @@ def as_key_column(column: Column) -> KeyColumn:
 def split_keys(items: Iterable[Any]) -> KeyColumn:
     """Split keys into heads and tails."""
     index = _Index()
-    pairs = [keys.split_key(_as_tuple(item)) for item in items]
+    pairs = [keys.split_key(as_tuple(item)) for item in items]
     codes = np.array([index[head] for head, _ in pairs], dtype=np.int64)
     tails = np.array([tail for _, tail in pairs], dtype=np.uint32).reshape(len(pairs), 4)
     return KeyColumn(list(index), codes, tails)
@@ -242,85 +247,9 @@ def _function(head: keys.Head, prefixes: dict[str, str]) -> str:
             if prefix not in prefixes:
                 prefixes[prefix] = key_split(text)
             return prefixes[prefix]
-    key = _as_tuple(_unpacked(text)) if kind == keys.PACKED else keys.join_key(head, keys.NO_TAIL)
+    key = as_tuple(unpack_key(text)) if kind == keys.PACKED else keys.join_key(head, keys.NO_TAIL)
     try:
         name: str = key_split(key)
     except (TypeError, ValueError, IndexError, RecursionError):  # an unhashable or empty key
         return "Other"
     return name
-
-
-def _unpacked(packed: bytes) -> Any:
-    """Unpack a key; bytes that are no msgpack stay bytes."""
-    try:
-        return _as_tuple(values.unpack(packed))
-    except values.DAMAGE_ERRORS:
-        return packed
-
-
-def _as_tuple(key: Any) -> Any:
-    return tuple(map(_as_tuple, key)) if isinstance(key, list | tuple) else key
-
-
-# --- text ----------------------------------------------------------------------------------------
-
-
-def _text_begin(head: keys.Head) -> str:
-    kind, text = head
-    if kind == keys.PACKED:
-        return str(_unpacked(text))
-    if kind == keys.TUPLE:
-        return f"({text!r},)"
-    return f"({text!r}, " if kind > keys.TUPLE else f"{text}-"
-
-
-def _hex(begins: list[str], tails: Array) -> list[str]:
-    digits = tails.astype(">u4").tobytes().hex()
-    starts = range(0, len(digits), 32)
-    return [begin + digits[at : at + 32] for begin, at in zip(begins, starts, strict=True)]
-
-
-def _uuid(begins: list[str], tails: Array) -> list[str]:
-    texts = _hex([""] * len(begins), tails)
-    return [
-        f"{begin}{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-        for begin, text in zip(begins, texts, strict=True)
-    ]
-
-
-def _float(begins: list[str], tails: Array) -> list[str]:
-    ticks = tails[:, 0].astype(np.uint64) << np.uint64(32) | tails[:, 1]
-    times = (ticks / keys.TICKS_PER_SECOND).tolist()
-    return [f"{begin}{time!r}" for begin, time in zip(begins, times, strict=True)]
-
-
-def _with_numbers(*ends: str) -> Callable[[list[str], Array], list[str]]:
-    """Append a number of the tail for each of the ends, which follow them."""
-
-    def append(begins: list[str], tails: Array) -> list[str]:
-        columns = [_number_texts(tails[:, word], end) for word, end in enumerate(ends)]
-        return list(map("".join, zip(begins, *columns, strict=True)))
-
-    return append
-
-
-def _number_texts(numbers: Array, end: str) -> Iterable[str]:
-    """Give numbers as texts; those of chunks are small, and each text is made once."""
-    highest = int(numbers.max(initial=0))
-    if highest < len(numbers):
-        known = [f"{number}{end}" for number in range(highest + 1)]
-        return map(known.__getitem__, numbers.tolist())
-    return [f"{number}{end}" for number in numbers.tolist()]
-
-
-#: How the texts of keys go on behind their heads' begin, by kind; others have nothing there.
-_ENDS: dict[int, Callable[[list[str], Array], list[str]]] = {
-    keys.NUMBERED: _with_numbers(""),
-    keys.HEX: _hex,
-    keys.UUID: _uuid,
-    keys.FLOAT: _float,
-    **{
-        keys.TUPLE + count: _with_numbers(*[", "] * (count - 1), ")")
-        for count in range(1, keys.TAIL_WORDS + 1)
-    },
-}
