@@ -33,12 +33,13 @@ class Groups:
     def order(self) -> Array:
         """The rows that are in a group, by group, else in their order."""
         outside = int(np.count_nonzero(self.codes < 0))
-        return np.asarray(np.argsort(self.codes, kind="stable")[outside:])
+        return np.argsort(self.codes, kind="stable")[outside:]
 
     @cached_property
     def begins(self) -> Array:
         """Where each group begins in `order`; the last entry is the end of all."""
-        return np.r_[0, np.cumsum(self.sizes)]
+        begins: Array = np.r_[0, np.cumsum(self.sizes)]
+        return begins
 
     def known(self, values: Array) -> Array:
         """Count the values of each group."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dasfprof.analysis import process_summary, processed_tasks, task_counts
+from dasfprof.analysis import degradation, process_summary, processed_tasks, task_counts
 from dasfprof.analysis.trace import Trace
 
 
@@ -94,3 +94,25 @@ class ParallelRunReports:
             started), ``Host``, ``Worker``, ``Status``, ``Tasks``; in this order.
         """
         return task_counts.task_counts(self.trace, interval)
+
+    def degradation(self) -> pd.DataFrame:
+        """Test whether each function gets slower as the run goes on, by the steps of the guide.
+
+        Returns
+        -------
+        DataFrame
+            A row a function, the most seconds in it first:
+
+            - ``Function``, ``Attempts`` (those that succeeded; no others count here)
+            - ``Count Falling``: fewer of them start in equal times
+            - ``Run Method Seconds Rising``, ``Elapsed Seconds Rising``, ``Process Seconds
+              Rising``, ``Input Size Rising``
+            - ``Count Last/First Third``, ``Run Method Seconds Last/First Third`` and so on: the
+              last third of its attempts by the first
+            - ``Verdict``: what follows, in words
+
+            A quantity rises if its rank correlation with time is 0.6 at least and its last third
+            1.3 times its first; a number falls by the same measure. NA stands for fewer than 12
+            attempts, or where no file tells.
+        """
+        return degradation.degradation(self.trace)

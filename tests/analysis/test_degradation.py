@@ -1,0 +1,157 @@
+"""Degradation over time: planted in traces of known times, and absent from steady ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from written_traces import Plugin, record, row, usage
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.recording.facts import COMPUTE
+
+T = 1.7e9
+
+
+def worked_off(
+    path: Path,
+    count: int,
+    run: Callable[[float], float],
+    *,
+    around: Callable[[float], float] = lambda time: 0.125,
+    cpu: Callable[[float], float | None] = lambda time: 0.5,
+    pause: Callable[[float], float] = lambda time: 0.0,
+    size: Callable[[float], int] = lambda time: 1000,
+) -> dict[str, Any]:
+    """Let one thread work off tasks one by one; what they take depends on their share of all."""
+    rows, now = [], T
+    for number in range(count):
+        share = number / count
+        seconds, rest = run(share), around(share)
+        rows.append(
+            row(
+                COMPUTE,
+                key=f"f-{number}",
+                run_id=number,
+                state="memory",
+                executing=now,
+                timestamp=now + rest,
+                duration=seconds,
+                done=now + rest + seconds,
+                cpu=cpu(share),
+                input_size=size(share),
+            )
+        )
+        now += rest + seconds + pause(share)
+    Plugin(path / "run").write((COMPUTE, rows))
+    table = TraceAnalyser(path / "run").degradation()
+    assert table["Function"].tolist() == ["f"]
+    return dict(table.iloc[0])
+
+
+FLAGS = [
+    "Count Falling",
+    "Run Method Seconds Rising",
+    "Elapsed Seconds Rising",
+    "Process Seconds Rising",
+    "Input Size Rising",
+]
+
+
+def flags(found: dict[str, Any]) -> list[bool]:
+    return [found[name] for name in FLAGS]
+
+
+def test_a_steady_function(tmp_path: Path) -> None:
+    found = worked_off(tmp_path, 100, lambda share: 1.0)
+
+    assert flags(found) == [False] * 5
+    assert found["Run Method Seconds Last/First Third"] == 1.0
+    assert found["Verdict"] == "No degradation."
+
+
+def test_a_function_that_computes_ever_longer(tmp_path: Path) -> None:
+    found = worked_off(tmp_path, 90, lambda share: 1.0 + share, cpu=lambda share: 1.0 + share)
+
+    assert flags(found) == [True, True, True, True, False]
+    # Of 30 steps of three attempts each, the medians of the first ten are those of 1, 4, ... 28.
+    first = sum(1 + number / 90 for number in range(1, 30, 3)) / 10
+    last = sum(1 + number / 90 for number in range(61, 90, 3)) / 10
+    assert found["Run Method Seconds Last/First Third"] == pytest.approx(last / first)
+    assert found["Verdict"].startswith("Degradation in the function: it takes longer, and more CPU")
+
+
+def test_a_function_that_waits_ever_longer(tmp_path: Path) -> None:
+    found = worked_off(tmp_path, 90, lambda share: 1.0 + share)
+
+    assert flags(found) == [True, True, True, False, False]
+    assert found["Verdict"].startswith("Degradation in what the function waits for")
+
+
+def test_a_function_whose_cpu_seconds_are_unknown(tmp_path: Path) -> None:
+    found = worked_off(tmp_path, 90, lambda share: 1.0 + share, cpu=lambda share: None)
+
+    assert found["Verdict"].startswith("Degradation in the function: it takes longer; no file")
+
+
+def test_degradation_around_the_function(tmp_path: Path) -> None:
+    found = worked_off(tmp_path, 90, lambda share: 0.5, around=lambda share: 0.5 + 2 * share)
+
+    assert flags(found) == [True, False, True, False, False]
+    assert found["Verdict"].startswith("Degradation around the function")
+
+
+def test_a_function_that_is_fed_ever_less(tmp_path: Path) -> None:
+    found = worked_off(tmp_path, 90, lambda share: 0.5, pause=lambda share: 2 * share)
+
+    assert flags(found) == [True, False, False, False, False]
+    assert found["Verdict"].startswith("Fewer of its tasks start over time")
+
+
+def test_inputs_that_grow(tmp_path: Path) -> None:
+    found = worked_off(
+        tmp_path, 90, lambda share: 1.0 + share, size=lambda share: int(1000 + 1000 * share)
+    )
+
+    assert flags(found) == [True, True, True, False, True]
+    assert found["Verdict"].startswith("Its inputs grow over time")
+
+
+def test_slower_tasks_of_which_as_many_start(tmp_path: Path) -> None:
+    found = worked_off(tmp_path, 90, lambda share: 1.0 + share, pause=lambda share: 1.0 - share)
+
+    assert flags(found) == [False, True, True, False, False]
+    assert found["Verdict"].startswith("No degradation of the run")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_is_no_degradation(tmp_path: Path, seed: int) -> None:
+    noise = random.Random(seed)
+    found = worked_off(tmp_path, 300, lambda share: noise.lognormvariate(0, 0.5))
+
+    assert found["Verdict"] == "No degradation."
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_degradation_shows_through_noise(tmp_path: Path, seed: int) -> None:
+    noise = random.Random(seed)
+    found = worked_off(
+        tmp_path, 300, lambda share: (1 + 1.5 * share) * noise.lognormvariate(0, 0.5)
+    )
+
+    assert found["Verdict"].startswith("Degradation in what the function waits for")
+
+
+def test_too_few_attempts(tmp_path: Path) -> None:
+    found = worked_off(tmp_path, 11, lambda share: 1.0 + 5 * share)
+
+    assert found["Attempts"] == 11
+    assert found["Verdict"].startswith("Fewer than 12 attempts")
+    assert all(flag is not True for flag in flags(found))
+
+
+def test_a_run_without_tasks(tmp_path: Path) -> None:
+    assert len(TraceAnalyser(record(tmp_path / "run", [usage(1.0)])).degradation()) == 0
