@@ -14,6 +14,7 @@ from dasfprof.analysis import (
     task_graph,
     task_status,
 )
+from dasfprof.analysis.balance_questions import BalanceQuestions
 from dasfprof.analysis.parallel_run_reports import ParallelRunReports
 from dasfprof.analysis.progress import is_wanted
 from dasfprof.analysis.trace import Source, Trace
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-class TraceAnalyser(ParallelRunReports):
+class TraceAnalyser(BalanceQuestions, ParallelRunReports):
     """Answers questions about a recorded run.
 
     Parameters

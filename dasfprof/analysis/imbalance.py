@@ -1,0 +1,64 @@
+"""How unequally the work of each function is spread over workers, and over its tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.groups import Groups, ratio
+from dasfprof.analysis.named_workers import NamedWorkers
+from dasfprof.analysis.process_summary import threads, working
+from dasfprof.analysis.processed_tasks import text
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+
+def imbalance(trace: Trace) -> pd.DataFrame:
+    """Measure the imbalance of each function; see `TraceAnalyser`.
+
+    With W the seconds of a function on each of p workers, by thread: the percentage is that of
+    Sakellariou and Gurd (ICS'97), ``1 - sum(W) / (p max(W))``, the share of the p workers' time
+    that is lost while the most loaded one still works; ``max(W) - mean(W)`` is that time for each.
+    """
+    workers, tasks = NamedWorkers(trace), trace.tasks
+    of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
+    listed = working(trace, workers, of_task)
+    function = tasks["function"].cat
+    count, among = len(function.categories), max(len(listed), 1)
+    places = np.zeros(len(workers), dtype=np.int64)
+    places[listed] = np.arange(len(listed))
+    codes = function.codes.to_numpy(dtype=np.int64)
+    seconds = np.bincount(
+        codes * among + places[of_task], weights=duration, minlength=count * among
+    ).reshape(count, among)
+    load = seconds / _weights(threads(trace, workers)[listed], among)
+    of_tasks = Groups(codes, count)
+    of_loads = Groups(np.repeat(np.arange(count), among), count)
+    highest, mean = load.max(axis=1), load.mean(axis=1)
+    busiest = listed[load.argmax(axis=1)] if len(listed) else np.empty(0, dtype=np.int64)
+    table = pd.DataFrame(
+        {
+            "Function": text(function.categories.to_numpy(dtype=object)),
+            "Duration (s)": seconds.sum(axis=1),
+            "Num Tasks (chunks)": of_tasks.sizes,
+            "Workers": np.full(count, among),
+            "Workers with Tasks": (seconds > 0).sum(axis=1),
+            "Max/Mean of Workers": ratio(highest, mean),
+            "Imbalance (%)": (1 - ratio(mean, highest)) * 100,
+            "Gini of Workers": of_loads.gini(load.ravel()),
+            "Lost to Imbalance (s)": highest - mean,
+            "Busiest Worker": text(workers.labels[busiest]),
+            "Host": text(workers.hosts[busiest]),
+            "Max/Mean of Tasks": ratio(of_tasks.max(duration), of_tasks.mean(duration)),
+            "Gini of Tasks": of_tasks.gini(duration),
+        }
+    )
+    order = np.argsort(-table["Lost to Imbalance (s)"].to_numpy(), kind="stable")
+    return table.take(order[of_tasks.sizes[order] > 0]).reset_index(drop=True)
+
+
+def _weights(of_workers: Array, count: int) -> Array:
+    """Give each worker's threads; where those of one are unknown, all count alike."""
+    known = len(of_workers) == count and np.isfinite(of_workers).all() and (of_workers > 0).all()
+    weights: Array = of_workers if known else np.ones(count)
+    return weights

@@ -1,0 +1,108 @@
+"""The imbalance of functions against figures computed by hand and by naive loops."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from written_traces import Plugin, compute, record, row, usage
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.recording.facts import CLOCK, COMPUTE
+
+T = 1.7e9
+
+
+def written(path: Path, workers: list[list[tuple[str, float]]]) -> TraceAnalyser:
+    """Write the (key, seconds) of the task runs of each worker."""
+    for name, runs in enumerate(workers):
+        rows = [
+            row(COMPUTE, key=key, run_id=i, state="memory", timestamp=T + i, duration=seconds)
+            for i, (key, seconds) in enumerate(runs)
+        ]
+        clock = [row(CLOCK, timestamp=T)]
+        Plugin(path, name=name, address=f"tcp://n:100{name}").write((COMPUTE, rows), (CLOCK, clock))
+    return TraceAnalyser(path)
+
+
+def test_by_hand(tmp_path: Path) -> None:
+    first = [("f-1", 3.0), ("f-2", 3.0), ("g-1", 1.0)]
+    analyser = written(tmp_path / "run", [first, [("f-3", 2.0), ("g-2", 1.0)], [("g-3", 1.0)], []])
+    table = analyser.imbalance()
+
+    assert table["Function"].tolist() == ["f", "g"]
+    f, g = table.to_dict("records")
+    # By thread, of which each worker has two: 3, 1, 0 and 0 seconds of f, a mean of 1.
+    assert (f["Duration (s)"], f["Num Tasks (chunks)"]) == (8.0, 3)
+    assert (f["Workers"], f["Workers with Tasks"]) == (4, 2)
+    assert f["Max/Mean of Workers"] == 3.0
+    assert f["Imbalance (%)"] == pytest.approx(100 * (1 - 8 / (4 * 6)))
+    assert f["Gini of Workers"] == pytest.approx(0.625)  # 2 (3*1 + 4*3) / (4*4) - 5/4
+    assert f["Lost to Imbalance (s)"] == 2.0
+    assert (f["Busiest Worker"], f["Host"]) == ("worker-node1-0", "node1")
+    assert f["Max/Mean of Tasks"] == pytest.approx(3 / (8 / 3))
+    assert f["Gini of Tasks"] == pytest.approx(2 * (2 + 6 + 9) / (3 * 8) - 4 / 3)
+    assert g["Max/Mean of Workers"] == pytest.approx(4 / 3)
+    assert g["Imbalance (%)"] == pytest.approx(25.0)
+    assert g["Gini of Tasks"] == 0.0
+
+
+def test_functions_that_took_no_time(tmp_path: Path) -> None:
+    table = written(tmp_path / "run", [[("f-1", 0.0)], [("f-2", 0.0)]]).imbalance()
+
+    assert table["Lost to Imbalance (s)"].tolist() == [0.0]
+    assert table[["Imbalance (%)", "Max/Mean of Workers", "Gini of Workers"]].isna().all(axis=None)
+
+
+def test_without_known_threads(tmp_path: Path) -> None:
+    events = [compute("f-1", T, 3.0, "w0"), compute("f-2", T, 1.0, "w1")]
+    table = TraceAnalyser(record(tmp_path / "run", events)).imbalance()
+
+    assert table["Max/Mean of Workers"].tolist() == [1.5]
+    assert table["Lost to Imbalance (s)"].tolist() == [1.0]
+
+
+def test_a_run_without_tasks(tmp_path: Path) -> None:
+    assert len(TraceAnalyser(record(tmp_path / "run", [usage(1.0)])).imbalance()) == 0
+
+
+def gini(values: list[float]) -> float:
+    """Half the mean distance of all pairs, by the mean."""
+    total = sum(values)
+    if not total:
+        return math.nan
+    distances = sum(abs(one - other) for one in values for other in values)
+    return distances / (2 * len(values) * total)
+
+
+_seconds = st.integers(0, 64).map(lambda eighths: eighths / 8)
+_task = st.tuples(st.sampled_from(["f-1", "g-2", "h-3"]), _seconds)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(_task, max_size=8), min_size=1, max_size=4))
+def test_random_runs(workers: list[list[tuple[str, float]]]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        table = written(Path(directory, "run"), workers).imbalance()
+
+    found: dict[str, dict[str, Any]] = {line["Function"]: line for line in table.to_dict("records")}
+    assert set(found) == {key[0] for runs in workers for key, _ in runs}
+    for name, line in found.items():
+        loads = [sum(s for key, s in runs if key[0] == name) for runs in workers]
+        tasks = [s for runs in workers for key, s in runs if key[0] == name]
+        mean, most = sum(loads) / len(loads), max(loads)
+        assert line["Duration (s)"] == sum(loads)
+        assert line["Lost to Imbalance (s)"] == pytest.approx((most - mean) / 2)
+        assert line["Lost to Imbalance (s)"] >= 0
+        if most:
+            assert line["Imbalance (%)"] == pytest.approx(100 * (1 - mean / most))
+            assert 0 <= line["Imbalance (%)"] < 100
+            assert line["Max/Mean of Workers"] == pytest.approx(most / mean)
+            assert line["Max/Mean of Tasks"] == pytest.approx(max(tasks) * len(tasks) / sum(tasks))
+        for column, values in (("Gini of Workers", loads), ("Gini of Tasks", tasks)):
+            assert line[column] == pytest.approx(gini(values), nan_ok=True, abs=1e-12)
