@@ -171,6 +171,6 @@ class Evidence:
             self.notes.append(f"{name}: {file.errors} errors were caught while recording.")
         if "plugin" in header and file.end is None:
             self.notes.append(
-                f"{name}: ends early, without the closing frame: its process was killed or is still"
-                " recording; up to a second of facts may be missing."
+                f"{name}: ends early, without the closing frame: its process was killed, or is"
+                " still recording; what it had not yet written is missing."
             )
