@@ -19,6 +19,8 @@ BENCHMARKS = {
     "bench_growth": ["--rounds", "1", "--events", "100000", "--events", "1000000"],
     "bench_decoding": ["--rounds", "3", "--events", "200000"],
     "bench_import": ["--rounds", "2"],
+    "bench_nvtx": ["--rounds", "5"],
+    "bench_sampler": ["--ticks", "20"],
 }
 COMPARES_WITH_DASF = ("bench_overhead", "bench_analysis")
 

@@ -1,7 +1,8 @@
 /* A tool for NVTX, as Nsight Systems is one, that writes what it is told to a file.
 
    NVTX loads the library that NVTX_INJECTION64_PATH names at its first use in a process. Lines go
-   to the file DASFPROF_TEST_NVTX with the process's id behind its name, tab-separated:
+   to the file DASFPROF_TEST_NVTX with the process's id behind its name, tab-separated; without
+   that variable nothing is written:
 
        push   domain thread depth category colour payload message   depth: open ranges below it
        pop    domain thread depth
@@ -49,6 +50,7 @@ enum { CALLBACKS = 1, CORE2 = 5 };
 enum { RANGE_START = 2, RANGE_END, RANGE_PUSH, RANGE_POP, REGISTER_STRING = 10, DOMAIN_CREATE = 12 };
 enum { MAX_DOMAINS = 16, PAYLOAD_INT64 = 2, REGISTERED = 3 };
 
+static const char *target = NULL;
 static Domain domains[MAX_DOMAINS];
 static int domain_count = 0;
 static uint64_t range_count = 0;
@@ -61,7 +63,7 @@ static void write_line(const char *line, int length)
     char path[512];
     pthread_mutex_lock(&mutex);
     if (file < 0) {
-        snprintf(path, sizeof path, "%s.%d", getenv("DASFPROF_TEST_NVTX"), (int)getpid());
+        snprintf(path, sizeof path, "%s.%d", target, (int)getpid());
         file = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
     }
     if (write(file, line, (size_t)length) < 0)
@@ -72,7 +74,8 @@ static void write_line(const char *line, int length)
 #define WRITE(...)                                                              \
     do {                                                                        \
         char line[1024];                                                        \
-        write_line(line, snprintf(line, sizeof line, __VA_ARGS__));             \
+        if (target != NULL)                                                     \
+            write_line(line, snprintf(line, sizeof line, __VA_ARGS__));         \
     } while (0)
 
 /* The domain of calls that name none. */
@@ -145,6 +148,7 @@ static void range_end(Domain *domain, uint64_t id)
 int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t id))
 {
     const Callbacks *callbacks = export_table(CALLBACKS);
+    target = getenv("DASFPROF_TEST_NVTX");
     Function **functions = NULL;
     unsigned size = 0;
     if (callbacks == NULL || !callbacks->module_functions(CORE2, &functions, &size))
