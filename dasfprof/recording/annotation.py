@@ -11,7 +11,6 @@ named categories in the order of their first use, which differs between workers.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import time
@@ -83,7 +82,7 @@ class GPUAnnotationPlugin(WorkerPlugin):
         try:
             task_ranges.stop(worker, self._guard)
             if self.database is not None:
-                await asyncio.to_thread(self.database.close)
+                await self._guard.end(worker, [self.database.close])
         except Exception:
             self._guard.caught("teardown")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dasfprof.database.writer import TraceWriter
 
@@ -59,3 +60,15 @@ class HookGuard:
                 steps.pop()()
             except Exception:
                 self.caught(where)
+
+    async def end(self, worker: Any, steps: list[Callable[[], object]]) -> None:
+        """Take every step of a plugin's end, off the event loop while the worker goes on.
+
+        A worker that is closing is not made to wait: SIGTERM ends the event loop of `dask worker
+        --no-nanny`, which cancels a close that is under way where it awaits, and Dask then waits
+        for ever for the rest of it.
+        """
+        if worker.status.name == "closing":
+            self.take_all("teardown", steps)
+        else:
+            await asyncio.to_thread(self.take_all, "teardown", steps)

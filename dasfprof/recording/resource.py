@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import sys
 import threading
@@ -77,7 +76,7 @@ class ResourceMonitor(WorkerPlugin):
     async def teardown(self, worker: Any) -> None:
         """Stop the sampler and return when everything recorded is on disk."""
         try:
-            await asyncio.to_thread(self._guard.take_all, "teardown", self._undo)
+            await self._guard.end(worker, self._undo)
         except Exception:
             self._guard.caught("teardown")
 

@@ -11,7 +11,6 @@ thread, makes rows of them.
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Callable
 from time import perf_counter, time
@@ -113,7 +112,7 @@ class WorkerTaskPlugin(WorkerPlugin):
         """Put the hooks back and return when everything recorded is on disk."""
         try:
             self._append, self._by_state = _ignore, False
-            await asyncio.to_thread(self._guard.take_all, "teardown", self._undo)
+            await self._guard.end(worker, self._undo)
         except Exception:
             self._guard.caught("teardown")
 
