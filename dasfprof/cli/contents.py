@@ -19,8 +19,8 @@ ENDED_EARLY = "ended early"
 UNKNOWN_END = "not closed: still open elsewhere, or ended early"
 NO_END = "DASF's format, which has no end"
 
-#: Tells what GPUs a worker may use, or why none can be read.
-_DEVICES_EVENT = "GPU Devices"
+#: Tell what GPUs a worker may use, why one cannot be read, and whether tasks were NVTX ranges.
+_GPU_EVENTS = ("GPU Devices", "GPU Failure", "NVTX")
 
 
 @dataclass
@@ -38,8 +38,8 @@ class FileContents:
     last: float | None = None
     #: What was lost, in words.
     losses: list[str] = field(default_factory=list)
-    #: Args of the events that tell of GPUs.
-    devices: list[dict[str, Any]] = field(default_factory=list)
+    #: Names and args of the events that tell of GPUs.
+    gpu_events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     @property
     def is_dasf(self) -> bool:
@@ -67,8 +67,8 @@ class FileContents:
             times = [float(time) for time in batch.fields["timestamp"].to_list()]
             self.first = min(times if self.first is None else [self.first, *times])
             self.last = max(times if self.last is None else [self.last, *times])
-            if batch.name == _DEVICES_EVENT:
-                self.devices += [event.args for _, event in batch.events()]
+            if batch.name in _GPU_EVENTS:
+                self.gpu_events += [(event.name, event.args) for _, event in batch.events()]
 
 
 def read_contents(database: EventDatabase) -> FileContents:

@@ -62,7 +62,7 @@ def _list_runs(source: str, runs: list[Run]) -> None:
     ]
     echo(click.style(f"{len(runs)} runs in {clean(source)}", bold=True))
     echo(format_table(pd.DataFrame(rows), terminal_width()))
-    echo(f"\nOne of them: dasfprof info {clean(Path(source, runs[0].name))}")
+    echo(f"\nOne of them: dasfprof info {elide(Path(source, runs[0].name), _MAX_VALUE)}")
 
 
 def _name_others(directory: Path, runs: list[Run]) -> None:
@@ -77,7 +77,8 @@ def _name_others(directory: Path, runs: list[Run]) -> None:
 
 def _print_run(source: str, contents: list[FileContents]) -> None:
     names = sorted({str(file.fact("run")) for file in contents if file.fact("run")})
-    echo(click.style(f"Run {clean(', '.join(names) or source)}", bold=True))
+    title = f"Run {', '.join(names) or source}"
+    echo(click.style(elide(title, terminal_width()), bold=True))
     hosts: dict[str, Counter[str]] = {}
     for file in contents:
         if file.owner():
@@ -98,7 +99,7 @@ def _print_run(source: str, contents: list[FileContents]) -> None:
 
 
 def _print_file(file: FileContents) -> None:
-    echo(f"\n{clean(file.path.name)}")
+    echo(f"\n{elide(file.path.name, terminal_width())}")
     about = [format_size(file.size), file.state]
     if file.fact("plugin"):
         about.insert(0, str(file.fact("plugin")))
@@ -107,9 +108,9 @@ def _print_file(file: FileContents) -> None:
     _entry(file.owner() or "file", ", ".join(about))
     counts = ", ".join(f"{name} {count:,}" for name, count in file.events.most_common())
     _entry("events", counts or "none")
-    for args in file.devices:
+    for title, args in file.gpu_events:
         known = [f"{name}: {value}" for name, value in args.items() if value not in (None, [])]
-        _entry("GPU devices", ", ".join(known))
+        _entry(title, ", ".join(known))
     if file.losses:
         _entry("lost", "; ".join(file.losses))
 
