@@ -24,7 +24,8 @@ class Groups:
     """
 
     def __init__(self, codes: Array, count: int) -> None:
-        self.codes = codes
+        # Codes of categories may be so narrow that a product of them with a number overflows.
+        self.codes: Array = codes.astype(np.int64)
         self.count = count
         #: The number of rows of each group.
         self.sizes: Array = np.bincount(codes[codes >= 0], minlength=count)

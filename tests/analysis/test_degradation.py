@@ -155,3 +155,25 @@ def test_too_few_attempts(tmp_path: Path) -> None:
 
 def test_a_run_without_tasks(tmp_path: Path) -> None:
     assert len(TraceAnalyser(record(tmp_path / "run", [usage(1.0)])).degradation()) == 0
+
+
+def test_many_functions_of_which_one_degrades(tmp_path: Path) -> None:
+    rows = [
+        row(
+            COMPUTE,
+            key=f"{name}-{number}",
+            run_id=number,
+            state="memory",
+            executing=T + number * (1 + (name == "z") * number / 50),
+            timestamp=T + number * (1 + (name == "z") * number / 50),
+            duration=0.5 + (name == "z") * number / 50,
+            done=T + number * (1 + (name == "z") * number / 50) + 2,
+        )
+        for name in "abcdefghijklmnopqrstuvwxyz"
+        for number in range(50)
+    ]
+    Plugin(tmp_path / "run").write((COMPUTE, rows))
+    table = TraceAnalyser(tmp_path / "run").degradation()
+
+    assert table["Function"].tolist() == ["z", *"abcdefghijklmnopqrstuvwxy"]
+    assert table["Run Method Seconds Rising"].tolist() == [True] + [False] * 25

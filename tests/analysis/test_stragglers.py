@@ -1,0 +1,259 @@
+"""Stragglers: planted ones with their causes, and a naive search on random runs."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from written_traces import Plugin, compute, record, row, usage
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.slow_workers import measure_slowness
+from dasfprof.recording.facts import COMPUTE
+
+T = 1.7e9
+W = "worker-node1-"
+
+
+class Cluster:
+    """Workers that each work off their tasks one by one, in threads as many as they need."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path / "run"
+        self.rows: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
+        self.now: dict[tuple[str, int], float] = {}
+        self.count = 0
+
+    def run(self, seconds: float, worker: int = 0, host: str = "node1", **values: Any) -> None:
+        """Run a task of function f: all of its thread's time is the function's, on the CPU."""
+        place = (host, worker)
+        begin = self.now.get(place, T)
+        values = {"key": f"f-{self.count}", "duration": seconds, "cpu": seconds, **values}
+        values = {"disk_read": 0.0, "deserialize": 0.0, **values}
+        rows = self.rows.setdefault(place, [])
+        rows.append(
+            row(
+                COMPUTE,
+                run_id=self.count,
+                state="memory",
+                executing=begin,
+                timestamp=begin,
+                done=begin + seconds,
+                **values,
+            )
+        )
+        self.count += 1
+        self.now[place] = begin + seconds
+
+    def table(self) -> list[dict[str, Any]]:
+        for number, ((host, worker), rows) in enumerate(self.rows.items()):
+            address = f"tcp://{host}:{4000 + number}"
+            Plugin(self.path, host=host, name=worker, address=address).write((COMPUTE, rows))
+        return TraceAnalyser(self.path).stragglers().to_dict("records")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path)
+
+
+def healthy(cluster: Cluster, count: int = 20, **values: Any) -> None:
+    """Run tasks of 1 s, give or take 0.05 s."""
+    for number in range(count):
+        cluster.run(1.0 + (number % 3 - 1) * 0.05, **values)
+
+
+def test_a_straggler_by_hand(cluster: Cluster) -> None:
+    healthy(cluster)
+    cluster.run(5.0, cpu=5.0, input_size=2_000_000)
+    healthy(cluster, 20, input_size=2_000_000)
+    (found,) = cluster.table()
+
+    assert found == {
+        "Task Key": "f-20",
+        "Function": "f",
+        "Host": "node1",
+        "Worker": W + "0",
+        "Run ID": 20,
+        # Seven of 0.95 s, seven of 1 s and six of 1.05 s are before it.
+        "Start (s)": pytest.approx(7 * 0.95 + 7 + 6 * 1.05),
+        "Elapsed (s)": pytest.approx(5.0),
+        "Median (s)": pytest.approx(1.0),
+        "Times Median": pytest.approx(5.0),
+        "Excess (s)": pytest.approx(4.0),
+        "Input Size (MB)": 2.0,
+        "Median Input Size (MB)": 2.0,
+        "Expected for its Input (s)": pytest.approx(1.0),
+        "Cause": "computed longer",
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "cause"),
+    [
+        ({"cpu": 1.0}, "blocked"),
+        ({"cpu": None}, "unknown"),
+        ({"cpu": 5.0}, "computed longer"),
+        ({"duration": 1.0, "cpu": 1.0, "disk_read": 3.0}, "spill"),
+        ({"duration": 1.0, "cpu": 1.0, "deserialize": 3.0}, "deserialising"),
+        ({"duration": 1.0, "cpu": 1.0}, "worker overhead"),
+    ],
+)
+def test_causes_within_the_run(cluster: Cluster, values: dict[str, Any], cause: str) -> None:
+    healthy(cluster)
+    cluster.run(5.0, **values)
+
+    assert [found["Cause"] for found in cluster.table()] == [cause]
+
+
+def test_the_first_run_on_a_worker(cluster: Cluster) -> None:
+    for worker in (0, 1):
+        cluster.run(4.0, worker)
+        healthy(cluster, worker=worker)
+
+    assert [found["Cause"] for found in cluster.table()] == ["first run on that worker"] * 2
+
+
+def test_a_larger_input(cluster: Cluster) -> None:
+    healthy(cluster, input_size=1_000_000)
+    cluster.run(4.5, input_size=4_000_000)  # grown as its input
+    cluster.run(9.5, input_size=4_000_000)  # more than that
+    found = cluster.table()
+
+    assert [line["Cause"] for line in found] == ["computed longer", "larger input"]
+    assert [line["Expected for its Input (s)"] for line in found] == pytest.approx([4.0, 4.0])
+
+
+def test_inputs_of_like_size_are_compared(cluster: Cluster) -> None:
+    healthy(cluster, 30, input_size=1_000_000)
+    for seconds in (8.0, 8.0, 8.0, 8.0, 8.0, 8.0, 20.0):
+        cluster.run(seconds, input_size=2_000_000)
+    found = cluster.table()
+
+    # The function takes eight times as long on inputs twice as large; one run takes longer still.
+    assert [line["Cause"] for line in found] == ["computed longer", *["larger input"] * 6]
+    assert {line["Expected for its Input (s)"] for line in found} == {8.0}
+
+
+def test_a_slow_worker_and_not_its_host(cluster: Cluster) -> None:
+    for worker in (0, 1, 2):
+        healthy(cluster, worker=worker)
+    for _ in range(8):
+        cluster.run(3.0, worker=3)
+    found = cluster.table()
+
+    assert [(line["Worker"], line["Cause"]) for line in found] == [(W + "3", "slow worker")] * 8
+
+
+def test_a_slow_host(cluster: Cluster) -> None:
+    for worker in (0, 1):
+        healthy(cluster, worker=worker)
+        for _ in range(8):
+            cluster.run(3.0, worker=worker, host="node2")
+    found = cluster.table()
+
+    assert {(line["Host"], line["Cause"]) for line in found} == {("node2", "slow host")}
+    assert len(found) == 16
+
+
+def test_natural_spread_is_called_skew(cluster: Cluster) -> None:
+    noise = random.Random(1)
+    for _ in range(60):
+        cluster.run(noise.lognormvariate(0, 0.8))
+    found = cluster.table()
+
+    assert found
+    assert {line["Cause"] for line in found} <= {"skew", "first run on that worker"}
+
+
+def test_what_is_short_or_rare_is_none(cluster: Cluster) -> None:
+    healthy(cluster, 4)
+    cluster.run(500.0, key="g-1")
+    cluster.run(1.0, key="g-2")
+    for number in range(8):
+        cluster.run(0.01, key=f"h-{number}")
+    cluster.run(1.0, key="h-9")  # of 506 s
+
+    assert cluster.table() == []
+
+
+def test_traces_that_tell_little(tmp_path: Path) -> None:
+    events = [compute(f"f-{i}", T + i, 1.0 + 9 * (i == 7), "w") for i in range(10)]
+    table = TraceAnalyser(record(tmp_path / "run", events)).stragglers()
+    assert table["Cause"].tolist() == ["unknown"]
+
+    empty = TraceAnalyser(record(tmp_path / "empty", [usage(1.0)])).stragglers()
+    assert len(empty) == 0
+    assert list(empty) == list(table)
+
+
+_times = st.lists(
+    st.tuples(st.sampled_from("fg"), st.integers(1, 80), st.integers(0, 2)), min_size=1, max_size=40
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_times)
+def test_random_runs_against_a_naive_search(runs: list[tuple[str, int, int]]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        cluster = Cluster(Path(directory))
+        for number, (name, eighths, worker) in enumerate(runs):
+            cluster.run(eighths / 8, worker, key=f"{name}-{number}")
+        found = cluster.table()
+
+    wall = max(cluster.now.values()) - T
+    expected = {}
+    for name in "fg":
+        times = [eighths / 8 for other, eighths, _ in runs if other == name]
+        if len(times) < 5:
+            continue
+        middle = median(times)
+        deviation = median([abs(time - middle) for time in times])
+        for number, (other, eighths, _) in enumerate(runs):
+            time = eighths / 8
+            slow = time > max(2 * middle, middle + 3 * deviation) and time > wall / 100
+            if other == name and slow:
+                expected[f"{name}-{number}"] = time - middle
+    assert {line["Task Key"]: line["Excess (s)"] for line in found} == expected
+    assert [line["Excess (s)"] for line in found] == sorted(expected.values(), reverse=True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(1, 20)), min_size=1, max_size=60
+    )
+)
+def test_slowness_against_loops(runs: list[tuple[int, int, int]]) -> None:
+    function, place, seconds = (np.array(column) for column in zip(*runs, strict=True))
+    slowness = measure_slowness(function, place, seconds.astype(float))
+
+    for pair in range(len(slowness.runs)):
+        f, p = int(slowness.function[pair]), int(slowness.place[pair])
+        here = [s for g, q, s in runs if (g, q) == (f, p)]
+        there = [s for g, q, s in runs if g == f and q != p]
+        others = [
+            median([s for g, r, s in runs if (g, r) == (f, q)])
+            for q in range(4)
+            if q != p and any((g, r) == (f, q) for g, r, _ in runs)
+        ]
+        assert slowness.runs[pair] == len(here)
+        assert slowness.median[pair] == median(here)
+        if not others:
+            assert np.isnan(slowness.median_elsewhere[pair])
+            continue
+        assert slowness.median_elsewhere[pair] == median(others)
+        # The statistic of Mann and Whitney: how many of all pairs the run here is slower in.
+        wins = sum((h > t) + (h == t) / 2 for h in here for t in there)
+        n, m = len(here), len(there)
+        z = (wins - n * m / 2) / (n * m * (n + m + 1) / 12) ** 0.5
+        assert slowness.z[pair] == pytest.approx(z, abs=1e-9)
+        slow = median(here) >= 1.5 * median(others) and z >= 3.3 and n >= 6 and m >= 6
+        assert bool(slowness.slow[pair]) == slow
