@@ -191,7 +191,7 @@ def _decode_keys(encoded: Any, rows: int) -> KeyColumn:
         raise CorruptBlockError("kinds of key heads that are no bytes")
     heads: list[keys.Head] = list(zip(kinds, texts, strict=True))
     for kind, text in heads:
-        if not (kind <= keys.PACKED or keys.TUPLE <= kind <= keys.TUPLE + keys.TAIL_WORDS):
+        if not keys.is_known(kind):
             raise CorruptBlockError(f"unknown kind of key head: {kind}")
         if not isinstance(text, bytes if kind == keys.PACKED else str):
             raise CorruptBlockError(f"a key head of kind {kind} that is {type(text).__name__}")

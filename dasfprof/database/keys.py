@@ -24,6 +24,8 @@ from dasfprof.database import values
 TEXT, NUMBERED, HEX, UUID, FLOAT, PACKED = 0, 1, 2, 3, 4, 5
 #: ``TUPLE + n`` is a tuple of the head's text and n numbers, n from 0 to 4.
 TUPLE = 8
+#: ``TUPLE_TEXT + n`` is the text of such a tuple: a str, as DASF and people write keys down.
+TUPLE_TEXT = 16
 
 Head = tuple[int, Any]
 Tail = tuple[int, int, int, int]
@@ -95,6 +97,8 @@ def _split_tuple(key: tuple[Any, ...]) -> tuple[Head, Tail] | None:
 
 @lru_cache(maxsize=256)  # Dask's stimulus ids, which end in a time, repeat from row to row
 def _split_text(key: str) -> tuple[Head, Tail]:
+    if key[:2] == "('":
+        return _split_tuple_text(key) or ((TEXT, key), NO_TAIL)
     head, dash, tail = key.rpartition("-")
     if dash:
         length = len(tail)
@@ -117,6 +121,25 @@ def _split_text(key: str) -> tuple[Head, Tail]:
     return (TEXT, key), NO_TAIL
 
 
+def _split_tuple_text(key: str) -> tuple[Head, Tail] | None:
+    text, _, rest = key[2:].partition("'")
+    parts = rest[2:-1].split(", ") if rest != ",)" else []
+    if len(parts) > TAIL_WORDS or not all(
+        part.isdecimal() and len(part) <= _MAX_DECIMAL_DIGITS for part in parts
+    ):
+        return None
+    numbers = tuple(int(part) for part in parts)
+    if max(numbers, default=0) >= _LIMIT or _tuple_text(text, numbers) != key:
+        return None
+    a, b, c, d = numbers + _PADDING[len(parts)]
+    return (TUPLE_TEXT + len(parts), text), (a, b, c, d)
+
+
+def _tuple_text(text: str, numbers: tuple[int, ...]) -> str:
+    rest = "".join(f", {number}" for number in numbers) or ","
+    return f"('{text}'{rest})"
+
+
 def join_key(head: Head, tail: Tail) -> Any:
     """Put a key together again.
 
@@ -128,6 +151,8 @@ def join_key(head: Head, tail: Tail) -> Any:
     kind, text = head
     if TUPLE <= kind <= TUPLE + TAIL_WORDS:
         return (text, *tail[: kind - TUPLE])
+    if TUPLE_TEXT <= kind <= TUPLE_TEXT + TAIL_WORDS:
+        return _tuple_text(text, tail[: kind - TUPLE_TEXT])
     if kind == TEXT:
         return text
     if kind == NUMBERED:
@@ -140,6 +165,11 @@ def join_key(head: Head, tail: Tail) -> Any:
     if kind == PACKED:
         return values.unpack(text)
     raise ValueError(f"unknown kind of key head: {kind!r}")
+
+
+def is_known(kind: int) -> bool:
+    """Tell whether a number is one of this module's kinds."""
+    return 0 <= kind <= PACKED or (kind // TUPLE in (1, 2) and kind % TUPLE <= TAIL_WORDS)
 
 
 def _hex_words(digits: str) -> Tail | None:

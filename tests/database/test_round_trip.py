@@ -133,6 +133,8 @@ keys = st.one_of(
     st.builds("{}-{!r}".format, any_text, st.floats(2**30 - 1, 2**31 + 1)),
     st.from_regex(r"[a-z]-0?[0-9]{1,11}\.?[0-9]{0,3}", fullmatch=True),
     st.tuples(any_text),
+    st.tuples(any_text, st.integers(0, 2**33), st.integers(-1, 9)).map(str),
+    st.from_regex(r"\('[a-z'\\ -]{0,4}(',|')( ?0?[0-9],?){0,6}\)", fullmatch=True),
     st.lists(st.integers(-1, 2**32) | st.booleans() | any_text, max_size=6).map(
         lambda rest: ("name", *rest)
     ),

@@ -167,6 +167,9 @@ class _Decoder:
             return f"{text}-{(words[0] * 2**32 + words[1]) / 2**22!r}"
         if kind == 5:
             return _unpack(text, self.contents)
+        if kind >= 16:
+            numbers = "".join(f", {word}" for word in words[: kind - 16])
+            return f"('{text}'{numbers or ','})"
         return (text, *words[: kind - 8])
 
     def _l(self, lengths: list[Any], inner: list[Any], rows: int) -> list[Any]:
