@@ -25,6 +25,7 @@ _HOMES = {
     "register_default_profiler": "dasfprof.recording",
     "Trace": "dasfprof.analysis",
     "TraceAnalyser": "dasfprof.analysis",
+    "write_report": "dasfprof.report.html",
 }
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "open_run",
     "profile",
     "register_default_profiler",
+    "write_report",
 ]
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
         InstantEvent,
     )
     from dasfprof.recording import profile, register_default_profiler
+    from dasfprof.report.html import write_report
 
 
 def __getattr__(name: str) -> Any:

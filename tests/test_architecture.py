@@ -27,8 +27,9 @@ FLOORS = {
 }
 ANALYSIS_ONLY = {"pandas", "networkx", "bokeh", "jinja2", "click", "IPython", "tqdm"}
 GPU_LIBRARIES = {"pynvml", "nvtx", "dask_cuda", "cupy", "rmm"}
-#: The handle of a run opens the analysis that its holder asks for, through the package's root.
-OPENS_ANALYSIS = ("recording/run.py", "dasfprof")
+#: The handle of a run opens the analysis that its holder asks for, and the analyser the report,
+#: through the package's root.
+LOOK_UPWARDS = ("recording/run.py", "analysis/analyser.py")
 
 
 def modules() -> list[Path]:
@@ -82,7 +83,7 @@ def test_imports_only_lower_floors(path: Path) -> None:
             assert FLOORS[target] < FLOORS[own], f"{own} imports {module}"
             assert not (own in ("analysis", "report") and target == "recording"), module
         if module == "dasfprof":
-            assert own in ("cli", "jupyter", "preload") or relative(path) == OPENS_ANALYSIS[0]
+            assert own in ("cli", "jupyter", "preload") or relative(path) in LOOK_UPWARDS
 
 
 @pytest.mark.parametrize("path", modules(), ids=relative)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -190,6 +192,26 @@ class TraceAnalyser(BalanceQuestions, ParallelRunReports):
             arrays.
         """
         return task_graph.create_annotated_task_graph(self.trace, progress=self._progress)
+
+    def report(self, path: str | os.PathLike[str], *, title: str = "Dask run") -> Path:
+        """Write the run as one HTML file that needs neither server nor network.
+
+        Parameters
+        ----------
+        path
+            The file; an existing one is replaced.
+        title
+            What to call the run.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+        """
+        # The one look upwards: the report is what most people ask the analyser for.
+        from dasfprof import write_report
+
+        return write_report(self, path, title=title)
 
     def __repr__(self) -> str:
         return f"TraceAnalyser({self.trace!r})"

@@ -12,6 +12,7 @@ from dasfprof import __version__
 from dasfprof.cli.analyse import analyse
 from dasfprof.cli.demo import demo
 from dasfprof.cli.info import info
+from dasfprof.cli.report import report
 from dasfprof.cli.run import ScriptInterrupted, run
 from dasfprof.errors import DasfprofError
 from dasfprof.report.text import clean
@@ -48,6 +49,7 @@ cli.add_command(demo)
 cli.add_command(run)
 cli.add_command(analyse)
 cli.add_command(info)
+cli.add_command(report)
 
 
 def main() -> None:

@@ -1,0 +1,131 @@
+"""`write_report`: a run as one HTML file that needs nothing else, neither server nor network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import os
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dasfprof.report.packing import pack_all
+from dasfprof.report.resource_data import ResourceData
+from dasfprof.report.run_summary import summarise, table_facts
+from dasfprof.report.timeline_data import TimelineData
+
+if TYPE_CHECKING:
+    from dasfprof.analysis import TraceAnalyser
+
+#: The page's scripts, in the order in which they rest on each other.
+_SCRIPTS = (
+    "format.js",
+    "data.js",
+    "tasks.js",
+    "views.js",
+    "painter.js",
+    "marks.js",
+    "summary.js",
+    "timeline.js",
+    "resources.js",
+    "table.js",
+    "details.js",
+    "page.js",
+)
+
+
+def write_report(
+    analyser: TraceAnalyser, path: str | os.PathLike[str], *, title: str = "Dask run"
+) -> Path:
+    """Write a run as one HTML file; an existing file is replaced.
+
+    The file holds all task runs, samples and tables, forbids itself the network, and shows what
+    the trace holds as text only.
+
+    Parameters
+    ----------
+    analyser
+        The run.
+    path
+        Where to.
+    title
+        What to call the run.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    path = Path(path)
+    with path.open("wb") as file:
+        file.writelines(_parts(analyser, title))
+    return path
+
+
+def _parts(analyser: TraceAnalyser, title: str) -> Iterator[bytes]:
+    """Give the page part by part: what it can be drawn from first comes first."""
+    trace = analyser.trace
+    timeline = TimelineData.of(trace)
+    resources = ResourceData.of(trace)
+    columns = {**timeline.columns, **resources.columns}
+    facts = {
+        "title": title,
+        "summary": summarise(trace),
+        "timeline": timeline.facts,
+        "resources": resources.metrics,
+        "tables": {
+            "functions": table_facts(analyser.per_function_bottleneck()),
+            "balance": table_facts(analyser.per_worker_task_balance()),
+        },
+        "notes": _notes(analyser, timeline),
+        "columns": {name: column.about for name, column in columns.items()},
+    }
+    script = "".join(f"// {name}\n{_asset(name)}\n" for name in _SCRIPTS)
+    script = f'(() => {{\n"use strict";\n{script}}})();\n'
+    style = _asset("page.css")
+    contents = {
+        "title": _ascii(html.escape(title)),
+        "script-hash": _hash(script),
+        "style-hash": _hash(style),
+        "style": style,
+        "facts": _as_json(facts),
+        "script": script,
+    }
+    head, tail = _asset("page.html").split("{{data}}")
+    head = re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: contents[mark[1]], head)
+    yield head.encode()
+    for name, packed in pack_all(columns).items():
+        yield f'<script type="text/plain" id="{html.escape(f"column-{name}")}">'.encode()
+        yield packed
+        yield b"</script>\n"
+    yield tail.encode()
+
+
+def _notes(analyser: TraceAnalyser, timeline: TimelineData) -> list[str]:
+    notes = list(analyser.trace.notes)
+    if timeline.timeless:
+        notes.append(f"{timeline.timeless} task runs have no time; the timeline lacks them.")
+    return notes
+
+
+def _asset(name: str) -> str:
+    return files("dasfprof.report").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """Name a script or style for the Content-Security-Policy."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _as_json(facts: Any) -> str:
+    """Write JSON that cannot end the element that it stands in."""
+    text = json.dumps(facts, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _ascii(text: str) -> str:
+    return text.encode("ascii", "xmlcharrefreplace").decode()

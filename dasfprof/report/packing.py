@@ -1,0 +1,108 @@
+"""Columns of numbers as text inside of a page: shuffled bytes, zlib, base64.
+
+The page inflates them with what every browser has; ``page/data.js`` is the other half.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dasfprof.database.columns import Array
+
+#: Stands for NA among whole numbers of 32 bits.
+MISSING = 0xFFFFFFFF
+
+_LEVEL = 4
+_MICROSECOND = 1e-6
+
+
+@dataclass(frozen=True)
+class PackedColumn:
+    """A column as the page takes it."""
+
+    #: ``type`` (``u1, u2, u4, f8, text``), and where they apply ``delta`` (each number is the
+    #: distance from the one before, modulo 2**32), ``scale`` (what a step is worth) and
+    #: ``values`` (what the numbers are places in).
+    about: dict[str, Any]
+    content: bytes
+
+    def packed(self) -> bytes:
+        """Compress the content and write it as ASCII."""
+        return base64.b64encode(zlib.compress(self.content, _LEVEL))
+
+
+def pack_all(columns: Mapping[str, PackedColumn]) -> dict[str, bytes]:
+    """Pack columns, several at a time."""
+    with ThreadPoolExecutor() as pool:
+        packed = list(pool.map(PackedColumn.packed, columns.values()))
+    return dict(zip(columns, packed, strict=True))
+
+
+def whole_numbers(numbers: Array, *, delta: bool = False, **about: Any) -> PackedColumn:
+    """Pack numbers from 0 to 2**32 - 1 in as few bytes as the highest needs.
+
+    Parameters
+    ----------
+    numbers
+        The numbers.
+    delta
+        Whether to store distances: much smaller where neighbours are alike.
+    about
+        Further facts for the page.
+    """
+    highest = int(numbers.max(initial=0))
+    code = "u4" if delta or highest > 0xFFFF else "u2" if highest > 0xFF else "u1"
+    numbers = numbers.astype(np.uint32)
+    if delta:
+        about["delta"] = True
+        numbers = np.diff(numbers, prepend=np.uint32(0))
+    typed = numbers.astype(f"<{code}")
+    width = typed.itemsize
+    # All lowest bytes, then all second ones: the high ones are alike and compress to nothing.
+    content = typed.view(np.uint8).reshape(-1, width).T.tobytes()
+    return PackedColumn({"type": code, "count": len(numbers), **about}, content)
+
+
+def seconds(values: Array, *, delta: bool = False) -> PackedColumn:
+    """Pack times in seconds, none negative: whole microseconds, coarser beyond 71 minutes.
+
+    NaN stays NaN.
+    """
+    known = np.isfinite(values)
+    longest = float(np.max(values, where=known, initial=0.0))
+    scale = max(_MICROSECOND, longest / (MISSING - 1))
+    steps = np.full(len(values), MISSING, dtype=np.uint32)
+    steps[known] = np.rint(np.maximum(values[known], 0.0) / scale).astype(np.uint32)
+    return whole_numbers(steps, delta=delta, scale=scale)
+
+
+def amounts(values: Array) -> PackedColumn:
+    """Pack sizes: as places in a list of the distinct ones where these are few."""
+    places, distinct = _factorize(values)
+    if len(distinct) <= 0xFFFF:
+        return whole_numbers(places, values=[_number(value) for value in distinct.tolist()])
+    return PackedColumn({"type": "f8", "count": len(values)}, values.astype("<f8").tobytes())
+
+
+def texts(values: list[str]) -> PackedColumn:
+    """Pack texts of any kind, lone surrogates too."""
+    return PackedColumn({"type": "text", "count": len(values)}, json.dumps(values).encode())
+
+
+def _factorize(values: Array) -> tuple[Array, Array]:
+    import pandas as pd
+
+    places, distinct = pd.factorize(values, use_na_sentinel=False)
+    return places, np.asarray(distinct)
+
+
+def _number(value: float) -> float | None:
+    return value if np.isfinite(value) else None

@@ -1,0 +1,77 @@
+// The columns of the page: base64 of zlib of shuffled bytes, each in an element of its own, which
+// is removed once it is read. report/packing.py is the other half.
+
+const MISSING = 0xffffffff;
+
+function bytesOfBase64(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  const characters = atob(text);
+  const bytes = new Uint8Array(characters.length);
+  for (let at = 0; at < bytes.length; at += 1) bytes[at] = characters.charCodeAt(at);
+  return bytes;
+}
+
+async function inflate(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+class Columns {
+  constructor(about) {
+    this.about = about;
+  }
+
+  has(name) {
+    return name in this.about;
+  }
+
+  /** Whole numbers as they are stored, or the list of texts. */
+  async read(name) {
+    const about = this.about[name];
+    const element = byId(`column-${name}`);
+    const bytes = await inflate(bytesOfBase64(element.textContent));
+    element.remove();
+    if (about.type === "text") return JSON.parse(new TextDecoder().decode(bytes));
+    if (about.type === "f8") return new Float64Array(bytes.buffer);
+    const numbers = unshuffled(bytes, about);
+    if (about.delta) {
+      for (let at = 1; at < numbers.length; at += 1) numbers[at] += numbers[at - 1];
+    }
+    return numbers;
+  }
+
+  /** Numbers in the unit of the column; NaN where they are unknown. */
+  async amounts(name) {
+    const { scale, values } = this.about[name];
+    const stored = await this.read(name);
+    if (stored instanceof Float64Array) return stored;
+    const amounts = new Float64Array(stored.length);
+    const known = values && Float64Array.from(values, (value) => value ?? NaN);
+    for (let at = 0; at < stored.length; at += 1) {
+      const step = stored[at];
+      // Rounded to what was stored: 3 steps of a millionth are 3e-6, not 2.9999999999999997e-6.
+      amounts[at] = known ? known[step] : step === MISSING ? NaN : toScale(step, scale);
+    }
+    return amounts;
+  }
+}
+
+function toScale(step, scale) {
+  return scale === 1e-6 ? step / 1e6 : step * scale;
+}
+
+function unshuffled(bytes, { type, count }) {
+  if (type === "u1") return bytes;
+  if (type === "u2") {
+    const numbers = new Uint16Array(count);
+    for (let at = 0; at < count; at += 1) numbers[at] = bytes[at] | (bytes[at + count] << 8);
+    return numbers;
+  }
+  const numbers = new Uint32Array(count);
+  const [second, third, fourth] = [count, 2 * count, 3 * count];
+  for (let at = 0; at < count; at += 1) {
+    numbers[at] =
+      bytes[at] | (bytes[at + second] << 8) | (bytes[at + third] << 16) | (bytes[at + fourth] << 24);
+  }
+  return numbers;
+}

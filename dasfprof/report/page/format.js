@@ -1,0 +1,114 @@
+// Numbers, texts and elements as people read them. Whatever a trace holds reaches the page through
+// textContent alone.
+
+/** Characters that are not seen as themselves: controls, marks that reorder text, half pairs. */
+const UNSEEN = /[\p{Cc}\p{Bidi_Control}\p{Surrogate}\u2028\u2029]/gu;
+
+function visible(text) {
+  return String(text).replace(UNSEEN, (character) => {
+    const code = character.codePointAt(0).toString(16);
+    return code.length > 2 ? `\\u${code.padStart(4, "0")}` : `\\x${code.padStart(2, "0")}`;
+  });
+}
+
+/** At most so many characters of a text, the middle left out: ends tell chunks apart. */
+function shortened(text, most) {
+  const characters = String(text);
+  if (characters.length <= most) return visible(characters);
+  const tail = Math.floor(most / 3);
+  return visible(`${characters.slice(0, most - tail - 1)}…${characters.slice(-tail)}`);
+}
+
+function formatSeconds(seconds) {
+  if (!Number.isFinite(seconds)) return "unknown";
+  if (seconds < 0) return `−${formatSeconds(-seconds)}`;
+  if (seconds === 0) return "0 s";
+  if (seconds < 1e-3) return `${significant(seconds * 1e6)} µs`;
+  if (seconds < 1) return `${significant(seconds * 1e3)} ms`;
+  if (seconds < 120) return `${significant(seconds)} s`;
+  const whole = Math.round(seconds);
+  const parts = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
+  return parts[0] ? `${parts[0]} h ${parts[1]} min` : `${parts[1]} min ${parts[2]} s`;
+}
+
+function formatBytes(bytes) {
+  return Number.isFinite(bytes) ? withPrefix(bytes, "B") : "unknown";
+}
+
+function withPrefix(number, unit) {
+  const prefixes = ["", "k", "M", "G", "T", "P"];
+  let step = 0;
+  for (; number >= 999.5 && step < prefixes.length - 1; step += 1) number /= 1000;
+  return `${step ? significant(number) : Math.round(number)} ${prefixes[step]}${unit}`;
+}
+
+function formatUnit(number, unit) {
+  if (unit.startsWith("B")) return withPrefix(number, unit);
+  return unit ? `${significant(number)} ${unit}` : formatCount(Math.round(number));
+}
+
+function formatCount(number) {
+  return Number.isFinite(number) ? number.toLocaleString("en-US") : "unknown";
+}
+
+function formatShare(share) {
+  return Number.isFinite(share) ? `${significant(share * 100)} %` : "unknown";
+}
+
+/** Three significant digits, without a power of ten. */
+function significant(number) {
+  if (Math.abs(number) >= 100) return Math.round(number).toLocaleString("en-US");
+  return String(Number(number.toPrecision(3)));
+}
+
+/** A number of a table: a fixed count of decimals, so that points stand under each other. */
+function formatCell(number, decimals) {
+  if (number === null || Number.isNaN(number)) return "NA";
+  return number.toLocaleString("en-US", {
+    minimumFractionDigits: decimals,
+    maximumFractionDigits: decimals,
+  });
+}
+
+function formatDate(unixSeconds) {
+  const date = new Date(unixSeconds * 1000);
+  if (Number.isNaN(date.getTime())) return "unknown time";
+  return `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+}
+
+/** A cell of a CSV file that no spreadsheet takes for a formula. */
+function csvCell(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "";
+  if (typeof value === "number") return String(value);
+  let text = value.replace(/\p{Surrogate}/gu, visible).replaceAll("\0", "\\x00");
+  if (/^[ \u00a0]*[=+\-@\t\r\n＝＋－＠]/.test(text)) text = `'${text}`;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** Makes an element; children that are no elements become text. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null) element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+function byId(id) {
+  return document.getElementById(id);
+}
+
+/** Lets the browser paint and answer before more work. */
+function breathe() {
+  return new Promise((resolve) => setTimeout(resolve));
+}
+
+/** Hands text to the person as a file; the text comes in parts. */
+function download(name, parts) {
+  const url = URL.createObjectURL(new Blob(parts, { type: "text/csv;charset=utf-8" }));
+  make("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}

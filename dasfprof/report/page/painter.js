@@ -1,0 +1,202 @@
+// Painting of lanes: bars with names where few are seen, pixels where many are.
+
+const MANY_BARS = 6000;
+const LABEL_WIDTH = 44;
+
+/** Colours of the page, for the light or the dark scheme, as CSS and as 32-bit pixels. */
+class Palette {
+  constructor() {
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name) => style.getPropertyValue(name).trim();
+    this.series = [0, 1, 2, 3, 4, 5, 6, 7].map((at) => colour(`--series-${at}`));
+    this.background = colour("--canvas");
+    this.band = colour("--band");
+    this.text = colour("--text");
+    this.faint = colour("--faint");
+    this.line = colour("--line");
+    this.accent = colour("--accent");
+    this.needs = colour("--needs");
+    this.needed = colour("--needed");
+    this.rgb = [...this.series, this.background, this.band].map(rgbOf);
+    this.dim = this.rgb.map((one) => mixed(rgbOf(this.background), one, 0.16));
+    this.dimSeries = this.dim.map((one) => `rgb(${one.join(" ")})`);
+    this.inks = this.rgb.map(([r, g, b]) => (r * 0.3 + g * 0.59 + b * 0.11 > 140 ? "#14171c" : "#fff"));
+  }
+}
+
+const OTHER = 7;
+
+function rgbOf(hex) {
+  return [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
+}
+
+function mixed(from, to, share) {
+  return from.map((value, at) => Math.round(value + (to[at] - value) * share));
+}
+
+function pixelOf([r, g, b]) {
+  return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+}
+
+/** Where in a canvas the lanes are, and which time is where. */
+class Frame {
+  constructor({ left, top, width, height, from, to, laneHeight, scroll }) {
+    Object.assign(this, { left, top, width, height, from, to, laneHeight, scroll });
+    this.perSecond = width / (to - from || 1);
+  }
+
+  x(time) {
+    return this.left + (time - this.from) * this.perSecond;
+  }
+
+  time(x) {
+    return this.from + (x - this.left) / this.perSecond;
+  }
+
+  y(lane) {
+    return this.top + lane * this.laneHeight - this.scroll;
+  }
+
+  lane(y) {
+    return Math.floor((y - this.top + this.scroll) / this.laneHeight);
+  }
+
+  /** First and last lane that are seen, of so many. */
+  lanes(count) {
+    const last = Math.min(count - 1, this.lane(this.top + this.height - 1));
+    return [Math.max(0, this.lane(this.top)), last];
+  }
+}
+
+class Painter {
+  constructor(tasks) {
+    this.tasks = tasks;
+  }
+
+  /** Paints the bars of a view; `colours` has a place in the palette for each row, `matches` a
+   * flag for each key or null. */
+  paint(context, view, frame, colours, matches, palette) {
+    const [first, last] = frame.lanes(view.lanes.length);
+    const parts = [];
+    let bars = 0;
+    let areas = false;
+    for (let lane = first; lane <= last; lane += 1) {
+      const [from, to] = seenIn(view, this.tasks, lane, frame.from, frame.to);
+      parts.push([lane, from, to]);
+      bars += to - from;
+      areas ||= view.lanes[lane].area;
+    }
+    if (bars > MANY_BARS || areas) {
+      this.paintPixels(context, view, frame, parts, colours, matches, palette);
+    } else this.paintBars(context, view, frame, parts, colours, matches, palette);
+    return bars;
+  }
+
+  paintBars(context, view, frame, parts, colours, matches, palette) {
+    const { tasks } = this;
+    const gap = frame.laneHeight > 8 ? 1 : 0;
+    const height = Math.max(1, frame.laneHeight - 2 * gap);
+    const labels = frame.laneHeight >= 14;
+    context.font = `${Math.min(12, frame.laneHeight - 6)}px system-ui, sans-serif`;
+    context.textBaseline = "middle";
+    for (const [lane, from, to] of parts) {
+      const y = frame.y(lane) + gap;
+      for (let at = from; at < to; at += 1) {
+        const row = view.rows ? view.rows[at] : at;
+        const x = Math.max(frame.x(tasks.starts[row]), frame.left - 2);
+        const end = Math.min(frame.x(tasks.starts[row] + tasks.durations[row]), frame.left + frame.width + 2);
+        if (end < frame.left) continue;
+        const width = Math.max(end - x, 0.75);
+        const lit = !matches || matches[tasks.keys[row]];
+        context.fillStyle = (lit ? palette.series : palette.dimSeries)[colours[row]];
+        context.fillRect(x, y, width > 4 ? width - 1 : width, height);
+        if (labels && width > LABEL_WIDTH && lit) {
+          context.fillStyle = palette.inks[colours[row]];
+          const most = Math.floor((width - 8) / 6.2);
+          context.fillText(shortened(tasks.functionName(row), most), x + 4, y + height / 2 + 0.5);
+        }
+      }
+    }
+  }
+
+  paintPixels(context, view, frame, parts, colours, matches, palette) {
+    const scale = context.getTransform().a;
+    const width = Math.round(frame.width * scale);
+    const height = Math.round(frame.height * scale);
+    const image = context.createImageData(width, height);
+    const pixels = new Uint32Array(image.data.buffer);
+    pixels.fill(pixelOf(rgbOf(palette.background)));
+    const line = new Float64Array(width);
+    const longest = new Float64Array(width);
+    const colour = new Uint8Array(width);
+    for (const [lane, from, to] of parts) {
+      line.fill(0);
+      longest.fill(0);
+      this.cover(view, frame, from, to, colours, matches, { width, line, longest, colour });
+      const top = Math.round((frame.y(lane) - frame.top) * scale);
+      const bottom = Math.round((frame.y(lane + 1) - frame.top) * scale);
+      const space = frame.laneHeight > 4 ? Math.round(scale) : 0;
+      const paintLane = view.lanes[lane].area ? paintArea : paintShare;
+      paintLane(pixels, width, Math.max(top, 0), Math.min(bottom - space, height), top, bottom - space, {
+        line,
+        colour,
+        palette,
+      });
+    }
+    context.putImageData(image, Math.round(frame.left * scale), Math.round(frame.top * scale));
+  }
+
+  /** Sums for each pixel how much of it tasks cover, and finds the colour of the longest one. */
+  cover(view, frame, from, to, colours, matches, { width, line, longest, colour }) {
+    const { starts, durations, keys } = this.tasks;
+    const { rows } = view;
+    const perSecond = width / (frame.to - frame.from || 1);
+    for (let at = from; at < to; at += 1) {
+      const row = rows ? rows[at] : at;
+      let x = (starts[row] - frame.from) * perSecond;
+      const end = Math.min(x + durations[row] * perSecond, width);
+      if (x < 0) x = 0;
+      if (end < x || x >= width) continue;
+      // What matches is worth more than anything that does not.
+      const dim = matches !== null && !matches[keys[row]];
+      const tone = dim ? colours[row] + 16 : colours[row];
+      let pixel = x | 0;
+      const last = Math.min(end | 0, width - 1);
+      for (; pixel <= last; pixel += 1) {
+        const share = Math.min(end, pixel + 1) - Math.max(x, pixel);
+        line[pixel] += share;
+        const worth = (dim ? share * 1e-6 : share) + 1e-12;
+        if (worth > longest[pixel]) {
+          longest[pixel] = worth;
+          colour[pixel] = tone;
+        }
+      }
+    }
+  }
+}
+
+/** A lane whose pixels are the fuller the more of their time is covered. */
+function paintShare(pixels, width, top, bottom, _laneTop, _laneBottom, { line, colour, palette }) {
+  if (bottom <= top) return;
+  const background = rgbOf(palette.background);
+  const begin = top * width;
+  for (let x = 0; x < width; x += 1) {
+    if (line[x] <= 0) continue;
+    const tone = colour[x] & 16 ? palette.dim[colour[x] & 15] : palette.rgb[colour[x]];
+    pixels[begin + x] = pixelOf(mixed(background, tone, Math.min(1, 0.3 + 0.7 * line[x])));
+  }
+  for (let y = top + 1; y < bottom; y += 1) pixels.copyWithin(y * width, begin, begin + width);
+}
+
+/** A lane that is the higher the more tasks ran at a time. */
+function paintArea(pixels, width, top, bottom, laneTop, laneBottom, { line, colour, palette }) {
+  let highest = 1;
+  for (let x = 0; x < width; x += 1) highest = Math.max(highest, line[x]);
+  const room = laneBottom - laneTop;
+  for (let x = 0; x < width; x += 1) {
+    if (line[x] <= 0) continue;
+    const tone = pixelOf(colour[x] & 16 ? palette.dim[colour[x] & 15] : palette.rgb[colour[x]]);
+    const high = Math.max(1, Math.round((line[x] / highest) * room));
+    for (let y = Math.max(top, laneBottom - high); y < bottom; y += 1) pixels[y * width + x] = tone;
+  }
+}

@@ -1,0 +1,129 @@
+// The head of the page, and the strip that shows which part of the run the window is.
+
+function showSummary({ title, summary, timeline, notes }) {
+  byId("title").textContent = visible(title);
+  const hosts = summary.hosts.length === 1 ? shortened(summary.hosts[0], 40) : `${summary.hosts.length} hosts`;
+  const threads = summary.threads === null ? "" : `, ${counted(summary.threads, "thread")}`;
+  const parts = [
+    ...(summary.begin === null ? [] : [formatDate(summary.begin)]),
+    `${hosts}: ${counted(summary.workers, "worker")}${threads}`,
+  ];
+  byId("subtitle").textContent = parts.join(" · ");
+  const busy = summary.capacity ? summary.compute / summary.capacity : NaN;
+  const working = summary.cpu !== null && summary.compute ? summary.cpu / summary.compute : NaN;
+  const tiles = [
+    ["Run time", formatSeconds(summary.seconds ?? NaN), "from the first fact recorded to the last"],
+    ["Task runs", formatCount(summary.tasks), `of ${counted(summary.functions, "function")}`],
+    ["Threads busy", formatShare(busy), "of their time, running tasks", busy],
+    ["CPU in tasks", formatShare(working), "of the tasks' time on a core; the rest waits or runs elsewhere", working],
+    ["Failed", formatCount(summary.failed), summary.failed ? "task runs ended in an error" : "no task run", null, summary.failed > 0],
+    ["Moved", formatBytes(summary.moved ?? NaN), "between workers"],
+  ];
+  byId("tiles").replaceChildren(...tiles.map((tile) => tileElement(...tile)));
+  const list = notes.map((note) => make("li", {}, shortened(note, 1000)));
+  byId("notes").replaceChildren(...list);
+  byId("notes-section").hidden = !list.length;
+  byId("empty").hidden = timeline.tasks > 0;
+}
+
+function tileElement(name, value, about, share = null, bad = false) {
+  const tile = make("div", { class: bad ? "tile bad" : "tile" }, make("dt", {}, name), make("dd", {}, value));
+  if (Number.isFinite(share) && share !== null) {
+    const bar = make("div", { class: "meter" }, make("div"));
+    bar.firstChild.style.width = `${Math.min(share, 1) * 100}%`;
+    tile.append(bar);
+  }
+  tile.append(make("p", {}, about));
+  return tile;
+}
+
+function counted(number, noun) {
+  return `${formatCount(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** The whole run in small: how many threads were busy, and a frame around what the timeline shows. */
+class Strip {
+  constructor(tasks, root, moved) {
+    this.tasks = tasks;
+    this.root = root;
+    this.canvas = root.querySelector("canvas");
+    this.moved = moved;
+    this.threads = tasks.lanes.filter((lane) => lane.thread !== null).length || 1;
+    this.busy = busyThreads(tasks);
+    this.canvas.addEventListener("pointerdown", (event) => this.onPress(event));
+    new ResizeObserver(() => this.paint()).observe(root);
+  }
+
+  window(from, to) {
+    [this.from, this.to] = [from, to];
+    this.asked ??= requestAnimationFrame(() => {
+      this.asked = null;
+      this.paint();
+    });
+  }
+
+  get frame() {
+    return new Frame({
+      ...{ left: GUTTER, top: 0, width: Math.max(1, this.root.clientWidth - GUTTER), height: 40 },
+      ...{ from: 0, to: this.tasks.span || 1, laneHeight: 40, scroll: 0 },
+    });
+  }
+
+  paint() {
+    const { frame } = this;
+    const palette = new Palette();
+    fitCanvas(this.canvas, this.root.clientWidth, frame.height);
+    const context = this.canvas.getContext("2d");
+    context.fillStyle = palette.background;
+    context.fillRect(0, 0, this.root.clientWidth, frame.height);
+    const highest = this.threads;
+    const step = frame.width / this.busy.length;
+    context.fillStyle = palette.accent;
+    for (const [at, busy] of this.busy.entries()) {
+      const high = (busy / highest) * (frame.height - 4);
+      context.fillRect(frame.left + at * step, frame.height - high, step + 0.4, high);
+    }
+    context.font = "12px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    context.fillStyle = palette.text;
+    context.fillText("Busy threads", 0, 13);
+    context.font = "11px system-ui, sans-serif";
+    context.fillStyle = palette.faint;
+    context.fillText(`whole run, of ${highest}`, 0, 29);
+    const [x, end] = [frame.x(this.from), frame.x(this.to)];
+    context.globalAlpha = 0.72;
+    context.fillStyle = palette.background;
+    context.fillRect(frame.left, 0, x - frame.left, frame.height);
+    context.fillRect(end, 0, frame.left + frame.width - end, frame.height);
+    context.globalAlpha = 1;
+    context.strokeStyle = palette.faint;
+    context.strokeRect(x + 0.5, 0.5, Math.max(end - x - 1, 2), frame.height - 1);
+  }
+
+  /** Inside of the frame a drag moves it; elsewhere it draws a new one. */
+  onPress(event) {
+    const { frame } = this;
+    this.canvas.setPointerCapture(event.pointerId);
+    const begin = frame.time(event.offsetX);
+    const [from, to] = [this.from, this.to];
+    const grabbed = begin > from && begin < to && to - from < this.tasks.span * 0.999;
+    const drag = (moved) => {
+      const time = frame.time(moved.offsetX);
+      if (grabbed) this.moved(from + time - begin, to + time - begin);
+      else if (Math.abs(moved.offsetX - event.offsetX) > 3) this.moved(Math.min(begin, time), Math.max(begin, time));
+    };
+    const drop = () => this.canvas.removeEventListener("pointermove", drag);
+    this.canvas.addEventListener("pointermove", drag);
+    this.canvas.addEventListener("pointerup", drop, { once: true });
+  }
+}
+
+/** How many threads were busy in each part of the run; event loops, which tasks share, left out. */
+function busyThreads({ lanes, facts: { overview } }) {
+  const busy = new Float64Array(overview[0]?.length ?? 1);
+  for (const [lane, shares] of overview.entries()) {
+    if (lanes[lane].thread === null) continue;
+    for (let at = 0; at < shares.length; at += 1) busy[at] += Number(shares[at]) / 9;
+  }
+  return busy;
+}

@@ -1,0 +1,381 @@
+// The timeline: a window of time over the lanes of a view, moved by wheel, drag and keyboard.
+
+const GUTTER = 168;
+const RULER = 24;
+const MIN_SPAN = 2e-6;
+const LANES_HEIGHT = [96, 430];
+const LANE_HEIGHT = [5, 26];
+const MAX_ARROWS = 400;
+
+class Timeline {
+  /** `events` has `selected(row)` and `moved(from, to)`. */
+  constructor(tasks, root, events) {
+    this.tasks = tasks;
+    this.events = events;
+    this.painter = new Painter(tasks);
+    this.root = root;
+    this.canvas = root.querySelector("canvas.picture");
+    this.overlay = root.querySelector("canvas.overlay");
+    this.tip = root.querySelector(".tip");
+    this.opened = new Set();
+    this.from = 0;
+    this.to = tasks.span || 1;
+    this.scroll = 0;
+    this.selected = -1;
+    this.hovered = -1;
+    this.matches = null;
+    this.colourBy = "function";
+    this.scrolledAt = 0;
+    this.listen();
+  }
+
+  show(view) {
+    this.view = view;
+    this.scroll = 0;
+    this.resize();
+  }
+
+  colour(by) {
+    this.colourBy = by;
+    this.colours = rowColours(this.tasks, by);
+    this.draw();
+  }
+
+  highlight(matches) {
+    this.matches = matches;
+    this.draw();
+  }
+
+  select(row, { reveal = false } = {}) {
+    this.selected = row;
+    if (reveal && row >= 0) this.reveal(row);
+    this.draw();
+    this.events.selected(row);
+  }
+
+  /** Brings a task run into the window, and into the lanes that are seen. */
+  reveal(row) {
+    const start = this.tasks.starts[row];
+    const end = start + this.tasks.durations[row];
+    const span = this.to - this.from;
+    if (start < this.from || end > this.to || (end - start) * 400 < span) {
+      const wanted = Math.min(span, Math.max((end - start) * 12, this.tasks.span / 2000, MIN_SPAN));
+      this.move((start + end) / 2 - wanted / 2, (start + end) / 2 + wanted / 2);
+    }
+    const lane = lanesOfRows(this.view, this.tasks.count)[row];
+    if (lane < 0) return;
+    const top = lane * this.laneHeight;
+    this.scrollTo(Math.min(top, Math.max(this.scroll, top + this.laneHeight - this.lanesHeight)));
+  }
+
+  move(from, to) {
+    const whole = this.tasks.span || 1;
+    const span = Math.min(Math.max(to - from, MIN_SPAN), whole);
+    // A window that was made longer or shorter than asked keeps its middle.
+    const begin = (from + to) / 2 - span / 2;
+    this.from = Math.min(Math.max(begin, 0), whole - span);
+    this.to = this.from + span;
+    this.draw();
+    this.events.moved(this.from, this.to);
+  }
+
+  zoom(factor, around = (this.from + this.to) / 2) {
+    const whole = this.tasks.span || 1;
+    const span = Math.min(Math.max((this.to - this.from) * factor, MIN_SPAN), whole);
+    const share = (around - this.from) / (this.to - this.from);
+    const from = Math.min(Math.max(around - share * span, 0), whole - span);
+    this.move(from, from + span);
+  }
+
+  pan(share) {
+    const by = (this.to - this.from) * share;
+    this.move(this.from + by, this.to + by);
+  }
+
+  scrollTo(scroll) {
+    const most = Math.max(0, this.view.lanes.length * this.laneHeight - this.lanesHeight);
+    this.scroll = Math.min(Math.max(scroll, 0), most);
+    this.draw();
+  }
+
+  resize() {
+    const lanes = this.view.lanes.length;
+    const fitting = Math.floor(LANES_HEIGHT[1] / Math.max(lanes, 1));
+    const least = this.view.lanes.some((lane) => lane.area) ? 20 : LANE_HEIGHT[0];
+    this.laneHeight = Math.min(Math.max(fitting, least), LANE_HEIGHT[1]);
+    const wanted = lanes * this.laneHeight;
+    this.lanesHeight = Math.min(Math.max(wanted, LANES_HEIGHT[0]), LANES_HEIGHT[1]);
+    this.width = this.root.clientWidth;
+    this.height = this.lanesHeight + RULER;
+    this.root.style.height = `${this.height}px`;
+    for (const canvas of [this.canvas, this.overlay]) fitCanvas(canvas, this.width, this.height);
+    this.scrollTo(this.scroll);
+  }
+
+  frame() {
+    return new Frame({
+      left: GUTTER,
+      top: RULER,
+      width: Math.max(1, this.width - GUTTER),
+      height: this.lanesHeight,
+      from: this.from,
+      to: this.to,
+      laneHeight: this.laneHeight,
+      scroll: this.scroll,
+    });
+  }
+
+  /** Asks for a new picture with the next frame. */
+  draw() {
+    this.asked ??= requestAnimationFrame(() => {
+      this.asked = null;
+      this.paint();
+    });
+  }
+
+  paint() {
+    if (!this.view) return;
+    const context = this.canvas.getContext("2d", { alpha: false });
+    const frame = this.frame();
+    const palette = new Palette();
+    context.fillStyle = palette.background;
+    context.fillRect(0, 0, this.width, this.height);
+    if (this.colours) {
+      context.save();
+      context.beginPath();
+      context.rect(frame.left, frame.top, frame.width, frame.height);
+      context.clip();
+      this.bars = this.painter.paint(context, this.view, frame, this.colours, this.matches, palette);
+      context.restore();
+    } else paintOverview(context, this.tasks, frame, palette);
+    paintRuler(context, frame, palette);
+    paintTitles(context, this.view, frame, palette);
+    this.paintMarks(palette);
+  }
+
+  /** Paints what lies over the bars: the selected task, its arrows, the one under the pointer. */
+  paintMarks(palette = new Palette()) {
+    const context = this.overlay.getContext("2d");
+    const frame = this.frame();
+    context.clearRect(0, 0, this.width, this.height);
+    context.save();
+    context.beginPath();
+    context.rect(frame.left, frame.top, frame.width, frame.height);
+    context.clip();
+    if (this.selected >= 0 && this.tasks.dependencies) this.paintArrows(context, frame, palette);
+    if (this.hovered >= 0) this.outline(context, frame, this.hovered, palette.text, 1);
+    if (this.selected >= 0) this.outline(context, frame, this.selected, palette.accent, 2.5);
+    context.restore();
+  }
+
+  outline(context, frame, row, colour, thickness) {
+    const lane = lanesOfRows(this.view, this.tasks.count)[row];
+    if (lane < 0) return;
+    const x = frame.x(this.tasks.starts[row]);
+    const width = Math.max(this.tasks.durations[row] * frame.perSecond, 3);
+    context.strokeStyle = colour;
+    context.lineWidth = thickness;
+    context.strokeRect(x - 1, frame.y(lane), width + 1, Math.max(frame.laneHeight - 1, 3));
+  }
+
+  paintArrows(context, frame, palette) {
+    const { tasks } = this;
+    const lanes = lanesOfRows(this.view, tasks.count);
+    const key = tasks.keys[this.selected];
+    const end = (row) => tasks.starts[row] + tasks.durations[row];
+    const arrow = (from, to, colour, dashes) => {
+      if (lanes[from] < 0 || lanes[to] < 0) return;
+      const [x0, x1] = [frame.x(end(from)), frame.x(tasks.starts[to])];
+      const [y0, y1] = [lanes[from], lanes[to]].map((lane) => frame.y(lane + 0.5));
+      paintArrow(context, x0, y0, x1, y1, colour, dashes);
+    };
+    for (const need of tasks.dependenciesOf(key).subarray(0, MAX_ARROWS)) {
+      if (tasks.rowOfKey[need] >= 0) arrow(tasks.rowOfKey[need], this.selected, palette.needs, []);
+    }
+    for (const user of tasks.dependentsOf(key).subarray(0, MAX_ARROWS)) {
+      if (tasks.rowOfKey[user] >= 0) {
+        arrow(this.selected, tasks.rowOfKey[user], palette.needed, [5, 3]);
+      }
+    }
+  }
+
+  /** The row at a point of the canvas, -1 if there is none within two pixels. */
+  rowAt(x, y) {
+    const frame = this.frame();
+    const lane = frame.lane(y);
+    if (x < frame.left || y < frame.top || lane < 0 || lane >= this.view.lanes.length) return -1;
+    if (this.view.lanes[lane].area || !this.colours) return -1;
+    const slack = 2 / frame.perSecond;
+    const time = frame.time(x);
+    const [from, to] = seenIn(this.view, this.tasks, lane, time - slack, time + slack);
+    let [nearest, distance] = [-1, slack];
+    for (let at = to - 1; at >= from && to - at < 5000; at -= 1) {
+      const row = this.view.rows ? this.view.rows[at] : at;
+      const start = this.tasks.starts[row];
+      const away = Math.max(start - time, time - start - this.tasks.durations[row], 0);
+      if (away < distance || (away === 0 && nearest < 0)) [nearest, distance] = [row, away];
+      if (distance === 0) break;
+    }
+    return nearest;
+  }
+
+  listen() {
+    const { overlay } = this;
+    addEventListener("scroll", () => (this.scrolledAt = performance.now()), { passive: true });
+    overlay.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
+    overlay.addEventListener("pointerdown", (event) => this.onPress(event));
+    overlay.addEventListener("pointermove", (event) => this.onHover(event));
+    overlay.addEventListener("pointerleave", () => this.hover(-1));
+    overlay.addEventListener("dblclick", () => this.selected >= 0 && this.zoomTo(this.selected));
+    overlay.addEventListener("keydown", (event) => this.onKey(event));
+    new ResizeObserver(() => this.view && this.resize()).observe(this.root);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+  }
+
+  zoomTo(row) {
+    const { starts, durations } = this.tasks;
+    const room = Math.max(durations[row] * 0.3, MIN_SPAN);
+    this.move(starts[row] - room, starts[row] + durations[row] + room);
+  }
+
+  onWheel(event) {
+    // A page that is scrolled past the chart must not turn into one that zooms it.
+    if (performance.now() - this.scrolledAt < 300) return;
+    const sideways = event.shiftKey ? event.deltaX || event.deltaY : event.deltaX;
+    if (Math.abs(sideways) > Math.abs(event.deltaY) || event.shiftKey) {
+      this.pan(sideways / 800);
+    } else if (event.altKey) {
+      this.scrollTo(this.scroll + event.deltaY);
+    } else {
+      const all = this.to - this.from >= (this.tasks.span || 1) * 0.999999;
+      if (all && event.deltaY > 0) return;
+      const steps = event.deltaY * (event.deltaMode ? 16 : 1);
+      this.zoom(Math.exp(Math.min(Math.max(steps, -240), 240) * 0.0028), this.frame().time(event.offsetX));
+    }
+    event.preventDefault();
+  }
+
+  onPress(event) {
+    if (event.button !== 0) return;
+    this.overlay.focus({ preventScroll: true });
+    this.overlay.setPointerCapture(event.pointerId);
+    const begin = { x: event.offsetX, y: event.offsetY, from: this.from, to: this.to, scroll: this.scroll };
+    let dragged = false;
+    const drag = (moved) => {
+      const [x, y] = [moved.offsetX - begin.x, moved.offsetY - begin.y];
+      dragged ||= Math.hypot(x, y) > 4;
+      if (!dragged) return;
+      const by = (x / this.frame().width) * (begin.to - begin.from);
+      this.move(begin.from - by, begin.to - by);
+      this.scrollTo(begin.scroll - y);
+    };
+    const drop = () => {
+      this.overlay.removeEventListener("pointermove", drag);
+      if (!dragged) this.click(begin.x, begin.y);
+    };
+    this.overlay.addEventListener("pointermove", drag);
+    this.overlay.addEventListener("pointerup", drop, { once: true });
+  }
+
+  click(x, y) {
+    const lane = this.view.lanes[this.frame().lane(y)];
+    const row = this.rowAt(x, y);
+    if (row < 0 && lane?.function !== undefined && y > RULER) this.toggle(lane.function);
+    else this.select(row);
+  }
+
+  /** Opens or closes a function's lanes. */
+  toggle(code) {
+    if (!this.opened.delete(code)) this.opened.add(code);
+    const { scroll } = this;
+    this.show(functionsView(this.tasks, this.opened));
+    this.scrollTo(scroll);
+  }
+
+  onHover(event) {
+    if (event.buttons) return this.hover(-1);
+    const row = this.rowAt(event.offsetX, event.offsetY);
+    this.hover(row, event.offsetX, event.offsetY);
+    const lane = this.view?.lanes[this.frame().lane(event.offsetY)];
+    this.overlay.title = row < 0 && event.offsetX < GUTTER && lane ? lane.hint : "";
+    this.overlay.style.cursor = row >= 0 || lane?.function !== undefined ? "pointer" : "grab";
+  }
+
+  hover(row, x = 0, y = 0) {
+    const before = this.hovered;
+    this.hovered = row;
+    if (row !== before) this.paintMarks();
+    this.tip.hidden = row < 0 || !this.tasks.headTexts;
+    if (this.tip.hidden) return;
+    const { tasks } = this;
+    if (row !== before) {
+      this.tip.replaceChildren(
+        make("strong", {}, shortened(tasks.functionName(row), 60)),
+        make("span", {}, shortened(tasks.keyText(tasks.keys[row]), 70)),
+        make("span", {}, `${formatSeconds(tasks.durations[row])} · ${visible(tasks.workerName(row))}`),
+      );
+    }
+    const left = Math.min(x + 14, this.width - this.tip.offsetWidth - 4);
+    const below = y + 18 + this.tip.offsetHeight < this.height;
+    this.tip.style.left = `${left}px`;
+    this.tip.style.top = `${below ? y + 16 : y - this.tip.offsetHeight - 10}px`;
+  }
+
+  onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const act = this.actions[event.key];
+    if (!act) return;
+    act(event.shiftKey);
+    event.preventDefault();
+  }
+
+  get actions() {
+    const stepLanes = (by) => () => (this.selected >= 0 ? this.step(0, by) : this.scrollTo(this.scroll + by * 60));
+    return {
+      ArrowLeft: (far) => this.pan(far ? -0.8 : -0.15),
+      ArrowRight: (far) => this.pan(far ? 0.8 : 0.15),
+      a: () => this.pan(-0.15),
+      d: () => this.pan(0.15),
+      "+": () => this.zoom(0.7),
+      "=": () => this.zoom(0.7),
+      w: () => this.zoom(0.7),
+      "-": () => this.zoom(1 / 0.7),
+      s: () => this.zoom(1 / 0.7),
+      Home: () => this.move(0, this.tasks.span),
+      0: () => this.move(0, this.tasks.span),
+      f: () => this.selected >= 0 && this.zoomTo(this.selected),
+      ".": () => this.step(1, 0),
+      ",": () => this.step(-1, 0),
+      ArrowDown: stepLanes(1),
+      ArrowUp: stepLanes(-1),
+      Enter: () => this.selected < 0 && this.step(1, 0),
+      Escape: () => this.select(-1),
+    };
+  }
+
+  /** Selects the next or last task of the lane, or the nearest one of another lane. */
+  step(by, lanes) {
+    const { tasks, view } = this;
+    if (!tasks.count) return;
+    const known = this.selected >= 0 ? lanesOfRows(view, tasks.count)[this.selected] : -1;
+    const time = known >= 0 ? tasks.starts[this.selected] : this.from;
+    let lane = Math.max(known, 0) + lanes;
+    const way = lanes < 0 ? -1 : 1;
+    while (view.lanes[lane] && view.offsets[lane] === view.offsets[lane + 1]) lane += way;
+    if (!view.lanes[lane]) return;
+    const rowOf = (at) => (view.rows ? view.rows[at] : at);
+    const last = view.offsets[lane + 1] - 1;
+    let [low, high] = [view.offsets[lane], last + 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (tasks.starts[rowOf(middle)] < time) low = middle + 1;
+      else high = middle;
+    }
+    // Of several that start at one time, the selected one is where to step from.
+    for (let at = low; known >= 0 && at <= last && tasks.starts[rowOf(at)] === time; at += 1) {
+      if (rowOf(at) === this.selected) low = at;
+    }
+    const at = Math.min(Math.max(low + (known >= 0 ? by : 0), view.offsets[lane]), last);
+    this.select(rowOf(at), { reveal: true });
+  }
+}

@@ -1,0 +1,72 @@
+"""What the head of a report says of a run: `summarise`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.trace import Trace
+
+_NUMBER, _TEXT = "number", "text"
+#: A table with more cells than this is left to CSV: nobody reads it in a page.
+_MAX_CELLS = 300_000
+
+
+def summarise(trace: Trace) -> dict[str, Any]:
+    """Count what ran, when, on what, for how long and how well the threads were used.
+
+    Returns
+    -------
+    dict
+        ``begin`` (Unix seconds), ``seconds``, ``tasks``, ``functions``, ``failed``, ``hosts``,
+        ``workers``, ``threads``, ``compute`` (seconds in tasks, of all threads), ``capacity``
+        (seconds that threads were there), ``cpu`` (CPU seconds in tasks), ``moved`` (bytes
+        between workers), ``results`` (bytes of all results). None: nothing tells.
+    """
+    tasks, workers = trace.tasks, trace.workers
+    people = workers[workers["kind"] == "worker"]
+    lives = np.minimum(people["last_seen"], people["left"].fillna(np.inf)) - people["first_seen"]
+    capacity = float((lives.clip(lower=0) * people["nthreads"].astype(float)).sum(min_count=1))
+    arrived = trace.transfers[trace.transfers["state"] == "success"]
+    return {
+        "begin": _known(trace.begin),
+        "seconds": _known(trace.end - trace.begin),
+        "tasks": len(tasks),
+        "functions": int(tasks["function"].nunique()),
+        "failed": int((tasks["state"] == "erred").sum()),
+        "hosts": sorted({str(host) for host in people["host"] if host}),
+        "workers": int(people[["host", "worker"]].drop_duplicates().shape[0]),
+        "threads": _known(people.drop_duplicates(["host", "worker"])["nthreads"].sum(min_count=1)),
+        "compute": float(tasks["duration"].sum()),
+        "capacity": _known(capacity),
+        "cpu": _known(tasks["cpu"].sum(min_count=1)),
+        "moved": _known(arrived["size"].sum()) if len(trace.transfers) else None,
+        "results": _known(tasks["size"].sum(min_count=1)),
+    }
+
+
+def table_facts(frame: pd.DataFrame) -> dict[str, Any]:
+    """Give a table as the page takes it: ``columns`` of ``label, kind, values``; NA is None.
+
+    One that is too large has ``absent``, the reason, instead.
+    """
+    if frame.size > _MAX_CELLS:
+        return {
+            "absent": f"{frame.shape[0]:,} rows of {frame.shape[1]:,} columns are too many for a "
+            "page; `dasfprof analyse -o DIRECTORY` writes them as CSV"
+        }
+    return {"columns": [_column_facts(label, frame[label]) for label in frame.columns]}
+
+
+def _column_facts(label: str, column: pd.Series[Any]) -> dict[str, Any]:
+    numeric = pd.api.types.is_numeric_dtype(column.dtype)
+    values = column.astype(object).where(column.notna(), None).tolist()
+    if not numeric:
+        values = [None if value is None else str(value) for value in values]
+    return {"label": str(label), "kind": _NUMBER if numeric else _TEXT, "values": values}
+
+
+def _known(number: Any) -> float | None:
+    return None if pd.isna(number) else float(number)

@@ -1,0 +1,254 @@
+"""The task runs of a trace as the columns of a page: `TimelineData`.
+
+Rows are ordered by lane (a worker's thread) and start, keys by their text's begin and numbers:
+neighbours are alike, so that a million rows compress to a few bytes each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.key_table import KeyTable
+from dasfprof.analysis.named_workers import NamedWorkers
+from dasfprof.analysis.task_status import status_seconds
+from dasfprof.analysis.task_times import recorded_times, task_times
+from dasfprof.analysis.trace import Trace
+from dasfprof.database import keys as key_parts
+from dasfprof.database.columns import Array
+from dasfprof.report.packing import PackedColumn, amounts, seconds, texts, whole_numbers
+
+#: How many parts of the run the first picture has.
+_OVERVIEW_BINS = 400
+#: The status that lasts as long as the task run itself.
+_RUNNING = "Running"
+
+
+@dataclass(frozen=True)
+class TimelineData:
+    """What the page's timeline is drawn from."""
+
+    #: Columns by name; those that the first exact picture needs come first.
+    columns: dict[str, PackedColumn]
+    #: Small facts: ``lanes`` (``worker, thread, first``), ``workers``, ``functions``, ``span``
+    #: (seconds), ``overview`` (busy share of each lane and part of the run, in percent).
+    facts: dict[str, Any]
+    #: Task runs that have no time and so no place.
+    timeless: int
+
+    @classmethod
+    def of(cls, trace: Trace) -> TimelineData:
+        """Make the columns."""
+        tasks = trace.tasks
+        recorded = recorded_times(trace)
+        statuses = status_seconds(recorded, task_times(recorded))
+        starts, durations = recorded["start"], tasks["duration"].to_numpy()
+        placed = np.flatnonzero(np.isfinite(starts) & np.isfinite(durations))
+        lanes = _Lanes(trace, placed, starts[placed])
+        rows = placed[lanes.order]
+        starts, durations = np.maximum(starts[rows], 0.0), durations[rows]
+        ranks, key_order = _rank_keys(trace.keys)
+        columns = {
+            "starts": seconds(starts, delta=True),
+            "durations": seconds(durations),
+            "keys": whole_numbers(ranks[tasks["key_id"].to_numpy()[rows]], delta=True),
+        }
+        function_columns, functions = _functions(trace.keys, key_order)
+        columns |= function_columns
+        columns["states"], states = _categories(tasks["state"], rows)
+        columns |= _key_columns(trace.keys, key_order)
+        columns |= _dependency_columns(trace, ranks, key_order)
+        columns["sizes"] = amounts(tasks["size"].to_numpy(dtype=float)[rows])
+        columns["input_sizes"] = amounts(tasks["input_size"].to_numpy(dtype=float)[rows])
+        columns["cpu"] = seconds(tasks["cpu"].to_numpy(dtype=float)[rows])
+        columns["results"], results = _results(tasks, rows)
+        columns["exceptions"], exceptions = _categories(tasks["exception"], rows)
+        for name, spent in statuses.items():
+            if name != _RUNNING:
+                columns[f"status:{name}"] = seconds(spent[rows])
+        facts = {
+            "span": _span(trace),
+            "begin": None if np.isnan(trace.begin) else trace.begin,
+            "lanes": lanes.facts,
+            "workers": lanes.workers,
+            "functions": functions,
+            "states": states,
+            "results": results,
+            "exceptions": exceptions,
+            "statuses": list(statuses),
+            "overview": lanes.busy_shares(starts, durations, _span(trace), _OVERVIEW_BINS),
+            "tasks": len(rows),
+            "keys": len(key_order),
+        }
+        return cls(columns, facts, len(tasks) - len(rows))
+
+
+class _Lanes:
+    """The threads of the workers: a lane each, a worker's in the order of their first task."""
+
+    def __init__(self, trace: Trace, placed: Array, starts: Array) -> None:
+        named = NamedWorkers(trace)
+        tasks = trace.tasks
+        workers = named.ranks()[named.numbers(tasks)[placed]]
+        threads = tasks["thread"].cat.codes.to_numpy()[placed].astype(np.int64)
+        codes, pairs = pd.factorize(workers * (threads.max(initial=0) + 2) + threads + 1)
+        first_start = np.full(len(pairs), np.inf)
+        np.minimum.at(first_start, codes, starts)
+        of_pair, thread_of_pair = np.divmod(pairs, threads.max(initial=0) + 2)
+        # A worker's coroutines, which run in its event loop, come last.
+        in_order = np.lexsort((first_start, thread_of_pair == 0, of_pair))
+        place = np.argsort(in_order)
+        lane = place[codes]
+        #: Rows of `placed` by lane and start.
+        self.order = np.lexsort((starts, lane))
+        self.offsets = np.r_[0, np.cumsum(np.bincount(lane, minlength=len(pairs)))]
+        names = named.titles()
+        by_rank = np.argsort(named.ranks())
+        #: Names of the workers that have lanes.
+        self.workers: list[str] = []
+        self.facts: list[dict[str, Any]] = []
+        last, thread = -1, 0
+        for number, pair in enumerate(in_order.tolist()):
+            if of_pair[pair] != last:
+                last, thread = int(of_pair[pair]), 0
+                self.workers.append(str(names[by_rank[last]]))
+            coroutines = thread_of_pair[pair] == 0
+            self.facts.append(
+                {
+                    "worker": len(self.workers) - 1,
+                    "thread": None if coroutines else thread,
+                    "first": int(self.offsets[number]),
+                }
+            )
+            thread += 1
+
+    def busy_shares(self, starts: Array, durations: Array, span: float, bins: int) -> list[str]:
+        """Give for each lane the busy share of each part of the run: a letter a tenth."""
+        edges = np.linspace(0.0, span, bins + 1)
+        shares = []
+        for begin, end in zip(self.offsets[:-1], self.offsets[1:], strict=True):
+            busy = _busy_until(edges, starts[begin:end], durations[begin:end])
+            share = np.clip(np.diff(busy) / (span / bins or 1.0), 0.0, 1.0)
+            tenths = np.ceil(share * 9).astype(np.uint8) + ord("0")
+            shares.append(tenths.tobytes().decode("ascii"))
+        return shares
+
+
+def _busy_until(times: Array, starts: Array, durations: Array) -> Array:
+    """Sum the seconds that tasks, ordered by start, had run until each of some times."""
+    ends = np.sort(starts + durations)
+    order_sums = np.r_[0.0, np.cumsum(starts)]
+    end_sums = np.r_[0.0, np.cumsum(ends)]
+    begun = np.searchsorted(starts, times)
+    ended = np.searchsorted(ends, times)
+    # The sum of min(time, end) - start over the tasks that have begun.
+    busy: Array = (begun - ended) * times + end_sums[ended] - order_sums[begun]
+    return busy
+
+
+def _span(trace: Trace) -> float:
+    if not len(trace.tasks) and np.isnan(trace.begin):
+        return 0.0
+    return float(trace.end - trace.begin)
+
+
+def _rank_keys(keys: KeyTable) -> tuple[Array, Array]:
+    """Sort the keys by head and numbers.
+
+    Returns
+    -------
+    ranks, order
+        Each key id's place, and the key id at each place.
+    """
+    tails = keys.tails
+    order = np.lexsort(
+        (*(tails[:, word] for word in (3, 2, 1, 0) if tails[:, word].any()), keys.head_ids)
+    )
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks, order
+
+
+def _key_columns(keys: KeyTable, order: Array) -> dict[str, PackedColumn]:
+    """Give the parts that the page makes the texts of the keys from."""
+    head_ids = keys.head_ids[order]
+    firsts = np.flatnonzero(np.r_[True, head_ids[1:] != head_ids[:-1]][: len(order)])
+    heads = [keys.heads[head] for head in head_ids[firsts].tolist()]
+    begins = [_text_begin(head) for head in heads]
+    whole = [at for at, begin in enumerate(begins) if begin is None]
+    for at, text in zip(whole, keys.texts(order[firsts[whole]]).tolist(), strict=True):
+        begins[at] = text
+    columns = {
+        "head_texts": texts([str(begin) for begin in begins]),
+        "head_kinds": whole_numbers(np.array([kind for kind, _ in heads], dtype=np.int64)),
+        "head_firsts": whole_numbers(firsts, delta=True),
+    }
+    tails = keys.tails[order]
+    for word in range(key_parts.TAIL_WORDS):
+        if tails[:, word].any():
+            columns[f"tail{word}"] = whole_numbers(tails[:, word], delta=True)
+    return columns
+
+
+def _text_begin(head: key_parts.Head) -> str | None:
+    """Give what all keys of a head begin with; None if nothing follows: it is a whole key."""
+    kind, text = head
+    if kind in (key_parts.TEXT, key_parts.PACKED, key_parts.TUPLE):
+        return None
+    return f"({text!r}, " if kind > key_parts.TUPLE else f"{text}-"
+
+
+def _functions(keys: KeyTable, order: Array) -> tuple[dict[str, PackedColumn], list[str]]:
+    codes, names = keys.functions()
+    return {"functions": whole_numbers(codes[order])}, [str(name) for name in names]
+
+
+def _dependency_columns(trace: Trace, ranks: Array, order: Array) -> dict[str, PackedColumn]:
+    """Give the dependencies of the keys in their new order: counts, and places of keys."""
+    offsets, ids = trace.dependencies
+    counts = np.diff(offsets)[order]
+    begins = offsets[:-1][order]
+    total = int(counts.sum())
+    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    targets = ranks[ids[np.repeat(begins, counts) + within]]
+    # The distance from the key itself is the same for all chunks of most operations.
+    distances = np.repeat(np.arange(len(order)), counts) - targets
+    return {
+        "dependency_counts": whole_numbers(counts),
+        "dependency_distances": whole_numbers(distances.astype(np.int32).view(np.uint32)),
+    }
+
+
+def _categories(column: pd.Series[Any], rows: Array) -> tuple[PackedColumn, list[str]]:
+    """Give places in a list of texts; what is not known is the place behind the last."""
+    codes = column.cat.codes.to_numpy()[rows].astype(np.int64)
+    names = [str(name) for name in column.cat.categories]
+    return whole_numbers(np.where(codes < 0, len(names), codes)), names
+
+
+def _results(tasks: pd.DataFrame, rows: Array) -> tuple[PackedColumn, list[list[str]]]:
+    """Give what the results are: places in a list of type, dtype and shape."""
+    shapes, distinct = pd.factorize(tasks["shape"].to_numpy(dtype=object)[rows])
+    types, dtypes = tasks["type"].cat, tasks["dtype"].cat
+    type_codes = types.codes.to_numpy()[rows].astype(np.int64) + 1
+    dtype_codes = dtypes.codes.to_numpy()[rows].astype(np.int64) + 1
+    widths = len(types.categories) + 1, len(dtypes.categories) + 1
+    mixed = ((shapes.astype(np.int64) + 1) * widths[0] + type_codes) * widths[1] + dtype_codes
+    places, kinds = pd.factorize(mixed)
+    rest, dtype_places = np.divmod(kinds, widths[1])
+    shape_places, type_places = np.divmod(rest, widths[0])
+
+    def names(values: Any, at: Array) -> list[str]:
+        known = ["", *(str(value) for value in values)]
+        return [known[place] for place in at.tolist()]
+
+    listed = zip(
+        names(types.categories, type_places),
+        names(dtypes.categories, dtype_places),
+        names(distinct, shape_places),
+        strict=True,
+    )
+    return whole_numbers(places), [list(item) for item in listed]
