@@ -186,5 +186,6 @@ RESOURCE_USAGE = Schema(
         ("gpu_index", "text"),  # NVML's, an int
         ("gpu_utilization", "float32"),  # percent
         ("gpu_memory_used", "time"),  # bytes, of all processes
+        ("gpu_process_memory", "time"),  # bytes, of this one; None: not told, or not in this sample
     ),
 )

@@ -90,15 +90,15 @@ class GpuProbe:
                 yield self._describe(GpuAvailability.LOST)
 
     @property
-    def own_usage(self) -> tuple[int | None, float | None, float | None]:
-        """NVML index, utilisation in % and used bytes of the worker's own device, as last read.
+    def own_usage(self) -> tuple[Any, ...]:
+        """What was last read of the worker's own device; all None if it does not read it.
 
-        All None where this worker does not read it.
+        NVML index, utilisation in %, used bytes, and bytes that this process uses.
         """
         reader, duty = self._readers.get(self._own.uuid if self._own else "", (None, None))
         if reader is None or duty is None or reader.lost or not duty.held():
-            return None, None, None
-        return reader.device.index, reader.utilization, reader.memory_used
+            return None, None, None, None
+        return reader.device.index, reader.utilization, reader.memory_used, reader.process_memory
 
     def close(self) -> None:
         """Leave the devices to other workers and let go of the driver."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic, time
@@ -60,9 +61,10 @@ class GpuReader:
         self.lost = False
         #: Rows of "GPU Failure" since they were last taken.
         self.failures: list[Values] = []
-        #: Of the last sample: percent and bytes, None where they could not be read.
+        #: Of the last sample: percent, bytes, and bytes of this process; None: not read.
         self.utilization: float | None = None
         self.memory_used: float | None = None
+        self.process_memory: float | None = None
         self._nvml = nvml
         self._handle = device.handle
         self._slow_due: dict[str, float] = {}
@@ -87,6 +89,7 @@ class GpuReader:
             if self.lost:
                 return None
         self.utilization, self.memory_used = row[4], row[6]
+        self.process_memory = dict(row[-1] or ()).get(os.getpid())
         return tuple(row)
 
     def _read(self, reading: _Reading) -> Values:

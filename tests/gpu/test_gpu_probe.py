@@ -103,8 +103,23 @@ def test_one_reading_has_every_value_in_its_unit(driver: Driver) -> None:
         "pcie_rx": 204_800.0,
         "processes": [[7, 1000]],
     }
-    assert rows["own"] == [[0, 50, 3_000_000_000]]
+    assert rows["own"] == [[0, 50, 3_000_000_000, None]]
     assert rows["GPU Failure"] == []
+
+
+def test_the_processes_own_memory_is_told_apart(driver: Driver) -> None:
+    driver.answer(device("a", "41", "processes 7 1000 PID 250000000 8 2000"))
+    enter_pid = """
+import os
+path = os.environ["DASFPROF_TEST_NVML"]
+text = open(path).read().replace("PID", str(os.getpid()))
+open(path + ".new", "w").write(text)
+os.replace(path + ".new", path)
+"""
+    rows = sample(driver, before=enter_pid)
+    (about,), (usage,) = rows["GPU Devices"], rows["GPU Usage"]
+    assert usage["processes"] == [[7, 1000], [about["pid"], 250_000_000], [8, 2000]]
+    assert rows["own"] == [[0, 50, 3e9, 250_000_000]]
 
 
 def test_values_change_from_sample_to_sample(driver: Driver) -> None:
@@ -132,7 +147,7 @@ def test_the_own_device_is_that_of_cuda(
     (about,) = rows["GPU Devices"]
     assert (about["uuid"], about["index"]) == (uuid_of(own), index)
     utilization = {"a": 50, "b": 7}[own]
-    assert rows["own"] == [[index, utilization, {"a": 3e9, "b": 4e9}[own]]]
+    assert rows["own"] == [[index, utilization, {"a": 3e9, "b": 4e9}[own], None]]
     assert rows["GPU Usage"][0]["utilization"] == utilization
     assert {row["uuid"] for row in rows["GPU Usage"]} == set(about["visible_uuids"])
 
@@ -199,7 +214,7 @@ def test_a_device_that_falls_off_the_bus_ends_its_samples_alone(driver: Driver) 
     for row in rows["GPU Usage"]:
         ticks[row["uuid"][4]].append(row["tick"])
     assert ticks == {"a": [0], "b": [0, 1, 2, 3]}
-    assert rows["own"] == [[0, 50, 3e9], [None] * 3, [None] * 3, [None] * 3]
+    assert rows["own"] == [[0, 50, 3e9, None], *[[None] * 4] * 3]
 
 
 def test_devices_of_others_are_left_to_them(driver: Driver) -> None:
@@ -207,7 +222,7 @@ def test_devices_of_others_are_left_to_them(driver: Driver) -> None:
     rows = sample(driver, duties=[uuid_of("a")], CUDA_VISIBLE_DEVICES="0,1")
     assert [row["uuid"] for row in rows["GPU Usage"]] == [uuid_of("a")]
     assert rows["GPU Devices"][0]["uuid"] == uuid_of("b")
-    assert rows["own"] == [[None] * 3]
+    assert rows["own"] == [[None] * 4]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +253,7 @@ def test_why_there_are_no_readings(
     rows = sample(driver, ticks=2, **environment)
     assert [row["availability"] for row in rows["GPU Devices"]] == [reason]
     assert rows["GPU Usage"] == []
-    assert rows["own"] == [[None] * 3] * 2
+    assert rows["own"] == [[None] * 4] * 2
 
 
 def test_without_the_binding_there_is_a_reason_and_no_error(driver: Driver) -> None:
@@ -270,6 +285,6 @@ if tick == 3:
     assert (first["availability"], first["uuid"]) == ("order unknown", None)
     assert (second["tick"], second["availability"], second["match"]) == (3, "available", "cuda")
     assert second["visible_uuids"] == [uuid_of("b"), uuid_of("a")]
-    assert rows["own"] == [[None] * 3] * 3 + [[1, 50, 3e9]] * 2
+    assert rows["own"] == [[None] * 4] * 3 + [[1, 50, 3e9, None]] * 2
     # Meanwhile all were read: the own device is among them.
     assert [row["uuid"][4] for row in rows["GPU Usage"] if row["tick"] == 0] == ["a", "b"]
