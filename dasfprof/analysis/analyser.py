@@ -14,18 +14,18 @@ from dasfprof.analysis import (
     task_balance,
     task_bottleneck,
     task_graph,
-    task_status,
 )
 from dasfprof.analysis.balance_questions import BalanceQuestions
 from dasfprof.analysis.parallel_run_reports import ParallelRunReports
 from dasfprof.analysis.progress import is_wanted
+from dasfprof.analysis.time_questions import TimeQuestions
 from dasfprof.analysis.trace import Source, Trace
 
 if TYPE_CHECKING:
     import networkx as nx
 
 
-class TraceAnalyser(BalanceQuestions, ParallelRunReports):
+class TraceAnalyser(TimeQuestions, BalanceQuestions, ParallelRunReports):
     """Answers questions about a recorded run.
 
     Parameters
@@ -140,44 +140,6 @@ class TraceAnalyser(BalanceQuestions, ParallelRunReports):
             - ``Samples``, ``UUID``
         """
         return gpu_utilisation.per_gpu_utilisation(self.trace, interval)
-
-    def per_task_status(self) -> pd.DataFrame:
-        """Tell what each task run waited for and did, from its arrival to its known outcome.
-
-        Returns
-        -------
-        DataFrame
-            A row a task run, the longest total first: ``Task Key``, ``Function``, ``Host``,
-            ``Worker``, ``Run ID``, ``State``, ``Arrival (s)`` (from the trace's begin), then
-
-            - ``Not started (s)``: known to the scheduler, waiting for dependencies
-            - ``Inqueue (s)``: runnable, and held at the scheduler, on its way to a worker, or
-              there and waiting for a thread
-            - ``Preparing (s)``: its inputs are fetched, unspilled and deserialised
-            - ``Running (s)``: of its function
-            - ``Finalizing (s)``: finished, until the scheduler knows
-            - ``Total (s)``: their sum; and ``Dominant Status``, the longest of them
-
-        Notes
-        -----
-        Times of several clocks are put on the scheduler's, and clamped where they still disagree.
-        A status that no file tells is NA, and its time is in the status before it: without a
-        scheduler's file a run arrives when its worker learns of it; without the worker's,
-        preparing counts as being queued.
-        """
-        return task_status.per_task_status(self.trace)
-
-    def per_function_status(self) -> pd.DataFrame:
-        """Sum up what the task runs of each function waited for and did, and what to do about it.
-
-        Returns
-        -------
-        DataFrame
-            A row a function, the longest total first: ``Function``, ``Task Runs``, the statuses
-            of `per_task_status` in seconds summed over the runs, ``Total (s)``, their shares of
-            it (``Running (%)`` and so on), ``Dominant Status``, and ``Next steps`` for that.
-        """
-        return task_status.per_function_status(self.trace)
 
     def create_annotated_task_graph(self) -> nx.DiGraph[str]:
         """Give the task graph.

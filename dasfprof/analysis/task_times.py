@@ -66,7 +66,7 @@ def recorded_times(trace: Trace) -> dict[str, Array]:
         times[name] = _since(trace, tasks, name) - offsets
     times["start"] = _since(trace, tasks, "start") - offsets
     times["stop"] = times["start"] + tasks["duration"].to_numpy()
-    return {name: np.round(times[name] * TICKS_PER_SECOND) / TICKS_PER_SECOND for name in STAGES}
+    return {name: to_ticks(times[name]) for name in STAGES}
 
 
 def task_times(recorded: dict[str, Array]) -> TaskTimes:
@@ -82,12 +82,20 @@ def task_times(recorded: dict[str, Array]) -> TaskTimes:
     for name in ("received", "ready", "executing", "start", "stop", "done"):
         present = np.fmax(np.fmin(recorded[name], high), low)
         clamped[name] = np.where(np.isnan(recorded[name]), np.nan, present)
+    # Without word from its worker a run was done when its function was.
+    clamped["done"] = np.where(np.isnan(clamped["done"]), clamped["stop"], clamped["done"])
     table = np.stack([clamped[name] for name in STAGES])
     latest = np.fmax.accumulate(table)
     table = np.where(np.isnan(table), np.nan, latest)
     for stage in range(len(STAGES) - 2, -1, -1):
         table[stage] = np.where(np.isnan(table[stage]), table[stage + 1], table[stage])
     return TaskTimes(*np.where(np.isnan(table), latest, table))
+
+
+def to_ticks(times: Array) -> Array:
+    """Round times to whole ticks, so that their differences add up exactly."""
+    rounded: Array = np.round(times * TICKS_PER_SECOND) / TICKS_PER_SECOND
+    return rounded
 
 
 def _since(trace: Trace, table: pd.DataFrame, column: str) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,7 +67,7 @@ def made_trace(
     texts += [key for run in tasks for key in run.get("dependencies", ())]
     keys = list(dict.fromkeys(texts))
     stimuli: list[str] = []
-    for run in tasks:
+    for run in (*tasks, *scheduler_only):
         stimuli += [run.get("cause") or "", run.get("end_cause") or ""]
     stimuli = list(dict.fromkeys(stimuli))
     dependencies = [[keys.index(key) for key in run.get("dependencies", ())] for run in tasks]
@@ -76,36 +77,33 @@ def made_trace(
         for name in ("start", "done")
         if np.isfinite(run.get(name, np.nan))
     ]
-    return Trace(
-        tasks=_task_table(tasks, keys, stimuli, scheduler),
-        scheduler_only=_task_table(scheduler_only, keys, stimuli, True).assign(
-            lost=[run.get("lost", False) for run in scheduler_only],
+    tables: dict[str, Any] = {field.name: pd.DataFrame() for field in dataclasses.fields(Trace)}
+    tables |= {
+        "tasks": _task_table(tasks, keys, stimuli, scheduler),
+        "scheduler_only": _task_table(scheduler_only, keys, stimuli, True).assign(
+            lost=np.array([run.get("lost", False) for run in scheduler_only], dtype=bool),
             reason=[run.get("reason", "no file") for run in scheduler_only],
             scheduler_start=[T + run.get("start", np.nan) for run in scheduler_only],
             scheduler_stop=[T + run.get("stop", np.nan) for run in scheduler_only],
         ),
-        transfers=_table(transfers, {"worker_id": int, "start": T, "duration": float}),
-        samples=pd.DataFrame(),
-        managed_memory=_table(samples, {"worker_id": int, "time": T}).assign(
+        "transfers": _table(transfers, {"worker_id": int, "start": T, "duration": float}),
+        "managed_memory": _table(samples, {"worker_id": int, "time": T}).assign(
             state=_categorical([sample["state"] for sample in samples])
         ),
-        workers=_worker_table(workers),
-        graphs=pd.DataFrame({"time": T + np.array(graphs, dtype=float)}),
-        steals=pd.DataFrame(),
-        clocks=pd.DataFrame(),
-        gpu_devices=pd.DataFrame(),
-        gpu_usage=pd.DataFrame(),
-        keys=key_table(keys),
-        stimuli=key_table(stimuli),
-        begin=T,
-        end=max(known, default=T),
-        notes=(),
-        task_dependencies=(
+        "workers": _worker_table(workers),
+        "graphs": pd.DataFrame({"time": T + np.array(graphs, dtype=float)}),
+        "keys": key_table(keys),
+        "stimuli": key_table(stimuli),
+        "begin": T,
+        "end": max(known, default=T),
+        "notes": (),
+        "task_dependencies": (
             np.array([len(ids) for ids in dependencies], dtype=np.int64),
             np.array([key for ids in dependencies for key in ids], dtype=np.int64),
         ),
-        transfer_keys=(np.zeros(len(transfers), dtype=np.int64), np.empty(0, dtype=np.int64)),
-    )
+        "transfer_keys": (np.zeros(len(transfers), dtype=np.int64), np.empty(0, dtype=np.int64)),
+    }
+    return Trace(**tables)
 
 
 def _table(rows: Sequence[dict[str, Any]], columns: dict[str, Any]) -> pd.DataFrame:

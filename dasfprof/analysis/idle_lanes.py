@@ -1,0 +1,213 @@
+"""Why threads had nothing to do: the causes of idle threads at each instant.
+
+Each worker's free threads are explained by its own affairs first, in the order of `LOCAL`. What
+remains of all workers is the cluster's pool of idle threads; its causes at an instant are shared
+by all threads of the pool alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dasfprof.analysis.task_slots import TaskSlots, UnfinishedRuns
+from dasfprof.analysis.worker_lives import CLOSING, OPEN, PAUSED, STARTING
+from dasfprof.database.columns import Array
+
+#: When intervals began, and when they ended.
+Spans = tuple[Array, Array]
+
+#: Causes of idle threads: of one worker, in the order in which they explain its free threads.
+(IDLE_STARTING, IDLE_CLOSING, IDLE_PAUSED, UNRECORDED, WORKER_LATENCY, TRANSFER, ON_ITS_WAY) = (
+    range(7)
+)
+#: Causes of the cluster's pool.
+SCHEDULER, ELSEWHERE, DEPENDENCIES, CLIENT = range(7, 11)
+CAUSES = 11
+
+_BY_STATUS = {STARTING: IDLE_STARTING, PAUSED: IDLE_PAUSED, CLOSING: IDLE_CLOSING}
+
+
+@dataclass(frozen=True)
+class WorkerLanes:
+    """The threads of one worker over its life."""
+
+    #: Thread-seconds by cause; those of the pool are zero yet.
+    causes: Array
+    #: Times at which one of the following changes, and the values from each on.
+    times: Array
+    #: Threads left for the pool.
+    idle: Array
+    #: Ready tasks beyond the worker's own free threads.
+    surplus: Array
+    #: Seconds of threads in use since the begin, at `used_times`. None where no more slots
+    #: were held than there are threads: each second of a slot is a thread-second.
+    used: Array | None
+    used_times: Array
+
+
+def worker_lanes(
+    life: tuple[int, float, float],
+    statuses: tuple[Array, Array],
+    slots: list[Array],
+    unrecorded: Spans,
+) -> WorkerLanes:
+    """Explain the free threads of one worker as far as its own affairs do.
+
+    Parameters
+    ----------
+    life
+        Threads, begin and end.
+    statuses
+        Times at which the worker's status changes, from the begin on, and what it is then.
+    slots
+        Of its task runs: sent, received, ready, executing and end of the slot, each in order.
+    unrecorded
+        When runs were sent to it that its file does not hold, and when they were given up.
+    """
+    threads, begin, end = life
+    edges = [np.array([begin, end]), statuses[0], *slots, *unrecorded]
+    times = np.clip(np.concatenate(edges), begin, end)
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    ends = np.cumsum([len(edge) for edge in edges])
+    steps = np.diff(times)
+    on_way, waiting, ready, running, lost = (
+        _count(order, ends, *pair)[:-1] for pair in ((2, 3), (3, 4), (4, 5), (5, 6), (7, 8))
+    )
+    status = statuses[1][np.maximum(np.searchsorted(statuses[0], times[:-1], side="right") - 1, 0)]
+    causes = np.zeros(CAUSES)
+    free = threads - np.minimum(running, threads)
+    open_ = status == OPEN
+    for code, cause in _BY_STATUS.items():
+        causes[cause] = np.dot(np.where(status == code, free, 0), steps)
+    own = free = np.where(open_, free, 0)
+    demands = {UNRECORDED: lost, WORKER_LATENCY: ready, TRANSFER: waiting, ON_ITS_WAY: on_way}
+    for cause, demand in demands.items():
+        taken = np.minimum(free, demand)
+        causes[cause] = np.dot(taken, steps)
+        free = free - taken
+    surplus = np.where(status == CLOSING, 0, np.maximum(ready - own, 0))
+    changes = np.flatnonzero((np.diff(free, prepend=-1) != 0) | (np.diff(surplus, prepend=-1) != 0))
+    used = None
+    if (running > threads).any():
+        share = np.minimum(running, threads) / np.maximum(running, 1)
+        used = np.append(0.0, np.cumsum(share * steps))
+    return WorkerLanes(
+        causes,
+        np.append(times[changes], end),
+        np.append(free[changes], 0),
+        np.append(surplus[changes], 0),
+        used,
+        times if used is not None else times[:0],
+    )
+
+
+def _count(order: Array, ends: Array, first: int, second: int) -> Array:
+    """Count, after each of the sorted edges, how many spans are open that the two groups bound."""
+    step = np.zeros(int(ends[-1]), dtype=np.int32)
+    step[ends[first - 1] : ends[first]] = 1
+    step[ends[second - 1] : ends[second]] = -1
+    counts: Array = np.maximum(np.cumsum(step[order]), 0)
+    return counts
+
+
+def share_pool(lanes: list[WorkerLanes], demand: PoolDemand) -> Array:
+    """Explain the threads that are left of all workers.
+
+    Returns
+    -------
+    array
+        Thread-seconds by worker and cause, of the causes of the pool.
+    """
+    times = np.concatenate([np.empty(0), *(lane.times for lane in lanes)])
+    order = np.argsort(times, kind="stable")
+    steps = [np.diff(lane.idle, prepend=0) for lane in lanes]
+    idle = np.cumsum(np.concatenate([np.empty(0, int), *steps])[order])
+    steps = [np.diff(lane.surplus, prepend=0) for lane in lanes]
+    surplus = np.cumsum(np.concatenate([np.empty(0, int), *steps])[order])
+    grid = demand.grid(times[order], idle)
+    places = np.searchsorted(times[order], grid[:-1], side="right") - 1
+    seconds = np.diff(grid)
+    shares = demand.split(grid[:-1], idle[places], surplus[places])
+    integrals = np.zeros((CAUSES, len(grid)))
+    for cause, share in shares.items():
+        np.cumsum(share * seconds, out=integrals[cause, 1:])
+    causes = np.zeros((len(lanes), CAUSES))
+    for worker, lane in enumerate(lanes):
+        held = np.flatnonzero(lane.idle[:-1])
+        begins = np.searchsorted(grid, lane.times[held])
+        ends = np.searchsorted(grid, lane.times[held + 1])
+        for cause in shares:
+            parts = integrals[cause, ends] - integrals[cause, begins]
+            causes[worker, cause] = np.dot(lane.idle[held], parts)
+    return causes
+
+
+@dataclass(frozen=True)
+class PoolDemand:
+    """What the whole cluster had to do, as sorted times at which it began and ended."""
+
+    #: Runnable, and not sent to any worker.
+    unsent: Spans
+    #: On a worker, or on its way to it.
+    out: Spans
+    #: Done, and not known to be.
+    unreported: Spans
+    #: Known to the scheduler and not finished.
+    live: Spans
+
+    @classmethod
+    def of(cls, slots: TaskSlots, unfinished: UnfinishedRuns) -> PoolDemand:
+        """Find what there was to do."""
+        times, more = slots.times, unfinished
+
+        def spans(*edges: tuple[Array, Array]) -> Spans:
+            begins, ends = zip(*edges, strict=True)
+            return np.sort(np.concatenate(begins)), np.sort(np.concatenate(ends))
+
+        return cls(
+            spans((times.runnable, times.sent), (more.runnable, more.sent)),
+            spans((times.sent, times.done), (more.sent, more.known)),
+            spans((times.done, times.known)),
+            spans((times.arrival, times.known), (more.arrival, more.known)),
+        )
+
+    def grid(self, times: Array, idle: Array) -> Array:
+        """Give the times at which a cause can change, as far as threads are in the pool."""
+        edges = [
+            edge for spans in (self.unsent, self.out, self.unreported, self.live) for edge in spans
+        ]
+        kept = [times]
+        for edge in edges:
+            places = np.searchsorted(times, edge, side="right") - 1
+            kept.append(edge[(places >= 0) & (idle[places] > 0)])
+        return np.unique(np.concatenate(kept))
+
+    def split(self, times: Array, idle: Array, surplus: Array) -> dict[int, Array]:
+        """Give the shares of the causes in the pool from each time on; all sum to 1."""
+        unsent, out, unreported, live = (
+            _open(spans, times) for spans in (self.unsent, self.out, self.unreported, self.live)
+        )
+        there = np.maximum(idle, 1)
+        scheduler = np.minimum(unsent, idle)
+        elsewhere = np.minimum(surplus, idle - scheduler)
+        rest = idle - scheduler - elsewhere
+        late = (out == 0) & (unreported > 0)
+        scheduler = scheduler + np.where(late, rest, 0)
+        waiting = np.where(~late & (live > 0), rest, 0)
+        return {
+            SCHEDULER: scheduler / there,
+            ELSEWHERE: elsewhere / there,
+            DEPENDENCIES: waiting / there,
+            CLIENT: np.where(~late & (live <= 0), rest, 0) / there,
+        }
+
+
+def _open(spans: Spans, times: Array) -> Array:
+    """Count the spans that are open from each time on."""
+    begun = np.searchsorted(spans[0], times, side="right")
+    ended = np.searchsorted(spans[1], times, side="right")
+    count: Array = begun - ended
+    return count

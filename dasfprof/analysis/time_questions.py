@@ -1,0 +1,82 @@
+"""`TimeQuestions`: where the seconds of a run went, and what they depended on."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from dasfprof.analysis import task_status, time_accounting
+from dasfprof.analysis.trace import Trace
+
+
+class TimeQuestions:
+    """Questions about where time went, a part of `TraceAnalyser`."""
+
+    trace: Trace
+
+    def per_task_status(self) -> pd.DataFrame:
+        """Tell what each task run waited for and did, from its arrival to its known outcome.
+
+        Returns
+        -------
+        DataFrame
+            A row a task run, the longest total first: ``Task Key``, ``Function``, ``Host``,
+            ``Worker``, ``Run ID``, ``State``, ``Arrival (s)`` (from the trace's begin), then
+
+            - ``Not started (s)``: known to the scheduler, waiting for dependencies
+            - ``Inqueue (s)``: runnable, and held at the scheduler, on its way to a worker, or
+              there and waiting for a thread
+            - ``Preparing (s)``: its inputs are fetched, unspilled and deserialised
+            - ``Running (s)``: of its function
+            - ``Finalizing (s)``: finished, until the scheduler knows
+            - ``Total (s)``: their sum; and ``Dominant Status``, the longest of them
+
+        Notes
+        -----
+        Times of several clocks are put on the scheduler's, and clamped where they still disagree.
+        A status that no file tells is NA, and its time is in the status before it: without a
+        scheduler's file a run arrives when its worker learns of it; without the worker's,
+        preparing counts as being queued.
+        """
+        return task_status.per_task_status(self.trace)
+
+    def per_function_status(self) -> pd.DataFrame:
+        """Sum up what the task runs of each function waited for and did, and what to do about it.
+
+        Returns
+        -------
+        DataFrame
+            A row a function, the longest total first: ``Function``, ``Task Runs``, the statuses
+            of `per_task_status` in seconds summed over the runs, ``Total (s)``, their shares of
+            it (``Running (%)`` and so on), ``Dominant Status``, and ``Next steps`` for that.
+        """
+        return task_status.per_function_status(self.trace)
+
+    def time_accounting(self, by: time_accounting.Grouping = "cluster") -> pd.DataFrame:
+        """Put every second of every thread of every worker's life into exactly one class.
+
+        Parameters
+        ----------
+        by
+            ``"cluster"``, ``"host"``, ``"worker"`` or ``"function"``.
+
+        Returns
+        -------
+        DataFrame
+            A row a group and class, busy classes first; classes that nothing is in are left out:
+
+            - ``Host``, ``Worker`` or ``Function``, as grouped by; ``(idle)`` in place of a
+              function for threads that no task held
+            - ``Class``, ``Thread Time (s)``, ``Share (%)`` of the group's whole, ``Busy`` (whether
+              a task held the thread), ``Meaning``
+
+            The times sum to each worker's threads times the seconds of its life: from its
+            first fact, or when it joined, to its last, or when it left.
+
+        Notes
+        -----
+        An idle thread is explained by its own worker first (not running, paused, a ready task,
+        one that waits for its inputs, one on its way), else by what the whole cluster had to do.
+        Where the wait for a core was not recorded it counts as blocked. Without a scheduler's
+        file nobody knows why a worker had no task.
+        """
+        return time_accounting.time_accounting(self.trace, by)

@@ -1,0 +1,396 @@
+"""Time accounting: every thread-second once, by hand, by an oracle, and on real clusters."""
+
+from __future__ import annotations
+
+import operator
+import random
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_traces import made_trace
+from written_traces import compute, record
+
+import dasfprof
+from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof.errors import InvalidArgumentError
+
+GROUPINGS = ["cluster", "host", "worker", "function"]
+
+#: Seconds of the grid on which the made traces' times lie.
+GRID = 0.25
+
+
+def accounts(trace: Trace, by: Any = "cluster") -> dict[str, float]:
+    table = TraceAnalyser(trace).time_accounting(by)
+    return dict(table.groupby("Class")["Thread Time (s)"].sum())
+
+
+def stages(key: str, sent: float, *lengths: float, **more: Any) -> dict[str, Any]:
+    """Give a run that takes the lengths to be received, ready, executing, start, stop, ..."""
+    names = ("received", "ready", "executing", "start", "stop", "done", "known")
+    run: dict[str, Any] = {"key": key, "sent": sent, "scheduler_waiting": sent, "cpu": 0.0}
+    at = sent
+    for name, length in zip(names, lengths, strict=True):
+        at += length
+        run[name] = at
+    return {**run, "duration": run.pop("stop") - run["start"], **more}
+
+
+def test_one_task_on_one_thread_by_hand() -> None:
+    run = stages("f-1", 2.0, 0.25, 0.5, 1.0, 2.0, 8.0, 4.0, 0.25)
+    run |= {"cpu": 5.0, "run_queue": 1.0, "disk_read": 0.5, "deserialize": 0.25}
+    life = {"first_seen": 0.0, "last_seen": 32.0, "nthreads": 1}
+
+    assert accounts(made_trace([run], workers=[life])) == {
+        "Computing": 5.0,
+        "Waiting for a core": 1.0,
+        "Blocked": 2.0,
+        "Deserialize": 0.25,
+        "Unspill and spill": 0.5,
+        "Task overhead": 1.25 + 4.0,
+        "Worker latency": 1.0,
+        "Transfer wait": 0.5,
+        "Scheduler latency": 0.25 + 0.25,
+        "Nothing submitted": 2.0 + 14.0,
+    }
+
+
+def test_what_other_workers_do_explains_an_idle_one() -> None:
+    # The other has a task that runs, then one that is ready while it does.
+    first = stages("f-1", 0.0, 0, 0, 0, 0, 8.0, 0, 0)
+    second = stages("f-2", 2.0, 0, 0, 6.0, 0, 4.0, 0, 0)
+    lives = [{"first_seen": 0.0, "last_seen": 16.0}] * 2
+
+    assert accounts(made_trace([first, second], workers=lives)) == {
+        "Blocked": 12.0,
+        "Runnable elsewhere": 6.0,
+        "No runnable task": 2.0 + 4.0,
+        "Nothing submitted": 2 * 4.0,
+    }
+
+
+def test_what_is_queued_at_the_scheduler_is_its_latency() -> None:
+    run = stages("f-1", 4.0, 0, 0, 0, 0, 4.0, 0, 2.0, scheduler_waiting=1.0, queued=2.0)
+    life = {"first_seen": 0.0, "last_seen": 10.0}
+
+    assert accounts(made_trace([run], workers=[life])) == {
+        "Blocked": 4.0,
+        "Scheduler latency": 2.0 + 2.0,
+        "No runnable task": 1.0,
+        "Nothing submitted": 1.0,
+    }
+
+
+def test_a_run_that_secedes_gives_its_thread_back() -> None:
+    run = stages("f-1", 0.0, 0, 0, 0, 0, 8.0, 0, 0, seceded=2.0, cpu=4.0)
+    life = {"first_seen": 0.0, "last_seen": 8.0}
+
+    found = accounts(made_trace([run], workers=[life]))
+    assert found == {"Computing": 1.0, "Blocked": 1.0, "No runnable task": 6.0}
+
+
+def test_statuses_of_workers_explain_their_idle_threads() -> None:
+    samples = [(1.0, "running"), (5.0, "paused"), (8.0, "running"), (20.0, "running")]
+    rows = [{"worker_id": 0, "time": time, "state": state} for time, state in samples]
+    life = {"first_seen": 0.0, "joined": 1.0, "left": 18.0, "last_seen": 20.0, "nthreads": 2}
+
+    assert accounts(made_trace([], workers=[life], samples=rows)) == {
+        "Starting": 2.0,
+        "Paused for memory": 6.0,
+        "Closing": 4.0,
+        "Nothing submitted": 40.0 - 12.0,
+    }
+
+
+def test_what_a_killed_worker_ran_is_told_apart() -> None:
+    lost = {"key": "f-1", "worker_id": 0, "scheduler_waiting": 0.0, "sent": 0.0, "known": 3.0}
+    lost |= {"start": 1.0, "stop": 2.5, "lost": True}
+    taken = {"key": "f-2", "worker_id": 0, "scheduler_waiting": 3.0, "sent": 3.0, "known": 7.0}
+    life = {"first_seen": 0.0, "last_seen": 5.0, "left": 8.0}
+
+    # The scheduler hears of the lost one's end half a second after it.
+    assert accounts(made_trace([], workers=[life], scheduler_only=[lost, taken])) == {
+        "Running, CPU unknown": 1.5,
+        "Scheduler latency": 1.0 + 0.5,
+        "Unrecorded": 4.0,
+        "Nothing submitted": 1.0,
+    }
+
+
+def test_without_the_scheduler_idle_has_no_known_cause() -> None:
+    run = stages("f-1", 2.0, 0, 0.5, 0.5, 0, 3.0, 0, 0)
+    life = {"first_seen": 0.0, "last_seen": 8.0}
+
+    assert accounts(made_trace([run], workers=[life], scheduler=False)) == {
+        "Blocked": 3.0,
+        "Worker latency": 0.5,
+        "Transfer wait": 0.5,
+        "Idle, cause unknown": 4.0,
+    }
+
+
+def test_functions_share_what_is_busy() -> None:
+    runs = [
+        stages("f-1", 0, 0, 0, 0, 0, 4.0, 1.0, 0, cpu=1.0),
+        stages("g-1", 5.0, *[0] * 4, 1, 0, 0),
+    ]
+    trace = made_trace(runs, workers=[{"first_seen": 0.0, "last_seen": 7.0}])
+    table = TraceAnalyser(trace).time_accounting("function")
+
+    assert table[["Function", "Class", "Thread Time (s)"]].to_numpy().tolist() == [
+        ["f", "Computing", 1.0],
+        ["f", "Blocked", 3.0],
+        ["f", "Task overhead", 1.0],
+        ["(idle)", "Nothing submitted", 1.0],
+        ["g", "Blocked", 1.0],
+    ]
+    assert table["Share (%)"].tolist() == [20.0, 60.0, 20.0, 100.0, 100.0]
+
+
+def test_groupings_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="by='thread': give one of cluster, host"):
+        TraceAnalyser(made_trace([])).time_accounting("thread")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("by", GROUPINGS)
+def test_an_empty_run(by: Any) -> None:
+    assert TraceAnalyser(made_trace([])).time_accounting(by)["Thread Time (s)"].sum() == 0
+    assert TraceAnalyser([]).time_accounting(by)["Thread Time (s)"].sum() == 0
+
+
+# --- an oracle that looks at every quarter of a second --------------------------------------------
+
+
+def random_run(seed: int) -> dict[str, Any]:
+    """Make a run on one or two workers, whose times are on the grid."""
+    rng = random.Random(seed)
+
+    def some(most: int) -> float:
+        return rng.choice([0, rng.randint(0, most)]) * GRID
+
+    lives = []
+    for _ in range(rng.randint(1, 3)):
+        life = {"nthreads": rng.randint(1, 3), "first_seen": some(8), "last_seen": 20 + some(40)}
+        life |= {"joined": some(20)} if rng.random() < 0.5 else {}
+        life |= {"left": life["last_seen"] - some(20)} if rng.random() < 0.5 else {}
+        lives.append({**life, "boot_id": "scheduler's"})
+    tasks = []
+    for number in range(rng.randint(0, 12)):
+        arrival = some(40)
+        lengths = [some(8) for _ in range(9)]
+        runnable = arrival + lengths[0]
+        queued = {"queued": runnable} if rng.random() < 0.5 else {}
+        run = stages(f"f-{number}", runnable + (lengths[1] if queued else 0), *lengths[2:])
+        run |= {"scheduler_waiting": arrival, "worker_id": rng.randrange(len(lives)), **queued}
+        if rng.random() < 0.2:
+            run["seceded"] = run["start"] + some(8)
+        if rng.random() < 0.2:
+            run["stolen"] = run["sent"] + min(some(8), run["received"] - run["sent"])
+        tasks.append(run)
+    samples = [
+        {"worker_id": worker, "time": some(80), "state": rng.choice(["running", "paused"])}
+        for worker in range(len(lives))
+        for _ in range(rng.choice([0, 4]))
+    ]
+    taken = [
+        {
+            "key": "g-1",
+            "worker_id": 0,
+            "scheduler_waiting": 8.0,
+            "sent": 9.0,
+            "known": 9.0 + some(20),
+        }
+    ] * rng.randint(0, 1)
+    return {"tasks": tasks, "workers": lives, "samples": samples, "scheduler_only": taken}
+
+
+def oracle(made: dict[str, Any]) -> dict[str, float]:
+    """Classify the threads of each worker in each quarter of a second, one by one."""
+    seconds: dict[str, float] = defaultdict(float)
+    tasks, taken = made["tasks"], made["scheduler_only"]
+    for run in tasks:
+        run["out"] = run.get("stolen", run["sent"])
+        run["runnable"] = run.get("queued", run["sent"])
+        run["end"] = max(run["executing"], min(run["done"], run.get("seceded", np.inf)))
+    begins, ends = [], []
+    for number, life in enumerate(made["workers"]):
+        mine = [run for run in tasks if run["worker_id"] == number]
+        times = [
+            life["first_seen"],
+            life["last_seen"],
+            *(life[n] for n in ("joined", "left") if n in life),
+        ]
+        begins.append(min([*times, *(run["received"] for run in mine)]))
+        ends.append(max([*times, *(run["end"] for run in mine)]))
+    for step in range(round(200 / GRID)):
+        now = (step + 0.5) * GRID
+
+        def during(run: dict[str, Any], begin: str, end: str, now: float = now) -> bool:
+            return bool(run[begin] <= now < run[end])
+
+        pool = surplus = 0
+        for number, life in enumerate(made["workers"]):
+            if not begins[number] <= now < ends[number]:
+                continue
+            mine = [run for run in tasks if run["worker_id"] == number]
+            running = [run for run in mine if during(run, "executing", "end")]
+            threads = life["nthreads"]
+            for run in running:
+                inside = run["start"] <= now < run["start"] + run["duration"]
+                name = "Blocked" if inside else "Task overhead"
+                seconds[name] += GRID * min(1, threads / len(running))
+            free = max(0, threads - len(running))
+            ready = sum(during(run, "ready", "executing") for run in mine)
+            status = status_at(made, number, now, begins[number])
+            surplus += 0 if status == "Closing" else max(0, ready - (0 if status else free))
+            if status:
+                seconds[status] += free * GRID
+                continue
+            for name, demand in (
+                ("Unrecorded", sum(during(r, "sent", "known") for r in taken if not number)),
+                ("Worker latency", ready),
+                ("Transfer wait", sum(during(run, "received", "ready") for run in mine)),
+                ("Scheduler latency", sum(during(run, "out", "received") for run in mine)),
+            ):
+                seconds[name] += min(free, demand) * GRID
+                free -= min(free, demand)
+            pool += free
+        unsent = min(pool, sum(during(run, "runnable", "sent") for run in tasks))
+        elsewhere = min(pool - unsent, surplus)
+        rest = pool - unsent - elsewhere
+        seconds["Scheduler latency"] += unsent * GRID
+        seconds["Runnable elsewhere"] += elsewhere * GRID
+        at_work = [r for r in tasks if during(r, "sent", "done")]
+        at_work += [r for r in taken if during(r, "sent", "known")]
+        if not at_work and any(during(run, "done", "known") for run in tasks):
+            seconds["Scheduler latency"] += rest * GRID
+        elif at_work or any(during(run, "scheduler_waiting", "known") for run in (*tasks, *taken)):
+            seconds["No runnable task"] += rest * GRID
+        else:
+            seconds["Nothing submitted"] += rest * GRID
+    return {name: value for name, value in seconds.items() if value}
+
+
+def status_at(made: dict[str, Any], number: int, now: float, begin: float) -> str:
+    life = made["workers"][number]
+    if begin <= now < life.get("joined", begin):
+        return "Starting"
+    if now >= life.get("left", np.inf):
+        return "Closing"
+    samples = [s for s in made["samples"] if s["worker_id"] == number and s["time"] <= now]
+    if not samples:
+        return ""
+    last = max(samples, key=operator.itemgetter("time"))
+    # Of samples at one time the last counts.
+    last = [sample for sample in samples if sample["time"] == last["time"]][-1]
+    return "Paused for memory" if last["state"] == "paused" else ""
+
+
+def assert_agrees(seed: int) -> None:
+    made = random_run(seed)
+    trace = made_trace(**made)
+    table = TraceAnalyser(trace).time_accounting()
+    assert table["Thread Time (s)"].notna().all()
+    assert (table["Thread Time (s)"] >= 0).all()
+    assert accounts(trace) == pytest.approx(oracle(made), abs=1e-9)
+    for by in GROUPINGS:
+        total = TraceAnalyser(trace).time_accounting(by)["Thread Time (s)"].sum()
+        assert total == pytest.approx(table["Thread Time (s)"].sum(), abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_random_runs_against_the_oracle(seed: int) -> None:
+    assert_agrees(seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=3000, deadline=None)
+@given(st.integers(0, 2**32))
+def test_thousands_of_random_runs_against_the_oracle(seed: int) -> None:
+    assert_agrees(seed)
+
+
+# --- real clusters -------------------------------------------------------------------------------
+
+
+def nap(seconds: float, *inputs: Any) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+@pytest.fixture(scope="module")
+def real_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float, float]:
+    """A chain of naps, then a second without work, then naps for both threads.
+
+    Gives the directory, the seconds that tasks were there, and those that the client slept.
+    """
+    directory = tmp_path_factory.mktemp("run")
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=directory),
+    ):
+        begin = time.monotonic()
+        last = client.submit(nap, 0.1, key="chain-0")
+        for link in range(1, 10):
+            last = client.submit(nap, 0.1, last, key=f"chain-{link}")
+        last.result()
+        chain = time.monotonic()
+        time.sleep(1.0)
+        slept = time.monotonic() - chain
+        client.gather([client.submit(nap, 0.3, key=f"nap-{n}") for n in range(4)])
+        worked = time.monotonic() - begin - slept
+    return directory, worked, slept
+
+
+def lifetime(trace: Trace) -> float:
+    workers = trace.workers[trace.workers["kind"] == "worker"]
+    end = workers[["last_seen", "left", "joined"]].max(axis=1)
+    begin = workers[["first_seen", "joined"]].min(axis=1)
+    return float(((end - begin) * workers["nthreads"].astype(float)).sum())
+
+
+@pytest.mark.parametrize(
+    "missing", ["nothing", "SchedulerPlugin", "TracePlugin", "ResourceMonitor"]
+)
+def test_real_threads_times_seconds(real_run: tuple[Path, float, float], missing: str) -> None:
+    paths = [path for path in sorted(real_run[0].iterdir()) if f"-{missing}-" not in path.name]
+    trace = Trace.from_database(paths)
+    tables = {by: TraceAnalyser(trace).time_accounting(by) for by in GROUPINGS}
+
+    sums = [table["Thread Time (s)"].sum() for table in tables.values()]
+    assert sums == pytest.approx([sums[0]] * 4, abs=1e-9)
+    if missing == "nothing":
+        # No task's fact is earlier than the worker's first: what is seen there is its life.
+        assert sums[0] == pytest.approx(lifetime(trace), abs=1e-3)
+    assert all((table["Thread Time (s)"] >= 0).all() for table in tables.values())
+
+
+def test_planted_causes_are_found(real_run: tuple[Path, float, float]) -> None:
+    directory, worked, slept = real_run
+    found = accounts(Trace.from_database(directory))
+
+    # Of two threads one idles while the other runs the chain, and both while the client sleeps.
+    assert found["Nothing submitted"] >= 2 * slept * 0.9
+    assert 10 * 0.1 * 0.9 <= found["No runnable task"] <= 2 * worked - 10 * 0.1 - 4 * 0.3
+    assert found["Blocked"] + found["Computing"] >= 10 * 0.1 + 4 * 0.3 - 0.05
+    assert found["Computing"] < 0.5
+
+
+def test_a_file_of_dasf(tmp_path: Path) -> None:
+    run = record(
+        tmp_path / "run", [compute("load-1", 1.0, 2.0, "w"), compute("f-1", 4.0, 1.0, "w")]
+    )
+
+    assert accounts(Trace.from_database(run)) == {
+        "Running, CPU unknown": 3.0,
+        "Idle, cause unknown": 1.0,
+    }
