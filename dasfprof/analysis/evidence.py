@@ -52,6 +52,11 @@ _KINDS: dict[tuple[str, str], dict[str, Form]] = {
     (EventPhases.INSTANT, "Resource Usage"): _forms(
         float="time gpu_index gpu_utilization gpu_memory_used"
     ),
+    (EventPhases.INSTANT, "Disk Usage"): _forms(
+        category="device mountpoint file_system",
+        float="local_directory total used free read_count write_count read_size write_size"
+        " read_time write_time",
+    ),
     (EventPhases.INSTANT, "GPU Devices"): _forms(
         category="availability detail match uuid name", float="index"
     ),

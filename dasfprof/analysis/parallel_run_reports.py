@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dasfprof.analysis import degradation, process_summary, processed_tasks, task_counts
+from dasfprof.analysis import (
+    degradation,
+    process_summary,
+    processed_tasks,
+    resource_usage,
+    task_counts,
+)
 from dasfprof.analysis.trace import Trace
 
 
@@ -116,3 +122,47 @@ class ParallelRunReports:
             attempts, or where no file tells.
         """
         return degradation.degradation(self.trace)
+
+    def node_resource_usage(self) -> pd.DataFrame:
+        """List what was sampled of each host.
+
+        Returns
+        -------
+        DataFrame
+            A row a sample, by host and time: ``Node``, ``Utc Time``, ``Cpu Percent`` (of all
+            cores), ``Memory Total (MB)``, ``Memory Available (MB)`` (without swapping), ``Memory
+            Used (MB)``, ``Memory Used Percent`` (what is not available), ``Disk Io Read Count``,
+            ``Disk Io Write Count``, ``Disk Io Read (MB)``, ``Disk Io Write (MB)``, ``Network
+            Sent (MB)``, ``Network Recv (MB)`` (these six since the host's boot), ``# of TCP
+            Connections``, ``# of UDP Connections``. NA is what the host does not tell.
+        """
+        return resource_usage.node_resource_usage(self.trace)
+
+    def node_disk_usage(self) -> pd.DataFrame:
+        """List what was read of each disk of each host.
+
+        Returns
+        -------
+        DataFrame
+            A row a reading, by host, device and time: ``Node``, ``Device``, ``Mountpoint``,
+            ``File System``, ``Local Directory`` (workers spill there), ``Utc Time``, ``Disk
+            Total (MB)``, ``Disk Used (MB)``, ``Disk Free (MB)``, ``Disk Used Percent`` (of what
+            users can have), and since the host's boot ``Disk Io Read Count``, ``Disk Io Write
+            Count``, ``Disk Io Read (MB)``, ``Disk Io Write (MB)``, ``Disk Io Read Seconds``,
+            ``Disk Io Write Seconds``. A device that is not mounted has NA for its space.
+        """
+        return resource_usage.node_disk_usage(self.trace)
+
+    def processes_resource_usage(self) -> pd.DataFrame:
+        """List what was sampled of each worker's process.
+
+        Returns
+        -------
+        DataFrame
+            A row a sample, by host, worker and time: ``Node``, ``Process``, ``Utc Time``, ``Cpu
+            Percent`` (of one core), ``Memory Used (MB)`` (resident), ``Memory Used Percent`` (of
+            the host's), and since the process began ``Process Seconds`` (CPU), ``Disk Io Read
+            (MB)``, ``Disk Io Write (MB)``; ``# of Threads``, ``# of File Descriptors``, ``# of
+            Connections``.
+        """
+        return resource_usage.processes_resource_usage(self.trace)

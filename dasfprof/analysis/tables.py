@@ -54,6 +54,7 @@ class TableMaker:
             "graphs": self._event_table("Graph"),
             "steals": self._event_table("Steal"),
             "clocks": self._event_table("Clock"),
+            "disk_usage": self._event_table("Disk Usage"),
             "gpu_devices": self._event_table("GPU Devices"),
             "gpu_usage": self._event_table("GPU Usage"),
         }

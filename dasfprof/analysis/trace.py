@@ -62,6 +62,8 @@ class Trace:
     steals: pd.DataFrame
     #: Changes of Dask's estimate of each worker's clock.
     clocks: pd.DataFrame
+    #: A row a reading of a disk of a host.
+    disk_usage: pd.DataFrame
     #: What is known of each worker's own GPU, a row each time that changes; ``availability`` says
     #: why there may be no readings.
     gpu_devices: pd.DataFrame

@@ -14,6 +14,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Folded, Source
 from dasfprof.recording.device_memory import DeviceMemoryProbe
+from dasfprof.recording.disk_usage import DiskProbe
 from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.probes import Probe, ResourceProbe, WorkerProbe
@@ -61,6 +62,7 @@ class ResourceMonitor(WorkerPlugin):
                 ResourceProbe(gpu),
                 WorkerProbe(worker),
                 DeviceMemoryProbe(worker),
+                DiskProbe(worker.local_directory),
             ]
             self._undo += [probe.close for probe in self._probes]
             self._stopping = threading.Event()

@@ -1,0 +1,139 @@
+"""`DiskProbe`: how full each disk of a host is, and what was read from and written to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from time import monotonic, time
+from typing import Any
+
+import psutil
+
+from dasfprof.database.batch import Schema
+from dasfprof.events import EventPhases
+
+#: A disk of the host, by one worker of it: a file system on a device, or a device without one.
+DISK_USAGE = Schema(
+    EventPhases.INSTANT,
+    "Disk Usage",
+    (("timestamp", "float"),),
+    (
+        ("device", "text"),  # as the kernel calls it, like sda1; else what is mounted
+        ("mountpoint", "text"),  # None: not mounted
+        ("file_system", "text"),
+        ("local_directory", "int"),  # 1: workers of this host spill there
+        ("total", "time"),  # bytes
+        ("used", "time"),
+        ("free", "time"),  # for users
+        ("read_count", "time"),  # since boot, of the device
+        ("write_count", "time"),
+        ("read_size", "time"),  # bytes
+        ("write_size", "time"),
+        ("read_time", "time"),  # seconds
+        ("write_time", "time"),
+    ),
+)
+
+#: Devices that are no disks.
+_NO_DISKS = ("loop", "ram", "zram", "fd", "sr")
+_COUNTERS = ("read_count", "write_count", "read_bytes", "write_bytes")
+_NO_SPACE = (None, None, None)
+
+Row = tuple[Any, ...]
+
+
+class DiskProbe:
+    """Reads the disks of the host, on duty alone.
+
+    File systems of the network are left out, since a server that is gone would hold the sampler
+    up for ever; that of the worker's local directory is read whatever it is, as the worker itself
+    rests on it.
+
+    Parameters
+    ----------
+    local_directory
+        Where the worker spills.
+    """
+
+    #: Seconds between two readings.
+    INTERVAL = 5.0
+
+    def __init__(self, local_directory: str) -> None:
+        self._local_directory = os.path.realpath(local_directory)
+        self._due = monotonic()
+
+    def sample(self, host_duty: bool) -> Iterator[tuple[Schema, Row]]:
+        """Give a row of "Disk Usage" for each disk, when they are due."""
+        now = monotonic()
+        if not host_duty or now < self._due:
+            return
+        self._due = now + self.INTERVAL
+        timestamp = time()
+        for row in self._disks():
+            yield DISK_USAGE, (timestamp, *row)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _disks(self) -> Iterator[Row]:
+        counters = _read_counters()
+        mounted = self._mounted()
+        for device, (point, file_system, local) in mounted.items():
+            yield device, point, file_system, local, *_space(point), *_counted(counters.get(device))
+        for device, counter in counters.items():
+            idle = not any(getattr(counter, name, 0) for name in _COUNTERS)
+            if device not in mounted and not device.startswith(_NO_DISKS) and not idle:
+                yield device, None, None, 0, *_NO_SPACE, *_counted(counter)
+
+    def _mounted(self) -> dict[str, tuple[str, str, int]]:
+        """Give where each device is mounted; of several places, the one with the shortest path."""
+        spilled_to = max(
+            (part for part in psutil.disk_partitions(all=True) if self._holds(part.mountpoint)),
+            key=lambda part: len(part.mountpoint),
+            default=None,
+        )
+        found: dict[str, tuple[str, str, int]] = {}
+        if spilled_to is not None:
+            device = _name(spilled_to.device)
+            found[device] = spilled_to.mountpoint, spilled_to.fstype, 1
+        for part in sorted(psutil.disk_partitions(), key=lambda part: len(part.mountpoint)):
+            if not part.device.startswith("/dev/loop"):
+                found.setdefault(_name(part.device), (part.mountpoint, part.fstype, 0))
+        return found
+
+    def _holds(self, mountpoint: str) -> bool:
+        above = mountpoint.rstrip(os.sep) + os.sep
+        return (self._local_directory + os.sep).startswith(above)
+
+
+def _name(device: str) -> str:
+    """Give the kernel's name of a device; what is mounted without one keeps its own."""
+    if not device.startswith("/dev/"):
+        return device
+    return os.path.basename(os.path.realpath(device))
+
+
+def _read_counters() -> dict[str, Any]:
+    # Without correction of overflows: psutil remembers its last reading for all callers, and the
+    # resource probe makes others.
+    with contextlib.suppress(OSError, RuntimeError, NotImplementedError, psutil.Error):
+        return dict(psutil.disk_io_counters(perdisk=True, nowrap=False))
+    return {}
+
+
+def _counted(counter: Any) -> Row:
+    """Give operations, bytes and seconds; psutil has milliseconds, where the system tells any."""
+    times = (getattr(counter, name, None) for name in ("read_time", "write_time"))
+    return (
+        *(getattr(counter, name, None) for name in _COUNTERS),
+        *(None if milliseconds is None else milliseconds / 1000 for milliseconds in times),
+    )
+
+
+def _space(mountpoint: str) -> Row:
+    try:
+        usage = psutil.disk_usage(mountpoint)
+    except (OSError, psutil.Error):
+        return _NO_SPACE
+    return usage.total, usage.used, usage.free
