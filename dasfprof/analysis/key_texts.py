@@ -29,9 +29,11 @@ def text_begin(head: keys.Head) -> str:
     kind, text = head
     if kind == keys.PACKED:
         return str(unpack_key(text))
-    if kind == keys.TUPLE:
-        return f"({text!r},)"
-    return f"({text!r}, " if kind > keys.TUPLE else f"{text}-"
+    if kind < keys.TUPLE:
+        return f"{text}-"
+    # The text of a tuple holds the quoted text as it was written.
+    quoted = f"'{text}'" if kind >= keys.TUPLE_TEXT else repr(text)
+    return f"({quoted},)" if kind in (keys.TUPLE, keys.TUPLE_TEXT) else f"({quoted}, "
 
 
 def _hex(begins: list[str], tails: Array) -> list[str]:
@@ -80,7 +82,8 @@ TEXT_ENDS: dict[int, Callable[[list[str], Array], list[str]]] = {
     keys.UUID: _uuid,
     keys.FLOAT: _float,
     **{
-        keys.TUPLE + count: _with_numbers(*[", "] * (count - 1), ")")
+        tuples + count: _with_numbers(*[", "] * (count - 1), ")")
         for count in range(1, keys.TAIL_WORDS + 1)
+        for tuples in (keys.TUPLE, keys.TUPLE_TEXT)
     },
 }

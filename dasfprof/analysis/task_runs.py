@@ -104,6 +104,8 @@ def number_repeats(runs: Columns) -> None:
     """Number the runs of each key that have no run_id (-1) in the order of their start, from 0."""
     key_ids, run_ids = runs["key_id"], runs["run_id"]
     rows = np.flatnonzero(run_ids < 0)
+    run_ids[rows] = 0
+    rows = rows[np.bincount(key_ids[rows], minlength=1)[key_ids[rows]] > 1]
     order = rows[np.lexsort((runs["start"][rows], key_ids[rows]))]
     ordered = key_ids[order]
     begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(order)])

@@ -54,6 +54,7 @@ def named(key: Any) -> str:
 @settings(max_examples=500, deadline=None)
 @given(st.lists(_keys, max_size=12))
 @example([f"f-{'a' * 32}", ("f-1", 1), "('f-1', 1)", ("f-1", np.int64(1))])
+@example(["('f-1',)", "('f', 1, 2, 3, 4)", "('f', 01)", "('f', 4294967296)", "('', 1)", "('é', 0)"])
 @example(["", "-", "-1", "x-" + "f" * 32, ("",), ("", 1), b"\xff", 1, 1.5])
 def test_keys_are_numbered_named_and_written_as_dask_does(keys: list[Any]) -> None:
     table, ids = table_of(keys)

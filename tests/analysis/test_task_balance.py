@@ -94,7 +94,7 @@ def test_a_worker_that_left_holds_nothing_until_it_is_back(tmp_path: Path) -> No
 def test_times_far_apart_do_not_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_balance, "MAX_INTERVALS", 10)
+    monkeypatch.setattr(task_balance, "MAX_CELLS", 10)
     events = [managed(0.0, W0, 1), managed(4.5, W0, 2), managed(1e15, W0, 3)]
     balance = TraceAnalyser(record(tmp_path / "run", events)).per_worker_task_balance()
 
