@@ -50,7 +50,12 @@ print(json.dumps([time.perf_counter() - begin[0], time.process_time() - begin[1]
 def timed(code: str, *arguments: str) -> float:
     """Run the code in a new process; give the seconds that it printed."""
     here = str(Path(__file__).parent)
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {here!r})\n{code}", *arguments]
+    command = [
+        sys.executable,
+        "-c",
+        f"import sys; sys.path.insert(0, {here!r})\n{code}",
+        *arguments,
+    ]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return float(json.loads(run.stdout.splitlines()[-1])[0])
 

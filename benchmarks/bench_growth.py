@@ -35,7 +35,14 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--events", type=int, action="append")
     options = parser.parse_args(arguments)
-    columns = ["events", "load + tables, s", "load, s", "us an event", "peak memory, GB", "file, MB"]
+    columns = [
+        "events",
+        "load + tables, s",
+        "load, s",
+        "us an event",
+        "peak memory, GB",
+        "file, MB",
+    ]
     result = Result("Growth", columns)
     for count in options.events or (100_000, 1_000_000, 10_000_000):
         with tempfile.TemporaryDirectory() as directory:

@@ -49,40 +49,44 @@ METRICS = [
 ]
 
 
-def _tasks(kind: str) -> tuple[list[Any], list[Any]]:
+def _keys(kind: str) -> tuple[list[Any], list[Any]]:
+    """Give the keys of the tasks, and of what each of them depends on."""
     if kind == "str key":
         return [f"inc-{i:032x}" for i in range(CALLS)], []
     return [("sum-" + "0" * 32, i, 0) for i in range(CALLS)], [("x-" + "1" * 32, 0), ("y", 1)]
 
 
-async def worker_hooks(client: Any, worker: Any, kind: str) -> dict[str, Callable[[], float]]:
-    """Make the loops that call all hooks of `CALLS` task runs; each gives seconds a run."""
-    keys, dependencies = _tasks(kind)
-    futures = client.map(abs, range(CALLS), key=keys) if not dependencies else []
-    for key in dependencies:
-        futures.append(client.submit(np.ones, 10, key=key))
-    if dependencies:
-        sources = futures[-len(dependencies) :]
-        futures += [client.submit(max, 1, i, sources, key=key) for i, key in enumerate(keys)]
-    await client.gather(futures, errors="skip")
-    worker.bench_futures = futures
+async def _compute(client: Any, keys: list[Any], dependencies: list[Any]) -> list[Any]:
+    """Have the tasks in the worker's memory; they stay there while the futures are held."""
+    inputs = [client.submit(int, 1, key=key) for key in dependencies]
+    futures = [client.submit(_first, i, *inputs, key=key) for i, key in enumerate(keys)]
+    await client.gather(futures)
+    return inputs + futures
+
+
+def _first(number: int, *inputs: int) -> int:
+    return number
+
+
+def _finished(key: Any, number: int) -> ExecuteSuccessEvent:
+    now = time.time()
+    return ExecuteSuccessEvent(
+        key=key,
+        run_id=number,
+        value=np.ones((10, 10)),
+        start=now,
+        stop=now + 1,
+        nbytes=800,
+        type=np.ndarray,
+        stimulus_id=f"task-finished-{now}",
+    )
+
+
+def worker_loop(keys: list[Any]) -> Callable[[Any, Any], float]:
+    """Make a loop that calls all hooks of the tasks' runs; it gives seconds a run."""
     ledger = DelayedMetricsLedger()
     ledger.metrics = METRICS
-    now = time.time()
-    value = np.ones((10, 10))
-    events = [
-        ExecuteSuccessEvent(
-            key=key,
-            run_id=number,
-            value=value,
-            start=now,
-            stop=now + 1,
-            nbytes=800,
-            type=np.ndarray,
-            stimulus_id=f"task-finished-{now}",
-        )
-        for number, key in enumerate(keys)
-    ]
+    events = [_finished(key, number) for number, key in enumerate(keys)]
 
     def run(plugin: Any, finished: Callable[[Any, Any], None] | None) -> float:
         begin = time.thread_time()
@@ -91,13 +95,12 @@ async def worker_hooks(client: Any, worker: Any, kind: str) -> dict[str, Callabl
                 plugin.transition(key, start, finish)
             if finished is not None:
                 finished(event, ledger)
-        return (time.thread_time() - begin) / CALLS
+        return (time.thread_time() - begin) / len(keys)
 
-    return {"run": run}  # type: ignore[dict-item]
+    return run
 
 
-async def measure(rounds: int) -> list[Result]:
-    results = []
+async def measure(rounds: int) -> Result:
     settings = make_settings(
         "hooks",
         directory=tempfile.mkdtemp(),
@@ -105,6 +108,7 @@ async def measure(rounds: int) -> list[Result]:
         commit_threshold=1 << 30,
         max_pending=1 << 31,
     )
+    result = Result("Hooks", ["fact", "beyond a plugin that does nothing, us (quartiles)"])
     async with (
         LocalCluster(
             n_workers=1, processes=False, asynchronous=True, dashboard_address=":0"
@@ -112,27 +116,28 @@ async def measure(rounds: int) -> list[Result]:
         Client(cluster, asynchronous=True) as client,
     ):
         worker = cluster.workers[0]
-        result = Result("Hooks", ["fact", "beyond a plugin that does nothing, us (quartiles)"])
         for kind in ("str key", "tuple key, 2 dependencies"):
-            loops = await worker_hooks(client, worker, kind)
+            keys, dependencies = _keys(kind)
+            futures = await _compute(client, keys, dependencies)
             plugin = WorkerTaskPlugin(settings)
             plugin.setup(worker)
-            nothing = WorkerPlugin()
-            run: Any = loops["run"]
+            run, nothing = worker_loop(keys), WorkerPlugin()
 
             def ours(plugin: Any = plugin, run: Any = run) -> float:
                 seconds = run(plugin, plugin._finished)
                 plugin._source.rows.clear()
                 return float(seconds)
 
-            _row(result, f"task run on the worker ({kind})", ours, lambda r=run: r(nothing, None), rounds)
+            name = f"task run on the worker ({kind})"
+            _row(result, name, ours, lambda run=run: run(nothing, None), rounds)
             await plugin.teardown(worker)
-        plugin_s = SchedulerTaskPlugin(settings)
-        await plugin_s.start(cluster.scheduler)
-        _scheduler_rows(result, cluster.scheduler, worker, plugin_s, rounds)
-        await plugin_s.stop()
-        results.append(result)
-    return results
+            if not dependencies:
+                await client.cancel(futures)
+        scheduler_plugin = SchedulerTaskPlugin(settings)
+        await scheduler_plugin.start(cluster.scheduler)
+        _scheduler_rows(result, cluster.scheduler, worker, scheduler_plugin, rounds)
+        await scheduler_plugin.stop()
+    return result
 
 
 def _scheduler_rows(result: Result, scheduler: Any, worker: Any, plugin: Any, rounds: int) -> None:
@@ -193,10 +198,9 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
     options = parser.parse_args(arguments)
-    results = asyncio.run(measure(options.rounds))
-    for result in results:
-        print(result.show(), flush=True)
-    return results
+    result = asyncio.run(measure(options.rounds))
+    print(result.show(), flush=True)
+    return [result]
 
 
 if __name__ == "__main__":

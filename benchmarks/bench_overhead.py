@@ -95,7 +95,9 @@ def profiler(name: str, client: Any, directory: str, dasf: Path | None) -> Itera
     elif name == DASF:
         assert dasf is not None
         client.run(dasf_checkout.load, str(dasf), "plugins")
-        plugin = dasf_checkout.load(dasf, "plugins").WorkerTaskPlugin(name=str(Path(directory, "dasf")))
+        plugin = dasf_checkout.load(dasf, "plugins").WorkerTaskPlugin(
+            name=str(Path(directory, "dasf"))
+        )
         client.register_plugin(plugin)
         yield
         client.unregister_worker_plugin(plugin.name)
@@ -180,8 +182,7 @@ def measure(
     cpu_ratios, wall_ratios = ratios(cpu, variants[0]), ratios(wall, variants[0])
     for name in variants:
         cells = [
-            "x{:.3f} ({:.3f} to {:.3f})".format(*spread(r[name]))
-            for r in (cpu_ratios, wall_ratios)
+            "x{:.3f} ({:.3f} to {:.3f})".format(*spread(r[name])) for r in (cpu_ratios, wall_ratios)
         ]
         result.rows.append([name, *cells, f"{spread(cpu[name])[0] / count * 1e6:.0f}"])
     result.figures = {"rounds": rounds, "tasks": count, "cpu": cpu, "wall": wall}

@@ -119,7 +119,11 @@ def write_runs(directory: Path, count: int, workers: int = WORKERS) -> int:
             directory / f"synthetic-TracePlugin-{HOST}-{worker}.msgpack",
             flush_interval=3600,
             max_pending=1 << 30,
-            header={"plugin": "TracePlugin", "run": "synthetic", "worker": {**facts, "nthreads": 2}},
+            header={
+                "plugin": "TracePlugin",
+                "run": "synthetic",
+                "worker": {**facts, "nthreads": 2},
+            },
         )
         source = Source.of(COMPUTE, {"process_id": HOST, "thread_id": label})
         database.writer.add_source(source)
