@@ -121,7 +121,7 @@ async def measure(rounds: int) -> Result:
             futures = await _compute(client, keys, dependencies)
             plugin = WorkerTaskPlugin(settings)
             plugin.setup(worker)
-            run, nothing = worker_loop(keys), WorkerPlugin()
+            run = worker_loop(keys)
 
             def ours(plugin: Any = plugin, run: Any = run) -> float:
                 seconds = run(plugin, plugin._finished)
@@ -129,7 +129,7 @@ async def measure(rounds: int) -> Result:
                 return float(seconds)
 
             name = f"task run on the worker ({kind})"
-            _row(result, name, ours, lambda run=run: run(nothing, None), rounds)
+            _row(result, name, ours, lambda run=run: run(WorkerPlugin(), None), rounds)
             await plugin.teardown(worker)
             if not dependencies:
                 await client.cancel(futures)
@@ -141,7 +141,7 @@ async def measure(rounds: int) -> Result:
 
 
 def _scheduler_rows(result: Result, scheduler: Any, worker: Any, plugin: Any, rounds: int) -> None:
-    keys = [key for key in scheduler.tasks][:CALLS]
+    keys = list(scheduler.tasks)[:CALLS]
     state = scheduler.workers[worker.address]
     for key in keys:
         scheduler.tasks[key].processing_on = state

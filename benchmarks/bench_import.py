@@ -10,7 +10,7 @@ from measure import Result, spread
 
 STATEMENTS = {
     "import dasfprof": "import distributed, dasfprof",
-    "register_default_profiler": "import distributed; from dasfprof import register_default_profiler",
+    "the recording": "import distributed, dasfprof.recording",
 }
 
 
