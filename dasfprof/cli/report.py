@@ -40,7 +40,7 @@ def report(source: str, output: Path | None, opened: bool) -> None:
     from dasfprof import TraceAnalyser, write_report
 
     database = open_source(source)
-    name = _run_name(database) or Path(source).name or "run"
+    name = _run_name(database) or Path(source).resolve().name
     if output is None:
         output = Path("".join(sign if sign.isalnum() or sign in _SIGNS else "-" for sign in name))
         output = output.with_name(f"{output.name.lstrip('.-')[:200] or 'run'}.html")

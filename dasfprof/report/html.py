@@ -30,6 +30,7 @@ _SCRIPTS = (
     "painter.js",
     "marks.js",
     "summary.js",
+    "gestures.js",
     "timeline.js",
     "resources.js",
     "table.js",
@@ -79,6 +80,7 @@ def _parts(analyser: TraceAnalyser, title: str) -> Iterator[bytes]:
         "resources": resources.metrics,
         "tables": {
             "functions": table_facts(analyser.per_function_bottleneck()),
+            "status": table_facts(analyser.per_function_status()),
             "balance": table_facts(analyser.per_worker_task_balance()),
         },
         "notes": _notes(analyser, timeline),

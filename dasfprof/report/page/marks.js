@@ -60,7 +60,7 @@ function paintTitles(context, view, frame, palette) {
     const y = frame.y(lane + 0.5);
     if (lane === 0 || view.lanes[lane - 1].group !== group) {
       context.fillStyle = palette.line;
-      context.fillRect(0, Math.round(frame.y(lane)) - 0.5, frame.left, 1);
+      context.fillRect(0, Math.round(frame.y(lane)) - 1, frame.left, 1);
     }
     if (!title || y - free < 14) continue;
     context.fillStyle = palette.text;
@@ -107,10 +107,28 @@ function paintArrow(context, x0, y0, x1, y1, colour, dashes) {
 /** States of task runs by what they mean; any other is grey. */
 const STATE_COLOURS = { memory: 2, erred: 5, cancelled: 1, rescheduled: 3, released: 4 };
 
+/** What a task run spent its time on. */
+const STATUS_COLOURS = { Inqueue: 6, Preparing: 1, Running: 0, Finalizing: 3 };
+
+function statusLegend(statuses) {
+  return statuses.map((name) => {
+    const swatch = make("i");
+    swatch.style.background = `var(--series-${STATUS_COLOURS[name] ?? OTHER})`;
+    return make("li", {}, swatch, visible(name));
+  });
+}
+
 /** The place in the palette of each value that tasks are coloured by, and its name. */
 function legend(tasks, by) {
   if (by === "worker") {
     return tasks.facts.workers.map((name, at) => ({ name, colour: at % OTHER, code: at }));
+  }
+  if (by === "status") {
+    return [...tasks.facts.statuses, "unknown"].map((name, at) => ({
+      name,
+      colour: STATUS_COLOURS[name] ?? OTHER,
+      code: at,
+    }));
   }
   if (by === "state") {
     return [...tasks.facts.states, "unknown"].map((name, at) => ({
@@ -130,6 +148,7 @@ function legend(tasks, by) {
 /** The value that a task is coloured by: what `legend` calls its code. */
 function codeOf(tasks, by) {
   if (by === "worker") return (row) => tasks.lanes[tasks.laneOfRow[row]].worker;
+  if (by === "status") return (row) => tasks.longestStatus(row);
   return by === "state" ? (row) => tasks.states[row] : (row) => tasks.functionOf(row);
 }
 

@@ -53,6 +53,7 @@ class Page {
     exportButton("task-csv", this.taskTable, "task_runs.csv");
     for (const [name, title, file] of [
       ["functions", "Functions by worker", "function_bottleneck.csv"],
+      ["status", "Status of functions", "function_status.csv"],
       ["balance", "Tasks in memory", "task_balance.csv"],
     ]) {
       const root = byId(`${name}-table`);
@@ -63,11 +64,14 @@ class Page {
         continue;
       }
       const count = table.columns[0]?.values.length ?? 0;
-      const shown = new DataTable(root, { name: title, columns: listedColumns(table), count });
+      const listed = listedColumns(table);
+      const columns = name === "status" ? withBars(listed, facts.timeline.statuses) : listed;
+      const shown = new DataTable(root, { name: title, columns, count });
       noteUnknown(root, table);
       exportButton(`${name}-csv`, shown, file);
       filterBox(`${name}-filter`, shown, table);
     }
+    byId("status-legend").replaceChildren(...statusLegend(facts.timeline.statuses));
     this.countRows();
   }
 
@@ -88,7 +92,7 @@ class Page {
     });
     byId("zoom-in").addEventListener("click", () => this.timeline.zoom(0.5));
     byId("zoom-out").addEventListener("click", () => this.timeline.zoom(2));
-    byId("zoom-all").addEventListener("click", () => this.timeline.move(0, this.tasks.span));
+    byId("zoom-all").addEventListener("click", () => this.timeline.showAll());
     addEventListener("hashchange", () => this.followLink());
     addEventListener("keydown", (event) => {
       if (event.key !== "/" || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
@@ -179,7 +183,8 @@ class Page {
   onMoved(from, to) {
     this.strip?.window(from, to);
     this.resources?.window(from, to);
-    byId("window").textContent = `${formatSeconds(from)} to ${formatSeconds(to)}: ${formatSeconds(to - from)}`;
+    const { step } = ticks(from, to, 1000, 20);
+    byId("window").textContent = `${clockText(from, step)} to ${clockText(to, step)}, ${formatSeconds(to - from)}`;
   }
 
   /** Goes where the address points: #view=…, #task=KEY, #function=NAME, #time=FROM,TO. */

@@ -15,8 +15,8 @@ function showSummary({ title, summary, timeline, notes }) {
     ["Run time", formatSeconds(summary.seconds ?? NaN), "from the first fact recorded to the last"],
     ["Task runs", formatCount(summary.tasks), `of ${counted(summary.functions, "function")}`],
     ["Threads busy", formatShare(busy), "of their time, running tasks", busy],
-    ["CPU in tasks", formatShare(working), "of the tasks' time on a core; the rest waits or runs elsewhere", working],
-    ["Failed", formatCount(summary.failed), summary.failed ? "task runs ended in an error" : "no task run", null, summary.failed > 0],
+    ["CPU in tasks", formatShare(working), "of the tasks' time; else they waited", working],
+    ["Failed", formatCount(summary.failed), "task runs, with an error", null, summary.failed > 0],
     ["Moved", formatBytes(summary.moved ?? NaN), "between workers"],
   ];
   byId("tiles").replaceChildren(...tiles.map((tile) => tileElement(...tile)));

@@ -7,13 +7,13 @@ const CSV_SLICE = 20_000;
 
 /**
  * A sorted, filtered view of rows. A column has `label`, `width` (em), `numeric`, `text(row)` for
- * the page, `value(row)` for CSV, `hidden` if only CSV has it, and either `order()` (the rows, ascending) or neither, in which
+ * the page or `cell(row)` for an element, which CSV lacks, `value(row)` for CSV, `hidden` if only CSV has it, and either `order()` (the rows, ascending) or neither, in which
  * case `value` is compared.
  */
 class DataTable {
   constructor(root, { name, columns, count, selected = () => {} }) {
     Object.assign(this, { root, name, count, selected });
-    this.all = columns;
+    this.all = columns.filter((column) => !column.cell);
     this.columns = columns.filter((column) => !column.hidden);
     this.chosen = -1;
     this.kept = null;
@@ -104,6 +104,7 @@ class DataTable {
   rowElement(at) {
     const row = this.rows[at];
     const cells = this.columns.map((column) => {
+      if (column.cell) return make("div", { role: "gridcell" }, column.cell(row));
       const text = column.text(row);
       return make("div", { role: "gridcell", class: column.numeric ? "number" : "", title: column.numeric ? null : text }, text);
     });
@@ -212,6 +213,29 @@ function decimalsOf(values) {
   const sizes = known.map(Math.abs).sort((one, other) => one - other);
   const digits = Math.floor(Math.log10(sizes[sizes.length >> 1])) + 1;
   return Math.min(6, Math.max(1, 4 - digits));
+}
+
+/** Puts a bar of the shares of the statuses in the place of their columns of numbers. */
+function withBars(columns, statuses) {
+  const column = (label) => columns.find((one) => one.label === label);
+  const seconds = statuses.map((name) => column(`${name} (s)`).value);
+  const sum = (row) => seconds.reduce((total, value) => total + (value(row) ?? 0), 0);
+  const cell = (row) => {
+    const bar = make("div", { class: "stack" });
+    for (const [at, name] of statuses.entries()) {
+      const share = (seconds[at](row) ?? 0) / sum(row);
+      const part = make("div", { title: `${name}: ${formatShare(share)}, ${formatSeconds(seconds[at](row) ?? NaN)}` });
+      part.style.width = `${share * 100}%`;
+      part.style.background = `var(--series-${STATUS_COLOURS[name] ?? OTHER})`;
+      bar.append(part);
+    }
+    return bar;
+  };
+  const bars = { label: "Share of each status", width: 14, grow: 2, cell, value: sum, numeric: true };
+  const labels = new Set(statuses.map((name) => `${name} (%)`));
+  const kept = columns.map((one) => (labels.has(one.label) ? { ...one, hidden: true } : one));
+  const place = kept.findIndex((one) => one.label === "Task Runs") + 1;
+  return [...kept.slice(0, place), bars, ...kept.slice(place)];
 }
 
 /** Columns of the table of task runs. */

@@ -94,6 +94,15 @@ class Tasks {
     return this.facts.states[this.states[row]] ?? "unknown";
   }
 
+  /** The place of the status that a task run had longest; behind the last if nothing is known. */
+  longestStatus(row) {
+    let [longest, place] = [-1, this.statuses.length];
+    for (const [at, { seconds }] of this.statuses.entries()) {
+      if (seconds[row] > longest) [longest, place] = [seconds[row], at];
+    }
+    return place;
+  }
+
   exceptionText(row) {
     return this.facts.exceptions[this.exceptions[row]] ?? null;
   }

@@ -1,4 +1,4 @@
-// The timeline: a window of time over the lanes of a view, moved by wheel, drag and keyboard.
+// The timeline: a window of time over the lanes of a view.
 
 const GUTTER = 168;
 const RULER = 24;
@@ -25,8 +25,9 @@ class Timeline {
     this.hovered = -1;
     this.matches = null;
     this.colourBy = "function";
-    this.scrolledAt = 0;
-    this.listen();
+    new Gestures(this, this.overlay).listen();
+    new ResizeObserver(() => this.view && this.resize()).observe(root);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
   show(view) {
@@ -59,7 +60,8 @@ class Timeline {
     const end = start + this.tasks.durations[row];
     const span = this.to - this.from;
     if (start < this.from || end > this.to || (end - start) * 400 < span) {
-      const wanted = Math.min(span, Math.max((end - start) * 12, this.tasks.span / 2000, MIN_SPAN));
+      const near = Math.min(span, Math.max((end - start) * 12, this.tasks.span / 2000, MIN_SPAN));
+      const wanted = Math.max(near, (end - start) * 1.5);
       this.move((start + end) / 2 - wanted / 2, (start + end) / 2 + wanted / 2);
     }
     const lane = lanesOfRows(this.view, this.tasks.count)[row];
@@ -85,6 +87,14 @@ class Timeline {
     const share = (around - this.from) / (this.to - this.from);
     const from = Math.min(Math.max(around - share * span, 0), whole - span);
     this.move(from, from + span);
+  }
+
+  get showsAll() {
+    return this.to - this.from >= (this.tasks.span || 1) * 0.999999;
+  }
+
+  showAll() {
+    this.move(0, this.tasks.span || 1);
   }
 
   pan(share) {
@@ -219,62 +229,10 @@ class Timeline {
     return nearest;
   }
 
-  listen() {
-    const { overlay } = this;
-    addEventListener("scroll", () => (this.scrolledAt = performance.now()), { passive: true });
-    overlay.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
-    overlay.addEventListener("pointerdown", (event) => this.onPress(event));
-    overlay.addEventListener("pointermove", (event) => this.onHover(event));
-    overlay.addEventListener("pointerleave", () => this.hover(-1));
-    overlay.addEventListener("dblclick", () => this.selected >= 0 && this.zoomTo(this.selected));
-    overlay.addEventListener("keydown", (event) => this.onKey(event));
-    new ResizeObserver(() => this.view && this.resize()).observe(this.root);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
-  }
-
   zoomTo(row) {
     const { starts, durations } = this.tasks;
     const room = Math.max(durations[row] * 0.3, MIN_SPAN);
     this.move(starts[row] - room, starts[row] + durations[row] + room);
-  }
-
-  onWheel(event) {
-    // A page that is scrolled past the chart must not turn into one that zooms it.
-    if (performance.now() - this.scrolledAt < 300) return;
-    const sideways = event.shiftKey ? event.deltaX || event.deltaY : event.deltaX;
-    if (Math.abs(sideways) > Math.abs(event.deltaY) || event.shiftKey) {
-      this.pan(sideways / 800);
-    } else if (event.altKey) {
-      this.scrollTo(this.scroll + event.deltaY);
-    } else {
-      const all = this.to - this.from >= (this.tasks.span || 1) * 0.999999;
-      if (all && event.deltaY > 0) return;
-      const steps = event.deltaY * (event.deltaMode ? 16 : 1);
-      this.zoom(Math.exp(Math.min(Math.max(steps, -240), 240) * 0.0028), this.frame().time(event.offsetX));
-    }
-    event.preventDefault();
-  }
-
-  onPress(event) {
-    if (event.button !== 0) return;
-    this.overlay.focus({ preventScroll: true });
-    this.overlay.setPointerCapture(event.pointerId);
-    const begin = { x: event.offsetX, y: event.offsetY, from: this.from, to: this.to, scroll: this.scroll };
-    let dragged = false;
-    const drag = (moved) => {
-      const [x, y] = [moved.offsetX - begin.x, moved.offsetY - begin.y];
-      dragged ||= Math.hypot(x, y) > 4;
-      if (!dragged) return;
-      const by = (x / this.frame().width) * (begin.to - begin.from);
-      this.move(begin.from - by, begin.to - by);
-      this.scrollTo(begin.scroll - y);
-    };
-    const drop = () => {
-      this.overlay.removeEventListener("pointermove", drag);
-      if (!dragged) this.click(begin.x, begin.y);
-    };
-    this.overlay.addEventListener("pointermove", drag);
-    this.overlay.addEventListener("pointerup", drop, { once: true });
   }
 
   click(x, y) {
@@ -290,15 +248,6 @@ class Timeline {
     const { scroll } = this;
     this.show(functionsView(this.tasks, this.opened));
     this.scrollTo(scroll);
-  }
-
-  onHover(event) {
-    if (event.buttons) return this.hover(-1);
-    const row = this.rowAt(event.offsetX, event.offsetY);
-    this.hover(row, event.offsetX, event.offsetY);
-    const lane = this.view?.lanes[this.frame().lane(event.offsetY)];
-    this.overlay.title = row < 0 && event.offsetX < GUTTER && lane ? lane.hint : "";
-    this.overlay.style.cursor = row >= 0 || lane?.function !== undefined ? "pointer" : "grab";
   }
 
   hover(row, x = 0, y = 0) {
@@ -319,38 +268,6 @@ class Timeline {
     const below = y + 18 + this.tip.offsetHeight < this.height;
     this.tip.style.left = `${left}px`;
     this.tip.style.top = `${below ? y + 16 : y - this.tip.offsetHeight - 10}px`;
-  }
-
-  onKey(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const act = this.actions[event.key];
-    if (!act) return;
-    act(event.shiftKey);
-    event.preventDefault();
-  }
-
-  get actions() {
-    const stepLanes = (by) => () => (this.selected >= 0 ? this.step(0, by) : this.scrollTo(this.scroll + by * 60));
-    return {
-      ArrowLeft: (far) => this.pan(far ? -0.8 : -0.15),
-      ArrowRight: (far) => this.pan(far ? 0.8 : 0.15),
-      a: () => this.pan(-0.15),
-      d: () => this.pan(0.15),
-      "+": () => this.zoom(0.7),
-      "=": () => this.zoom(0.7),
-      w: () => this.zoom(0.7),
-      "-": () => this.zoom(1 / 0.7),
-      s: () => this.zoom(1 / 0.7),
-      Home: () => this.move(0, this.tasks.span),
-      0: () => this.move(0, this.tasks.span),
-      f: () => this.selected >= 0 && this.zoomTo(this.selected),
-      ".": () => this.step(1, 0),
-      ",": () => this.step(-1, 0),
-      ArrowDown: stepLanes(1),
-      ArrowUp: stepLanes(-1),
-      Enter: () => this.selected < 0 && this.step(1, 0),
-      Escape: () => this.select(-1),
-    };
   }
 
   /** Selects the next or last task of the lane, or the nearest one of another lane. */

@@ -31,8 +31,8 @@ function functionsView(tasks, opened) {
   for (const code of tasks.functionsByTime) {
     const rows = byFunction.rows.subarray(byFunction.offsets[code], byFunction.offsets[code + 1]);
     const open = opened.has(code);
-    const title = `${open ? "▾" : "▸"} ${shortened(tasks.facts.functions[code], 60)}`;
-    const hint = `${formatCount(rows.length)} tasks, ${formatSeconds(tasks.secondsOfFunction[code])}`;
+    const title = `${open ? "▾" : "▸"} ${shortened(tasks.facts.functions[code], 23)}`;
+    const hint = `${shortened(tasks.facts.functions[code], 100)}: ${formatCount(rows.length)} tasks, ${formatSeconds(tasks.secondsOfFunction[code])}`;
     for (const [at, part] of (open ? packed(tasks, rows) : [rows]).entries()) {
       lanes.push({ title: at ? "" : title, hint, area: !open, function: code, group: code });
       parts.push(part);
@@ -52,7 +52,7 @@ function threadLanes(tasks) {
     const first = lane === 0 || tasks.lanes[lane - 1].worker !== worker;
     const part = thread === null ? "loop" : counts.get(worker) > 1 ? `thread ${thread}` : "";
     return {
-      title: [first ? shortened(titles.worker, 40) : "", part].filter(Boolean).join(" · "),
+      title: first ? [shortened(titles.worker, 20), part].filter(Boolean).join(" · ") : `\u2003${part}`,
       hint: `${visible(titles.worker)}, ${thread === null ? "event loop" : `thread ${thread}`}`,
       area: false,
       group: worker,

@@ -1,0 +1,275 @@
+"""The report in a real browser: what a person sees, does and exports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from opened_pages import EVENTS, LOAD, RULER, SUM, OpenedPage, chromium, write_trace
+
+from dasfprof import TraceAnalyser
+
+LOAD_0, SUM_0 = str((LOAD, 0)), str((SUM, 0))
+Opener = Callable[..., OpenedPage]
+
+
+@pytest.fixture(scope="module")
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
+    path = tmp_path_factory.mktemp("traces") / "mine-TracePlugin-node-0.msgpack"
+    return TraceAnalyser(write_trace(path, *EVENTS))
+
+
+@pytest.fixture(scope="module")
+def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return analyser.report(tmp_path_factory.mktemp("reports") / "mine.html", title="my run")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def opened(browser: Any, report: Path) -> Iterator[Opener]:
+    """Open the report; at the end no page may have complained or asked for anything."""
+    pages: list[OpenedPage] = []
+
+    def open_page(fragment: str = "", **options: Any) -> OpenedPage:
+        pages.append(OpenedPage(browser, report, fragment, **options))
+        return pages[-1]
+
+    yield open_page
+    for page in pages:
+        assert page.complaints == []
+        assert [url for url in page.requests if not url.startswith(("file:", "blob:"))] == []
+        page.close()
+
+
+def test_head_tells_what_ran(opened: Opener) -> None:
+    page = opened()
+    assert page.text("#title") == "my run"
+    assert "node: 2 workers" in page.text("#subtitle")
+    tiles = dict(zip(page.texts(".tile dt"), page.texts(".tile dd"), strict=True))
+    assert tiles["Run time"] == "10 s"
+    assert tiles["Task runs"] == "6"
+    assert tiles["Failed"] == "1"
+    # cpu is half of each duration
+    assert tiles["CPU in tasks"] == "50 %"
+
+
+def test_exported_task_runs_equal_the_tables(opened: Opener, analyser: TraceAnalyser) -> None:
+    page = opened()
+    exported = pd.DataFrame(page.download("#task-csv")).set_index("Task Key")
+    longest = analyser.per_task_bottleneck().set_index("Task Key")
+    status = analyser.per_task_status().set_index("Task Key")
+    # The page holds whole microseconds.
+    assert exported.index[0] == longest.index[0] == LOAD_0
+    for key in longest.index:
+        row = exported.loc[key]
+        for label in ("Start (s)", "Duration (s)", "Memory usage (Mb)"):
+            assert float(row[label]) == pytest.approx(longest.loc[key, label], abs=1e-6)
+        for label in ("Function", "Worker", "State"):
+            assert row[label] == longest.loc[key, label]
+        for label in ("Inqueue (s)", "Preparing (s)", "Finalizing (s)"):
+            assert float(row[label]) == pytest.approx(status.loc[key, label], abs=1e-6)
+    assert len(exported) == len(longest) == 6
+
+
+@pytest.mark.parametrize(
+    ("button", "method"),
+    [
+        ("#functions-csv", "per_function_bottleneck"),
+        ("#balance-csv", "per_worker_task_balance"),
+        ("#status-csv", "per_function_status"),
+    ],
+)
+def test_exported_tables_equal_the_frames(
+    opened: Opener, analyser: TraceAnalyser, button: str, method: str
+) -> None:
+    frame = getattr(analyser, method)()
+    exported = opened().download(button)
+    assert list(exported[0]) == list(frame.columns)
+    for row, (_, expected) in zip(exported, frame.iterrows(), strict=True):
+        for label, value in expected.items():
+            if pd.isna(value):
+                assert row[label] == ""
+            elif isinstance(value, str):
+                assert row[label] == value
+            else:
+                assert float(row[label]) == value
+
+
+def test_selecting_in_the_chart_marks_the_table(opened: Opener) -> None:
+    page = opened()
+    # The first lane, two of ten seconds: LOAD 0 runs from 1 to 3 on worker 0.
+    page.tab.mouse.click(*page.at(0.2, RULER + 10))
+    page.until(lambda: page.details().get("Key") == LOAD_0)
+    assert page.details()["Ran for"] == "2 s"
+    assert page.details()["Worker"] == "worker-node-0"
+    assert page.details()["Result"] == "2 MB"
+    assert page.details()["Shape"] == "(500, 500)"
+    assert page.chosen_row()[0] == LOAD_0
+    # Its one dependent: an arrow, and a name to follow.
+    assert page.painted("overlay") > 100
+    page.tab.click("#details ul.needed button")
+    page.until(lambda: page.details().get("Key") == SUM_0)
+    assert len(page.texts("#details ul.needs button")) == 2
+    page.tab.keyboard.press("Escape")
+    page.tab.click("#details .close")
+    assert not page.tab.locator("#details").is_visible()
+
+
+def test_selecting_in_the_table_marks_the_chart(opened: Opener) -> None:
+    page = opened()
+    assert page.painted("overlay") == 0
+    page.tab.click(f'#task-table .rows .row:has-text("{SUM}"):has-text("sum") >> nth=0')
+    page.until(lambda: page.details().get("Key") == SUM_0)
+    assert page.painted("overlay") > 20
+    page.tab.locator("#task-table .table").focus()
+    page.tab.keyboard.press("ArrowUp")
+    page.until(lambda: page.details().get("Key") != SUM_0)
+    assert page.chosen_row()[0] == page.details()["Key"]
+
+
+def test_views(opened: Opener) -> None:
+    page = opened()
+    flat = page.painted()
+    assert flat > 1000
+    page.tab.click('label:has(input[value="compact"])')
+    page.tab.fill("#threshold", "900")
+    page.until(lambda: page.text("#shown") == "3 of 6 task runs")
+    page.until(lambda: 0 < page.painted() < flat)
+    page.tab.click('label:has(input[value="functions"])')
+    page.until(lambda: page.painted() > 1000)
+    closed = page.canvas()["height"]
+    # load takes the most time: its lane is the first, and opens to one for each worker.
+    page.tab.mouse.click(*page.at(-0.05, RULER + 10))
+    page.until(lambda: page.canvas()["height"] > closed)
+    page.tab.mouse.click(*page.at(0.15, RULER + 10))
+    page.until(lambda: LOAD in page.details().get("Key", ""))
+
+
+def test_zoom_and_pan(opened: Opener) -> None:
+    page = opened()
+    assert page.window() == (0.0, 10.0)
+    page.tab.mouse.move(*page.at(0.5, RULER + 10))
+    page.tab.mouse.wheel(0, -200)
+    page.until(lambda: page.window() != (0.0, 10.0))
+    begin, end = page.window()
+    assert begin == pytest.approx(10.0 - end, abs=0.11)  # about the pointer, in the middle
+    page.tab.mouse.down()
+    page.tab.mouse.move(*page.at(0.4, RULER + 10), steps=4)
+    page.tab.mouse.up()
+    page.until(lambda: page.window()[0] > begin)
+    assert page.window()[1] - page.window()[0] == pytest.approx(end - begin, abs=0.11)
+    page.tab.keyboard.press("Home")
+    page.until(lambda: page.window() == (0.0, 10.0))
+    page.tab.click("#zoom-in")
+    page.until(lambda: page.window() == (2.5, 7.5))
+
+
+def test_keyboard(opened: Opener) -> None:
+    page = opened()
+    page.tab.locator("#timeline .overlay").focus()
+    for key in ("+", "ArrowRight", "ArrowLeft", "-"):
+        before = page.window()
+        page.tab.keyboard.press(key)
+        page.until(lambda before=before: page.window() != before)
+    page.tab.keyboard.press("Home")
+    page.tab.keyboard.press("Enter")
+    page.until(lambda: page.details().get("Key") == LOAD_0)
+    page.tab.keyboard.press(".")
+    page.until(lambda: page.details().get("Key") == SUM_0)
+    page.tab.keyboard.press("ArrowDown")
+    page.until(lambda: page.details().get("Key") == "fails-1")
+    assert page.text("#details pre") == "ValueError: <b>no</b>"
+    page.tab.keyboard.press("f")
+    page.until(lambda: page.window()[0] > 7)
+    page.tab.keyboard.press("/")
+    page.tab.keyboard.type("sum")
+    page.until(lambda: page.text("#found") == "2 found")
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [("sum", 2), ("LOAD", 3), (LOAD_0, 1), ("', 1)", 2), ("aaa', 2", 1), ("1", 3), ("none", 0)],
+)
+def test_search(opened: Opener, query: str, count: int) -> None:
+    page = opened()
+    page.tab.fill("#search", query)
+    page.until(lambda: page.text("#found") == f"{count} found")
+    shown = page.texts("#task-table .rows .row > div:first-child")
+    assert len(shown) == count
+    assert all(query.lower() in key.lower() for key in shown)
+    if count:
+        page.tab.press("#search", "Enter")
+        page.until(lambda: page.details().get("Key") in shown)
+    page.tab.fill("#search", "")
+    page.until(lambda: page.text("#task-count") == "6 task runs")
+
+
+def test_sorting(opened: Opener) -> None:
+    page = opened()
+    for label in ("Start (s)", "Task Key", "Function", "Inqueue (s)", "State"):
+        header = page.tab.locator("#task-table .head button", has_text=label)
+        for _ in range(2):
+            header.click()
+            cell = page.texts("#task-table .head button").index(label)
+            cells = f"#task-table .rows .row > div:nth-child({cell + 1})"
+            shown = page.texts(cells)
+            values = [float(text) for text in shown] if label.endswith("(s)") else shown
+            direction = page.tab.locator("#task-table .head [aria-sort$=ing]")
+            descending = direction.get_attribute("aria-sort") == "descending"
+            assert values == sorted(values, reverse=descending), label
+
+
+@pytest.mark.parametrize("fragment", [f"#task={SUM_0}", f"#view=functions&task={SUM_0}"])
+def test_links_to_a_task(opened: Opener, fragment: str) -> None:
+    page = opened(fragment)
+    page.until(lambda: page.details().get("Key") == SUM_0)
+    assert page.chosen_row()[0] == SUM_0
+
+
+def test_links_to_a_time_and_a_function(opened: Opener) -> None:
+    page = opened("#time=2,4&function=sum")
+    page.until(lambda: page.text("#found") == "2 found")
+    assert page.window() == (2.0, 4.0)
+
+
+@pytest.mark.parametrize("by", ["worker", "status", "state"])
+def test_colours(opened: Opener, by: str) -> None:
+    page = opened()
+    page.tab.select_option("#colour", by)
+    names = {"worker": "worker-node-1", "status": "Running", "state": "erred"}
+    page.until(lambda: any(names[by] in text for text in page.texts("#legend li")))
+
+
+def test_resources(opened: Opener) -> None:
+    page = opened()
+    labels = [
+        canvas.get_attribute("aria-label") for canvas in page.tab.locator("#charts canvas").all()
+    ]
+    assert "CPU of workers over time" in labels
+    assert "Tasks in memory over time" in labels
+    assert "GPU utilisation: no reading of a GPU was recorded." in page.text("#charts .absent")
+    box = page.tab.locator("#charts canvas").first.bounding_box()
+    page.tab.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20)
+    page.until(lambda: "100 %" in page.text("#charts .chart:first-child output"))
+
+
+def test_dark(opened: Opener) -> None:
+    page = opened(color_scheme="dark")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    assert page.tab.evaluate(colour) == "rgb(18, 21, 26)"
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_nothing_is_wider_than_the_window(opened: Opener, width: int) -> None:
+    page = opened(viewport={"width": width, "height": 1000})
+    page.tab.mouse.click(*page.at(0.2, RULER + 10))
+    page.until(lambda: page.details().get("Key") == LOAD_0)
+    assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
