@@ -20,7 +20,15 @@ def ensure_defaults() -> None:
 
 def setting(name: str, given: Any = None) -> Any:
     """Give an argument if it is not None, else the config's value of ``dasfprof.{name}``."""
-    return dask.config.get(f"dasfprof.{name}") if given is None else given
+    if given is not None:
+        return given
+    try:
+        return dask.config.get(f"dasfprof.{name}")
+    except KeyError:
+        # A `dask.config.set` block that set one of our keys before this module was imported took
+        # the defaults of all of them with it when it was left.
+        ensure_defaults()
+        return dask.config.get(f"dasfprof.{name}")
 
 
 ensure_defaults()

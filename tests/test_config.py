@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import dask
@@ -57,3 +59,15 @@ def test_name_with_a_path_separator_is_refused(name: str) -> None:
 def test_senseless_numbers_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(InvalidArgumentError):
         make_settings("x", **options)  # type: ignore[arg-type]
+
+
+def test_defaults_outlive_a_block_that_they_were_loaded_in() -> None:
+    code = (
+        "import dask, dasfprof\n"
+        "with dask.config.set({'dasfprof.name': 'x'}):\n"
+        "    from dasfprof.recording.settings import make_settings\n"
+        "    inside = make_settings(add_time_suffix=False).name\n"
+        "print(inside, make_settings(add_time_suffix=False).name)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["x", "default"]

@@ -72,7 +72,7 @@ def run(
     target, *args = command
     if not module and not Path(target).exists():
         raise click.UsageError(f"there is no script {target!r}.")
-    if name is not None and (not name or name != Path(name).name):
+    if name is not None and (not name or name != Path(name).name or name == ".."):
         raise click.BadParameter(
             f"{name!r}: a run's name is the begin of file names, without a path separator; give "
             "the place with --directory.",

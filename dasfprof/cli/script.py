@@ -45,7 +45,8 @@ def run_script(target: str, args: tuple[str, ...], *, as_module: bool) -> Outcom
     except SystemExit as end:
         return Outcome(_exit_code(end.code), remains=end)
     except BaseException as error:
-        sys.excepthook(type(error), error, _of_script(error.__traceback__))
+        error.__traceback__ = _of_script(error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
         return Outcome(1, isinstance(error, KeyboardInterrupt), remains=error)
     return Outcome(0, remains=remains)
 
@@ -60,9 +61,7 @@ def _run_file(path: str) -> types.ModuleType:
     """Execute a file in a new ``__main__``; `runpy.run_path` would give it another argv[0]."""
     module = types.ModuleType("__main__")
     loader = importlib.machinery.SourceFileLoader("__main__", path)
-    vars(module).update(
-        __file__=path, __loader__=loader, __cached__=None, __builtins__=builtins, __annotations__={}
-    )
+    vars(module).update(__file__=path, __loader__=loader, __cached__=None, __builtins__=builtins)
     code = compile(loader.get_data(path), path, "exec", dont_inherit=True)
     sys.modules["__main__"] = module
     exec(code, vars(module))

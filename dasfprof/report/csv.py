@@ -25,9 +25,11 @@ def write_csv(frame: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
     OSError
         If the file cannot be written.
     """
+    import pandas as pd
+
     path = Path(path)
     safe = frame.apply(lambda column: column if _is_of_numbers(column) else _defused(column))
-    safe = safe.rename(columns=defuse)
+    safe.columns = pd.Index([defuse(label) for label in frame.columns], dtype=object)
     safe.to_csv(path, index=False, encoding="utf-8", errors="backslashreplace")
     return path
 
@@ -42,7 +44,10 @@ def defuse(cell: Any) -> Any:
 
 
 def _defused(column: pd.Series[Any]) -> pd.Series[Any]:
-    return column.astype(object).map(defuse)
+    import pandas as pd
+
+    # Left to infer a type, pandas 3 takes one that cannot hold lone surrogates.
+    return pd.Series([defuse(cell) for cell in column.tolist()], column.index, dtype=object)
 
 
 def _is_of_numbers(column: pd.Series[Any]) -> bool:

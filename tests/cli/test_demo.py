@@ -1,0 +1,62 @@
+"""``dasfprof demo``, run for real on a small number of points."""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from distributed import Client
+from shell import shell
+
+import dasfprof.cli.demo as demo
+from dasfprof.cli.demo_pipeline import Size, write_points
+from dasfprof.database.multi import find_runs
+
+
+def test_demo(tmp_path: Path) -> None:
+    done = shell("dasfprof", "demo", "--size", "small", cwd=tmp_path, COLUMNS=80)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert done.stdout.startswith("k-means on 200,000 points, 2 workers\n")
+    (run,) = find_runs(tmp_path / "dasfprof-demo")
+    assert f"Recorded dasfprof-demo/{run.name}: 5 trace files, " in done.stdout
+    iterations = re.search(r"Lloyd's iterations: (\d+) until", done.stdout)
+    clusters = re.search(r"one partition a cluster: (.*) points", done.stdout)
+    assert iterations is not None
+    assert clusters is not None
+    # Three blobs of about a third of the points each, and none is lost on the way.
+    counts = [int(count.replace(",", "")) for count in clusters[1].split(", ")]
+    assert len(counts) == 3
+    assert sum(counts) == 200_000
+    assert all(60_000 < count < 73_000 for count in counts)
+
+    shell("dasfprof", "analyse", "-o", "tables", f"dasfprof-demo/{run.name}", cwd=tmp_path)
+    with (tmp_path / "tables" / "function_bottleneck.csv").open(newline="") as file:
+        functions = list(csv.DictReader(file))
+    chunks: dict[str, int] = {}
+    shares: dict[str, float] = {}
+    for row in functions:
+        chunks[row["Function"]] = chunks.get(row["Function"], 0) + int(row["Num Tasks (chunks)"])
+        share = float(row["Percentage of total time (%)"])
+        shares[row["Worker"]] = shares.get(row["Worker"], 0) + share
+    # Eight files: each is a chunk, of each iteration a task.
+    assert chunks["sum_by_nearest"] == 8 * int(iterations[1])
+    assert chunks["shuffle-transfer"] == 8
+    assert len(shares) == 2
+    assert all(abs(share - 100) < 1e-6 for share in shares.values())
+
+
+def test_steps_without_dask_dataframe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "dask.dataframe", None)  # the import fails
+    size = Size(files=2, points_per_file=1000)
+    paths = write_points(tmp_path / "data", size)
+    with Client(processes=False, n_workers=1, dashboard_address=":0") as client:
+        demo._work(client, paths, size)
+    output = capsys.readouterr().out
+    assert [line.split()[0] for line in output.splitlines()] == ["normalise", "k-means", "shuffle"]
+    assert "pip install 'dasfprof[demo]'" in output

@@ -1,0 +1,191 @@
+"""``dasfprof info``: what files hold, how they ended, what was lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgpack
+import pytest
+from click.testing import CliRunner, Result
+from shell import compute, held, shell, write_trace
+
+from dasfprof import FileDatabase, InstantEvent
+from dasfprof.cli.main import cli
+
+EVENTS = (compute("load-1", "load", 1000.0, 2.0), held(1001.0, 1), held(1004.5, 2))
+
+
+def info(*args: object) -> Result:
+    return CliRunner().invoke(
+        cli, ["info", *map(str, args)], env={"COLUMNS": "100"}, catch_exceptions=False
+    )
+
+
+def flat(result: Result) -> str:
+    """The output with its lines put together."""
+    assert result.exit_code == 0, result.stderr
+    return " ".join(result.stdout.split())
+
+
+def test_a_whole_file(tmp_path: Path) -> None:
+    path = write_trace(
+        tmp_path / "mine-TracePlugin-c096-0.msgpack",
+        *EVENTS,
+        run="mine",
+        plugin="TracePlugin",
+        host="c096",
+        pid=17,
+        worker={"label": "worker-c096-0"},
+        versions={"dask": "2025.1.0", "python": "3.10.1"},
+    )
+    text = flat(info(path))
+    size = path.stat().st_size
+    assert text.startswith("Run mine recorded 1970-01-01 00:16:40 UTC, 4.5 s host c096: 1 worker ")
+    assert "versions dask 2025.1.0, python 3.10.1 " in text
+    assert f"holds 1 file, {size / 1000:.1f} kB, 3 events lost nothing" in text
+    assert f"TracePlugin, {size / 1000:.1f} kB, closed cleanly, process 17 on c096" in text
+    assert "events Managed Memory 2, Compute 1" in text
+
+
+def test_what_recorders_lost(tmp_path: Path) -> None:
+    path = tmp_path / "mine.msgpack"
+    with FileDatabase(path) as database:
+        database.record(EVENTS[0])
+        database.writer.dropped, database.writer.errors = 1234, 5
+    text = flat(info(path))
+    assert "lost see 1 file below" in text
+    assert "1,234 facts dropped, the disk was full or too slow; 5 errors caught" in text
+
+
+def test_a_file_that_is_being_written(tmp_path: Path) -> None:
+    with FileDatabase(tmp_path / "mine.msgpack") as database:
+        database.record(EVENTS[0])
+        database.commit()
+        assert ", still open, " in flat(info(tmp_path))
+
+
+def test_a_file_whose_writer_was_killed(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from dasfprof import FileDatabase, InstantEvent\n"
+        "database = FileDatabase(sys.argv[1]); database.record(InstantEvent('mine', 1.0))\n"
+        "database.commit(); os._exit(1)"
+    )
+    path = tmp_path / "killed.msgpack"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    text = flat(info(path))
+    assert ", ended early, " in text
+    assert "events mine 1" in text
+
+
+def test_a_file_of_another_machine_that_is_not_closed(tmp_path: Path) -> None:
+    with FileDatabase(tmp_path / "far.msgpack", header={"boot_id": "another"}) as database:
+        database.record(EVENTS[0])
+        database.commit()
+        assert "still open elsewhere, or ended early" in flat(info(tmp_path))
+
+
+def test_a_cut_file(tmp_path: Path) -> None:
+    path = write_trace(tmp_path / "cut.msgpack", *EVENTS)
+    path.write_bytes(path.read_bytes()[:-20])
+    text = flat(info(path))
+    assert "ended early" in text or "still open" in text
+    assert "bytes of an unfinished block at the end" in text
+
+
+def test_a_damaged_file(tmp_path: Path) -> None:
+    path = write_trace(tmp_path / "damaged.msgpack", *EVENTS)
+    data = bytearray(path.read_bytes())
+    middle = data.index(b"Compute")
+    data[middle : middle + 4] = b"\0\0\0\0"
+    path.write_bytes(bytes(data))
+    text = flat(info(path))
+    assert "corrupt bytes in 1 places" in text
+    assert "events Managed Memory 2" in text
+
+
+def test_a_file_of_dasf(tmp_path: Path) -> None:
+    path = tmp_path / "Tutorial_5-TracePlugin-c096.msgpack"
+    event = {"name": "Compute", "timestamp": 50.0, "duration": 2.0, "phase": "X"}
+    event |= {"process_id": "c096", "thread_id": "worker-c096-0", "args": {"key": "a"}}
+    packed = msgpack.packb(event)
+    path.write_bytes((len(packed).to_bytes(8, "big") + packed) * 2 + b"\0\0\0")
+    text = flat(info(path))
+    assert "recorded 0.0 s, on clocks that began with their host" in text
+    assert "DASF's format" in text
+    assert "events Compute 2" in text
+    assert "3 bytes at the end that hold no whole event" in text
+
+
+def test_what_tells_of_gpus(tmp_path: Path) -> None:
+    args = {"availability": "no library", "uuid": None, "visible_uuids": []}
+    event = InstantEvent("GPU Devices", 1000.0, args=args)
+    text = flat(info(write_trace(tmp_path / "mine.msgpack", event)))
+    assert text.endswith("GPU Devices availability: no library")
+
+
+def test_a_directory_of_several_runs(tmp_path: Path) -> None:
+    for number, name in enumerate(["first", "second"]):
+        for plugin in ("TracePlugin", "ResourceMonitor"):
+            write_trace(
+                tmp_path / f"{name}-{plugin}-h-0.msgpack",
+                run=name,
+                run_uuid=name,
+                run_created=1000.0 + number,
+            )
+    (tmp_path / "other.msgpack").write_bytes(b"no trace")
+    result = info(tmp_path)
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["second", "1970-01-01", "00:16:41", "2"] in [row[:4] for row in rows]
+    assert rows.index(next(r for r in rows if r[:1] == ["second"])) < rows.index(
+        next(r for r in rows if r[:1] == ["first"])
+    )
+    assert "no trace, whatever the name says: other.msgpack." in result.stderr
+    assert "Run first" in info(tmp_path / "first").stdout
+
+
+def test_hostile_headers_and_names(tmp_path: Path) -> None:
+    path = write_trace(
+        tmp_path / "a\x1b[31m\n.msgpack",
+        InstantEvent("\x1b]0;owned\x07" + "n" * 100_000, 1000.0),
+        run="\x1b[2J" + "r" * 100_000,
+        plugin="\r\n",
+        host=["\x1b"],
+        pid="\x1b",
+        created="soon",
+        run_created=float("nan"),
+        worker={"label": "\u202e"},
+        versions={"dask": "\x1b[0m"},
+    )
+    for source in (path, tmp_path):
+        result = info(source)
+        assert result.exit_code == 0
+        assert all(line.isprintable() for line in result.stdout.split("\n"))
+        assert max(map(len, result.stdout.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("value", [1, "x", None, [], {"label": 3}])
+def test_headers_of_other_forms(value: object, tmp_path: Path) -> None:
+    names = ("run", "plugin", "host", "pid", "worker", "scheduler", "versions", "boot_id")
+    for name in names:
+        path = write_trace(tmp_path / f"{name}.msgpack", EVENTS[0], **{name: value})
+        assert info(path).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("nothing", "'nothing'"),
+        ("empty", "'empty'"),
+        ("notes.txt", "notes.txt is neither a dasfprof nor a DASF trace"),
+        ("x/../../nothing/run", "run"),
+    ],
+)
+def test_bad_input(source: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("no trace")
+    done = shell("dasfprof", "info", source, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,160 @@
+"""``--preload dasfprof.preload`` on the real commands of Dask, ended by SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import dask
+import pytest
+from distributed import Client, LocalCluster
+from shell import BIN, environment, wait_until
+
+from dasfprof.database.multi import find_runs
+from dasfprof.database.reader import TraceFile
+
+PRELOAD = ("--preload", "dasfprof.preload")
+TASKS = 40
+
+
+@contextmanager
+def started(*command: str, log: Path, traces: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a command of Dask; kill it if the test leaves it."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(BIN / "dask"), *command],
+            cwd=log.parent,
+            env=environment(DASK_DASFPROF__DIRECTORY=traces),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def end(processes: list[subprocess.Popen[bytes]]) -> None:
+    """Send SIGTERM and wait.
+
+    Workers and their scheduler must not get it at once: Dask itself then waits for ever, every
+    few times (4 of 25 with 2026.8.0, no preload and no nanny).
+    """
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    for process in processes:
+        assert process.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize(
+    ("nanny", "scheduler_preload", "worker_preload"),
+    [
+        ("--nanny", PRELOAD, PRELOAD),
+        ("--no-nanny", PRELOAD, ()),
+        ("--no-nanny", (), PRELOAD),
+        ("--nanny", (), PRELOAD),
+    ],
+    ids=["both, nanny", "scheduler, no nanny", "workers, no nanny", "workers, nanny"],
+)
+def test_servers_with_the_preload(
+    nanny: str, scheduler_preload: tuple[str, ...], worker_preload: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Given servers with the preload, when they get SIGTERM, the files of one run are whole."""
+    traces, address = tmp_path / "traces", tmp_path / "scheduler.json"
+    with ExitStack() as stack:
+        # The workers are there before their scheduler, as on batch systems.
+        servers = [
+            stack.enter_context(
+                started(
+                    *("worker", "--scheduler-file", str(address), nanny, "--nthreads", "1"),
+                    *("--no-dashboard", "--name", f"w{number}", *worker_preload),
+                    log=tmp_path / f"{number}.log",
+                    traces=traces,
+                )
+            )
+            for number in range(2)
+        ]
+        scheduler = stack.enter_context(
+            started(
+                *("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"),
+                *("--scheduler-file", str(address), *scheduler_preload),
+                log=tmp_path / "scheduler.log",
+                traces=traces,
+            )
+        )
+        wait_until(address.exists)
+        with Client(scheduler_file=str(address)) as client:
+            client.wait_for_workers(2)
+            futures = client.map(abs, range(TASKS), pure=False)
+            assert sum(client.gather(futures)) == sum(range(TASKS))
+            plugins = client.run(lambda dask_worker: sorted(dask_worker.plugins))
+            for names in plugins.values():
+                assert sum(name.endswith("-TracePlugin") for name in names) == 1
+        end(servers)
+        end([scheduler])
+    (run,) = find_runs(traces)
+    assert run.name.startswith("default-")
+    kinds, functions, states = Counter[str](), Counter[str](), Counter[str]()
+    for path in run.files:
+        file = TraceFile(path)
+        for batch in file.batches():
+            if batch.name == "Compute":
+                functions.update(batch.args["name"].to_list())
+            elif batch.name == "Task Run":
+                states.update(batch.args["state"].to_list())
+        assert file.end is not None, path
+        assert (file.dropped, file.errors, bool(file.damage)) == (0, 0, False)
+        kinds[file.header["plugin"]] += 1
+    assert functions == {"abs": TASKS}
+    expected = {"TracePlugin": 2, "ResourceMonitor": 2}
+    if scheduler_preload:
+        expected["SchedulerPlugin"] = 1
+        assert states == {"memory": TASKS}
+    assert kinds == expected
+    for log in tmp_path.glob("*.log"):
+        assert "dasfprof/recording/" not in log.read_text(), "a traceback of ours"
+
+
+def test_a_directory_that_cannot_be_written_leaves_the_scheduler_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    log, address = tmp_path / "log", tmp_path / "scheduler.json"
+    command = ("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", *PRELOAD)
+    with started(
+        *command, "--scheduler-file", str(address), log=log, traces=tmp_path / "file" / "below"
+    ) as scheduler:
+        wait_until(address.exists)
+        with Client(scheduler_file=str(address)) as client:
+            names = client.run_on_scheduler(
+                lambda dask_scheduler: [*dask_scheduler.plugins, *dask_scheduler.worker_plugins]
+            )
+        end([scheduler])
+    assert not any(name.startswith("dasfprof-") for name in names)
+    assert "dasfprof records nothing here: the directory cannot be written" in log.read_text()
+
+
+def test_clients_with_the_preload(tmp_path: Path) -> None:
+    """Given the preload in the config of clients, each records until it closes."""
+    config = {
+        "distributed.client.preload": ["dasfprof.preload"],
+        "dasfprof.directory": str(tmp_path),
+        "dasfprof.name": "mine",
+        "dasfprof.add-time-suffix": False,
+    }
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
+        for _ in range(2):
+            with dask.config.set(config), Client(cluster) as client, Client(cluster):
+                assert client.submit(abs, -3, pure=False).result() == 3
+            names = [*cluster.scheduler.plugins, *cluster.scheduler.worker_plugins]
+            assert not any(name.startswith("dasfprof-") for name in names)
+    runs = find_runs(tmp_path)
+    assert [run.name for run in runs] == ["mine", "mine"]
+    for run in runs:
+        events = [batch for path in run.files for batch in TraceFile(path).batches()]
+        assert sum(batch.rows for batch in events if batch.name == "Compute") == 1
+        assert all(path.exists() for path in run.files)

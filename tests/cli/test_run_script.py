@@ -1,0 +1,285 @@
+"""``dasfprof run``: what a script sees of it, and what becomes of its clusters."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from distributed import LocalCluster
+from shell import BIN, environment, shell, wait_until
+
+from dasfprof.database.multi import Run, find_runs
+from dasfprof.database.reader import TraceFile
+
+# --- as the interpreter would run it; the oracle is the interpreter ------------------------------
+
+FACTS = """
+import sys, os
+print(sys.argv, sys.path[0], __name__, __file__, __package__, __spec__ and __spec__.name)
+print(sys.modules["__main__"].__dict__ is globals(), type(__loader__).__name__, __doc__)
+"""
+
+SCRIPTS = {
+    "facts": FACTS,
+    "sibling": "import sibling; print(sibling.value)",
+    "exit code": "import sys; sys.exit(7)",
+    "exit without code": "raise SystemExit",
+    "exit with text": "import sys; sys.exit('no input')",
+    "error": "def f():\n    raise ValueError('no')\n\nf()",
+    "chained error": "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise OSError from e",
+    "syntax error": "print(1)\nprint(1",
+    "interrupted": "raise KeyboardInterrupt",
+    "hook": "import sys; sys.excepthook = lambda *a: print('mine', a[0].__name__)\n1 / 0",
+    "annotated": "x: int = 1\nprint(__annotations__)\ndef f(a: int): 1\nprint(f.__annotations__)",
+    "at exit": "import atexit; atexit.register(lambda: print(__name__, sys.argv)); import sys",
+    "pickle": "import pickle\nclass C: pass\nprint(type(pickle.loads(pickle.dumps(C()))) is C)",
+    "environment": (
+        "import os; os.environ['DASK_FROM__SCRIPT'] = '3'\n"
+        "import dask; print(dask.config.get('from.script'))"
+    ),
+}
+
+
+def both(
+    args: list[str], cwd: Path
+) -> tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]]:
+    plain = shell("python", *args, cwd=cwd)
+    ours = shell("dasfprof", "run", *args, cwd=cwd)
+    return plain, ours
+
+
+@pytest.mark.parametrize("case", SCRIPTS)
+def test_a_script_runs_as_under_python(case: str, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "my script.py").write_text(SCRIPTS[case])
+    (place / "sibling.py").write_text("value = 3")
+    plain, ours = both(["place/my script.py", "-a", "--head", "--", "b c"], tmp_path)
+    assert (ours.stdout, ours.returncode) == (plain.stdout, plain.returncode)
+    assert ours.stderr.startswith(plain.stderr)
+
+
+def test_modules_packages_and_directories(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "module.py").write_text(FACTS)
+    (package / "__main__.py").write_text(FACTS)
+    for args in (
+        ["-m", "package.module", "-m", "x"],
+        ["-m", "package"],
+        [str(package), "--name"],
+    ):
+        plain, ours = both(args, tmp_path)
+        assert (ours.stdout, ours.returncode) == (plain.stdout, 0), args
+    plain, ours = both(["-m", "package.none"], tmp_path)
+    assert ours.returncode == plain.returncode == 1
+    assert "No module named package.none" in ours.stderr
+
+
+def test_a_script_without_a_client(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import dask; print(dask.delayed(sum)([1, 2]).compute())")
+    done = shell("dasfprof", "run", "script.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "3\n")
+    assert "script.py made no Dask client, so nothing was recorded." in done.stderr
+    assert find_runs(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["nothing.py"], "there is no script 'nothing.py'"),
+        (["--name", "a/b", "script.py"], "without a path separator"),
+        (["--name", "", "script.py"], "--name"),
+        (["--name", "..", "script.py"], "without a path separator"),
+        (["--directory", "script.py", "script.py"], "is a file"),
+        (["--head", "0", "script.py"], "--head"),
+        (["--heads", "script.py"], "--heads"),
+        ([], "SCRIPT"),
+    ],
+)
+def test_wrong_usage(args: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("print('ran')")
+    done = shell("dasfprof", "run", *args, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+# --- clusters ------------------------------------------------------------------------------------
+
+
+def computed(run: Run) -> Counter[str]:
+    """Count the task runs of each function in a run's whole files."""
+    counts: Counter[str] = Counter()
+    for path in run.files:
+        file = TraceFile(path)
+        for batch in file.batches():
+            if batch.name == "Compute":
+                counts.update(batch.args["name"].to_list())
+        assert file.end is not None, f"{path} was closed"
+        assert (file.dropped, file.errors, bool(file.damage)) == (0, 0, False)
+    return counts
+
+
+CLUSTERS = """
+import sys
+from distributed import Client, LocalCluster, get_client
+
+def inc(x):
+    return x + 1
+
+def with_worker_client(x):
+    return get_client().submit(inc, x, pure=False).result()
+
+def with_own_client(address):
+    with Client(address, set_as_default=False) as client:
+        return client.submit(inc, 1, pure=False).result()
+
+if __name__ == "__main__":
+    with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster:
+        with Client(cluster) as client:
+            print(sum(client.gather(client.map(inc, range(20), pure=False))))
+        with Client(cluster) as client, Client(cluster) as other:
+            print(sum(other.gather(other.map(inc, range(10), pure=False))))
+            print(client.submit(with_worker_client, 1).result())
+            print(client.submit(with_own_client, cluster.scheduler_address).result())
+    client = Client(processes=False, n_workers=1, dashboard_address=":0")
+    print(client.submit(inc, 1, pure=False).result())
+    sys.exit(7)
+"""
+
+
+def test_each_cluster_of_a_script_is_a_run(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.py").write_text(CLUSTERS)
+    done = shell(
+        "dasfprof", "run", "--directory", "traces/new", "pipeline.py", cwd=tmp_path, COLUMNS=80
+    )
+    assert done.returncode == 7, done.stderr
+    assert done.stdout.split() == ["210", "55", "2", "2", "2"]
+    second, first = find_runs(tmp_path / "traces" / "new")
+    assert first.name.startswith("pipeline-")
+    assert second.name.startswith("pipeline-2-")
+    assert computed(first) == {"inc": 32, "with_worker_client": 1, "with_own_client": 1}
+    assert computed(second) == {"inc": 1}
+    # Its report stands on standard error, fits, and has nothing of Dask's preload messages.
+    for run in (first, second):
+        source = tmp_path / "traces" / "new" / run.name
+        assert f"dasfprof recorded {source}: {len(run.files)} trace files" in done.stderr
+    assert done.stderr.count("Functions that took the most time, by worker") == 2
+    assert "preload" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+ASYNCHRONOUS = """
+import asyncio
+from distributed import Client, LocalCluster
+
+async def main():
+    async with LocalCluster(
+        n_workers=1, processes=False, asynchronous=True, dashboard_address=":0"
+    ) as cluster:
+        async with Client(cluster, asynchronous=True) as client:
+            print(sum(await client.gather(client.map(abs, range(5), pure=False))))
+
+asyncio.run(main())
+"""
+
+
+def test_an_asynchronous_script(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(ASYNCHRONOUS)
+    done = shell("dasfprof", "run", "--name", "mine", "script.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "10\n"), done.stderr
+    (run,) = find_runs(tmp_path)
+    assert run.name.startswith("mine-")
+    assert computed(run) == {"abs": 5}
+
+
+def test_ctrl_c_ends_the_script_and_keeps_the_record(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import time, pathlib\nfrom distributed import Client\n"
+        "client = Client(processes=False, n_workers=1, dashboard_address=':0')\n"
+        "client.submit(abs, -1).result()\n"
+        "pathlib.Path('there').touch()\ntime.sleep(600)"
+    )
+    with subprocess.Popen(
+        [str(BIN / "dasfprof"), "run", "script.py"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        wait_until((tmp_path / "there").exists)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert stderr.startswith("Traceback (most recent call last):\n  File ")
+    assert "dasfprof/cli" not in stderr
+    (run,) = find_runs(tmp_path)
+    assert computed(run) == {"abs": 1}
+    assert f"dasfprof recorded {tmp_path / run.name}" in stderr
+
+
+VISITOR = """
+import sys
+from distributed import Client
+with Client(sys.argv[1]) as client:
+    print(client.submit(abs, -3, pure=False).result())
+"""
+
+
+def plugins(cluster: LocalCluster) -> list[str]:
+    scheduler = cluster.scheduler
+    names = [*scheduler.plugins, *scheduler.worker_plugins]
+    names += [name for worker in cluster.workers.values() for name in worker.plugins]
+    return [name for name in names if name.startswith("dasfprof-")]
+
+
+def test_a_cluster_of_others_is_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(VISITOR)
+    with LocalCluster(
+        n_workers=1, processes=False, protocol="tcp", dashboard_address=":0"
+    ) as cluster:
+        address = cluster.scheduler_address
+        done = shell("dasfprof", "run", "script.py", address, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+        assert plugins(cluster) == []
+        (run,) = find_runs(tmp_path)
+        assert computed(run) == {"abs": 1}
+
+
+def test_a_recorded_cluster_is_not_recorded_twice(tmp_path: Path) -> None:
+    import dasfprof
+
+    (tmp_path / "script.py").write_text(VISITOR)
+    with LocalCluster(
+        n_workers=1, processes=False, protocol="tcp", dashboard_address=":0"
+    ) as cluster:
+        with dasfprof.profile(cluster, "other", directory=tmp_path / "other"):
+            registered = plugins(cluster)
+            address = cluster.scheduler_address
+            done = shell("dasfprof", "run", "script.py", address, cwd=tmp_path)
+            assert plugins(cluster) == registered
+        assert (done.returncode, done.stdout) == (0, "3\n")
+        assert f"{address} was being recorded already" in done.stderr
+    assert find_runs(tmp_path) == []
+    assert computed(find_runs(tmp_path / "other")[0]) == {"abs": 1}
+
+
+def test_a_cluster_that_cannot_be_recorded(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import os; os.rmdir('traces'); open('traces', 'w').close()\n" + VISITOR
+    )
+    with LocalCluster(
+        n_workers=1, processes=False, protocol="tcp", dashboard_address=":0"
+    ) as cluster:
+        args = ("--directory", "traces", "script.py", cluster.scheduler_address)
+        done = shell("dasfprof", "run", *args, cwd=tmp_path)
+        assert plugins(cluster) == []
+    assert (done.returncode, done.stdout) == (0, "3\n")
+    assert "was not recorded" in done.stderr
+    assert "cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,193 @@
+"""Tables and names as text: exact layouts, any width, hostile content."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+
+import pandas as pd
+import pytest
+
+from dasfprof.report.text import clean, display_width, elide, format_size, format_table
+
+HOSTILE = {
+    "colour": ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
+    "title of the window": ("\x1b]0;owned\x07", "\\x1b]0;owned\\x07"),
+    "8-bit control": ("\x9b2J", "\\x9b2J"),
+    "line breaks": ("a\nb\rc\u2028d", "a\\nb\\rc\\u2028d"),
+    "tab and backspace": ("a\tb\bc\x00", "a\\tb\\x08c\\x00"),
+    "right to left": ("abc\u202ecba\u2066", "abc\\u202ecba\\u2066"),
+    "lone surrogate": ("file-\udcff", "file-\\udcff"),
+    "plain": ("('sum-1f', 3, 0)", "('sum-1f', 3, 0)"),
+    "letters of the world": ("größe 数据", "größe 数据"),
+    "other blanks": ("a\xa0b", "a b"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_clean_shows_what_a_terminal_would_obey(case: str) -> None:
+    text, shown = HOSTILE[case]
+    assert clean(text) == shown
+
+
+def test_clean_takes_any_object() -> None:
+    assert clean(("a", 1)) == "('a', 1)"
+    assert clean(None) == "None"
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        ("short", 5, "short"),
+        ("('sum-0123456789abcdef', 12, 7)", 20, "('sum-0123456…12, 7)"),
+        ("abcdefghij", 7, "abcd…ij"),
+        ("abc", 1, "…"),
+        ("数据数据数据", 7, "数据…据"),
+        ("数据数据数据", 6, "数据…"),
+    ],
+)
+def test_elide_keeps_begin_and_end(text: str, width: int, shown: str) -> None:
+    assert elide(text, width) == shown
+
+
+def test_a_key_of_a_megabyte_is_shown_at_once() -> None:
+    begin = time.perf_counter()
+    assert elide("\x1b" * 500_000 + "数" * 500_000, 20).isprintable()
+    frame = pd.DataFrame({"Task Key": ["k" * 1_000_000, "k"], "k" * 1_000_000: [1, 2]})
+    assert max(map(len, format_table(frame, 80).splitlines())) <= 80
+    assert time.perf_counter() - begin < 1
+
+
+def test_display_width() -> None:
+    assert display_width("abc") == 3
+    assert display_width("数据") == 4
+    assert display_width("e\u0301") == 1
+
+
+def test_sizes_are_powers_of_ten() -> None:
+    assert [format_size(n) for n in (0, 999, 1000, 29_149, 99_999, 100_000, 2_340_000)] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "29.1 kB",
+        "100.0 kB",
+        "0.1 MB",
+        "2.3 MB",
+    ]
+
+
+FRAME = pd.DataFrame(
+    {
+        "Host": ["c096", "c096", "c096"],
+        "GPU": pd.array([None, None, None], dtype="Int64"),
+        "Function": ["sum_by_nearest", "load", "rechunk-merge"],
+        "Duration (s)": [12.345678, 0.5, 0.0],
+        "Percentage of total time (%)": [96.1055, 3.8944, float("nan")],
+        "Num Tasks (chunks)": [100, 20, 1],
+    }
+)
+
+
+def test_a_table_that_fits() -> None:
+    assert format_table(FRAME, 80).splitlines() == [
+        "                                Percentage       Num",
+        "                      Duration    of total     Tasks",
+        "Host  Function             (s)    time (%)  (chunks)",
+        "────  ──────────────  ────────  ──────────  ────────",
+        "c096  sum_by_nearest     12.35       96.11       100",
+        "c096  load                0.50        3.89        20",
+        "c096  rechunk-merge          0          NA         1",
+        "NA in every row: GPU.",
+    ]
+
+
+def test_a_table_that_is_too_wide_says_what_is_not_in_it() -> None:
+    assert format_table(FRAME, 40).splitlines() == [
+        "                          Percentage",
+        "                Duration    of total",
+        "Function             (s)    time (%)",
+        "──────────────  ────────  ──────────",
+        "sum_by_nearest     12.35       96.11",
+        "load                0.50        3.89",
+        "rechunk-merge          0          NA",
+        "NA in every row: GPU.",
+        "Host is c096 in every row.",
+        "Too wide to show: Num Tasks (chunks).",
+    ]
+
+
+def test_long_text_is_shortened_before_numbers_go() -> None:
+    frame = pd.DataFrame({"Key": ["k" * 60, "short"], "Duration (s)": [1.25, 2.0]})
+    assert format_table(frame, 40).splitlines() == [
+        "                                Duration",
+        "Key                                  (s)",
+        "──────────────────────────────  ────────",
+        "kkkkkkkkkkkkkkkkkkkk…kkkkkkkkk     1.250",
+        "short                              2.000",
+    ]
+
+
+def test_expendable_columns_go_first() -> None:
+    text = format_table(FRAME, 40, expendable=("Percentage of total time (%)",))
+    assert "Too wide to show: Percentage of total time (%)." in " ".join(text.split())
+    assert "(chunks)" in text
+
+
+def test_names_of_many_left_out_columns_are_counted() -> None:
+    frame = pd.DataFrame({"Second": [0], **{f"worker-{n}": [n] for n in range(100)}})
+    text = format_table(frame, 40)
+    kept = text.splitlines()[-3].split()
+    assert f"and {100 - (len(kept) - 1) - 3} more." in " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", [1, 10, 20, 40, 60, 80, 120, 200, 400])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    frame = FRAME.assign(
+        **{
+            "Task Key": [text for text, _ in list(HOSTILE.values())[:3]],
+            "Exception": ["x" * 500, "数" * 300, "a\nb"],
+            "worker-" + "h" * 100: [1.5, 2.5, 3.5],
+        }
+    )
+    for line in format_table(frame, width).splitlines():
+        assert line.isprintable()
+        wide = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+        assert wide <= max(width, 1)
+
+
+def test_a_table_without_rows_has_its_labels() -> None:
+    text = format_table(FRAME.head(0), 200)
+    assert [line.split() for line in text.splitlines()[:3]] == [
+        ["Percentage", "Num"],
+        ["Duration", "of", "total", "Tasks"],
+        ["Host", "GPU", "Function", "(s)", "time", "(%)", "(chunks)"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ([2.471439, 0.000052, 0.0], ["2.471", "0.000", "0"]),
+        ([10.0, 12.0, float("nan")], ["10", "12", "NA"]),
+        ([123456.789, 0.5], ["123457", "0"]),
+        ([0.00001234], ["0.000012"]),
+        ([float("inf"), 1.5], ["inf", "1.500"]),
+        ([-1.5, -20.25], ["-1.50", "-20.25"]),
+    ],
+)
+def test_numbers_have_the_decimals_of_the_largest(values: list[float], shown: list[str]) -> None:
+    lines = format_table(pd.DataFrame({"x": values}), 80).splitlines()
+    assert [line.strip() for line in lines[2:]] == shown
+
+
+def test_nullable_and_categorical_columns() -> None:
+    frame = pd.DataFrame(
+        {
+            "GPU": pd.array([0, None], dtype="Int64"),
+            "Utilization": pd.array([0.25, None], dtype="Float64"),
+            "Worker": pd.Categorical(["w0", "w1"]),
+            "Name": ["a", None],
+        }
+    )
+    rows = [line.split() for line in format_table(frame, 80).splitlines()[2:]]
+    assert rows == [["0", "0.2500", "w0", "a"], ["NA", "NA", "w1", "NA"]]
