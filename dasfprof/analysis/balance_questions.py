@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dasfprof.analysis import imbalance, stragglers
+from dasfprof.analysis import imbalance, stragglers, transfers
 from dasfprof.analysis.trace import Trace
 
 
@@ -61,3 +61,37 @@ class BalanceQuestions:
               thread), ``unknown``
         """
         return stragglers.stragglers(self.trace)
+
+    def transfers(
+        self, by: transfers.By = "worker", *, interval: float | None = None
+    ) -> pd.DataFrame:
+        """Sum up what was moved between workers.
+
+        Parameters
+        ----------
+        by
+            ``"worker"`` or ``"host"`` (pairs of them), ``"function"`` (whose outputs were moved),
+            ``"time"``.
+        interval
+            By time, seconds; None chooses a length that gives 60 intervals at most.
+
+        Returns
+        -------
+        DataFrame
+            By pair a row each, the most bytes first: ``From Host``, ``From Worker``, ``To Host``,
+            ``To Worker``, ``Transfers`` (messages), ``Keys``, ``Size (MB)``, ``Time (s)`` (summed
+            over messages, side by side ones too), ``Bandwidth (MB/s)`` (size by time), ``Network
+            (s)``, ``Deserialize (s)``, ``Failed`` (messages that brought nothing: busy, missing,
+            failed; their time does not count).
+
+            By function, the most bytes first: ``Function``, ``Keys Moved``, ``Moves`` (of a key
+            to a worker), ``Size (MB)``, ``Share of Size (%)``, ``Time (s)``, ``Bandwidth (MB/s)``,
+            ``Keys Moved More than Once``, ``Moved Again (MB)`` (beyond each key's first move),
+            ``Moved Again to the Same Worker (MB)``. A message is shared out to its keys by their
+            sizes.
+
+            By time: ``Time Interval (seconds from begin)``, ``Transfers`` (that began),
+            ``Size (MB)``, ``Time (s)``, ``Bandwidth (MB/s)``, and ``Throughput (MB/s)`` (size by
+            the interval). A message counts evenly over its time.
+        """
+        return transfers.transfers(self.trace, by, interval)

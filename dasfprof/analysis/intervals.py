@@ -72,3 +72,33 @@ class Intervals:
         # Clocks tell microseconds: 128.2 - 127.2 is a second.
         places = np.floor(np.round(times - self.begin, 6) / self.seconds)
         return np.clip(places, 0, max(self.count - 1, 0)).astype(np.int64)
+
+    def spread(self, starts: Array, seconds: Array, amounts: Array) -> Array:
+        """Spread amounts over the intervals, each one evenly over the seconds from its start.
+
+        What begins or ends outside of the run counts in the nearest interval.
+        """
+        if not self.count:
+            return np.zeros(0)
+        stops = starts + seconds
+        first, last = self.places(starts), self.places(stops)
+        within = first == last
+        total = np.zeros(self.count)
+        total += np.bincount(first[within], amounts[within], self.count).astype(float)
+        starts, stops, first, last = starts[~within], stops[~within], first[~within], last[~within]
+        rate = amounts[~within] / seconds[~within]
+        begun = np.maximum(self.begin + (first + 1) * self.seconds - starts, 0.0)
+        ended = np.maximum(stops - self.begin - last * self.seconds, 0.0)
+        total += np.bincount(first, rate * begun, self.count).astype(float)
+        total += np.bincount(last, rate * ended, self.count).astype(float)
+        # Whole intervals between the first and the last: steps up and down of their rates.
+        whole = self._steps(first + 1, last, rate)
+        there = self._steps(first + 1, last, np.ones(len(rate))) > 0
+        spread: Array = total + np.where(there, np.maximum(whole, 0.0) * self.seconds, 0.0)
+        return spread
+
+    def _steps(self, first: Array, end: Array, weights: Array) -> Array:
+        """Sum the weights that hold in each interval, from their first one to before their end."""
+        up = np.bincount(first, weights=weights, minlength=self.count + 1)
+        down = np.bincount(end, weights=weights, minlength=self.count + 1)
+        return np.cumsum(up - down)[: self.count]

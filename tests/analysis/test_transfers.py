@@ -1,0 +1,199 @@
+"""Transfers by pair, function and time: by hand, and random ones against loops."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from written_traces import Plugin, record, row, usage
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.errors import InvalidArgumentError
+from dasfprof.recording.facts import CLOCK, COMPUTE, TRANSFER
+
+T = 1.7e9
+A, B, C = "tcp://10.0.0.1:4000", "tcp://10.0.0.2:4001", "tcp://10.0.0.9:4002"
+
+
+def moved(start: float, source: str, keys: list[str], size: int, **values: Any) -> tuple[Any, ...]:
+    values = {"duration": 0.5, "state": "success", "network": 0.25, "deserialize": 0.125, **values}
+    return row(TRANSFER, timestamp=T + start, source=source, keys=keys, size=size, **values)
+
+
+def ran(key: str, size: int) -> tuple[Any, ...]:
+    return row(COMPUTE, timestamp=T, duration=0.5, key=key, state="memory", size=size)
+
+
+@pytest.fixture
+def analyser(tmp_path: Path) -> TraceAnalyser:
+    path = tmp_path / "run"
+    runs = [ran("load-1", 30_000_000), ran("load-2", 10_000_000), ran("sum-1", 8)]
+    to_a = [
+        moved(1.0, B, ["load-1", "load-2"], 40_000_000),
+        moved(2.0, B, ["load-1"], 30_000_000),  # again: it had been released meanwhile
+        moved(3.0, B, [], 0, state="busy"),
+        moved(4.0, C, ["far-1", "sum-1"], 1_000_000),  # nobody tells how large far-1 is
+    ]
+    to_b = [moved(2.5, A, ["load-1"], 30_000_000, duration=3.0)]
+    end = [row(CLOCK, timestamp=T + 6)]
+    Plugin(path, host="n1", name=0, address=A).write((COMPUTE, runs), (TRANSFER, to_a))
+    Plugin(path, host="n2", name=1, address=B).write((TRANSFER, to_b), (CLOCK, end))
+    return TraceAnalyser(path)
+
+
+def test_by_worker(analyser: TraceAnalyser) -> None:
+    table = analyser.transfers()
+
+    assert table.values.tolist() == [
+        ["n2", "worker-n2-1", "n1", "worker-n1-0", 3, 3, 70.0, 1.0, 70.0, 0.75, 0.375, 1],
+        ["n1", "worker-n1-0", "n2", "worker-n2-1", 1, 1, 30.0, 3.0, 10.0, 0.25, 0.125, 0],
+        ["10.0.0.9", C, "n1", "worker-n1-0", 1, 2, 1.0, 0.5, 2.0, 0.25, 0.125, 0],
+    ]
+    assert list(table) == [
+        "From Host",
+        "From Worker",
+        "To Host",
+        "To Worker",
+        "Transfers",
+        "Keys",
+        "Size (MB)",
+        "Time (s)",
+        "Bandwidth (MB/s)",
+        "Network (s)",
+        "Deserialize (s)",
+        "Failed",
+    ]
+
+
+def test_by_host(analyser: TraceAnalyser) -> None:
+    table = analyser.transfers("host")
+
+    assert table[["From Host", "To Host", "Size (MB)", "Failed"]].values.tolist() == [
+        ["n2", "n1", 70.0, 1],
+        ["n1", "n2", 30.0, 0],
+        ["10.0.0.9", "n1", 1.0, 0],
+    ]
+
+
+def test_by_function(analyser: TraceAnalyser) -> None:
+    table = analyser.transfers("function").set_index("Function")
+
+    assert table.index.tolist() == ["load", "far", "sum"]
+    load = table.loc["load"]
+    assert load["Keys Moved"] == 2
+    assert load["Moves"] == 4
+    assert load["Size (MB)"] == 100.0
+    assert load["Share of Size (%)"] == pytest.approx(100 * 100 / 101)
+    assert load["Time (s)"] == 4.0
+    assert load["Keys Moved More than Once"] == 1
+    assert load["Moved Again (MB)"] == 60.0
+    assert load["Moved Again to the Same Worker (MB)"] == 30.0
+    # Shared out evenly.
+    assert table.loc[["far", "sum"], "Size (MB)"].tolist() == [0.5, 0.5]
+
+
+def test_over_time(analyser: TraceAnalyser) -> None:
+    assert analyser.trace.begin == T
+    table = analyser.transfers("time", interval=2.0)
+
+    assert table["Time Interval (seconds from begin)"].tolist() == [0.0, 2.0, 4.0, 6.0]
+    assert table["Transfers"].tolist() == [1, 3, 1, 0]
+    # The message to B, of 10 MB/s, is half in the second interval and half in the third.
+    assert table["Size (MB)"].tolist() == pytest.approx([40.0, 45.0, 16.0, 0.0])
+    assert table["Time (s)"].tolist() == pytest.approx([0.5, 2.0, 2.0, 0.0])
+    assert table["Throughput (MB/s)"].tolist() == pytest.approx([20.0, 22.5, 8.0, 0.0])
+    assert table["Bandwidth (MB/s)"].tolist()[:3] == pytest.approx([80.0, 22.5, 8.0])
+    assert np.isnan(table["Bandwidth (MB/s)"][3])
+
+
+def test_runs_without_transfers(tmp_path: Path) -> None:
+    analyser = TraceAnalyser(record(tmp_path / "run", [usage(T), usage(T + 2)]))
+
+    for by in ("worker", "host", "function"):
+        assert len(analyser.transfers(by)) == 0
+    assert analyser.transfers("time", interval=1.0)["Size (MB)"].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_wrong_arguments(analyser: TraceAnalyser) -> None:
+    with pytest.raises(InvalidArgumentError, match="by='key'"):
+        analyser.transfers("key")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="by='time'"):
+        analyser.transfers("host", interval=1.0)
+
+
+_messages = st.lists(
+    st.tuples(
+        st.integers(0, 80),
+        st.integers(0, 40),
+        st.sampled_from([A, B, C]),
+        st.lists(st.sampled_from(["f-1", "f-2", "g-1"]), max_size=3, unique=True),
+        st.integers(0, 10**6),
+        st.sampled_from([0, 1]),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_messages, st.integers(1, 24))
+def test_random_messages(messages: list[tuple[Any, ...]], eighths: int) -> None:
+    interval = eighths / 8
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "run")
+        for name, address in enumerate((A, B)):
+            rows = [
+                moved(start / 8, source, keys, size, duration=duration / 8)
+                for start, duration, source, keys, size, target in messages
+                if target == name
+            ]
+            runs = [ran("f-1", 100), ran("f-2", 300)] if not name else []
+            plugin = Plugin(path, name=name, address=address)
+            plugin.write((TRANSFER, rows), (COMPUTE, runs), (CLOCK, [row(CLOCK, timestamp=T)]))
+        analyser = TraceAnalyser(path)
+        pairs, functions = analyser.transfers(), analyser.transfers("function")
+        over_time = analyser.transfers("time", interval=interval)
+
+    labels = {A: "worker-node1-0", B: "worker-node1-1", C: C}
+    expected: dict[Any, float] = defaultdict(float)
+    again: dict[str, float] = defaultdict(float)
+    seen: set[str] = set()
+    of_functions: dict[str, float] = defaultdict(float)
+    weights = {"f-1": 100, "f-2": 300}
+    # Rows come file by file, those of one file in their order; earlier starts count first.
+    ordered = sorted(enumerate(messages), key=lambda item: (item[1][0], item[1][5], item[0]))
+    for _, (_, _, source, keys, size, target) in ordered:
+        expected[labels[source], f"worker-node1-{target}"] += size
+        even = "g-1" in keys
+        total = sum(1 if even else weights[key] for key in keys)
+        for key in keys:
+            share = size * (1 if even else weights[key]) / total
+            of_functions[key[0]] += share
+            if key in seen:
+                again[key[0]] += share
+            seen.add(key)
+    for line in pairs.to_dict("records"):
+        size = expected.pop((line["From Worker"], line["To Worker"]))
+        assert line["Size (MB)"] == pytest.approx(size / 1e6)
+    assert not expected
+    sizes = dict(zip(functions["Function"], functions["Size (MB)"] * 1e6, strict=True))
+    assert sizes == pytest.approx(dict(of_functions), abs=1e-6)
+    repeats = dict(zip(functions["Function"], functions["Moved Again (MB)"] * 1e6, strict=True))
+    assert repeats == pytest.approx({key: again[key] for key in repeats}, abs=1e-6)
+
+    bins: dict[int, float] = defaultdict(float)
+    for start, duration, _, _, size, _ in messages:
+        if not duration:
+            bins[int(start / 8 // interval)] += size
+        for step in range(duration):  # an eighth of a second at a time
+            bins[int((start + step) / 8 // interval)] += size / duration
+    assert over_time["Size (MB)"].sum() * 1e6 == pytest.approx(sum(m[4] for m in messages))
+    for place, size in enumerate(over_time["Size (MB)"] * 1e6):
+        assert size == pytest.approx(bins[place], abs=1e-6)
+    assert (over_time[["Size (MB)", "Time (s)"]] >= 0).all(axis=None)
