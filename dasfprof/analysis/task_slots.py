@@ -52,7 +52,7 @@ class TaskSlots:
 
 def task_slots(trace: Trace) -> TaskSlots:
     """Find the slots of a trace's task runs."""
-    tasks, unseen = trace.tasks, _unseen_runs(trace)
+    tasks, unseen = trace.tasks, unseen_runs(trace)
     recorded = recorded_times(trace)
     stolen, seceded = _own(trace, "stolen"), _own(trace, "seceded")
     offset = tasks["start"].to_numpy() - trace.begin - recorded["start"]
@@ -94,7 +94,8 @@ def unfinished_runs(trace: Trace) -> UnfinishedRuns:
     """Find the runs of which only the scheduler knows, and not that they ran."""
     only = trace.scheduler_only
     if "sent" not in only:
-        return UnfinishedRuns(*([np.empty(0)] * 5), taken=np.empty(0, dtype=bool))
+        none = np.empty(0)
+        return UnfinishedRuns(none, none, none, none, none, none.astype(bool))
     runs = only[~only["lost"] & only["sent"].notna()]
     recorded = _recorded_by_scheduler(trace, runs)
     sent = recorded["sent"]
@@ -109,7 +110,8 @@ def unfinished_runs(trace: Trace) -> UnfinishedRuns:
     )
 
 
-def _unseen_runs(trace: Trace) -> pd.DataFrame:
+def unseen_runs(trace: Trace) -> pd.DataFrame:
+    """Give the runs that are known to have run and that no worker's file holds."""
     only = trace.scheduler_only
     if "lost" not in only or "sent" not in only:
         return only.iloc[:0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dasfprof.analysis import task_status, time_accounting
+from dasfprof.analysis import critical_path, task_slack, task_status, time_accounting
 from dasfprof.analysis.trace import Trace
 
 
@@ -80,3 +80,61 @@ class TimeQuestions:
         file nobody knows why a worker had no task.
         """
         return time_accounting.time_accounting(self.trace, by)
+
+    def critical_path(self) -> pd.DataFrame:
+        """Give the chain of waits and work that made the run as long as it was.
+
+        From the last finish it goes back to the first submission, through whatever each task run
+        had to wait for last: the task before it on its thread, the dependency that was known
+        last, a place in the scheduler's queue, or the client.
+
+        Returns
+        -------
+        DataFrame
+            A row a segment, in the order of time; they touch, and sum to the wall time from the
+            first submission to the last known finish:
+
+            - ``Start (s)`` (from the trace's begin), ``Duration (s)``
+            - ``Kind``: ``Client``, ``Scheduler``, ``Transfer``, ``Worker`` (it had not begun the
+              task though it could), ``Unspill``, ``Task overhead``, ``Compute``
+            - ``Function``, ``Task Key``, ``Run ID``, ``Host``, ``Worker``: of the task run that
+              waited or ran
+            - ``Bound By``: what ties that run to the one before it on the path: ``dependency``,
+              ``thread``, ``queue``, ``steal``, ``client``
+
+        Notes
+        -----
+        Which event made the scheduler send a task is known by equal stimulus ids. Without a
+        scheduler's file dependencies and threads are all that binds, and what else delays a
+        task has the kind ``Unknown``. Dask does not record what a client waits for: it is taken
+        to be the last task that finished before it submitted the next.
+        """
+        return critical_path.critical_path(self.trace)
+
+    def critical_path_summary(self) -> pd.DataFrame:
+        """Sum up the critical path by kind and function.
+
+        Returns
+        -------
+        DataFrame
+            A row a kind and function, the longest first: ``Kind``, ``Function``, ``Duration
+            (s)``, ``Share (%)`` of the path, ``Task Runs``, ``Meaning`` of the kind.
+        """
+        return critical_path.critical_path_summary(self.trace)
+
+    def per_task_slack(self) -> pd.DataFrame:
+        """Tell how much later each task run could have ended without the whole ending later.
+
+        Returns
+        -------
+        DataFrame
+            A row a task run, the least slack first: ``Task Key``, ``Function``, ``Host``,
+            ``Worker``, ``Run ID``, ``Start (s)``, ``Duration (s)``, ``Slack (s)``, ``On Critical
+            Path``.
+
+        Notes
+        -----
+        One run being late at a time, all tasks on the worker that they ran on and in the order in
+        which they did. Several tasks of one chain share its slack.
+        """
+        return task_slack.per_task_slack(self.trace)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from hypothesis import strategies as st
 
 from dasfprof.analysis import Trace
 from dasfprof.analysis.fact_columns import make_categorical
@@ -121,7 +122,7 @@ def _task_table(
     states = [run.get("state", "memory") for run in runs]
     table: dict[str, Any] = {
         "key_id": np.array([keys.index(run["key"]) for run in runs], dtype=np.int64),
-        "run_id": np.array([run.get("run_id", row) for row, run in enumerate(runs)]),
+        "run_id": np.array([run.get("run_id", row) for row, run in enumerate(runs)], dtype=int),
         "worker_id": np.array(ids, dtype=np.int32),
         "host": _categorical([f"host{number}" for number in ids]),
         "worker": _categorical([f"worker{number}" for number in ids]),
@@ -166,3 +167,29 @@ def _worker_table(workers: Sequence[dict[str, Any]]) -> pd.DataFrame:
             "last_seen": times("last_seen"),
         }
     ).rename_axis(index="worker_id")
+
+
+SECONDS = st.one_of(st.just(np.nan), st.floats(0, 1e5, allow_subnormal=False))
+
+
+@st.composite
+def any_run(draw: st.DrawFn) -> dict[str, Any]:
+    """A run with any times at all, in any order, some unknown."""
+    run = {name: draw(SECONDS) for name in TASK_TIMES}
+    states = st.sampled_from(["memory", "erred", "released", "processing"])
+    return {
+        **run,
+        "key": f"{draw(st.sampled_from('fg'))}-1",
+        "start": draw(st.floats(0, 1e5, allow_subnormal=False)),
+        "duration": draw(st.floats(0, 1e4, allow_subnormal=False)),
+        "worker_id": draw(st.integers(0, 1)),
+        "state": draw(states),
+        "scheduler_state": draw(states),
+        "cause": draw(st.sampled_from(["", "task-finished-1", "update-graph-1"])),
+        "end_cause": draw(st.sampled_from(["", "task-finished-1", "task-finished-2"])),
+        "dependencies": draw(st.sampled_from([[], ["f-1"], ["f-1", "g-1"]])),
+        "source": draw(st.sampled_from(["worker", "scheduler"])),
+    }
+
+
+ANY_RUNS = st.lists(any_run(), min_size=1, max_size=6)

@@ -12,7 +12,7 @@ import pytest
 from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_traces import TASK_TIMES, made_trace
+from made_traces import ANY_RUNS, TASK_TIMES, made_trace
 from written_traces import compute, record
 
 import dasfprof
@@ -154,28 +154,6 @@ def test_an_empty_run_has_empty_tables(plugin: str) -> None:
 
 
 # --- properties ----------------------------------------------------------------------------------
-
-SECONDS = st.one_of(st.just(np.nan), st.floats(0, 1e5, allow_subnormal=False))
-
-
-@st.composite
-def any_run(draw: st.DrawFn) -> dict[str, Any]:
-    """A run with any times at all, in any order, some unknown."""
-    run = {name: draw(SECONDS) for name in TASK_TIMES}
-    states = st.sampled_from(["memory", "erred", "released", "processing"])
-    return {
-        **run,
-        "key": f"{draw(st.sampled_from('fg'))}-1",
-        "start": draw(st.floats(0, 1e5, allow_subnormal=False)),
-        "duration": draw(st.floats(0, 1e4, allow_subnormal=False)),
-        "worker_id": draw(st.integers(0, 1)),
-        "state": draw(states),
-        "scheduler_state": draw(states),
-        "source": draw(st.sampled_from(["worker", "scheduler"])),
-    }
-
-
-ANY_RUNS = st.lists(any_run(), min_size=1, max_size=6)
 
 
 def assert_whole(runs: list[dict[str, Any]], scheduler: bool, same_boot: bool) -> None:

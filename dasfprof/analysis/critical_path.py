@@ -1,0 +1,136 @@
+"""The chain of waits and work that made the run as long as it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.bindings import CLIENT, NAMES, NOTHING, Bindings, find_bindings
+from dasfprof.analysis.task_slots import TaskSlots, task_slots, unseen_runs
+from dasfprof.analysis.task_times import to_ticks
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: Kinds of segments of a path, and what each means.
+KINDS = {
+    "Client": "The client had not submitted the task yet; it may have waited for earlier results.",
+    "Scheduler": "The task, or word of its end, was at the scheduler or on its way from or to it.",
+    "Transfer": "The task's inputs were fetched from other workers.",
+    "Worker": "The task was ready, a thread was free, and the worker had not begun it.",
+    "Unspill": "Inputs were read back from disk.",
+    "Task overhead": "The task held its thread before or after its function.",
+    "Compute": "The task's function ran.",
+    "Unknown": "The task had not reached its worker; without a scheduler's file nothing tells why.",
+}
+
+#: The segments of one run, from the finish that bound it to its own, and their kinds.
+_STEPS = (
+    ("arrival", "Client"),
+    ("received", "Scheduler"),
+    ("ready", "Transfer"),
+    ("executing", "Worker"),
+    ("unspilled", "Unspill"),
+    ("start", "Task overhead"),
+    ("stop", "Compute"),
+    ("done", "Task overhead"),
+    ("known", "Scheduler"),
+)
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """The path, from its first task run to its last: rows of `TaskSlots`."""
+
+    rows: Array
+    #: For each run when the finish that bound it was, and when the path goes on to the next.
+    begin: Array
+    end: Array
+    #: When each of its segments ended, of shape (`_STEPS`, runs).
+    edges: Array
+
+
+def critical_path(trace: Trace) -> pd.DataFrame:
+    """List the segments of the critical path; see `TraceAnalyser`."""
+    slots = task_slots(trace)
+    bindings = find_bindings(trace, slots)
+    path = find_path(trace, slots, bindings)
+    begins = np.vstack([path.begin, path.edges[:-1]])
+    lengths = path.edges - begins
+    run, step = np.nonzero(lengths.T > 0)
+    rows = path.rows[run]
+    names = np.array([name for _, name in _STEPS], dtype=object)
+    if "sent" not in trace.tasks:
+        names[:2] = "Unknown"
+    workers = trace.workers
+    return pd.DataFrame(
+        {
+            "Start (s)": begins[step, run],
+            "Duration (s)": lengths[step, run],
+            "Kind": _objects(names[step]),
+            "Function": _objects(np.array(slots.functions, dtype=object)[slots.function[rows]]),
+            "Task Key": _objects(trace.keys.texts(run_columns(trace, "key_id")[rows])),
+            "Run ID": run_columns(trace, "run_id")[rows],
+            "Host": _objects(workers["host"].to_numpy(dtype=object)[slots.worker[rows]]),
+            "Worker": _objects(workers["worker"].to_numpy(dtype=object)[slots.worker[rows]]),
+            "Bound By": _objects(np.array(NAMES, dtype=object)[bindings.kind[rows]]),
+        }
+    )
+
+
+def critical_path_summary(trace: Trace) -> pd.DataFrame:
+    """Sum up the critical path by function and kind; see `TraceAnalyser`."""
+    table = critical_path(trace)
+    groups = table.groupby(["Kind", "Function"], sort=False)["Duration (s)"]
+    sums = groups.agg(["sum", "size"]).reset_index()
+    runs = table.groupby(["Kind", "Function"], sort=False)["Run ID"].nunique()
+    whole = table["Duration (s)"].sum()
+    summary = pd.DataFrame(
+        {
+            "Kind": sums["Kind"],
+            "Function": sums["Function"],
+            "Duration (s)": sums["sum"],
+            "Share (%)": sums["sum"] / whole * 100,
+            "Task Runs": runs.to_numpy(),
+            "Meaning": sums["Kind"].map(KINDS).astype(object),
+        }
+    )
+    order = np.argsort(-summary["Duration (s)"].to_numpy(), kind="stable")
+    return summary.take(order).reset_index(drop=True)
+
+
+def find_path(trace: Trace, slots: TaskSlots, bindings: Bindings) -> CriticalPath:
+    """Walk from the last finish back to the first submission, through what bound each run."""
+    times = slots.times
+    rows, enters = [], []
+    row = int(np.argmax(times.known)) if len(times) else -1
+    enter = times.known[row] if len(times) else 0.0
+    bound, at = bindings.row, bindings.time
+    while row >= 0:
+        rows.append(row)
+        enters.append(enter)
+        row, enter = int(bound[row]), at[row]
+    path, end = np.array(rows[::-1], dtype=np.int64), np.array(enters[::-1])
+    begin = np.append(times.arrival.min(initial=np.inf), end[:-1])[: len(path)]
+    edges = np.empty((len(_STEPS), len(path)))
+    disk = np.zeros(len(slots.worker))
+    if "disk_read" in trace.tasks:
+        disk[: len(trace.tasks)] = np.nan_to_num(trace.tasks["disk_read"].to_numpy(dtype=float))
+    unspilled = to_ticks(np.minimum(times.executing + np.maximum(disk, 0.0), times.start))
+    by_client = np.isin(bindings.kind[path], (CLIENT, NOTHING))
+    stages = {"unspilled": unspilled, **vars(times)}
+    for step, (stage, _) in enumerate(_STEPS):
+        edges[step] = stages[stage][path]
+    edges[0] = np.where(by_client, edges[0], begin)
+    return CriticalPath(path, begin, end, np.clip(edges, begin, end))
+
+
+def run_columns(trace: Trace, name: str) -> Array:
+    """Give a column of the rows of `TaskSlots`."""
+    unseen = unseen_runs(trace)
+    return np.concatenate([trace.tasks[name].to_numpy(), unseen[name].to_numpy()])
+
+
+def _objects(values: Array) -> pd.Series:
+    return pd.Series(values, dtype=object, copy=False)

@@ -1,0 +1,85 @@
+"""How much later each task run could have ended without the run ending later."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.bindings import Bindings, dependency_rows, find_bindings, last_slots
+from dasfprof.analysis.critical_path import find_path, run_columns
+from dasfprof.analysis.task_slots import TaskSlots, task_slots
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+
+def per_task_slack(trace: Trace) -> pd.DataFrame:
+    """List the task runs with their slack, the least first; see `TraceAnalyser`."""
+    slots = task_slots(trace)
+    bindings = find_bindings(trace, slots)
+    slack = find_slack(trace, slots, bindings)
+    critical = np.zeros(len(slack), dtype=bool)
+    critical[find_path(trace, slots, bindings).rows] = True
+    length = slots.times.stop - slots.times.start
+    order = np.lexsort((slots.times.start, -length, slack))
+    workers = trace.workers
+    functions = np.array(slots.functions, dtype=object)
+    columns = {
+        "Task Key": trace.keys.texts(run_columns(trace, "key_id")[order]),
+        "Function": functions[slots.function[order]],
+        "Host": workers["host"].to_numpy(dtype=object)[slots.worker[order]],
+        "Worker": workers["worker"].to_numpy(dtype=object)[slots.worker[order]],
+    }
+    return pd.DataFrame(
+        {
+            **{name: pd.Series(values, dtype=object) for name, values in columns.items()},
+            "Run ID": run_columns(trace, "run_id")[order],
+            "Start (s)": slots.times.start[order],
+            "Duration (s)": length[order],
+            "Slack (s)": slack[order],
+            "On Critical Path": critical[order],
+        }
+    )
+
+
+def find_slack(trace: Trace, slots: TaskSlots, bindings: Bindings) -> Array:
+    """Find the seconds that each run may end later, with every task on its worker in its order.
+
+    A run may be late by as much as each that follows it can: the one that it bound not later than
+    itself; another that used its result by what passed until that was sent, and by its wait for a
+    thread; the next on its worker by what its thread idled before. This looks at one run being
+    late at a time, and does not move tasks to other threads, which might gain more.
+    """
+    times = slots.times
+    rows, binding, gaps = _edges(trace, slots, bindings)
+    right = bindings.rank[binding] < bindings.rank[rows]
+    rows, binding, gaps = rows[right], binding[right], gaps[right]
+    order = np.argsort(-bindings.rank[rows], kind="stable")
+    slack: list[float] = (times.known.max(initial=0.0) - times.known).tolist()
+    # What follows is settled before what it follows, edge by edge: no whole column at a time.
+    for row, before, gap in zip(
+        rows[order].tolist(), binding[order].tolist(), gaps[order].tolist(), strict=True
+    ):
+        slack[before] = min(slack[before], slack[row] + gap)
+    return np.array(slack)
+
+
+def _edges(trace: Trace, slots: TaskSlots, bindings: Bindings) -> tuple[Array, Array, Array]:
+    """Give pairs of a run and one that it follows, and by how much that may be late."""
+    times = slots.times
+    every = np.arange(len(slots.worker))
+    bound = np.flatnonzero(bindings.row >= 0)
+    of_row, producers = dependency_rows(trace, slots, every)
+    # A run that began as soon as a thread was free can be ready later by its wait for that.
+    threads = np.where(last_slots(slots, times.executing, times.ready) >= 0, times.executing, 0.0)
+    wait = np.where(threads > 0, times.executing - times.ready, 0.0)
+    known = np.minimum(times.known[producers], times.sent[of_row])
+    early = times.sent[of_row] - known
+    early[producers == bindings.row[of_row]] = 0.0
+    previous = last_slots(slots, times.executing, np.full(len(every), -np.inf))
+    after = np.flatnonzero(previous >= 0)
+    idle = times.executing[after] - slots.end[previous[after]]
+    return (
+        np.concatenate([bound, of_row, after]),
+        np.concatenate([bindings.row[bound], producers, previous[after]]),
+        np.concatenate([np.zeros(len(bound)), early + wait[of_row], idle]),
+    )

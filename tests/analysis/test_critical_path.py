@@ -1,0 +1,368 @@
+"""The critical path and slack: by hand, against brute force, and on real clusters."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_traces import ANY_RUNS, made_trace
+from written_traces import compute, record
+
+import dasfprof
+from dasfprof.analysis import Trace, TraceAnalyser
+
+COLUMNS = ["Start (s)", "Duration (s)", "Kind", "Task Key", "Bound By"]
+
+
+#: Two workers with the scheduler's clock.
+WORKERS = [{"boot_id": "scheduler's"}] * 2
+
+
+def path_of(*runs: dict[str, Any], **options: Any) -> list[list[Any]]:
+    table = TraceAnalyser(made_trace(runs, workers=WORKERS, **options)).critical_path()
+    return table[COLUMNS].to_numpy().tolist()
+
+
+def stages(key: str, arrival: float, sent: float, *lengths: float, **more: Any) -> dict[str, Any]:
+    """Give a run that takes the lengths to be received, ready, executing, start, stop, ..."""
+    run: dict[str, Any] = {"key": key, "scheduler_waiting": arrival, "sent": sent}
+    at = sent
+    names = ("received", "ready", "executing", "start", "stop", "done", "known")
+    for name, length in zip(names, lengths, strict=True):
+        at += length
+        run[name] = at
+    run |= {"cause": "update-graph-1", "end_cause": f"task-finished-{key}", **more}
+    return {**run, "duration": run.pop("stop") - run["start"]}
+
+
+FIRST = stages("a-1", 1.0, 1.0, 0.25, 0.0, 0.25, 0.5, 4.0, 0.25, 0.25)
+
+
+def test_one_task_by_hand() -> None:
+    assert path_of(FIRST) == [
+        [1.0, 0.25, "Scheduler", "a-1", "client"],
+        [1.25, 0.25, "Worker", "a-1", "client"],
+        [1.5, 0.5, "Task overhead", "a-1", "client"],
+        [2.0, 4.0, "Compute", "a-1", "client"],
+        [6.0, 0.25, "Task overhead", "a-1", "client"],
+        [6.25, 0.25, "Scheduler", "a-1", "client"],
+    ]
+
+
+def test_a_dependency_and_its_transfer() -> None:
+    lengths = 0.25, 2.0, 0.0, 1.0, 3.0, 0.0, 0.5
+    second = stages("b-1", 1.0, 6.75, *lengths, cause="task-finished-a-1", disk_read=0.75)
+    second |= {"dependencies": ["a-1"], "worker_id": 1}
+
+    assert path_of(FIRST, second)[6:] == [
+        [6.5, 0.5, "Scheduler", "b-1", "dependency"],
+        [7.0, 2.0, "Transfer", "b-1", "dependency"],
+        [9.0, 0.75, "Unspill", "b-1", "dependency"],
+        [9.75, 0.25, "Task overhead", "b-1", "dependency"],
+        [10.0, 3.0, "Compute", "b-1", "dependency"],
+        [13.0, 0.5, "Scheduler", "b-1", "dependency"],
+    ]
+
+
+def test_a_thread_that_was_not_free() -> None:
+    # Ready at 2, begun when the other's slot had ended at 6.25.
+    second = stages("b-1", 1.0, 1.0, 0.5, 0.5, 4.5, 0.0, 3.0, 0.0, 0.5)
+
+    assert path_of(FIRST, second)[5:] == [
+        [6.25, 0.25, "Worker", "b-1", "thread"],
+        [6.5, 3.0, "Compute", "b-1", "thread"],
+        [9.5, 0.5, "Scheduler", "b-1", "thread"],
+    ]
+
+
+def test_a_place_in_the_schedulers_queue() -> None:
+    lengths = 0.5, 0, 0, 0, 3.0, 0, 0
+    second = stages("b-1", 1.0, 6.5, *lengths, queued=1.0, cause="task-finished-a-1", worker_id=1)
+
+    assert path_of(FIRST, second)[6:] == [
+        [6.5, 0.5, "Scheduler", "b-1", "queue"],
+        [7.0, 3.0, "Compute", "b-1", "queue"],
+    ]
+
+
+def test_a_client_that_submits_late() -> None:
+    second = stages("b-1", 9.0, 9.0, 0.5, 0, 0, 0, 3.0, 0, 0, cause="update-graph-2")
+
+    assert path_of(FIRST, second)[6:] == [
+        [6.5, 2.5, "Client", "b-1", "client"],
+        [9.0, 0.5, "Scheduler", "b-1", "client"],
+        [9.5, 3.0, "Compute", "b-1", "client"],
+    ]
+
+
+def test_a_stolen_task_waits_for_its_thief() -> None:
+    # Sent to another at 1, moved at 6.5, as the thief's task had ended at 6.25.
+    second = stages("b-1", 1.0, 1.0, 6.0, 0, 0, 0, 3.0, 0, 0, stolen=6.5)
+
+    assert path_of(FIRST, second)[5:] == [
+        [6.25, 0.75, "Scheduler", "b-1", "steal"],
+        [7.0, 3.0, "Compute", "b-1", "steal"],
+    ]
+
+
+def test_without_the_scheduler_dependencies_are_what_is_known() -> None:
+    second = stages("b-1", 1.0, 6.75, 0.25, 2.0, 0, 0, 3.0, 0, 0, dependencies=["a-1"])
+    path = path_of(FIRST, second, scheduler=False)
+
+    assert path[0] == [1.25, 0.25, "Worker", "a-1", ""]
+    assert path[4:] == [
+        [6.25, 0.75, "Unknown", "b-1", "dependency"],
+        [7.0, 2.0, "Transfer", "b-1", "dependency"],
+        [9.0, 3.0, "Compute", "b-1", "dependency"],
+    ]
+
+
+def test_summary_by_kind_and_function() -> None:
+    second = stages("b-1", 9.0, 9.0, 0.5, 0, 0, 0, 3.0, 0, 0, cause="update-graph-2")
+    table = TraceAnalyser(made_trace([FIRST, second], workers=WORKERS)).critical_path_summary()
+
+    assert table[["Kind", "Function", "Duration (s)", "Task Runs"]].to_numpy().tolist() == [
+        ["Compute", "a", 4.0, 1],
+        ["Compute", "b", 3.0, 1],
+        ["Client", "b", 2.5, 1],
+        ["Task overhead", "a", 0.75, 1],
+        ["Scheduler", "a", 0.5, 1],
+        ["Scheduler", "b", 0.5, 1],
+        ["Worker", "a", 0.25, 1],
+    ]
+    assert table["Share (%)"].sum() == pytest.approx(100)
+    assert table["Meaning"].notna().all()
+
+
+def test_slack_by_hand() -> None:
+    # b waits for a; c, on the other worker, ends 2.5 s before the whole.
+    lengths = 0.25, 0, 0, 0, 3.0, 0, 0.5
+    second = stages("b-1", 1.0, 6.75, *lengths, cause="task-finished-a-1", dependencies=["a-1"])
+    third = stages("c-1", 1.0, 1.0, 0, 0, 0, 0, 7.0, 0, 0, worker_id=1)
+    trace = made_trace([FIRST, second, third], workers=WORKERS)
+    table = TraceAnalyser(trace).per_task_slack()
+
+    assert table["Task Key"].tolist() == ["a-1", "b-1", "c-1"]
+    assert table["Slack (s)"].tolist() == [0.0, 0.0, 2.5]
+    assert table["On Critical Path"].tolist() == [True, True, False]
+    assert table["Duration (s)"].tolist() == [4.0, 3.0, 7.0]
+
+
+@pytest.mark.parametrize("scheduler", [True, False])
+def test_an_empty_run(scheduler: bool) -> None:
+    for trace in (made_trace([], scheduler=scheduler), Trace.from_database([])):
+        analyser = TraceAnalyser(trace)
+        assert len(analyser.critical_path()) == 0
+        assert len(analyser.critical_path_summary()) == 0
+        assert len(analyser.per_task_slack()) == 0
+
+
+# --- properties ----------------------------------------------------------------------------------
+
+
+def assert_contiguous(trace: Trace, path: pd.DataFrame) -> None:
+    begins, lengths = path["Start (s)"].to_numpy(), path["Duration (s)"].to_numpy()
+    assert (lengths > 0).all()
+    assert (begins[1:] == (begins + lengths)[:-1]).all()
+    status = TraceAnalyser(trace).per_task_status()
+    first = status["Arrival (s)"].min()
+    last = (status["Arrival (s)"] + status["Total (s)"]).max()
+    assert lengths.sum() == pytest.approx(last - first, abs=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ANY_RUNS, st.booleans())
+def test_the_path_has_no_gap_whatever_the_times(
+    runs: list[dict[str, Any]], scheduler: bool
+) -> None:
+    trace = made_trace(runs, workers=WORKERS, scheduler=scheduler)
+    assert_contiguous(trace, TraceAnalyser(trace).critical_path())
+    slack = TraceAnalyser(trace).per_task_slack()
+    assert (slack["Slack (s)"] >= 0).all()
+    assert (slack.loc[slack["On Critical Path"], "Slack (s)"] == 0).all()
+
+
+class Simulated:
+    """A schedule without any latency: every start is the end of something, or of the client."""
+
+    def __init__(self, seed: int) -> None:
+        rng = random.Random(seed)
+        self.count = rng.randint(1, 9)
+        numbers = range(self.count)
+        self.durations = [rng.randint(1, 6) for _ in numbers]
+        self.workers = [rng.randrange(2) for _ in numbers]
+        self.inputs = [rng.sample(range(n), rng.randint(0, min(n, 2))) for n in numbers]
+        self.arrivals = [rng.choice([0, 0, 0, 5]) for _ in numbers]
+        self.before = [
+            next((p for p in reversed(range(n)) if self.workers[p] == self.workers[n]), None)
+            for n in numbers
+        ]
+        self.starts, self.ends = self.schedule(self.durations)
+
+    def follows(self, number: int) -> list[int]:
+        before = self.before[number]
+        return self.inputs[number] + ([] if before is None else [before])
+
+    def schedule(self, durations: list[int]) -> tuple[list[int], list[int]]:
+        """Run the tasks on their workers in their order, each as early as it may."""
+        starts: list[int] = []
+        ends: list[int] = []
+        for number in range(self.count):
+            after = [ends[other] for other in self.follows(number)]
+            starts.append(max([self.arrivals[number], *after]))
+            ends.append(starts[-1] + durations[number])
+        return starts, ends
+
+    def trace(self) -> Trace:
+        runs = []
+        for number in range(self.count):
+            inputs = self.inputs[number]
+            sent = max([self.arrivals[number], *(self.ends[other] for other in inputs)])
+            last = [other for other in inputs if self.ends[other] == sent]
+            cause = f"task-finished-{last[-1]}" if last else f"update-graph-{sent}"
+            run = stages(
+                f"f-{number}",
+                float(self.arrivals[number]),
+                float(sent),
+                *[0.0, 0.0, self.starts[number] - sent, 0.0, self.durations[number], 0.0, 0.0],
+                cause=cause,
+                end_cause=f"task-finished-{number}",
+                dependencies=[f"f-{other}" for other in inputs],
+                worker_id=self.workers[number],
+            )
+            runs.append(run)
+        return made_trace(runs, workers=WORKERS)
+
+    def longest(self) -> int:
+        """Search all chains of tasks that follow each other for the one with the most work."""
+
+        def work(number: int) -> int:
+            chains = [work(other) for other in self.follows(number)]
+            return self.durations[number] + max([self.arrivals[number], *chains])
+
+        return max(work(number) for number in range(self.count))
+
+
+def assert_critical(seed: int) -> None:
+    made = Simulated(seed)
+    trace = made.trace()
+    path = TraceAnalyser(trace).critical_path()
+    assert_contiguous(trace, path)
+    computed = path[path["Kind"] == "Compute"]
+    client = path.loc[path["Kind"] == "Client", "Duration (s)"].sum()
+    whole = made.longest() - min(made.arrivals)
+    assert computed["Duration (s)"].sum() + client == whole == max(made.ends) - min(made.arrivals)
+    chain = [int(key.partition("-")[2]) for key in computed["Task Key"]]
+    bound = dict(zip(computed["Task Key"], computed["Bound By"], strict=True))
+    for before, after in itertools.pairwise(chain):
+        if bound[f"f-{after}"] != "client":
+            assert before in made.follows(after)
+
+
+def assert_slack(seed: int) -> None:
+    made = Simulated(seed)
+    made.arrivals = [0] * made.count  # what a client waits for is a guess, and no part of this
+    made.starts, made.ends = made.schedule(made.durations)
+    table = TraceAnalyser(made.trace()).per_task_slack().set_index("Task Key")
+    for number in range(made.count):
+        slack = table.loc[f"f-{number}", "Slack (s)"]
+        for more, late in ((slack, 0), (slack + 1, 1)):
+            durations = list(made.durations)
+            durations[number] += int(more)
+            assert max(made.schedule(durations)[1]) == max(made.ends) + late
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+def test_path_and_slack_against_brute_force(seed: int) -> None:
+    assert_critical(seed)
+    assert_slack(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@settings(max_examples=3000, deadline=None)
+@given(st.integers(0, 2**32))
+def test_thousands_of_paths_and_slacks_against_brute_force(seed: int) -> None:
+    assert_critical(seed)
+    assert_slack(seed)
+
+
+# --- real clusters -------------------------------------------------------------------------------
+
+
+def nap(seconds: float, *inputs: Any) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def make(size: int) -> bytes:
+    return bytes(size)
+
+
+@pytest.fixture(scope="module")
+def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fat task and thin ones, a client that sleeps, and a task whose input is far away."""
+    directory = tmp_path_factory.mktemp("run")
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=directory),
+    ):
+        one, other = client.scheduler_info()["workers"]
+        thin = [client.submit(nap, 0.05, key=f"thin-{n}", workers=other) for n in range(4)]
+        fat = client.submit(nap, 1.0, key="fat-0", workers=one)
+        client.gather(client.submit(nap, 0.0, fat, *thin, key="join-0"))
+        time.sleep(0.8)
+        data = client.submit(make, 200_000_000, key="data-0", workers=one)
+        client.submit(len, data, key="far-0", workers=other).result()
+    return directory
+
+
+def test_planted_path_on_a_real_cluster(real_run: Path) -> None:
+    trace = Trace.from_database(real_run)
+    path = TraceAnalyser(trace).critical_path()
+
+    assert_contiguous(trace, path)
+    keys = list(dict.fromkeys(path["Task Key"]))
+    assert keys == ["fat-0", "join-0", "data-0", "far-0"]
+    seconds = path.groupby(["Kind", "Task Key"])["Duration (s)"].sum()
+    assert 0.99 <= seconds["Compute", "fat-0"] < 1.5
+    assert 0.79 <= seconds["Client", "data-0"] < 2.0
+    assert seconds["Transfer", "far-0"] > 0.02
+    bound = path.drop_duplicates("Task Key").set_index("Task Key")["Bound By"]
+    assert bound.tolist() == ["client", "dependency", "client", "dependency"]
+    slack = TraceAnalyser(trace).per_task_slack().set_index("Task Key")["Slack (s)"]
+    assert slack["fat-0"] == 0
+    assert (slack[[f"thin-{n}" for n in range(4)]] > 0.3).all()
+
+
+@pytest.mark.parametrize("missing", ["SchedulerPlugin", "TracePlugin"])
+def test_a_real_run_without_some_files(real_run: Path, missing: str) -> None:
+    paths = [path for path in sorted(real_run.iterdir()) if f"-{missing}-" not in path.name]
+    trace = Trace.from_database(paths)
+    path = TraceAnalyser(trace).critical_path()
+
+    assert_contiguous(trace, path)
+    compute = path[path["Kind"] == "Compute"].groupby("Task Key")["Duration (s)"].sum()
+    # Dask's own estimate of the clocks, by which the scheduler's record is shifted, jitters.
+    assert compute["fat-0"] >= 0.9
+    assert TraceAnalyser(trace).per_task_slack()["Slack (s)"].notna().all()
+
+
+def test_a_file_of_dasf(tmp_path: Path) -> None:
+    events = [compute("a-1", 1.0, 2.0, "w"), compute("b-1", 5.0, 1.0, "w", dependencies=["a-1"])]
+    path = TraceAnalyser(record(tmp_path / "run", events)).critical_path()
+
+    assert path["Kind"].tolist() == ["Compute", "Unknown", "Compute"]
+    assert path["Duration (s)"].tolist() == [2.0, 2.0, 1.0]
+    assert np.isfinite(path["Start (s)"]).all()
