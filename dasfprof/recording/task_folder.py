@@ -24,18 +24,28 @@ PERHAPS_FINISHED = "dasfprof-perhaps-finished"
 _MAX_TEXTS = 10_000
 
 
+class _Correction:
+    """Dask's clock correction: start and stop of a task are shifted by what is in force."""
+
+    __slots__ = ("following", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.following: _Correction | None = None
+
+
 class _StateTimes:
     """When a task that has not finished yet came to each state on this worker."""
 
-    __slots__ = ("delay", "executing", "ready", "received", "seceded")
+    __slots__ = ("correction", "executing", "ready", "received", "seceded")
 
     def __init__(self) -> None:
         self.received: float | None = None
         self.ready: float | None = None
         self.executing: float | None = None
         self.seceded: float | None = None
-        #: Dask's clock correction when the task began: its start and stop are shifted by it.
-        self.delay: float | None = None
+        #: In force as the task was given a thread.
+        self.correction: _Correction | None = None
 
 
 class TaskFolder:
@@ -51,7 +61,7 @@ class TaskFolder:
 
     def __init__(self, guard: HookGuard, delay: float) -> None:
         self._guard = guard
-        self._delay = delay
+        self._correction = _Correction(delay)
         self._live: dict[Any, _StateTimes] = {}
         self._texts: dict[Any, str] = {}
         self._compute: list[tuple[Any, ...]] = []
@@ -90,14 +100,13 @@ class TaskFolder:
 
     def _change(self, note: tuple[Any, ...]) -> None:
         state, key, now, delay = note
-        if delay != self._delay:
-            self._delay = delay
-            self._clocks.append((now, delay))
+        if delay != self._correction.seconds:
+            self._correct(now, delay)
         times = self._live.get(key)
         if times is None:
             times = self._live[key] = _StateTimes()
         if state == "executing":
-            times.executing, times.delay = now, delay
+            times.executing, times.correction = now, self._correction
         elif state == "waiting":
             # A cancelled run that is wanted again before it ended comes by here, and goes on.
             if times.executing is None:
@@ -107,18 +116,24 @@ class TaskFolder:
         else:  # ready, constrained
             times.ready = now
 
+    def _correct(self, now: float, delay: float) -> None:
+        self._correction.following = _Correction(delay)
+        self._correction = self._correction.following
+        self._clocks.append((now, delay))
+
     def _finish(self, note: tuple[Any, ...]) -> None:
         (_, key, prefix, run_id, state, size, kind, dtype, shape, dependencies, input_size) = note[
             :11
         ]
-        thread, start, stop, done, metrics, exception = note[11:]
+        thread, start, stop, done, delay, metrics, exception = note[11:]
+        if delay != self._correction.seconds:
+            self._correct(done, delay)
         times = self._live.pop(key, None) or _StateTimes()
         if start is None:  # Dask does not say: it was rescheduled, or failed before its function
             begin, duration = times.executing or done, done - (times.executing or done)
         else:
-            begin, duration = start - (times.delay or 0.0), stop - start
-            if times.delay is None:  # it began before the recording, with a correction unknown
-                begin = min(start - self._delay, done - duration)
+            duration = stop - start
+            begin = self._uncorrected(start, duration, done, times)
         seconds = _sum_metrics(metrics)
         cpu = seconds.get(("thread-cpu", "seconds"))
         if metrics and cpu is None:  # a coroutine: many at a time share the loop's thread
@@ -151,6 +166,20 @@ class TaskFolder:
                 exception,
             )
         )
+
+    def _uncorrected(self, start: float, duration: float, done: float, times: _StateTimes) -> float:
+        """Give a start in the worker's own time.
+
+        Dask's correction is read a little after the task was given a thread, and a heartbeat may
+        have changed it in between: the first one counts that fits what else is known.
+        """
+        earliest, latest = times.executing or 0.0, done - duration
+        correction = times.correction or self._correction
+        while not earliest <= start - correction.seconds <= latest:
+            if correction.following is None:  # the clock was set, or what was in force is not known
+                return max(earliest, min(start - self._correction.seconds, latest))
+            correction = correction.following
+        return float(start - correction.seconds)
 
     def _fetch(self, note: tuple[Any, ...]) -> None:
         _, start, duration, source, keys, size, state, metrics = note

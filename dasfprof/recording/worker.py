@@ -184,6 +184,7 @@ class WorkerTaskPlugin(WorkerPlugin):
                 event.start,
                 event.stop,
                 time(),
+                self._worker.scheduler_delay,
                 ledger.metrics,
                 text,
             )
@@ -207,6 +208,7 @@ class WorkerTaskPlugin(WorkerPlugin):
                 event.start if failure else None,
                 event.stop if failure else None,
                 time(),
+                self._worker.scheduler_delay,
                 ledger.metrics,
                 event.exception_text if failure else None,
             )
@@ -256,6 +258,7 @@ class WorkerTaskPlugin(WorkerPlugin):
                 span["start"] if span else None,
                 span["stop"] if span else None,
                 time(),
+                self._worker.scheduler_delay,
                 (),
                 task.exception_text or None if state == "erred" else None,
             )

@@ -109,6 +109,16 @@ def outcomes(client: Client, *finishes: str) -> list[dict[str, Any]]:
     return [o for o in client.run_on_scheduler(read) if not finishes or o["finish"] in finishes]
 
 
+def count_on(client: Client, worker: str) -> int:
+    """How many task runs on a worker the scheduler knows to have ended well."""
+
+    def count(dask_scheduler: Any) -> int:
+        told = dask_scheduler.plugins["independent-record"].outcomes
+        return sum(one["worker"] == worker for one in told)
+
+    return int(client.run_on_scheduler(count))
+
+
 def steals(client: Client) -> list[tuple[Any, ...]]:
     """(key, victim, thief) of each steal that happened."""
     return list(
