@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
-from dasfprof.analysis import imbalance, stragglers, transfers
+from dasfprof.analysis import imbalance, sizing, stragglers, transfers
 from dasfprof.analysis.trace import Trace
 
 
@@ -95,3 +97,62 @@ class BalanceQuestions:
             the interval). A message counts evenly over its time.
         """
         return transfers.transfers(self.trace, by, interval)
+
+    def cluster_sizing(
+        self,
+        durations: Sequence[float] | None = None,
+        *,
+        threads_per_worker: int | None = None,
+    ) -> pd.DataFrame:
+        """Find how many workers a wanted duration needs, and how many the scheduler can feed.
+
+        Parameters
+        ----------
+        durations
+            Seconds; None asks about the recorded duration, its double, half, quarter and eighth.
+        threads_per_worker
+            None takes the recorded number, the median over workers.
+
+        Returns
+        -------
+        DataFrame
+            A row a duration:
+
+            - ``Wanted Duration (s)``
+            - ``Threads at Least``: fewer cannot work the tasks off in time; ``Threads Enough``:
+              so many will, whatever the order, if nothing but tasks takes time. NA: no number
+              will, as the longest chain of dependent tasks takes longer
+            - ``Threads per Worker``, ``Workers at Least``, ``Workers Enough``
+            - ``Workers Fed as Seen``: at the highest rate of tasks that this scheduler held for a
+              second; ``Workers Fed by Documentation``: at 1 ms a task, as Dask's says. Less than 1:
+              not even one worker's threads
+            - ``Verdict``
+
+            Pauses of the client, transfers and start-up are not in these bounds.
+        """
+        return sizing.cluster_sizing(self.trace, durations, threads_per_worker)
+
+    def chunk_sizing(self, overhead: float = 0.005) -> pd.DataFrame:
+        """Find how large chunks should be, so that overhead takes a small share of the time.
+
+        Parameters
+        ----------
+        overhead
+            The share that is wanted.
+
+        Returns
+        -------
+        DataFrame
+            A row a function, that with the most overhead in all first:
+
+            - ``Function``, ``Task Runs`` (those that ended in memory), ``Mean Task time (s)``
+            - ``Overhead per Task (s)``: the median of the thread's seconds besides the function,
+              unspilling and deserialising: idle though the task was runnable, and handling of the
+              task; ``Overhead (%)``
+            - ``Wanted Task time (s)``: for the wanted share, and for the scheduler to feed all
+              threads of the run
+            - ``Chunk Size (MB)``: the mean of input or output, whichever is larger; ``Times
+              Larger`` (1: large enough), ``Wanted Chunk Size (MB)``, ``Task Runs Then``
+            - ``Advice``
+        """
+        return sizing.chunk_sizing(self.trace, overhead)

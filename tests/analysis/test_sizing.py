@@ -1,0 +1,190 @@
+"""Sizes by hand: threads for a duration, chunks for an overhead, and the chains that bound both."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from written_traces import Plugin, compute, record, row, usage, write_as_dasf
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.longest_chain import longest_chain
+from dasfprof.analysis.task_overhead import task_overhead
+from dasfprof.errors import InvalidArgumentError
+from dasfprof.recording.facts import COMPUTE, TASK_RUN
+
+T = 1.7e9
+A = "tcp://10.0.0.1:4000"
+
+
+def ran(key: str, begin: float, end: float, **values: Any) -> tuple[Any, ...]:
+    """A task run that holds its thread 0.125 s before and after its function."""
+    values = {
+        "state": "memory",
+        "timestamp": T + begin + 0.125,
+        "duration": end - begin - 0.25,
+        "received": T + begin - 0.25,
+        "ready": T + begin - 0.25,
+        "executing": T + begin,
+        "done": T + end,
+        "thread": 7,
+        "disk_read": 0.0,
+        "deserialize": 0.0,
+        **values,
+    }
+    return row(COMPUTE, key=key, run_id=int(begin * 8), **values)
+
+
+def written(path: Path, *rows: tuple[Any, ...], **more: Any) -> TraceAnalyser:
+    Plugin(path / "run", address=A).write((COMPUTE, rows))
+    for plugin, facts in more.items():
+        Plugin(path / "run", plugin).write(facts)
+    return TraceAnalyser(path / "run")
+
+
+def test_threads_for_a_duration(tmp_path: Path) -> None:
+    """16 s of work, of which 4 s are a chain of two tasks."""
+    rows = [ran(f"f-{i}", 2.0 * i, 2.0 * i + 2, dependencies=[]) for i in range(8)]
+    rows[5] = ran("f-5", 10.0, 12.0, dependencies=["f-1"])
+    analyser = written(tmp_path, *rows)
+    table = analyser.cluster_sizing([16.0, 8.0, 5.0, 4.25, 4.0, 1.0])
+
+    na = pd.NA
+    assert table["Threads at Least"].tolist() == [1, 2, 4, 4, na, na]
+    # (16 - 4) / (T - 4): 1, 3, 12 and 48.
+    assert table["Threads Enough"].tolist() == [1, 3, 12, 48, na, na]
+    assert table["Threads per Worker"].tolist() == [2] * 6
+    assert table["Workers at Least"].tolist() == [1, 1, 2, 2, na, na]
+    assert table["Workers Enough"].tolist() == [1, 2, 6, 24, na, na]
+    # One task ends every 2 s: in none of the seconds more than one.
+    assert table["Workers Fed as Seen"].tolist() == [1.0] * 6
+    assert table["Workers Fed by Documentation"].tolist() == [1000.0] * 6
+    assert [verdict[:17] for verdict in table["Verdict"]] == [
+        *["To be reached, if"] * 4,
+        *["Not to be reached"] * 2,
+    ]
+    one = analyser.cluster_sizing([8.0], threads_per_worker=1)
+    assert one["Workers Enough"].tolist() == [3]
+    # From the arrival of the first, at -0.25 s, to the end of the last at 16 s.
+    assert analyser.cluster_sizing()["Wanted Duration (s)"].tolist() == [
+        16.25 * times for times in (2, 1, 0.5, 0.25, 0.125)
+    ]
+
+
+def test_a_scheduler_that_cannot_keep_up(tmp_path: Path) -> None:
+    tick = 1 / 1024
+    rows = [
+        ran(f"f-{i}", i * tick, (i + 1) * tick, timestamp=T + i * tick, duration=tick)
+        for i in range(4096)
+    ]
+    analyser = written(tmp_path, *rows)
+    table = analyser.cluster_sizing([0.25])
+
+    # 4 s of work in a quarter of a second; 1024 tasks of 1/1024 s keep one thread busy.
+    assert table["Threads at Least"].tolist() == [16]
+    assert table["Workers Fed as Seen"].tolist() == pytest.approx([0.5], rel=0.01)
+    assert table["Verdict"][0].startswith("The scheduler may not keep up: it was seen to handle 10")
+
+
+def test_chunks_for_an_overhead(tmp_path: Path) -> None:
+    """Tasks of 1 s that hold their thread 0.25 s longer, one right after the other."""
+    rows = [ran(f"f-{i}", 1.25 * i, 1.25 * i + 1.25, size=2_000_000) for i in range(8)]
+    analyser = written(tmp_path, *rows)
+    (found,) = analyser.chunk_sizing(0.05).to_dict("records")
+
+    assert found["Function"] == "f"
+    assert found["Mean Task time (s)"] == 1.0
+    assert found["Overhead per Task (s)"] == 0.25
+    assert found["Overhead (%)"] == 20.0
+    assert found["Wanted Task time (s)"] == pytest.approx(4.75)  # 0.25 of 5
+    assert found["Times Larger"] == pytest.approx(4.75)
+    assert found["Chunk Size (MB)"] == 2.0
+    assert found["Wanted Chunk Size (MB)"] == pytest.approx(9.5)
+    assert found["Task Runs Then"] == 2
+    # Two threads: four tasks for each of them.
+    assert found["Advice"].startswith("Make chunks 4 times larger, no more")
+    (found,) = analyser.chunk_sizing(0.1).to_dict("records")
+    assert found["Advice"] == "Make chunks 2.25 times larger, for overhead to be small."
+    (found,) = analyser.chunk_sizing(0.5).to_dict("records")
+    assert (found["Times Larger"], found["Advice"]) == (1.0, "Large enough.")
+
+
+def test_overhead_of_each_run(tmp_path: Path) -> None:
+    sent = [
+        row(TASK_RUN, key="f-1", run_id=24, worker=A, timestamp=T + 2.0, duration=3.0, queued=T + 1)
+    ]
+    rows = [
+        ran("f-0", 0.0, 1.5),
+        # Runnable from 1 s, its thread free from 1.5 s, its inputs there after 0.5 s of transfer.
+        ran("f-1", 3.0, 4.0, received=T + 2.25, ready=T + 2.75),
+        # Runnable (received) 0.25 s before it began, long after its thread was free.
+        ran("f-2", 8.0, 9.0, disk_read=0.0625, deserialize=0.0625),
+        ran("f-3", 8.5, 9.0, thread=8),  # the first run of its thread
+        ran("f-4", 9.0, 10.0, thread=None),  # a coroutine
+        ran("f-5", 10.0, 11.0, executing=None, received=None, ready=None, done=None),
+    ]
+    analyser = written(tmp_path, *rows, SchedulerPlugin=(TASK_RUN, sent))
+
+    assert task_overhead(analyser.trace).tolist() == pytest.approx(
+        [0.25, 0.25 + 1.0, 0.125 + 0.25, 0.25, 0.25, np.nan], nan_ok=True
+    )
+
+
+@pytest.mark.parametrize("write", [record, write_as_dasf])
+def test_traces_that_tell_little(tmp_path: Path, write: Any) -> None:
+    events = [compute(f"f-{i}", T + i, 1.0, "w") for i in range(4)]
+    analyser = TraceAnalyser(write(tmp_path / "run", events))
+
+    assert analyser.cluster_sizing([2.0])["Threads at Least"].tolist() == [2]
+    assert analyser.cluster_sizing([2.0])["Threads per Worker"].tolist() == [1]
+    (found,) = analyser.chunk_sizing().to_dict("records")
+    assert np.isnan(found["Overhead per Task (s)"])
+    assert found["Advice"].startswith("Unknown")
+
+
+def test_runs_without_tasks_and_wrong_arguments(tmp_path: Path) -> None:
+    analyser = TraceAnalyser(record(tmp_path / "run", [usage(T)]))
+
+    assert len(analyser.cluster_sizing()) == len(analyser.cluster_sizing([1.0])) == 0
+    assert len(analyser.chunk_sizing()) == 0
+    for durations in ([0.0], [1.0, -1.0], [float("nan")]):
+        with pytest.raises(InvalidArgumentError, match="durations="):
+            analyser.cluster_sizing(durations)
+    with pytest.raises(InvalidArgumentError, match="threads_per_worker=0"):
+        analyser.cluster_sizing([1.0], threads_per_worker=0)
+    for share in (0.0, 1.0):
+        with pytest.raises(InvalidArgumentError, match="overhead="):
+            analyser.chunk_sizing(share)
+
+
+_graphs = st.lists(
+    st.tuples(st.integers(0, 16).map(lambda n: n / 8), st.sets(st.integers(0, 14), max_size=4)),
+    min_size=1,
+    max_size=15,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_graphs)
+def test_the_longest_chain_of_random_graphs(graph: list[tuple[float, set[int]]]) -> None:
+    needs = [[other for other in others if other < i] for i, (_, others) in enumerate(graph)]
+    with tempfile.TemporaryDirectory() as directory:
+        events = [
+            compute(f"f-{i}", T + 4 * i, seconds, "w", dependencies=[f"f-{j}" for j in needs[i]])
+            for i, (seconds, _) in enumerate(graph)
+        ]
+        trace = TraceAnalyser(record(Path(directory, "run"), events)).trace
+
+    @cache
+    def chain(task: int) -> float:
+        return graph[task][0] + max(map(chain, needs[task]), default=0.0)
+
+    found = longest_chain(trace, trace.tasks["duration"].to_numpy())
+    assert found == max(chain(task) for task in range(len(graph)))
