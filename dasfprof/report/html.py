@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dasfprof.report.packing import pack_all
+from dasfprof.report.path_data import path_columns
 from dasfprof.report.resource_data import ResourceData
 from dasfprof.report.run_summary import summarise, table_facts
 from dasfprof.report.timeline_data import TimelineData
@@ -27,6 +28,7 @@ _SCRIPTS = (
     "data.js",
     "tasks.js",
     "views.js",
+    "path.js",
     "painter.js",
     "marks.js",
     "summary.js",
@@ -35,6 +37,7 @@ _SCRIPTS = (
     "resources.js",
     "table.js",
     "details.js",
+    "accounting.js",
     "page.js",
 )
 
@@ -72,12 +75,17 @@ def _parts(analyser: TraceAnalyser, title: str) -> Iterator[bytes]:
     trace = analyser.trace
     timeline = TimelineData.of(trace)
     resources = ResourceData.of(trace)
-    columns = {**timeline.columns, **resources.columns}
+    path, path_facts = path_columns(analyser.critical_path(), trace, timeline.rows)
+    columns = {**path, **timeline.columns, **resources.columns}
     facts = {
         "title": title,
         "summary": summarise(trace),
-        "timeline": timeline.facts,
+        "timeline": {**timeline.facts, "path": path_facts},
         "resources": resources.metrics,
+        "accounting": {
+            "cluster": table_facts(analyser.time_accounting()),
+            "workers": table_facts(analyser.time_accounting("worker")),
+        },
         "tables": {
             "functions": table_facts(analyser.per_function_bottleneck()),
             "status": table_facts(analyser.per_function_status()),
@@ -109,8 +117,9 @@ def _parts(analyser: TraceAnalyser, title: str) -> Iterator[bytes]:
 
 def _notes(analyser: TraceAnalyser, timeline: TimelineData) -> list[str]:
     notes = list(analyser.trace.notes)
-    if timeline.timeless:
-        notes.append(f"{timeline.timeless} task runs have no time; the timeline lacks them.")
+    timeless = len(analyser.trace.tasks) - len(timeline.rows)
+    if timeless:
+        notes.append(f"{timeless} task runs have no time; the timeline lacks them.")
     return notes
 
 

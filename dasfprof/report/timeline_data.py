@@ -36,8 +36,9 @@ class TimelineData:
     #: Small facts: ``lanes`` (``worker, thread, first``), ``workers``, ``functions``, ``span``
     #: (seconds), ``overview`` (busy share of each lane and part of the run, in percent).
     facts: dict[str, Any]
-    #: Task runs that have no time and so no place.
-    timeless: int
+    #: The row of `Trace.tasks` that each row of the page is about. Task runs that have no time
+    #: have no place in it.
+    rows: Array
 
     @classmethod
     def of(cls, trace: Trace) -> TimelineData:
@@ -83,7 +84,7 @@ class TimelineData:
             "tasks": len(rows),
             "keys": len(key_order),
         }
-        return cls(columns, facts, len(tasks) - len(rows))
+        return cls(columns, facts, rows)
 
 
 class _Lanes:

@@ -38,7 +38,7 @@ def opened(browser: Any, report: Path) -> Iterator[Opener]:
     """Open the report; at the end no page may have complained or asked for anything."""
     pages: list[OpenedPage] = []
 
-    def open_page(fragment: str = "", **options: Any) -> OpenedPage:
+    def open_page(fragment: str = "#view=flatten", **options: Any) -> OpenedPage:
         pages.append(OpenedPage(browser, report, fragment, **options))
         return pages[-1]
 
@@ -133,6 +133,34 @@ def test_selecting_in_the_table_marks_the_chart(opened: Opener) -> None:
     page.tab.keyboard.press("ArrowUp")
     page.until(lambda: page.details().get("Key") != SUM_0)
     assert page.chosen_row()[0] == page.details()["Key"]
+
+
+def test_critical_path_is_shown_first(opened: Opener, analyser: TraceAnalyser) -> None:
+    path = analyser.critical_path()
+    page = opened("")
+    assert page.tab.locator("input[value=critical]").is_checked()
+    shown = page.texts("#path-legend li")[1:]
+    longest = path.groupby("Kind")["Duration (s)"].sum().sort_values(ascending=False)
+    for text, (kind, seconds) in zip(shown, longest.items(), strict=True):
+        name, number, unit = text.rsplit(maxsplit=2)
+        scale = {"s": 1.0, "ms": 1e-3}[unit]
+        assert (name, float(number) * scale) == (kind, pytest.approx(seconds, rel=0.005))
+    # Work on the path selects its task run.
+    work = path[path["Kind"] == "Compute"].iloc[-1]
+    middle = (work["Start (s)"] + work["Duration (s)"] / 2) / 10
+    page.tab.mouse.move(*page.at(middle, RULER + 10))
+    page.until(lambda: "Compute" in page.text("#timeline .tip"))
+    page.tab.mouse.click(*page.at(middle, RULER + 10))
+    page.until(lambda: page.details().get("Key") == work["Task Key"])
+
+
+def test_time_accounting_equals_the_frame(opened: Opener, analyser: TraceAnalyser) -> None:
+    page = opened()
+    frame = analyser.time_accounting()
+    assert page.texts("#accounting tr th") == frame["Class"].tolist()
+    assert page.texts("#accounting tr .meaning") == frame["Meaning"].tolist()
+    shares = [float(text.split()[0]) for text in page.texts("#accounting tr td:nth-child(3)")]
+    assert shares == pytest.approx(frame["Share (%)"].tolist(), rel=0.005)
 
 
 def test_views(opened: Opener) -> None:

@@ -7,7 +7,6 @@ class Page {
     this.facts = facts;
     this.columns = new Columns(facts.columns);
     this.tasks = new Tasks(facts.timeline, this.columns);
-    this.viewName = "flatten";
     this.searched = 0;
     showSummary(facts);
     const events = {
@@ -17,6 +16,7 @@ class Page {
     this.timeline = new Timeline(this.tasks, byId("timeline"), events);
     this.strip = new Strip(this.tasks, byId("strip"), (from, to) => this.timeline.move(from, to));
     this.resources = new Resources(facts.resources, this.columns, byId("charts"));
+    showAccounting(byId("accounting"), facts.accounting);
     this.timeline.show(flattenView(this.tasks));
     this.onMoved(0, this.tasks.span);
   }
@@ -29,6 +29,8 @@ class Page {
     };
     await this.tasks.readPicture();
     this.colour("function");
+    byId("path-legend").replaceChildren(...pathLegend(this.tasks.path));
+    this.view(this.tasks.path.rows.length ? "critical" : "flatten");
     this.timeline.paint();
     ready("picture");
     await breathe();
@@ -103,8 +105,8 @@ class Page {
   }
 
   view(name) {
-    this.viewName = name;
     byId("threshold-box").hidden = name !== "compact";
+    byId("path-legend").hidden = name !== "critical";
     document.querySelector(`input[name=view][value=${name}]`).checked = true;
     if (name === "compact") {
       const seconds = Number(byId("threshold").value) / 1000;
@@ -115,6 +117,7 @@ class Page {
     }
     byId("shown").textContent = "";
     const views = {
+      critical: () => criticalView(this.tasks),
       flatten: () => flattenView(this.tasks),
       functions: () => functionsView(this.tasks, this.timeline.opened),
     };

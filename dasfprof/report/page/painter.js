@@ -107,7 +107,7 @@ class Painter {
         const end = Math.min(frame.x(tasks.starts[row] + tasks.durations[row]), frame.left + frame.width + 2);
         if (end < frame.left) continue;
         const width = Math.max(end - x, 0.75);
-        const lit = !matches || matches[tasks.keys[row]];
+        const lit = (!matches || matches[tasks.keys[row]]) && (!view.lit || view.lit[row]);
         context.fillStyle = (lit ? palette.series : palette.dimSeries)[colours[row]];
         context.fillRect(x, y, width > 4 ? width - 1 : width, height);
         if (labels && width > LABEL_WIDTH && lit) {
@@ -149,7 +149,7 @@ class Painter {
   /** Sums for each pixel how much of it tasks cover, and finds the colour of the longest one. */
   cover(view, frame, from, to, colours, matches, { width, line, longest, colour }) {
     const { starts, durations, keys } = this.tasks;
-    const { rows } = view;
+    const { rows, lit } = view;
     const perSecond = width / (frame.to - frame.from || 1);
     for (let at = from; at < to; at += 1) {
       const row = rows ? rows[at] : at;
@@ -157,8 +157,8 @@ class Painter {
       const end = Math.min(x + durations[row] * perSecond, width);
       if (x < 0) x = 0;
       if (end < x || x >= width) continue;
-      // What matches is worth more than anything that does not.
-      const dim = matches !== null && !matches[keys[row]];
+      // What is lit is worth more than anything that is not.
+      const dim = (matches !== null && !matches[keys[row]]) || (lit !== undefined && !lit[row]);
       const tone = dim ? colours[row] + 16 : colours[row];
       let pixel = x | 0;
       const last = Math.min(end | 0, width - 1);

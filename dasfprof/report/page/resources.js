@@ -98,22 +98,31 @@ class Resources {
     this.paintReading(chart, series, frame, context, palette);
   }
 
+  /** Names the series, and tells their values where the pointer is. */
   paintReading(chart, series, frame, context, palette) {
     const inside = this.pointer != null && this.pointer >= frame.left;
-    chart.reading.hidden = !inside;
-    if (!inside) return;
-    const time = frame.time(this.pointer);
-    context.fillStyle = palette.faint;
-    context.fillRect(Math.round(this.pointer), 0, 1, CHART_HEIGHT);
-    const shown = series.slice(0, OTHER).map((one, at) => {
+    const time = inside ? frame.time(this.pointer) : NaN;
+    if (inside) {
+      context.fillStyle = palette.faint;
+      context.fillRect(Math.round(this.pointer), 0, 1, CHART_HEIGHT);
+    }
+    // Charts that show the same workers as the one above do not name them again.
+    const before = this.charts[this.charts.indexOf(chart) - 1];
+    const named = !inside && before && String(labelsOf(before)) === String(labelsOf(chart));
+    const shown = series.slice(0, named ? 0 : OTHER).map((one, at) => {
       const place = lastAtMost(one.times, time);
-      const text = place < 0 ? "–" : formatUnit(one.values[place], chart.metric.unit);
+      const text = !inside ? "" : place < 0 ? "–" : formatUnit(one.values[place], chart.metric.unit);
       const colour = make("i");
       colour.style.background = series.length > OTHER ? palette.accent : palette.series[at];
       return make("span", {}, colour, `${shortened(one.label, 30)} ${text}`);
     });
+    if (series.length > OTHER && !named) shown.push(make("span", {}, `and ${series.length - OTHER} more`));
     chart.reading.replaceChildren(...shown);
   }
+}
+
+function labelsOf({ series }) {
+  return series.map((one) => one.label);
 }
 
 function paintSeries(context, { times, values }, frame, highest, colour, filled) {

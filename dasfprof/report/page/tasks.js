@@ -25,6 +25,13 @@ class Tasks {
     this.keys = await columns.read("keys");
     this.functionOfKey = await columns.read("functions");
     this.states = await columns.read("states");
+    const kinds = await columns.read("path_kinds");
+    this.path = {
+      starts: await columns.amounts("path_starts"),
+      durations: await columns.amounts("path_durations"),
+      kinds: Array.from(kinds, (code) => this.facts.path.kinds[code]),
+      rows: await columns.read("path_rows"),
+    };
     this.laneOfRow = new Uint16Array(this.count);
     for (let lane = 0; lane < this.lanes.length; lane += 1) {
       this.laneOfRow.fill(lane, this.laneOffsets[lane], this.laneOffsets[lane + 1]);

@@ -156,6 +156,7 @@ class Timeline {
       context.rect(frame.left, frame.top, frame.width, frame.height);
       context.clip();
       this.bars = this.painter.paint(context, this.view, frame, this.colours, this.matches, palette);
+      if (this.view.path) paintPath(context, this.view.path, frame, this.colours, palette);
       context.restore();
     } else paintOverview(context, this.tasks, frame, palette);
     paintRuler(context, frame, palette);
@@ -172,6 +173,7 @@ class Timeline {
     context.beginPath();
     context.rect(frame.left, frame.top, frame.width, frame.height);
     context.clip();
+    if (this.view.chain) paintChain(context, this.tasks, this.view, frame, palette);
     if (this.selected >= 0 && this.tasks.dependencies) this.paintArrows(context, frame, palette);
     if (this.hovered >= 0) this.outline(context, frame, this.hovered, palette.text, 1);
     if (this.selected >= 0) this.outline(context, frame, this.selected, palette.accent, 2.5);
@@ -215,6 +217,10 @@ class Timeline {
     const lane = frame.lane(y);
     if (x < frame.left || y < frame.top || lane < 0 || lane >= this.view.lanes.length) return -1;
     if (this.view.lanes[lane].area || !this.colours) return -1;
+    if (this.segmentAt(x, y) >= 0) {
+      const row = this.view.path.rows[this.segmentAt(x, y)];
+      return row < this.tasks.count ? row : -1;
+    }
     const slack = 2 / frame.perSecond;
     const time = frame.time(x);
     const [from, to] = seenIn(this.view, this.tasks, lane, time - slack, time + slack);
@@ -227,6 +233,13 @@ class Timeline {
       if (distance === 0) break;
     }
     return nearest;
+  }
+
+  /** The place of the critical path's segment at a point, -1 if there is none. */
+  segmentAt(x, y) {
+    const frame = this.frame();
+    if (!this.view.path || y < frame.top || frame.lane(y) !== 0) return -1;
+    return segmentAt(this.view.path, frame.time(x));
   }
 
   zoomTo(row) {
@@ -257,11 +270,15 @@ class Timeline {
     this.tip.hidden = row < 0 || !this.tasks.headTexts;
     if (this.tip.hidden) return;
     const { tasks } = this;
-    if (row !== before) {
+    const segment = this.segmentAt(x, y);
+    if (row !== before || segment !== this.segment) {
+      const kind = segment >= 0 ? this.view.path.kinds[segment] : null;
+      this.segment = segment;
       this.tip.replaceChildren(
         make("strong", {}, shortened(tasks.functionName(row), 60)),
         make("span", {}, shortened(tasks.keyText(tasks.keys[row]), 70)),
         make("span", {}, `${formatSeconds(tasks.durations[row])} · ${visible(tasks.workerName(row))}`),
+        ...(kind ? [make("span", {}, `${kind.name} ${formatSeconds(this.view.path.durations[segment])}: ${kind.meaning}`)] : []),
       );
     }
     const left = Math.min(x + 14, this.width - this.tip.offsetWidth - 4);

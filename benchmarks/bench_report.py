@@ -1,0 +1,225 @@
+"""The HTML report: how large, how soon written, how soon seen, how it moves, how it finds.
+
+Task runs of random lengths on 32 threads, each with two dependencies and all its times, go through
+a trace and `write_report` into a headless Chromium: sizes and times as a person would have them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from measure import Result, percentile, spread
+from synthetic import FUNCTIONS, TOKENS
+
+from dasfprof import FileDatabase, TraceAnalyser, write_report
+from dasfprof.database.writer import Source
+from dasfprof.recording.facts import COMPUTE, TASK_RUN
+
+WORKERS, THREADS = 16, 2
+FRAMES = 90
+BEGIN = 1_790_000_000.0
+#: Mean seconds of a task, and of each of the stages around it.
+MEAN_TASK, MEAN_STAGE = 0.02, 0.002
+QUERIES = {"structured": "function7", "digits": "123", "key": "function3-{}', 12"}
+
+MOVE = """(frames) => new Promise((resolve) => {
+  const surface = document.querySelector("#timeline .overlay");
+  const box = surface.getBoundingClientRect();
+  const times = [];
+  const step = (time) => {
+    times.push(time);
+    if (times.length > frames) return resolve(times.slice(1).map((at, i) => at - times[i]));
+    const at = times.length;
+    const pan = at % 3 === 0;
+    surface.dispatchEvent(new WheelEvent("wheel", {
+      clientX: box.x + box.width * 0.6, clientY: box.y + 60, bubbles: true, cancelable: true,
+      deltaY: pan ? 0 : at % 60 < 30 ? -60 : 60, deltaX: pan ? 40 : 0,
+    }));
+    requestAnimationFrame(step);
+  };
+  requestAnimationFrame(step);
+})"""
+
+SEARCH = """(query) => new Promise((resolve) => {
+  const input = document.querySelector("#search");
+  const found = document.querySelector("#found");
+  const begin = performance.now();
+  new MutationObserver((_, observer) => {
+    observer.disconnect();
+    resolve(performance.now() - begin);
+  }).observe(found, { childList: true, characterData: true, subtree: true });
+  input.value = query;
+  input.dispatchEvent(new Event("input"));
+})"""
+
+
+def write_trace(directory: Path, count: int) -> None:
+    """Write the files of workers and scheduler of a run of so many tasks."""
+    generator = np.random.default_rng(1)
+    lanes = WORKERS * THREADS
+    share = count // lanes
+    scheduled = []
+    for worker in range(WORKERS):
+        label, address = f"worker-node-{worker}", f"tcp://node:{worker}"
+        about = {"id": label, "name": worker, "address": address, "label": label}
+        header = {"plugin": "TracePlugin", "run": "synthetic", "boot_id": "one", "host": "node"}
+        database = FileDatabase(
+            directory / f"synthetic-TracePlugin-node-{worker}.msgpack",
+            flush_interval=3600,
+            max_pending=1 << 30,
+            header={**header, "worker": {**about, "nthreads": THREADS}},
+        )
+        source = Source.of(COMPUTE, {"process_id": "node", "thread_id": label})
+        database.writer.add_source(source)
+        for thread in range(THREADS):
+            lane = worker * THREADS + thread
+            durations = generator.exponential(MEAN_TASK, share)
+            stages = generator.exponential(MEAN_STAGE, (7, share))
+            starts = BEGIN + np.cumsum(durations + stages[0]) - durations
+            times = zip(*(column.tolist() for column in (starts, durations, *stages)), strict=True)
+            for at, (start, duration, *stage) in enumerate(times):
+                number = at * lanes + lane
+                compute, scheduler = task_rows(number, start, duration, stage, (thread, address))
+                source.rows.append(compute)
+                scheduled.append(scheduler)
+        database.commit()
+        database.close()
+    write_scheduler(directory, scheduled)
+
+
+def task_rows(
+    number: int, start: float, duration: float, stage: list[float], worker: tuple[int, str]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Give what worker and scheduler record of one task run."""
+    thread, address = worker
+    token, chunk = number % 200, number // 200
+    key = (f"{FUNCTIONS[token % 20]}-{TOKENS[token]}", chunk, 0)
+    needs = [(f"{FUNCTIONS[token % 20]}-{TOKENS[token]}", chunk - back, 0) for back in (1, 2)]
+    executing = start - stage[1]
+    ready = executing - stage[2]
+    received = ready - stage[3]
+    sent = received - stage[4]
+    done = start + duration + stage[5]
+    known = done + stage[6]
+    sizes = 80_000 + token * 1000
+    compute = (
+        *(start, duration, key, FUNCTIONS[token % 20], number, "memory", sizes),
+        *("numpy.ndarray", "float64", (100, 100), needs if chunk > 1 else [], 2 * sizes),
+        *(140_000_000_000 + thread, duration * 0.9, received, ready, executing, None, done),
+        *(0.0, 0.0, 0, 0.0001, None),
+    )
+    scheduler = (
+        *(sent, known - sent, key, number, address, "memory", sent - stage[0], None, None),
+        *(start, start + duration, sizes, "graph-1", "done-1", 0.0, 1, number, {}, None),
+    )
+    return compute, scheduler
+
+
+def write_scheduler(directory: Path, rows: list[tuple[Any, ...]]) -> None:
+    database = FileDatabase(
+        directory / "synthetic-SchedulerPlugin-node-scheduler.msgpack",
+        flush_interval=3600,
+        max_pending=1 << 30,
+        header={"plugin": "SchedulerPlugin", "run": "synthetic", "boot_id": "one", "host": "node"},
+    )
+    source = Source.of(TASK_RUN, {"process_id": "node", "thread_id": "scheduler"})
+    database.writer.add_source(source)
+    source.rows.extend(rows)
+    database.commit()
+    database.close()
+
+
+def renderer_megabytes() -> float:
+    """Give the resident memory of the page's process."""
+    sizes = [
+        child.memory_info().rss
+        for child in psutil.Process().children(recursive=True)
+        if "--type=renderer" in child.cmdline()
+    ]
+    return max(sizes, default=0) / 1e6
+
+
+def browse(browser: Any, path: Path) -> dict[str, Any]:
+    """Open the report, move and search in it."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(path.as_uri(), wait_until="commit")
+    while page.evaluate("document.documentElement?.dataset.ready") != "whole":
+        time.sleep(0.02)
+    marks = "performance.getEntriesByType('mark').map((mark) => [mark.name, mark.startTime])"
+    found: dict[str, Any] = dict(page.evaluate(marks))
+    found["frames"] = page.evaluate(MOVE, FRAMES)
+    found["search"] = {
+        name: page.evaluate(SEARCH, query.format(TOKENS[63])) for name, query in QUERIES.items()
+    }
+    found["memory"] = renderer_megabytes()
+    page.close()
+    return found
+
+
+def main(arguments: list[str] | None = None) -> list[Result]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tasks", type=int, action="append")
+    options = parser.parse_args(arguments)
+    result = Result(
+        "HTML report",
+        [
+            *("tasks", "file, MB", "written, s", "overview, ms", "exact picture, ms"),
+            *("all read, ms", "frame p50/p95, ms", *(f"search {name}, ms" for name in QUERIES)),
+            "page, MB",
+        ],
+    )
+    browser_path = shutil.which("chromium")
+    if browser_path is None:
+        raise SystemExit("needs a Chromium browser: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    for count in options.tasks or (10_000, 100_000, 1_000_000):
+        with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
+            write_trace(Path(directory), count)
+            analyser = TraceAnalyser(directory, progress=False)
+            path = Path(directory, "report.html")
+            written, seen = [], []
+            for _ in range(options.rounds):
+                begin = time.perf_counter()
+                write_report(analyser, path)
+                written.append(time.perf_counter() - begin)
+            del analyser
+            for _ in range(options.rounds):
+                browser = playwright.chromium.launch(
+                    executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"]
+                )
+                seen.append(browse(browser, path))
+                browser.close()
+            size = path.stat().st_size
+        frames = [frame for one in seen for frame in one["frames"]]
+
+        def middle(name: str, seen: list[dict[str, Any]] = seen) -> str:
+            return f"{spread([one[name] for one in seen])[0]:.0f}"
+
+        searches = [spread([one["search"][name] for one in seen])[0] for name in QUERIES]
+        result.rows.append(
+            [
+                f"{count:,}",
+                f"{size / 1e6:.2f}",
+                f"{spread(written)[0]:.2f}",
+                *map(middle, ("overview", "picture", "whole")),
+                f"{percentile(frames, 0.5):.0f} / {percentile(frames, 0.95):.0f}",
+                *(f"{found:.0f}" for found in searches),
+                middle("memory"),
+            ]
+        )
+        result.figures[str(count)] = {"size": size, "written": written, "seen": seen}
+    print(result.show(), flush=True)
+    return [result]
+
+
+if __name__ == "__main__":
+    main()
