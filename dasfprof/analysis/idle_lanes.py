@@ -81,12 +81,12 @@ def worker_lanes(
     free = threads - np.minimum(running, threads)
     open_ = status == OPEN
     for code, cause in _BY_STATUS.items():
-        causes[cause] = np.dot(np.where(status == code, free, 0), steps)
+        causes[cause] = _integral(np.where(status == code, free, 0), steps)
     own = free = np.where(open_, free, 0)
     demands = {UNRECORDED: lost, WORKER_LATENCY: ready, TRANSFER: waiting, ON_ITS_WAY: on_way}
     for cause, demand in demands.items():
         taken = np.minimum(free, demand)
-        causes[cause] = np.dot(taken, steps)
+        causes[cause] = _integral(taken, steps)
         free = free - taken
     surplus = np.where(status == CLOSING, 0, np.maximum(ready - own, 0))
     changes = np.flatnonzero((np.diff(free, prepend=-1) != 0) | (np.diff(surplus, prepend=-1) != 0))
@@ -102,6 +102,11 @@ def worker_lanes(
         used,
         times if used is not None else times[:0],
     )
+
+
+def _integral(threads: Array, seconds: Array) -> float:
+    """Sum products; pairwise, where np.dot would also wake a thread for every core."""
+    return float((threads * seconds).sum())
 
 
 def _count(order: Array, ends: Array, first: int, second: int) -> Array:
@@ -141,7 +146,7 @@ def share_pool(lanes: list[WorkerLanes], demand: PoolDemand) -> Array:
         ends = np.searchsorted(grid, lane.times[held + 1])
         for cause in shares:
             parts = integrals[cause, ends] - integrals[cause, begins]
-            causes[worker, cause] = np.dot(lane.idle[held], parts)
+            causes[worker, cause] = _integral(lane.idle[held], parts)
     return causes
 
 

@@ -56,7 +56,9 @@ def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
     there = np.isfinite(begin) & np.isfinite(end) & (workers["kind"] == "worker").to_numpy()
     ids = np.flatnonzero(there)
     known = workers["nthreads"].to_numpy(dtype=float, na_value=np.nan)
-    threads = np.where(np.isnan(known), slots.most_at_a_time(len(workers)), known)
+    threads = known
+    if np.isnan(known[ids]).any():
+        threads = np.where(np.isnan(known), slots.most_at_a_time(len(workers)), known)
     times, codes, bounds = _sampled_statuses(trace, offsets)
     statuses = []
     for row in ids.tolist():

@@ -1,0 +1,189 @@
+"""Explaining a run of a million task runs: each question's own time, after the trace was read.
+
+The trace is written through the schemas of the plugins: workers of four threads each, chains of
+tasks with two inputs, waves that fill the threads, and a scheduler's file with the causes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measure import Result, spread
+from synthetic import HOST, TOKENS
+
+from dasfprof import FileDatabase, TraceAnalyser
+from dasfprof.database.batch import Schema
+from dasfprof.database.writer import Source
+from dasfprof.recording.facts import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
+
+BEGIN = 1_790_000_000.0
+THREADS = 4
+COLUMNS = ["question", "seconds", "CPU seconds", "rows"]
+#: Tasks of one wave: each takes the results of two of the wave before.
+WAVE = 1000
+FUNCTIONS = [f"function{i}" for i in range(20)]
+
+QUESTIONS: dict[str, Callable[[TraceAnalyser], Any]] = {
+    "per_task_status": lambda analyser: analyser.per_task_status(),
+    "per_function_status": lambda analyser: analyser.per_function_status(),
+    "time_accounting": lambda analyser: analyser.time_accounting(),
+    "time_accounting(by='function')": lambda analyser: analyser.time_accounting("function"),
+    "critical_path": lambda analyser: analyser.critical_path(),
+    "critical_path_summary": lambda analyser: analyser.critical_path_summary(),
+    "per_task_slack": lambda analyser: analyser.per_task_slack(),
+}
+
+
+class Schedule:
+    """When each task came to each stage; each thread takes the tasks in turn."""
+
+    def __init__(self, count: int, workers: int) -> None:
+        generator = np.random.default_rng(1)
+        lanes = workers * THREADS
+        turns = -(-count // lanes)
+        durations = generator.uniform(0.002, 0.006, (turns, lanes))
+        gaps = generator.exponential(0.0004, (turns, lanes))
+        ends = np.cumsum(durations + gaps, axis=0)
+        self.done = ends.ravel()[:count]
+        self.stop = self.done - 0.0001
+        self.executing = (ends - durations).ravel()[:count]
+        self.start = self.executing + 0.0001
+        waits = generator.exponential(0.003, count)
+        self.ready = self.executing - np.minimum(waits, self.executing / 2)
+        self.received = self.ready - np.minimum(0.0004, self.ready / 2)
+        self.sent = self.received - np.minimum(0.0005, self.received / 2)
+        self.arrival = self.sent * 0.9
+        self.known = self.done + 0.0006
+        self.worker = np.arange(count) % lanes // THREADS
+        # What was known last before a task was sent is what caused it.
+        order = np.argsort(self.known)
+        places = np.searchsorted(self.known[order], self.sent, side="right") - 1
+        self.cause = np.where(places >= 0, order[np.maximum(places, 0)], -1)
+
+
+def key_of(number: int) -> tuple[Any, ...]:
+    wave, place = divmod(number, WAVE)
+    return (f"{FUNCTIONS[wave % 20]}-{TOKENS[wave % 200]}", wave // 200, place)
+
+
+def inputs_of(number: int) -> list[Any]:
+    wave, place = divmod(number, WAVE)
+    before = (wave - 1) * WAVE
+    return [key_of(before + place), key_of(before + (place + 1) % WAVE)] if wave else []
+
+
+def write_file(path: Path, header: dict[str, Any], label: str, facts: dict[Schema, Any]) -> None:
+    """Write rows of schemas as one plugin's file."""
+    with FileDatabase(path, flush_interval=3600, max_pending=1 << 30, header=header) as database:
+        for schema, rows in facts.items():
+            source = Source.of(schema, {"process_id": HOST, "thread_id": label})
+            database.writer.add_source(source)
+            for first in range(0, len(rows), 50_000):
+                source.rows.extend(rows[first : first + 50_000])
+                database.commit()
+
+
+def filled(schema: Schema, **values: Any) -> tuple[Any, ...]:
+    nothing: dict[str, Any] = {"int": 0, "float": 0.0, "keys": [], "key": "", "value": {}}
+    columns = schema.fields + schema.args
+    return tuple(values.get(name, nothing.get(codec)) for name, codec in columns)
+
+
+def compute_row(at: Schedule, n: int) -> tuple[Any, ...]:
+    return filled(
+        COMPUTE,
+        timestamp=BEGIN + at.start[n],
+        duration=at.stop[n] - at.start[n],
+        key=key_of(n),
+        name=FUNCTIONS[n // WAVE % 20],
+        run_id=n,
+        state="memory",
+        size=80_000,
+        dependencies=inputs_of(n),
+        cpu=0.7 * (at.stop[n] - at.start[n]),
+        **{x: BEGIN + getattr(at, x)[n] for x in ("received", "ready", "executing", "done")},
+    )
+
+
+def task_run_row(at: Schedule, n: int) -> tuple[Any, ...]:
+    cause = at.cause[n]
+    return filled(
+        TASK_RUN,
+        timestamp=BEGIN + at.sent[n],
+        duration=at.known[n] - at.sent[n],
+        key=key_of(n),
+        run_id=n,
+        worker=f"tcp://{at.worker[n]}",
+        state="memory",
+        waiting=BEGIN + at.arrival[n],
+        start=BEGIN + at.start[n],
+        stop=BEGIN + at.stop[n],
+        cause=f"task-finished-{BEGIN + at.known[cause]}" if cause >= 0 else f"update-graph-{BEGIN}",
+        end_cause=f"task-finished-{BEGIN + at.known[n]}",
+    )
+
+
+def write_run(directory: Path, count: int, workers: int) -> None:
+    """Write a run with a scheduler's file and one for each worker."""
+    at = Schedule(count, workers)
+    base = {"run": "explain", "host": HOST, "boot_id": "boot"}
+    joined = []
+    for worker in range(workers):
+        label, address = f"worker-{HOST}-{worker}", f"tcp://{worker}"
+        facts = {"id": label, "name": worker, "address": address, "label": label}
+        header = {**base, "plugin": "TracePlugin", "worker": {**facts, "nthreads": THREADS}}
+        rows = [compute_row(at, n) for n in np.flatnonzero(at.worker == worker).tolist()]
+        path = directory / f"explain-TracePlugin-{HOST}-{worker}.msgpack"
+        write_file(path, header, label, {COMPUTE: rows})
+        joined.append(filled(WORKER_ADDED, timestamp=BEGIN, worker=address, nthreads=THREADS))
+    rows = [task_run_row(at, n) for n in range(count)]
+    graph = filled(
+        GRAPH, timestamp=BEGIN, client="c", tasks=count, stimulus=f"update-graph-{BEGIN}"
+    )
+    write_file(
+        directory / f"explain-SchedulerPlugin-{HOST}-scheduler.msgpack",
+        {**base, "plugin": "SchedulerPlugin"},
+        "scheduler",
+        {TASK_RUN: rows, GRAPH: [graph], WORKER_ADDED: joined},
+    )
+
+
+def main(arguments: list[str] | None = None) -> list[Result]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tasks", type=int, default=1_000_000)
+    parser.add_argument("--workers", type=int, default=16)
+    options = parser.parse_args(arguments)
+    result = Result(f"Explain {options.tasks:,} task runs", COLUMNS)
+    with tempfile.TemporaryDirectory() as directory:
+        write_run(Path(directory), options.tasks, options.workers)
+        begin = time.perf_counter(), time.process_time()
+        analyser = TraceAnalyser(directory, progress=False)
+        read = [time.perf_counter() - begin[0], time.process_time() - begin[1]]
+    shown = [f"{seconds:.2f}" for seconds in read]
+    result.rows.append(["(reading the trace)", *shown, f"{len(analyser.trace.tasks):,}"])
+    result.figures["read"] = read
+    for name, ask in QUESTIONS.items():
+        wall, cpu = [], []
+        for _ in range(options.rounds):
+            gc.collect()
+            begin = time.perf_counter(), time.process_time()
+            answer = ask(analyser)
+            wall.append(time.perf_counter() - begin[0])
+            cpu.append(time.process_time() - begin[1])
+        shown = ["{:.2f} ({:.2f} to {:.2f})".format(*spread(seconds)) for seconds in (wall, cpu)]
+        result.rows.append([name, *shown, f"{len(answer):,}"])
+        result.figures[name] = {"wall": wall, "cpu": cpu}
+    print(result.show(), flush=True)
+    return [result]
+
+
+if __name__ == "__main__":
+    main()
