@@ -1,0 +1,336 @@
+"""What survives when processes die, come and go: on real processes, against Dask's own account."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import independent_record as record
+import pytest
+from distributed import Client, LocalCluster, wait
+from recorded_facts import assert_same_runs, assert_whole, computed, facts, trace_files
+
+import dasfprof
+from dasfprof.analysis import Trace
+from dasfprof.database.reader import TraceFile
+
+#: Seconds by which a busy machine may delay the writing thread of a worker.
+PATIENCE = 1.5
+
+
+@pytest.fixture(scope="module")
+def cluster_client() -> Iterator[Client]:
+    with (
+        # Who is gone a while after a worker of its name was lost is given up for good.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
+        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        record.install(client)
+        yield client
+
+
+@pytest.fixture
+def client(cluster_client: Client) -> Iterator[Client]:
+    two_workers(cluster_client)
+    record.wait_until(lambda: forgotten(cluster_client))
+    record.clear(cluster_client)
+    yield cluster_client
+    two_workers(cluster_client)
+
+
+def addresses(client: Client) -> list[str]:
+    return list(client.scheduler_info()["workers"])
+
+
+def two_workers(client: Client) -> None:
+    record.wait_until(lambda: len(addresses(client)) == 2, seconds=60)
+
+
+def forgotten(client: Client) -> bool:
+    """Whether the scheduler has let go of all that earlier tests asked for."""
+    gc.collect()
+    return not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+
+
+def work(i: int) -> int:
+    time.sleep(0.002)
+    return i * i
+
+
+def read(path: Path) -> TraceFile:
+    file = TraceFile(path)
+    for _ in file.batches():
+        pass
+    return file
+
+
+def memory_runs(client: Client) -> list[dict[str, Any]]:
+    """The task runs that the scheduler knows to have ended well."""
+    return record.outcomes(client, "memory")
+
+
+# --- a worker is killed ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 20))]
+)
+def test_worker_killed_at_any_moment(client: Client, tmp_path: Path, seed: int) -> None:
+    choose = random.Random(seed)
+    flush_interval = choose.choice([0.02, 0.2, 0.5])
+    options = {"flush_interval": flush_interval, "commit_threshold": choose.choice([20, 5000])}
+    before = addresses(client)
+    victim = choose.choice(before)
+    (pid,) = client.run(os.getpid, workers=[victim]).values()
+    with dasfprof.profile(client, directory=tmp_path, **options) as run:
+        keys = [(f"load-{seed}", i) for i in range(1500)]
+        futures = client.map(work, range(1500), key=keys)
+        record.wait_until(lambda: record.count_on(client, victim) > 20)
+        time.sleep(choose.uniform(0.0, 1.0))
+        killed_at = time.time()
+        os.kill(pid, signal.SIGKILL)
+        assert client.gather(futures) == [i * i for i in range(1500)]
+        two_workers(client)
+        (new,) = set(addresses(client)) - set(before)
+        assert client.submit(work, 3, key=f"on-the-new-{seed}", workers=[new]).result() == 9
+
+    ours = {(r["key"], r["run_id"]): r for r in computed(run) if r["address"] == victim}
+    known = {(r["key"], r["run_id"]): r for r in memory_runs(client) if r["worker"] == victim}
+    assert len(known) > 20
+    missing = known.keys() - ours.keys()
+    assert len(missing) <= 5000
+    assert all(known[key]["stop"] > killed_at - flush_interval - PATIENCE for key in missing)
+    for key in known.keys() & ours.keys():
+        seconds = known[key]["stop"] - known[key]["start"]
+        assert ours[key]["duration"] == pytest.approx(seconds, abs=2e-6)
+    # All that others did is there, the new process of the worker included.
+    others = [r for r in memory_runs(client) if r["worker"] != victim]
+    assert {r["worker"] for r in others} == {*before, new} - {victim}
+    recorded = {(r["key"], r["run_id"]) for r in computed(run) if r["address"] != victim}
+    assert recorded == {(r["key"], r["run_id"]) for r in others}
+    for path in run.files():
+        file = read(path)
+        whole = file.header.get("worker", {}).get("address") != victim
+        assert (file.end is not None) == whole
+        assert not file.damage if whole else not file.damage.corrupt_bytes
+        assert not file.damage.unreadable
+        assert (file.errors, file.dropped) == (0, 0)
+    # The analysis names the worker and what is missing of it.
+    trace = Trace.from_database(run.database(), progress=False)
+    workers = trace.workers[trace.workers["address"].notna()]
+    assert set(workers.loc[~workers["closed"].astype(bool), "address"]) == {victim}
+    lost = trace.scheduler_only[trace.scheduler_only["lost"].astype(bool)]
+    assert set(trace.keys.keys(lost["key_id"].to_numpy())) == {key for key, _ in missing}
+
+
+# --- workers come and go --------------------------------------------------------------------------
+
+
+def squares(client: Client, name: str, count: int = 50) -> None:
+    """Run tasks, and let go of their results."""
+    futures = client.map(work, range(count), key=[f"{name}-{i}" for i in range(count)])
+    assert client.gather(futures) == [i * i for i in range(count)]
+
+
+def test_restart_of_all_workers(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path, flush_interval="1h") as run:
+        squares(client, "before-restart")
+        first = addresses(client)
+        client.restart()
+        two_workers(client)
+        squares(client, "after-restart")
+        second = addresses(client)
+    assert not set(first) & set(second)
+    assert_whole(run)
+    assert_same_runs(run, memory_runs(client))
+    writers = {row["address"] for row in computed(run)}
+    assert writers == {*first, *second}
+    assert len(trace_files(run, "TracePlugin")) == 4
+    left = {row["worker"] for row in facts(run, "SchedulerPlugin", "Worker Removed")}
+    assert left == set(first)
+
+
+def test_retired_worker_and_workers_that_come_late(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path, flush_interval="1h") as run:
+        squares(client, "with-two")
+        client.cluster.scale(3)
+        record.wait_until(lambda: len(addresses(client)) == 3, seconds=60)
+        (late,) = set(addresses(client)) - {row["worker"] for row in memory_runs(client)}
+        squares(client, "with-three")
+        assert client.submit(work, 2, key="on-late", workers=[late]).result() == 4
+        client.retire_workers([late])
+        record.wait_until(lambda: late not in addresses(client))
+        late_runs = [row for row in memory_runs(client) if row["worker"] == late]
+        # Its files are whole while the others go on.
+        record.wait_until(lambda: all(closed(tmp_path, late)))
+        client.cluster.scale(2)
+        two_workers(client)
+        squares(client, "with-two-again")
+    assert late_runs
+    assert_whole(run)
+    assert_same_runs(run, memory_runs(client))
+
+
+def closed(directory: Path, address: str) -> list[bool]:
+    files = [read(path) for path in directory.glob("*.msgpack")]
+    of_worker = [f for f in files if f.header.get("worker", {}).get("address") == address]
+    return [file.end is not None for file in of_worker] or [False]
+
+
+def test_scaled_down_and_up(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path, flush_interval="1h") as run:
+        squares(client, "two-at-first")
+        client.cluster.scale(1)
+        record.wait_until(lambda: len(addresses(client)) == 1, seconds=60)
+        squares(client, "one-left")
+        client.cluster.scale(2)
+        two_workers(client)
+        futures = [
+            client.submit(work, i, key=f"pinned-{i}", workers=[address])
+            for i, address in enumerate(addresses(client))
+        ]
+        wait(futures)
+    assert len({row["worker"] for row in memory_runs(client)}) == 3
+    assert_whole(run)
+    assert_same_runs(run, memory_runs(client))
+
+
+# --- everything is on disk ------------------------------------------------------------------------
+
+
+def test_stop_has_everything_on_disk(client: Client, tmp_path: Path) -> None:
+    options = {"flush_interval": "1h", "commit_threshold": 90_000}
+    run = dasfprof.register_default_profiler(client, directory=tmp_path, **options)
+    squares(client, "stopped", 300)
+    run.stop()
+    assert_same_runs(run, memory_runs(client))
+    assert_whole(run)
+
+
+def test_closed_cluster_has_everything_on_disk(tmp_path: Path) -> None:
+    options = {"flush_interval": "1h", "commit_threshold": 90_000}
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        record.install(client)
+        run = dasfprof.register_default_profiler(client, directory=tmp_path, **options)
+        squares(client, "closed", 300)
+        done = memory_runs(client)
+        cluster.close()
+    assert_same_runs(run, done)
+    assert_whole(run)
+    assert len(facts(run, "SchedulerPlugin", "Worker Removed")) == 2
+
+
+# --- several at once ------------------------------------------------------------------------------
+
+
+def test_many_workers_in_one_process(tmp_path: Path) -> None:
+    with (
+        LocalCluster(
+            n_workers=4, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        record.install(client)
+        with dasfprof.profile(client, directory=tmp_path) as run:
+            squares(client, "threads", 200)
+        assert_same_runs(run, memory_runs(client))
+    assert_whole(run)
+    names = [path.name for path in run.files()]
+    assert sum("-TracePlugin-" in name for name in names) == 4
+    assert sum("-ResourceMonitor-" in name for name in names) == 4
+    labels = {row["thread_id"] for row in computed(run)}
+    assert len(labels) == 4
+    host_rows = facts(run, "ResourceMonitor", "Resource Usage")
+    assert len({r["address"] for r in host_rows if r["host_memory_total"] is not None}) == 1
+
+
+def test_two_clusters_into_one_directory(tmp_path: Path) -> None:
+    """Also under one name: the second cluster's files get numbers, and each knows its own."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
+    runs, done = [], []
+    with (
+        LocalCluster(**options, dashboard_address=":0") as one,
+        LocalCluster(**options, dashboard_address=":0") as other,
+        Client(one) as first,
+        Client(other) as second,
+    ):
+        for client in (first, second):
+            record.install(client)
+            runs.append(
+                dasfprof.register_default_profiler(
+                    client, name="same", add_time_suffix=False, directory=tmp_path
+                )
+            )
+        for name, client in (("first", first), ("second", second), ("both", first)):
+            squares(client, name)
+        for client, run in zip((first, second), runs, strict=True):
+            run.stop()
+            done.append(memory_runs(client))
+    for run, outcomes in zip(runs, done, strict=True):
+        assert_same_runs(run, outcomes)
+        assert_whole(run)
+        assert len(run.files()) == 5
+    assert not set(runs[0].files()) & set(runs[1].files())
+
+
+# --- a clock that is set back ---------------------------------------------------------------------
+
+
+#: Seconds by which the clock of the cluster in this process is off.
+clock_error = [0.0]
+
+
+def stepping() -> float:
+    return time.time() + clock_error[0]
+
+
+def set_back(seconds: float) -> None:
+    clock_error[0] -= seconds
+    time.sleep(0.05)
+
+
+def test_clock_set_back_while_tasks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("worker", "scheduler", "probes", "task_folder"):
+        monkeypatch.setattr(f"dasfprof.recording.{module}.time", stepping)
+    monkeypatch.setattr("distributed.worker.time", stepping)
+    monkeypatch.setattr("distributed.scheduler.time", stepping)
+    clock_error[0] = 0.0
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=tmp_path, sample_interval=0.02) as run,
+    ):
+        squares(client, "before-step", 20)
+        client.submit(set_back, 100.0, key="steps-the-clock").result()
+        first = client.submit(bytes, 1000, key="there", workers=[addresses(client)[0]])
+        client.submit(len, first, key="here", workers=[addresses(client)[1]]).result()
+        squares(client, "after-step", 20)
+    assert clock_error == [-100.0]
+    for plugin, name in (
+        ("TracePlugin", "Compute"),
+        ("TracePlugin", "Transfer"),
+        ("SchedulerPlugin", "Task Run"),
+    ):
+        rows = facts(run, plugin, name)
+        assert rows
+        assert min(row["duration"] for row in rows) >= 0
+    assert len(computed(run)) == 43
+    analyser = dasfprof.TraceAnalyser(run.database(), progress=False)
+    assert analyser.per_task_bottleneck()["Duration (s)"].min() >= 0
+    functions = analyser.per_function_bottleneck()
+    assert functions["Num Tasks (chunks)"].sum() == 43
+    assert functions["Duration (s)"].min() >= 0
+    assert len(analyser.per_worker_task_balance()) < 1000
