@@ -14,7 +14,9 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
@@ -64,6 +66,8 @@ class GPUAnnotationPlugin(WorkerPlugin):
         self.settings = settings
         self._guard = HookGuard()
         self.database: FileDatabase | None = None
+        #: What teardown has to do, the last first.
+        self._undo: list[Callable[[], object]] = []
 
     def setup(self, worker: Any) -> None:
         """Place the ranges; a failure is logged and leaves the worker alone."""
@@ -72,17 +76,18 @@ class GPUAnnotationPlugin(WorkerPlugin):
                 self.database = self.settings.open_database(
                     "GPUAnnotationPlugin", str(worker.name), {"worker": worker_facts(worker)}
                 )
+                self._undo.append(self.database.close)
                 self._guard = HookGuard(self.database.writer)
+            self._undo.append(partial(task_ranges.stop, worker, self._guard))
             self._record(worker, self._place(worker))
         except Exception:
             self._guard.caught("setup")
+            self._guard.take_all("setup", self._undo)
 
     async def teardown(self, worker: Any) -> None:
         """Put back what was placed; tasks that still run close their ranges."""
         try:
-            task_ranges.stop(worker, self._guard)
-            if self.database is not None:
-                await self._guard.end(worker, [self.database.close])
+            await self._guard.end(worker, self._undo)
         except Exception:
             self._guard.caught("teardown")
 

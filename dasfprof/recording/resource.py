@@ -24,6 +24,9 @@ from dasfprof.recording.worker import worker_facts
 #: Seconds after which a worker without host duty asks for it again: who had it may have died.
 _DUTY_INTERVAL = 1.0
 
+#: Seconds that a worker waits at its end for a sample that is under way.
+_LAST_TICK = 2.0
+
 
 class ResourceMonitor(WorkerPlugin):
     """Samples resources on every worker into a file of its own.
@@ -56,10 +59,10 @@ class ResourceMonitor(WorkerPlugin):
             writer.start(self._source)
             self._duty = HostDuty(self.settings.uuid)
             self._undo.append(self._duty.release)
-            gpu = GpuProbe(lambda device: HostDuty(f"{self.settings.uuid}-{device}"))
+            self._gpu = GpuProbe(lambda device: HostDuty(f"{self.settings.uuid}-{device}"))
             self._probes: list[Probe] = [
-                gpu,
-                ResourceProbe(gpu),
+                self._gpu,
+                ResourceProbe(self._gpu),
                 WorkerProbe(worker),
                 DeviceMemoryProbe(worker),
                 DiskProbe(worker.local_directory),
@@ -84,7 +87,11 @@ class ResourceMonitor(WorkerPlugin):
 
     def _end_sampler(self) -> None:
         self._stopping.set()
-        self._thread.join()
+        self._thread.join(_LAST_TICK)
+        if self._thread.is_alive():
+            # The GPU driver hangs, as some do when a device is lost: whoever asks it now waits.
+            self._undo.remove(self._sample)
+            self._undo.remove(self._gpu.close)
 
     def _run(self) -> None:
         due = monotonic()

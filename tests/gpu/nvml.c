@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum {
     SUCCESS = 0,
@@ -77,11 +78,11 @@ static void load(void)
         if (section->count == MAX_LINES)
             continue;
         Line *line = &section->lines[section->count++];
-        if (strcmp(key, "fail") == 0) { /* fail FUNCTION codes */
+        if (strcmp(key, "fail") == 0 || strcmp(key, "sleep") == 0) { /* of a function */
             char function[TEXT] = "";
             int used = 0;
             sscanf(value, "%199s %n", function, &used);
-            snprintf(line->key, TEXT, "fail:%.190s", function);
+            snprintf(line->key, TEXT, "%.5s:%.190s", key, function);
             snprintf(line->value, TEXT, "%s", value + used);
         } else {
             snprintf(line->key, TEXT, "%s", key);
@@ -122,9 +123,16 @@ static int next_number(Section *section, const char *key, unsigned long long *nu
 static int enter(Section *section, const char *function)
 {
     char key[TEXT];
-    unsigned long long code = 0;
+    unsigned long long code = 0, seconds = 0;
     pthread_mutex_lock(&mutex);
     load();
+    snprintf(key, TEXT, "sleep:%.190s", function);
+    next_number(section, key, &seconds);
+    if (seconds != 0) {
+        pthread_mutex_unlock(&mutex);
+        sleep((unsigned)seconds);
+        pthread_mutex_lock(&mutex);
+    }
     if (section_count == 0)
         return 9; /* no script: the driver is not loaded */
     if (!initialized && strncmp(function, "nvmlInit", 8) != 0)

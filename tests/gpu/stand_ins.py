@@ -62,10 +62,10 @@ def device(letter: str, bus: str, values: str = "") -> str:
         "processes": "7 1000",
     }
     lines = [line.strip() for line in values.splitlines() if line.strip()]
-    defaults |= dict(line.split(" ", 1) for line in lines if not line.startswith("fail "))
-    fails = [line for line in lines if line.startswith("fail ")]
+    orders = [line for line in lines if line.startswith(("fail ", "sleep "))]
+    defaults |= dict(line.split(" ", 1) for line in lines if line not in orders)
     told = [f"{key} {value}" for key, value in defaults.items() if value != "-"]
-    return "\n".join(["device", *told, *fails, ""])
+    return "\n".join(["device", *told, *orders, ""])
 
 
 def instance(letter: str, values: str = "") -> str:

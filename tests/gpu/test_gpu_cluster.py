@@ -208,6 +208,29 @@ def test_a_run_without_readings_completes_and_says_why(
     assert values(events(run, "Resource Usage"), "gpu_utilization") == {(None,)}
 
 
+def test_a_driver_that_hangs_keeps_nobody_waiting(driver: Driver, tmp_path: Path) -> None:
+    driver.answer(device("a", "41"))
+    with workers(driver, "0", "0") as client:
+        with profiled(client, tmp_path) as run:
+            wait_for(run, "Resource Usage", 3)
+            driver.answer(device("a", "41", "sleep nvmlDeviceGetPowerUsage 60"))
+            seen = len(events(run, "GPU Usage"))
+            deadline = time.monotonic() + 20
+            while True:  # until it hangs
+                time.sleep(0.3)
+                run.flush()
+                if seen == (seen := len(events(run, "GPU Usage"))):
+                    break
+                assert time.monotonic() < deadline
+            start = time.monotonic()
+        assert time.monotonic() - start < 15
+        assert client.gather(client.map(lambda i: i, range(4))) == list(range(4))
+    for database in run.database().databases:
+        file = database.trace_file()  # type: ignore[attr-defined]
+        list(file.batches())
+        assert file.end is not None  # closed, that of the sampler which hangs too
+
+
 def test_samples_follow_a_device_that_gets_busy_and_is_lost(driver: Driver, tmp_path: Path) -> None:
     driver.answer(TWO)
     with workers(driver, "0", "1") as client, profiled(client, tmp_path) as run:
