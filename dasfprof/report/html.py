@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dasfprof.report.packing import pack_all
 from dasfprof.report.path_data import path_columns
 from dasfprof.report.resource_data import ResourceData
-from dasfprof.report.run_summary import summarise, table_facts
+from dasfprof.report.run_summary import sum_classes, summarise, table_facts
 from dasfprof.report.timeline_data import TimelineData
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def _parts(analyser: TraceAnalyser, title: str) -> Iterator[bytes]:
     trace = analyser.trace
     timeline = TimelineData.of(trace)
     resources = ResourceData.of(trace)
+    accounting = analyser.time_accounting("worker")
     path, path_facts = path_columns(analyser.critical_path(), trace, timeline.rows)
     columns = {**path, **timeline.columns, **resources.columns}
     facts = {
@@ -83,8 +84,8 @@ def _parts(analyser: TraceAnalyser, title: str) -> Iterator[bytes]:
         "timeline": {**timeline.facts, "path": path_facts},
         "resources": resources.metrics,
         "accounting": {
-            "cluster": table_facts(analyser.time_accounting()),
-            "workers": table_facts(analyser.time_accounting("worker")),
+            "cluster": table_facts(sum_classes(accounting)),
+            "workers": table_facts(accounting),
         },
         "tables": {
             "functions": table_facts(analyser.per_function_bottleneck()),

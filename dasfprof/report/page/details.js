@@ -16,7 +16,7 @@ function showDetails(pane, tasks, row, select) {
     ["Function", visible(tasks.functionName(row))],
     ["Worker", visible(lane.worker)],
     ["Thread", lane.thread],
-    ["Started", `${formatSeconds(tasks.starts[row])} after the begin`],
+    ["Started", `${formatCell(tasks.starts[row], 3)} s after the begin`],
     ["Ran for", formatSeconds(tasks.durations[row])],
     ["CPU", formatSeconds(tasks.cpu[row])],
     ...tasks.statuses.map((status) => [visible(status.name), formatSeconds(status.seconds[row])]),

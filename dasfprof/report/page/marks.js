@@ -25,7 +25,8 @@ function ticks(from, to, width, apart) {
 function clockText(seconds, step) {
   if (step >= 60) {
     const minutes = Math.round(seconds / 60);
-    return `${Math.floor(minutes / 60)}:${String(minutes % 60).padStart(2, "0")} h`;
+    const hours = Math.floor(minutes / 60);
+    return step < 3600 && !hours ? `${minutes} min` : `${hours}:${String(minutes % 60).padStart(2, "0")} h`;
   }
   const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   return `${seconds.toFixed(Math.min(decimals, 6))} s`;
@@ -58,11 +59,13 @@ function paintTitles(context, view, frame, palette) {
   for (let lane = first; lane <= last; lane += 1) {
     const { title, group } = view.lanes[lane];
     const y = frame.y(lane + 0.5);
-    if (lane === 0 || view.lanes[lane - 1].group !== group) {
+    const begins = lane === 0 || view.lanes[lane - 1].group !== group;
+    if (begins) {
       context.fillStyle = palette.line;
       context.fillRect(0, Math.round(frame.y(lane)) - 1, frame.left, 1);
     }
-    if (!title || y - free < 14) continue;
+    // In low lanes there is room for the first of each group alone, or for a part of those.
+    if (!title || y - free < 14 || (!begins && frame.laneHeight < 14)) continue;
     context.fillStyle = palette.text;
     context.fillText(title, 0, y);
     free = y;

@@ -2,6 +2,12 @@
 
 const MANY_BARS = 6000;
 const LABEL_WIDTH = 44;
+/** The place in a palette of what has no colour of its own. */
+const OTHER = 7;
+const DIM = 16;
+const SHADES = 32;
+const DARK = matchMedia("(prefers-color-scheme: dark)");
+const palettes = new Map();
 
 /** Colours of the page, for the light or the dark scheme, as CSS and as 32-bit pixels. */
 class Palette {
@@ -17,14 +23,27 @@ class Palette {
     this.accent = colour("--accent");
     this.needs = colour("--needs");
     this.needed = colour("--needed");
-    this.rgb = [...this.series, this.background, this.band].map(rgbOf);
-    this.dim = this.rgb.map((one) => mixed(rgbOf(this.background), one, 0.16));
-    this.dimSeries = this.dim.map((one) => `rgb(${one.join(" ")})`);
+    this.rgb = this.series.map(rgbOf);
+    const background = rgbOf(this.background);
+    const dim = this.rgb.map((one) => mixed(background, one, 0.16));
+    this.dimSeries = dim.map((one) => `rgb(${one.join(" ")})`);
+    /** Pixels of each colour, and `DIM` further of each dimmed one, by how full they are. */
+    this.shades = [];
+    for (const [at, one] of [...this.rgb.entries(), ...dim.map((other, place) => [place + DIM, other])]) {
+      this.shades[at] = Array.from({ length: SHADES + 1 }, (_, full) =>
+        pixelOf(mixed(background, one, 0.3 + (0.7 * full) / SHADES)),
+      );
+    }
     this.inks = this.rgb.map(([r, g, b]) => (r * 0.3 + g * 0.59 + b * 0.11 > 140 ? "#14171c" : "#fff"));
   }
 }
 
-const OTHER = 7;
+/** The palette of the scheme that is in force. */
+function currentPalette() {
+  const dark = DARK.matches;
+  palettes.set(dark, palettes.get(dark) ?? new Palette());
+  return palettes.get(dark);
+}
 
 function rgbOf(hex) {
   return [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
@@ -153,19 +172,19 @@ class Painter {
     const perSecond = width / (frame.to - frame.from || 1);
     for (let at = from; at < to; at += 1) {
       const row = rows ? rows[at] : at;
-      let x = (starts[row] - frame.from) * perSecond;
-      const end = Math.min(x + durations[row] * perSecond, width);
-      if (x < 0) x = 0;
-      if (end < x || x >= width) continue;
+      const begin = (starts[row] - frame.from) * perSecond;
+      const end = begin + durations[row] * perSecond;
+      if (end < 0 || begin >= width) continue;
       // What is lit is worth more than anything that is not.
       const dim = (matches !== null && !matches[keys[row]]) || (lit !== undefined && !lit[row]);
-      const tone = dim ? colours[row] + 16 : colours[row];
-      let pixel = x | 0;
-      const last = Math.min(end | 0, width - 1);
-      for (; pixel <= last; pixel += 1) {
-        const share = Math.min(end, pixel + 1) - Math.max(x, pixel);
+      const tone = dim ? colours[row] + DIM : colours[row];
+      const weight = dim ? 1e-6 : 1;
+      const first = begin > 0 ? begin | 0 : 0;
+      const last = end < width ? end | 0 : width - 1;
+      for (let pixel = first; pixel <= last; pixel += 1) {
+        const share = (end < pixel + 1 ? end : pixel + 1) - (begin > pixel ? begin : pixel);
         line[pixel] += share;
-        const worth = (dim ? share * 1e-6 : share) + 1e-12;
+        const worth = share * weight + 1e-12;
         if (worth > longest[pixel]) {
           longest[pixel] = worth;
           colour[pixel] = tone;
@@ -178,12 +197,9 @@ class Painter {
 /** A lane whose pixels are the fuller the more of their time is covered. */
 function paintShare(pixels, width, top, bottom, _laneTop, _laneBottom, { line, colour, palette }) {
   if (bottom <= top) return;
-  const background = rgbOf(palette.background);
   const begin = top * width;
   for (let x = 0; x < width; x += 1) {
-    if (line[x] <= 0) continue;
-    const tone = colour[x] & 16 ? palette.dim[colour[x] & 15] : palette.rgb[colour[x]];
-    pixels[begin + x] = pixelOf(mixed(background, tone, Math.min(1, 0.3 + 0.7 * line[x])));
+    if (line[x] > 0) pixels[begin + x] = palette.shades[colour[x]][Math.min(SHADES, Math.ceil(line[x] * SHADES))];
   }
   for (let y = top + 1; y < bottom; y += 1) pixels.copyWithin(y * width, begin, begin + width);
 }
@@ -195,7 +211,7 @@ function paintArea(pixels, width, top, bottom, laneTop, laneBottom, { line, colo
   const room = laneBottom - laneTop;
   for (let x = 0; x < width; x += 1) {
     if (line[x] <= 0) continue;
-    const tone = pixelOf(colour[x] & 16 ? palette.dim[colour[x] & 15] : palette.rgb[colour[x]]);
+    const tone = palette.shades[colour[x]][SHADES];
     const high = Math.max(1, Math.round((line[x] / highest) * room));
     for (let y = Math.max(top, laneBottom - high); y < bottom; y += 1) pixels[y * width + x] = tone;
   }

@@ -3,7 +3,7 @@
 /** Kinds of waits, by colour; work has the colour of its task. */
 const KIND_COLOURS = { Scheduler: 6, Transfer: 3, Worker: 4, Unspill: 1, "Task overhead": 5 };
 const WORK = "Compute";
-const MAX_LINKS = 3000;
+const MAX_LINKS = 300;
 
 /** The path in a lane of its own, over all task runs, of which those on the path are lit. */
 function criticalView(tasks) {
@@ -61,7 +61,7 @@ function paintChain(context, tasks, view, frame, palette) {
   }
   if (seen.length > MAX_LINKS) return;
   context.strokeStyle = palette.text;
-  context.globalAlpha = seen.length > 300 ? 0.35 : 0.8;
+  context.globalAlpha = 0.8;
   context.lineWidth = 1;
   context.beginPath();
   for (const [from, end, to] of seen) {

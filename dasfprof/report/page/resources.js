@@ -63,7 +63,7 @@ class Resources {
   draw() {
     this.asked ??= requestAnimationFrame(() => {
       this.asked = null;
-      const palette = new Palette();
+      const palette = currentPalette();
       for (const chart of this.charts) this.paint(chart, palette);
     });
   }

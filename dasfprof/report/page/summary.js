@@ -71,7 +71,7 @@ class Strip {
 
   paint() {
     const { frame } = this;
-    const palette = new Palette();
+    const palette = currentPalette();
     fitCanvas(this.canvas, this.root.clientWidth, frame.height);
     const context = this.canvas.getContext("2d");
     context.fillStyle = palette.background;

@@ -18,7 +18,7 @@ class DataTable {
     this.chosen = -1;
     this.kept = null;
     this.sorted = { column: null, descending: true };
-    this.rows = Uint32Array.from({ length: count }, (_, row) => row);
+    this.inOrder = Uint32Array.from({ length: count }, (_, row) => row);
     this.build();
   }
 
@@ -63,6 +63,8 @@ class DataTable {
       const direction = this.sorted.descending ? "descending" : "ascending";
       header.setAttribute("aria-sort", this.columns[at] === column ? direction : "none");
     }
+    this.inOrder = sortedRows(column, this.count);
+    if (this.sorted.descending) this.inOrder.reverse();
     this.refresh();
   }
 
@@ -73,11 +75,7 @@ class DataTable {
   }
 
   refresh() {
-    const { column, descending } = this.sorted;
-    let rows = column ? sortedRows(column, this.count) : null;
-    rows ??= Uint32Array.from({ length: this.count }, (_, row) => row);
-    if (column && descending) rows = rows.slice().reverse();
-    this.rows = this.kept ? rows.filter(this.kept) : rows;
+    this.rows = this.kept ? this.inOrder.filter(this.kept) : this.inOrder;
     this.place = null;
     const whole = this.rows.length * ROW_HEIGHT;
     this.spacer.style.height = `${Math.min(whole, MAX_HEIGHT)}px`;

@@ -27,7 +27,7 @@ class Timeline {
     this.colourBy = "function";
     new Gestures(this, this.overlay).listen();
     new ResizeObserver(() => this.view && this.resize()).observe(root);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    DARK.addEventListener("change", () => this.draw());
   }
 
   show(view) {
@@ -147,7 +147,7 @@ class Timeline {
     if (!this.view) return;
     const context = this.canvas.getContext("2d", { alpha: false });
     const frame = this.frame();
-    const palette = new Palette();
+    const palette = currentPalette();
     context.fillStyle = palette.background;
     context.fillRect(0, 0, this.width, this.height);
     if (this.colours) {
@@ -165,7 +165,7 @@ class Timeline {
   }
 
   /** Paints what lies over the bars: the selected task, its arrows, the one under the pointer. */
-  paintMarks(palette = new Palette()) {
+  paintMarks(palette = currentPalette()) {
     const context = this.overlay.getContext("2d");
     const frame = this.frame();
     context.clearRect(0, 0, this.width, this.height);
