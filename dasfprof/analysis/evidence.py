@@ -65,6 +65,7 @@ _KINDS: dict[tuple[str, str], dict[str, Form]] = {
         float="index utilization memory_utilization memory_used memory_total power sm_clock"
         " memory_clock temperature pcie_tx pcie_rx",
     ),
+    (EventPhases.INSTANT, "GPU Failure"): _forms(category="uuid reading reason detail"),
     (EventPhases.INSTANT, "Clock"): _forms(float="scheduler_delay monotonic"),
     (EventPhases.INSTANT, "Graph"): _forms(category="client", float="tasks wanted"),
     (EventPhases.INSTANT, "Steal"): _forms(key="key", int="run_id", category="victim thief"),

@@ -142,6 +142,10 @@ class TableMaker:
         readings = samples.reindex(columns=["gpu_utilization", "gpu_memory_used"])
         if not len(devices) and readings.isna().to_numpy().all():
             self._notes.append("no resource sample tells of a GPU: the columns about GPUs are NA.")
+        failures = self._event_table("GPU Failure").reindex(columns=["uuid", "reason", "reading"])
+        failures = failures.astype(object).drop_duplicates()
+        for (uuid, reason), group in failures.groupby(["uuid", "reason"], sort=True):
+            self._notes.append(f"{uuid}: {', '.join(group['reading'])} not read: {reason}.")
 
     # --- tables ----------------------------------------------------------------------------------
 

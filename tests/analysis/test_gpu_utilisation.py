@@ -12,8 +12,8 @@ from written_traces import Plugin, compute, record, row, usage
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.recording.facts import COMPUTE
-from dasfprof.recording.gpu_facts import GPU_DEVICES, GPU_USAGE
+from dasfprof.recording.facts import COMPUTE, RESOURCE_USAGE
+from dasfprof.recording.gpu_facts import GPU_DEVICES, GPU_FAILURE, GPU_USAGE
 
 T = 1_700_000_000.0
 
@@ -131,6 +131,28 @@ def test_a_task_knows_what_the_samples_within_it_tell(two_gpus: TraceAnalyser) -
     assert means[["b-2", "short-1"]].isna().all()
     assert table["Mean GPU Memory Used (GB)"]["a-2"] == pytest.approx((2 + 3 + 4) / 3)
     assert table["Mean GPU Memory Used (GB)"][["b-2", "short-1"]].isna().all()
+
+
+def test_notes_say_what_could_not_be_read(tmp_path: Path) -> None:
+    failures = [
+        row(GPU_FAILURE, timestamp=T, uuid="GPU-x", reading=reading, reason=reason)
+        for reading, reason in [
+            ("power", "not supported"),
+            ("temperature", "not supported"),
+            ("utilization", "no permission"),
+        ]
+    ]
+    for name in range(2):  # two workers, of which one took over from the other
+        plugin = Plugin(tmp_path, "ResourceMonitor", name=name, address=f"tcp://1:400{name}")
+        plugin.write(
+            (RESOURCE_USAGE, [row(RESOURCE_USAGE, timestamp=T)]),
+            (GPU_DEVICES, [devices("GPU-x")]),
+            (GPU_FAILURE, failures),
+        )
+    notes = TraceAnalyser(tmp_path).trace.notes
+    assert "GPU-x: power, temperature not read: not supported." in notes
+    assert "GPU-x: utilization not read: no permission." in notes
+    assert sum("GPU-x" in note for note in notes) == 2
 
 
 def test_dasf_samples_are_of_a_device_without_a_name(tmp_path: Path) -> None:
