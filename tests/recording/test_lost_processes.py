@@ -1,0 +1,229 @@
+"""The scheduler or the client is killed: what workers recorded is on disk all the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import independent_record as record
+import pytest
+from distributed import Client
+from recorded_facts import computed, facts, trace_files
+
+import dasfprof
+from dasfprof.database.reader import TraceFile
+
+#: Tests are imported by their workers too.
+PATHS = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+class Processes:
+    """Processes of Dask's own commands; what is left of them is killed at the end."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.scheduler_file = directory / "scheduler.json"
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=self.directory,
+            env={**os.environ, "PYTHONPATH": PATHS},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self.running.append(process)
+        return process
+
+    def cluster(self, *nannies: bool) -> tuple[Any, list[Any]]:
+        """Start a scheduler, and a worker for each item, with a nanny or without."""
+        where = ("--scheduler-file", str(self.scheduler_file))
+        common = (*where, "--no-dashboard")
+        scheduler = self.start("-m", "distributed.cli.dask_scheduler", *common, "--port", "0")
+        record.wait_until(self.scheduler_file.exists)
+        workers = [
+            self.start(
+                "-m",
+                "distributed.cli.dask_worker",
+                *(*common, "--nthreads", "1", "--nanny" if nanny else "--no-nanny"),
+            )
+            for nanny in nannies
+        ]
+        return scheduler, workers
+
+    def client(self) -> Client:
+        return Client(scheduler_file=str(self.scheduler_file), timeout=30)
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    started = Processes(tmp_path)
+    yield started
+    for process in started.running:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def read(path: Path) -> TraceFile:
+    file = TraceFile(path)
+    for _ in file.batches():
+        pass
+    return file
+
+
+def ended(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() is not None
+
+
+def test_killed_scheduler(processes: Processes, tmp_path: Path) -> None:
+    scheduler, workers = processes.cluster(True, False)
+    traces = tmp_path / "traces"
+    with processes.client() as client:
+        client.wait_for_workers(2)
+        record.install(client)
+        run = dasfprof.register_default_profiler(
+            client, directory=traces, flush_interval="1h", commit_threshold=100
+        )
+        futures = client.map(pow, range(50), [2] * 50, key=[("early", i) for i in range(50)])
+        client.gather(futures)
+        run.flush()
+        late = client.map(pow, range(50), [2] * 50, key=[("late", i) for i in range(50)])
+        client.gather(late)
+        done = {(one["key"], one["run_id"]) for one in record.outcomes(client, "memory")}
+        scheduler.send_signal(signal.SIGKILL)
+        record.wait_until(lambda: all(ended(worker) for worker in workers), seconds=60)
+        run.stop()  # there is nobody to stop it with any more
+    assert len(done) == 100
+    assert {(row["key"], row["run_id"]) for row in computed(traces)} == done
+    files = [
+        file
+        for plugin in ("TracePlugin", "ResourceMonitor")
+        for file in trace_files(traces, plugin)
+    ]
+    assert len(files) == 4
+    for file in files:
+        whole = read(file.path)
+        assert whole.end is not None
+        assert not whole.damage
+        assert (whole.errors, whole.dropped) == (0, 0)
+    (path,) = (file.path for file in trace_files(traces, "SchedulerPlugin"))
+    cut = read(path)
+    assert cut.end is None
+    assert not cut.damage.corrupt_bytes
+    seen = {row["key"] for row in facts(traces, "SchedulerPlugin", "Task Run")}
+    assert {("early", i) for i in range(50)} <= seen
+
+
+SCRIPT = """
+    import os, sys, time
+    import dasfprof
+    from distributed import Client, LocalCluster
+
+    if __name__ == "__main__":
+        where, directory = sys.argv[1:]
+        if where == "local":
+            client = Client(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0"))
+        else:
+            client = Client(scheduler_file=where)
+        client.wait_for_workers(2)
+        run = dasfprof.register_default_profiler(
+            client, directory=directory, flush_interval={interval!r}
+        )
+        keys = [("mine", i) for i in range(50)]
+        assert sum(client.gather(client.map(abs, range(50), key=keys))) == 1225
+        print("done", flush=True)
+        time.sleep(600)
+"""
+
+
+def started_script(processes: Processes, where: str, traces: Path, interval: str) -> Any:
+    """Run a script until it has computed its tasks and waits to be killed."""
+    script = processes.directory / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT.format(interval=interval)))
+    process = processes.start(str(script), where, str(traces))
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"done\n"
+    return process
+
+
+def both_sides(traces: Path) -> tuple[set[Any], set[Any]]:
+    """Keys that ran, as workers and as the scheduler recorded them."""
+    seen = facts(traces, "SchedulerPlugin", "Task Run")
+    return {row["key"] for row in computed(traces)}, {row["key"] for row in seen}
+
+
+def test_killed_client_of_a_cluster_that_lives_on(processes: Processes, tmp_path: Path) -> None:
+    scheduler, workers = processes.cluster(True, False)
+    traces = tmp_path / "traces"
+    script = started_script(processes, str(processes.scheduler_file), traces, "1h")
+    script.send_signal(signal.SIGKILL)
+    script.wait()
+    with processes.client() as client:
+        futures = client.map(abs, range(50), key=[("another's", i) for i in range(50)])
+        assert sum(client.gather(futures)) == 1225
+        client.shutdown()
+    record.wait_until(lambda: all(map(ended, [scheduler, *workers])), seconds=60)
+    keys = {(name, i) for name in ("mine", "another's") for i in range(50)}
+    assert both_sides(traces) == (keys, keys)
+    for path in traces.iterdir():
+        file = read(path)
+        assert file.end is not None, path
+        assert not file.damage
+        assert (file.errors, file.dropped) == (0, 0)
+
+
+def test_killed_client_with_its_own_cluster(processes: Processes, tmp_path: Path) -> None:
+    """The scheduler dies with it, and the nannies: what was flushed stays."""
+    traces = tmp_path / "traces"
+    script = started_script(processes, "local", traces, "200ms")
+    keys = {("mine", i) for i in range(50)}
+    record.wait_until(lambda: both_sides(traces) == (keys, keys))
+    pids = {file.read_header()["pid"] for file in trace_files(traces, "TracePlugin")}
+    script.send_signal(signal.SIGKILL)
+    script.wait()
+    record.wait_until(lambda: not any(map(alive, pids)), seconds=60)
+    assert both_sides(traces) == (keys, keys)
+    for path in traces.iterdir():
+        file = read(path)
+        assert not file.damage.corrupt_bytes
+        assert not file.damage.unreadable
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_terminated_workers(processes: Processes, tmp_path: Path) -> None:
+    """``dask worker`` ended with SIGTERM, as batch systems do, leaves whole files."""
+    _, workers = processes.cluster(True, False)
+    traces = tmp_path / "traces"
+    with processes.client() as client:
+        client.wait_for_workers(2)
+        dasfprof.register_default_profiler(client, directory=traces, flush_interval="1h")
+        client.gather(client.map(abs, range(50), key=[("mine", i) for i in range(50)]))
+        for worker in workers:
+            worker.send_signal(signal.SIGTERM)
+        record.wait_until(lambda: all(map(ended, workers)), seconds=60)
+        assert {row["key"] for row in computed(traces)} == {("mine", i) for i in range(50)}
+        for plugin in ("TracePlugin", "ResourceMonitor"):
+            assert [read(file.path).end is None for file in trace_files(traces, plugin)] == [
+                False,
+                False,
+            ]
+        before = time.monotonic()
+        client.shutdown()
+        assert time.monotonic() - before < 30
