@@ -69,7 +69,7 @@ class Groups:
         """Give the median of each group."""
         rows = np.flatnonzero(np.isfinite(values) & (self.codes >= 0))
         codes = self.codes[rows]
-        rows = rows[sorted_rows(codes, values[rows])]
+        rows = rows[sorted_rows(codes, values[rows], stable=False)]
         sizes = np.bincount(codes, minlength=self.count)
         first = np.r_[0, np.cumsum(sizes)][:-1]
         found = np.full(self.count, np.nan)
@@ -99,7 +99,7 @@ class Groups:
         """
         rows = np.flatnonzero(np.isfinite(values) & (self.codes >= 0))
         codes = self.codes[rows]
-        order = sorted_rows(codes, values[rows])
+        order = sorted_rows(codes, values[rows], stable=False)
         rows, codes = rows[order], codes[order]
         first = np.r_[0, np.cumsum(np.bincount(codes, minlength=self.count))][codes]
         own = np.arange(len(rows)) - first + 1.0
@@ -131,10 +131,13 @@ class Groups:
         return sums.astype(float)
 
 
-def sorted_rows(codes: Array, values: Array) -> Array:
-    """Sort rows by group and, within it, by value; NaN comes last, equal ones in their order."""
-    # Two stable sorts: numpy's lexsort takes thrice as long where the codes are small integers.
-    order = np.argsort(values, kind="stable")
+def sorted_rows(codes: Array, values: Array, *, stable: bool = True) -> Array:
+    """Sort rows by group and, within it, by value; NaN comes last.
+
+    Equal rows stay in their order, if that is wanted: it takes twice the time.
+    """
+    # Two sorts: numpy's lexsort takes thrice as long where the codes are small integers.
+    order = np.argsort(values, kind="stable" if stable else "quicksort")
     rows: Array = order[np.argsort(_narrow(codes[order]), kind="stable")]
     return rows
 

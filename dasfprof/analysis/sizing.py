@@ -13,7 +13,7 @@ from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.process_summary import threads, working
 from dasfprof.analysis.processed_tasks import text
 from dasfprof.analysis.task_overhead import task_overhead
-from dasfprof.analysis.task_times import recorded_times, task_times
+from dasfprof.analysis.task_times import TaskTimes, recorded_times, task_times
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -38,8 +38,10 @@ def cluster_sizing(
     as the guide has it too.
     """
     _check(durations, threads_per_worker)
-    seconds = _thread_seconds(trace)
-    work, chain, wall = float(seconds.sum()), longest_chain(trace, seconds), _wall(trace)
+    recorded = recorded_times(trace)
+    times = task_times(recorded)
+    seconds = _thread_seconds(trace, times)
+    work, chain, wall = float(seconds.sum()), longest_chain(trace, seconds), _wall(times)
     if durations is None:
         durations = [wall * times for times in _USUAL] if work > 0 else []
     wanted = np.array(list(durations), dtype=float) if work > 0 else np.empty(0)
@@ -49,7 +51,7 @@ def cluster_sizing(
     enough = np.full(len(wanted), np.nan)
     np.divide(work - chain, wanted - chain, out=enough, where=feasible)
     enough = np.maximum(np.ceil(_round(enough)), least)
-    rate = highest_rate(trace)
+    rate = highest_rate(recorded)
     mean = work / max(len(seconds), 1)
     fed = np.array([rate, DOCUMENTED_RATE]) * mean / each
     workers = np.ceil(least / each)
@@ -85,9 +87,10 @@ def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
     function = tasks["function"].cat
     groups = Groups(function.codes.to_numpy(), len(function.categories))
     duration = groups.mean(tasks["duration"].to_numpy())
-    cost = groups.median(task_overhead(trace)[tasks.index.to_numpy()])
+    recorded = recorded_times(trace)
+    cost = groups.median(task_overhead(trace, recorded)[tasks.index.to_numpy()])
     count = _all_threads(trace)
-    rate = np.fmax(highest_rate(trace), DOCUMENTED_RATE)
+    rate = np.fmax(highest_rate(recorded), DOCUMENTED_RATE)
     by_share, by_rate = cost * (1 - overhead) / overhead, np.full(groups.count, count / rate)
     wanted = np.where(np.isnan(cost), np.nan, np.fmax(by_share, by_rate))
     times = np.maximum(ratio(wanted, duration), 1.0)
@@ -114,13 +117,17 @@ def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
     return table.take(order[groups.sizes[order] > 0]).reset_index(drop=True)
 
 
-def highest_rate(trace: Trace) -> float:
+def highest_rate(recorded: dict[str, Array]) -> float:
     """Give the most tasks a second that the run finished, held for a second; NaN without tasks.
 
     The scheduler has shown to be able to handle so many; it may be able to handle more. In a run
     shorter than a second it is the rate of the whole run.
+
+    Parameters
+    ----------
+    recorded
+        See `recorded_times`.
     """
-    recorded = recorded_times(trace)
     times = np.fmax(recorded["known"], recorded["stop"])
     times = np.sort(times[np.isfinite(times)])
     if len(times) < 2:
@@ -132,18 +139,17 @@ def highest_rate(trace: Trace) -> float:
     return float(within.max())
 
 
-def _thread_seconds(trace: Trace) -> Array:
+def _thread_seconds(trace: Trace, times: TaskTimes) -> Array:
     """Give for how long each task run held its thread."""
-    tasks, times = trace.tasks, task_times(recorded_times(trace))
+    tasks = trace.tasks
     held = np.fmax(times.done - times.executing, tasks["duration"].to_numpy())
     seceded = (tasks["seceded"] - tasks["executing"]).to_numpy(dtype=float)
     seconds: Array = np.nan_to_num(np.where(np.isfinite(seceded), seceded, held))
     return np.maximum(seconds, 0.0)
 
 
-def _wall(trace: Trace) -> float:
+def _wall(times: TaskTimes) -> float:
     """Give the seconds from the first task's arrival to the last one's end."""
-    times = task_times(recorded_times(trace))
     if not len(times):
         return 0.0
     return float(np.nanmax(times.known) - np.nanmin(times.arrival))

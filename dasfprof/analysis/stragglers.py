@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -57,14 +56,13 @@ def stragglers(trace: Trace) -> pd.DataFrame:
     run's wall time, so that they matter.
     """
     runs = _Runs(trace)
-    wall = trace.end - trace.begin
     found = runs.seconds > np.maximum(
         TIMES_MEDIAN * runs.median, runs.median + DEVIATIONS * runs.deviation
     )
-    found &= (runs.seconds > SHARE_OF_WALL * wall) & (runs.groups.sizes[runs.function] >= FEWEST)
+    found &= (runs.seconds > runs.least) & (runs.groups.sizes[runs.function] >= FEWEST)
     rows = np.flatnonzero(found)
     rows = rows[np.argsort(-runs.excess[rows], kind="stable")]
-    tasks = trace.tasks.take(rows)
+    tasks = runs.tasks.take(rows)
     causes, expected = runs.causes(rows)
     return pd.DataFrame(
         {
@@ -86,25 +84,34 @@ def stragglers(trace: Trace) -> pd.DataFrame:
     )
 
 
-@dataclass
 class _Runs:
-    """The task runs of a trace, with what is usual for their functions."""
+    """The runs of the functions that may have stragglers, with what is usual for these.
 
-    trace: Trace
+    Parameters
+    ----------
+    trace
+        The trace.
+    """
 
-    def __post_init__(self) -> None:
-        tasks = self.trace.tasks
-        self.workers = NamedWorkers(self.trace)
-        self.worker = self.workers.numbers(tasks)
-        function = tasks["function"].cat
-        self.groups = Groups(function.codes.to_numpy(), len(function.categories))
-        self.function = self.groups.codes
-        self.run = tasks["duration"].to_numpy()
-        executing = tasks["executing"].to_numpy()
-        self.start: Array = np.where(np.isfinite(executing), executing, tasks["start"].to_numpy())
+    def __init__(self, trace: Trace) -> None:
+        tasks = trace.tasks
+        executing, run = tasks["executing"].to_numpy(), tasks["duration"].to_numpy()
         # Of its thread's time, with unspilling and deserialising, where its worker tells.
-        elapsed = tasks["done"].to_numpy() - executing
-        self.seconds: Array = np.fmax(elapsed, self.run)
+        seconds = np.fmax(tasks["done"].to_numpy() - executing, run)
+        #: Seconds that a straggler takes at least.
+        self.least = SHARE_OF_WALL * (trace.end - trace.begin)
+        function = tasks["function"].cat
+        codes = function.codes.to_numpy()
+        wanted = np.bincount(codes, weights=seconds > self.least)
+        rows = np.flatnonzero((wanted > 0)[codes]) if len(codes) else np.empty(0, dtype=np.int64)
+        self.tasks = tasks = tasks.take(rows)
+        self.seconds, self.run = seconds[rows], run[rows]
+        start = tasks["start"].to_numpy()
+        self.start: Array = np.where(np.isfinite(executing[rows]), executing[rows], start)
+        self.workers = NamedWorkers(trace)
+        self.worker = self.workers.numbers(tasks)
+        self.groups = Groups(codes[rows], len(function.categories))
+        self.function = self.groups.codes
         self.median = self._usual(self.seconds)
         self.deviation: Array = self.groups.deviation(self.seconds)[self.function]
         self.excess: Array = self.seconds - self.median
@@ -171,7 +178,7 @@ class _Runs:
 
     def _is_due(self, column: str, rows: Array) -> Array:
         """Tell whether these seconds make up for the runs' excess over what is usual."""
-        tasks = self.trace.tasks
+        tasks = self.tasks
         if column == "blocked":
             seconds = self.run - tasks["cpu"].to_numpy(dtype=float)
         elif column == "overhead":
@@ -183,7 +190,7 @@ class _Runs:
 
     def _first(self, rows: Array) -> Array:
         """Tell whether no run of the function had ended on the worker when the run began."""
-        lives = self.trace.tasks["worker_id"].to_numpy()
+        lives = self.tasks["worker_id"].to_numpy()
         cells, distinct = pd.factorize(lives.astype(np.int64) * self.groups.count + self.function)
         places = Groups(cells, len(distinct))
         first_end = places.min(self.start + self.seconds)

@@ -5,20 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.task_times import recorded_times, task_times
+from dasfprof.analysis.task_times import task_times
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 
-def task_overhead(trace: Trace) -> Array:
+def task_overhead(trace: Trace, recorded: dict[str, Array]) -> Array:
     """Measure the overhead of each task run: seconds of its thread, NaN where no file tells.
 
     It is the time from being given the thread until the worker knew the outcome, less the
     function, unspilling and deserialising, which grow with the data; and the time for which the
     thread had stood idle before, though the task was runnable, less the wait for its inputs. Of a
     coroutine, which has no thread, that second part is unknown, and left out.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    recorded
+        Its `recorded_times`.
     """
-    recorded = recorded_times(trace)
     times, tasks = task_times(recorded), trace.tasks
     moved = tasks["disk_read"].to_numpy(dtype=float) + tasks["deserialize"].to_numpy(dtype=float)
     held = times.done - times.executing - (times.stop - times.start) - np.nan_to_num(moved)
