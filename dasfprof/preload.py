@@ -257,4 +257,10 @@ class ClientRecorder:
     def finish(self) -> None:
         """End all runs; when it has returned, every event of finished work is on disk."""
         for cluster in self.clusters:
-            cluster.finish()
+            try:
+                cluster.finish()
+            except Exception as error:
+                logger.debug("could not end a run", exc_info=True)
+                self.refusals.append(
+                    f"{cluster.address}: the recording could not be ended: {error!r}"
+                )

@@ -52,9 +52,10 @@ def analyse(source: str, analyses: tuple[str, ...], output: Path | None, head: i
       dasfprof analyse -a function --head 20 traces/Tutorial_5
       dasfprof analyse -o tables/ 'traces/Tutorial_5*'
     """
+    database = open_source(source)  # a wrong source is told before pandas is loaded
     from dasfprof import TraceAnalyser
 
-    analyser = TraceAnalyser(open_source(source))
+    analyser = TraceAnalyser(database)
     written = []
     for name in dict.fromkeys(analyses or TABLES):
         table = TABLES[name]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dasfprof.database import DasfDatabase, EventDatabase
     from dasfprof.database.batch import Batch
+    from dasfprof.database.columns import Array, Column
     from dasfprof.database.reader import TraceFile
 
 CLOSED = "closed cleanly"
@@ -21,6 +22,10 @@ NO_END = "DASF's format, which has no end"
 
 #: Tell what GPUs a worker may use, why one cannot be read, and whether tasks were NVTX ranges.
 _GPU_EVENTS = ("GPU Devices", "GPU Failure", "NVTX")
+#: A file has a few of them; one that claims more is not shown whole.
+_MAX_GPU_EVENTS = 20
+#: Seconds beyond any clock.
+_LATEST = 1e15
 
 
 @dataclass
@@ -64,11 +69,14 @@ class FileContents:
             if not batch.rows:
                 continue
             self.events[batch.name] += batch.rows
-            times = [float(time) for time in batch.fields["timestamp"].to_list()]
-            self.first = min(times if self.first is None else [self.first, *times])
-            self.last = max(times if self.last is None else [self.last, *times])
-            if batch.name in _GPU_EVENTS:
-                self.gpu_events += [(event.name, event.args) for _, event in batch.events()]
+            times = _numbers(batch.fields["timestamp"])
+            if len(times):
+                first, last = float(times.min()), float(times.max())
+                self.first = first if self.first is None else min(self.first, first)
+                self.last = last if self.last is None else max(self.last, last)
+            if batch.name in _GPU_EVENTS and len(self.gpu_events) < _MAX_GPU_EVENTS:
+                told = [(event.name, event.args) for _, event in batch.events()]
+                self.gpu_events += told[:_MAX_GPU_EVENTS]
 
 
 def read_contents(database: EventDatabase) -> FileContents:
@@ -85,6 +93,21 @@ def read_contents(database: EventDatabase) -> FileContents:
         return _read_file(database.trace_file())
     assert isinstance(database, DasfDatabase)
     return _read_dasf(database)
+
+
+def _numbers(column: Column) -> Array:
+    """Give the finite numbers of a column, whatever else user code recorded there."""
+    import numpy as np
+
+    from dasfprof.database.columns import NumberColumn
+
+    if isinstance(column, NumberColumn):
+        array: Array = np.asarray(column.array, dtype=float)
+    else:
+        items = [item for item in column.to_list() if type(item) in (int, float)]
+        array = np.array([item for item in items if abs(item) < _LATEST], dtype=float)
+    finite: Array = array[np.isfinite(array)]
+    return finite
 
 
 def _read_file(file: TraceFile) -> FileContents:

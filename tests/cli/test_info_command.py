@@ -165,6 +165,14 @@ def test_hostile_headers_and_names(tmp_path: Path) -> None:
         assert max(map(len, result.stdout.splitlines())) <= 100
 
 
+def test_times_that_are_none(tmp_path: Path) -> None:
+    times = (1000.0, float("nan"), float("inf"), 10**400, "soon", None, 1003)
+    events = [InstantEvent("mine", time) for time in times]
+    text = flat(info(write_trace(tmp_path / "mine.msgpack", *events)))
+    assert "1970-01-01 00:16:40 UTC, 3.0 s" in text
+    assert "events mine 7" in text
+
+
 @pytest.mark.parametrize("value", [1, "x", None, [], {"label": 3}])
 def test_headers_of_other_forms(value: object, tmp_path: Path) -> None:
     names = ("run", "plugin", "host", "pid", "worker", "scheduler", "versions", "boot_id")

@@ -79,5 +79,5 @@ def test_tables(executed: list[Any]) -> None:
 
 def test_every_task_run_of_a_function_is_counted(executed: list[Any]) -> None:
     counts = ast.literal_eval(output(executed, "functions.groupby"))
-    assert counts["sum_by_nearest"] == 20 * 10, "20 chunks in each of 10 iterations"
+    assert counts["sum_by_nearest"] == 20 * 8, "20 chunks in each of 8 iterations"
     assert counts["truediv"] == 20
