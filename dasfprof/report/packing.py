@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -92,8 +92,8 @@ def amounts(values: Array) -> PackedColumn:
     return PackedColumn({"type": "f8", "count": len(values)}, values.astype("<f8").tobytes())
 
 
-def texts(values: list[str]) -> PackedColumn:
-    """Pack texts of any kind, lone surrogates too."""
+def texts(values: Sequence[str | list[str]]) -> PackedColumn:
+    """Pack texts, or lists of them, of any kind, lone surrogates too."""
     return PackedColumn({"type": "text", "count": len(values)}, json.dumps(values).encode())
 
 

@@ -23,7 +23,7 @@ _STEPS = 0xFFFF
 
 _ABSENT = {
     "gpu": "no reading of a GPU was recorded",
-    "gpu_memory": "no reading of a GPU's memory was recorded",
+    "gpu_memory": "no reading of a GPU was recorded",
 }
 
 

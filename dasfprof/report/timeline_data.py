@@ -6,6 +6,7 @@ neighbours are alike, so that a million rows compress to a few bytes each.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,7 +67,9 @@ class TimelineData:
         columns["input_sizes"] = amounts(tasks["input_size"].to_numpy(dtype=float)[rows])
         columns["cpu"] = seconds(tasks["cpu"].to_numpy(dtype=float)[rows])
         columns["results"], results = _results(tasks, rows)
+        columns["result_texts"] = texts(results)
         columns["exceptions"], exceptions = _categories(tasks["exception"], rows)
+        columns["exception_texts"] = texts(exceptions)
         for name, spent in statuses.items():
             if name != _RUNNING:
                 columns[f"status:{name}"] = seconds(spent[rows])
@@ -77,8 +80,6 @@ class TimelineData:
             "workers": lanes.workers,
             "functions": functions,
             "states": states,
-            "results": results,
-            "exceptions": exceptions,
             "statuses": list(statuses),
             "overview": lanes.busy_shares(starts, durations, _span(trace), _OVERVIEW_BINS),
             "tasks": len(rows),
@@ -93,7 +94,9 @@ class _Lanes:
     def __init__(self, trace: Trace, placed: Array, starts: Array) -> None:
         named = NamedWorkers(trace)
         tasks = trace.tasks
-        workers = named.ranks()[named.numbers(tasks)[placed]]
+        names = named.titles()
+        by_name = sorted(range(len(names)), key=lambda number: _natural(names[number]))
+        workers = np.argsort(np.array(by_name, dtype=np.int64))[named.numbers(tasks)[placed]]
         threads = tasks["thread"].cat.codes.to_numpy()[placed].astype(np.int64)
         codes, pairs = pd.factorize(workers * (threads.max(initial=0) + 2) + threads + 1)
         first_start = np.full(len(pairs), np.inf)
@@ -106,8 +109,6 @@ class _Lanes:
         #: Rows of `placed` by lane and start.
         self.order = np.lexsort((starts, lane))
         self.offsets = np.r_[0, np.cumsum(np.bincount(lane, minlength=len(pairs)))]
-        names = named.titles()
-        by_rank = np.argsort(named.ranks())
         #: Names of the workers that have lanes.
         self.workers: list[str] = []
         self.facts: list[dict[str, Any]] = []
@@ -115,7 +116,7 @@ class _Lanes:
         for number, pair in enumerate(in_order.tolist()):
             if of_pair[pair] != last:
                 last, thread = int(of_pair[pair]), 0
-                self.workers.append(str(names[by_rank[last]]))
+                self.workers.append(str(names[by_name[last]]))
             coroutines = thread_of_pair[pair] == 0
             self.facts.append(
                 {
@@ -136,6 +137,12 @@ class _Lanes:
             tenths = np.ceil(share * 9).astype(np.uint8) + ord("0")
             shares.append(tenths.tobytes().decode("ascii"))
         return shares
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """Order names with numbers in them as people do: 2 before 10."""
+    parts = re.split(r"([0-9]{1,15})", str(name))
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
 def _busy_until(times: Array, starts: Array, durations: Array) -> Array:
@@ -231,7 +238,7 @@ def _categories(column: pd.Series[Any], rows: Array) -> tuple[PackedColumn, list
 
 
 def _results(tasks: pd.DataFrame, rows: Array) -> tuple[PackedColumn, list[list[str]]]:
-    """Give what the results are: places in a list of type, dtype and shape."""
+    """Tell what the results are: places in a list of type, dtype and shape."""
     shapes, distinct = pd.factorize(tasks["shape"].to_numpy(dtype=object)[rows])
     types, dtypes = tasks["type"].cat, tasks["dtype"].cat
     type_codes = types.codes.to_numpy()[rows].astype(np.int64) + 1

@@ -208,5 +208,7 @@ EVENTS = (
     compute("fails-1", 8.0, 0.5, 0, 1, state="erred", exception="ValueError: <b>no</b>", size=0),
     sampled(5.0, 0, 100.0),
     held(5.0, 1, 4),
-    held(10.0, 0, 3),
+    held(8.0, 0, 3),
+    held(10.0, 0, 5),
+    held(10.0, 1, 4),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from opened_pages import EVENTS, LOAD, RULER, SUM, OpenedPage, chromium, write_trace
+from opened_pages import EVENTS, GUTTER, LOAD, RULER, SUM, OpenedPage, chromium, write_trace
 
 from dasfprof import TraceAnalyser
 
@@ -283,10 +283,52 @@ def test_resources(opened: Opener) -> None:
     ]
     assert "CPU of workers over time" in labels
     assert "Tasks in memory over time" in labels
-    assert "GPU utilisation: no reading of a GPU was recorded." in page.text("#charts .absent")
+    reasons = page.texts("#charts .absent")
+    assert "GPU utilisation, GPU memory: no reading of a GPU was recorded." in reasons
     box = page.tab.locator("#charts canvas").first.bounding_box()
     page.tab.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20)
     page.until(lambda: "100 %" in page.text("#charts .chart:first-child output"))
+
+
+def test_resources_summed(opened: Opener) -> None:
+    page = opened()
+    page.tab.check("#summed")
+    box = page.tab.locator("#charts canvas").first.bounding_box()
+    page.tab.mouse.move(box["x"] + GUTTER + 0.95 * (box["width"] - GUTTER), box["y"] + 20)
+    # At 9.5 s the last counts are 3 on worker 0 and 4 on worker 1.
+    last = "#charts .chart:has([aria-label^=Tasks]) output"
+    page.until(lambda: "all together 7" in page.text(last))
+
+
+def test_strip_chooses_the_time(opened: Opener) -> None:
+    page = opened()
+    box = page.tab.locator("#strip canvas").bounding_box()
+    width = box["width"] - GUTTER
+    page.tab.mouse.move(box["x"] + GUTTER + 0.2 * width, box["y"] + 20)
+    page.tab.mouse.down()
+    page.tab.mouse.move(box["x"] + GUTTER + 0.6 * width, box["y"] + 20, steps=4)
+    page.tab.mouse.up()
+    page.until(lambda: page.window() == pytest.approx((2.0, 6.0), abs=0.02))
+
+
+def test_scrolling_the_page_past_the_chart_does_not_zoom(opened: Opener) -> None:
+    page = opened()
+    page.tab.mouse.move(20, 500)
+    page.tab.mouse.wheel(0, 100)
+    page.until(lambda: page.tab.evaluate("scrollY") == 100)
+    page.tab.evaluate("scrollTo(0, 0)")
+    page.until(lambda: page.tab.evaluate("scrollY") == 0)
+    page.tab.mouse.move(*page.at(0.5, RULER + 10))
+    page.tab.mouse.wheel(0, 100)  # all is shown already: the page scrolls on
+    page.until(lambda: page.tab.evaluate("scrollY") == 100)
+    assert page.window() == (0.0, 10.0)
+
+
+def test_filter_of_functions(opened: Opener) -> None:
+    page = opened()
+    page.tab.fill("#functions-filter", "SUM")
+    names = "#functions-table .rows .row > div:nth-child(2)"
+    page.until(lambda: page.texts(names) == [SUM, SUM])  # letters alone are no hash to Dask
 
 
 def test_dark(opened: Opener) -> None:

@@ -57,20 +57,31 @@ function paintTitles(context, view, frame, palette) {
   const [first, last] = frame.lanes(view.lanes.length);
   let free = frame.top - 99;
   for (let lane = first; lane <= last; lane += 1) {
-    const { title, group } = view.lanes[lane];
-    const y = frame.y(lane + 0.5);
+    const { group, title: full, short } = view.lanes[lane];
+    const title = frame.laneHeight < 14 ? short ?? full : full;
+    const y = Math.max(frame.y(lane + 0.5), frame.top + 7);
     const begins = lane === 0 || view.lanes[lane - 1].group !== group;
-    if (begins) {
+    if (begins && frame.laneHeight >= 14) {
       context.fillStyle = palette.line;
       context.fillRect(0, Math.round(frame.y(lane)) - 1, frame.left, 1);
     }
-    // In low lanes there is room for the first of each group alone, or for a part of those.
-    if (!title || y - free < 14 || (!begins && frame.laneHeight < 14)) continue;
+    if (!title || y - free < 14) continue;
     context.fillStyle = palette.text;
     context.fillText(title, 0, y);
     free = y;
   }
   context.restore();
+  paintScroll(context, view, frame, palette);
+}
+
+/** Shows which part of the lanes is seen, where not all are. */
+function paintScroll(context, view, frame, palette) {
+  const whole = view.lanes.length * frame.laneHeight;
+  if (whole <= frame.height) return;
+  const high = Math.max(12, (frame.height / whole) * frame.height);
+  const y = frame.top + (frame.scroll / (whole - frame.height)) * (frame.height - high);
+  context.fillStyle = palette.faint;
+  context.fillRect(frame.left + frame.width - 4, y, 4, high);
 }
 
 /** The picture before the task runs are read: how busy each thread was. */

@@ -126,7 +126,7 @@ class Painter {
         const end = Math.min(frame.x(tasks.starts[row] + tasks.durations[row]), frame.left + frame.width + 2);
         if (end < frame.left) continue;
         const width = Math.max(end - x, 0.75);
-        const lit = (!matches || matches[tasks.keys[row]]) && (!view.lit || view.lit[row]);
+        const lit = matches ? matches[tasks.keys[row]] : !view.lit || view.lit[row];
         context.fillStyle = (lit ? palette.series : palette.dimSeries)[colours[row]];
         context.fillRect(x, y, width > 4 ? width - 1 : width, height);
         if (labels && width > LABEL_WIDTH && lit) {
@@ -176,7 +176,7 @@ class Painter {
       const end = begin + durations[row] * perSecond;
       if (end < 0 || begin >= width) continue;
       // What is lit is worth more than anything that is not.
-      const dim = (matches !== null && !matches[keys[row]]) || (lit !== undefined && !lit[row]);
+      const dim = matches ? !matches[keys[row]] : lit !== undefined && !lit[row];
       const tone = dim ? colours[row] + DIM : colours[row];
       const weight = dim ? 1e-6 : 1;
       const first = begin > 0 ? begin | 0 : 0;

@@ -13,10 +13,10 @@ class Resources {
   }
 
   async read() {
-    const absent = [];
+    const absent = new Map();
     for (const metric of this.metrics) {
       if (metric.absent) {
-        absent.push(`${metric.label}: ${metric.absent}.`);
+        absent.set(metric.absent, [...(absent.get(metric.absent) ?? []), metric.label]);
         continue;
       }
       const times = await this.columns.amounts(`times:${metric.name}`);
@@ -30,7 +30,9 @@ class Resources {
       }));
       this.add(metric, series);
     }
-    if (absent.length) this.root.append(make("p", { class: "absent" }, absent.join(" ")));
+    for (const [reason, labels] of absent) {
+      this.root.append(make("p", { class: "absent" }, `${labels.join(", ")}: ${reason}.`));
+    }
     this.draw();
   }
 

@@ -65,7 +65,9 @@ class Tasks {
     this.inputSizes = await columns.amounts("input_sizes");
     this.cpu = await columns.amounts("cpu");
     this.results = await columns.read("results");
+    this.resultTexts = await columns.read("result_texts");
     this.exceptions = await columns.read("exceptions");
+    this.exceptionTexts = await columns.read("exception_texts");
     this.statuses = [];
     for (const name of this.facts.statuses) {
       const running = !columns.has(`status:${name}`);
@@ -111,12 +113,12 @@ class Tasks {
   }
 
   exceptionText(row) {
-    return this.facts.exceptions[this.exceptions[row]] ?? null;
+    return this.exceptionTexts[this.exceptions[row]] ?? null;
   }
 
   /** The type, dtype and shape of the result, each "" if unknown. */
   result(row) {
-    return this.facts.results[this.results[row]];
+    return this.resultTexts[this.results[row]];
   }
 
   keyText(key) {

@@ -1,6 +1,7 @@
 // The views of the timeline: which rows are shown in which lanes. A view has `lanes` (title, hint,
-// `area` where the lane shows how many tasks ran at a time instead of each), `rows` by lane and
-// start (null: all rows as they are) and `offsets` of the lanes in them.
+// `short` where low lanes have another title, `area` where the lane shows how many tasks ran at a
+// time instead of each), `rows` by lane and start (null: all rows as they are) and `offsets` of the
+// lanes in them.
 
 /** All task runs on the threads of the workers. */
 function flattenView(tasks) {
@@ -31,7 +32,7 @@ function functionsView(tasks, opened) {
   for (const code of tasks.functionsByTime) {
     const rows = byFunction.rows.subarray(byFunction.offsets[code], byFunction.offsets[code + 1]);
     const open = opened.has(code);
-    const title = `${open ? "▾" : "▸"} ${shortened(tasks.facts.functions[code], 23)}`;
+    const title = `${open ? "▾" : "▸"} ${shortened(tasks.facts.functions[code], 21)}`;
     const hint = `${shortened(tasks.facts.functions[code], 100)}: ${formatCount(rows.length)} tasks, ${formatSeconds(tasks.secondsOfFunction[code])}`;
     for (const [at, part] of (open ? packed(tasks, rows) : [rows]).entries()) {
       lanes.push({ title: at ? "" : title, hint, area: !open, function: code, group: code });
@@ -53,6 +54,7 @@ function threadLanes(tasks) {
     const part = thread === null ? "loop" : counts.get(worker) > 1 ? `thread ${thread}` : "";
     return {
       title: first ? [shortened(titles.worker, 20), part].filter(Boolean).join(" · ") : `\u2003${part}`,
+      short: first ? shortened(titles.worker, 24) : "",
       hint: `${visible(titles.worker)}, ${thread === null ? "event loop" : `thread ${thread}`}`,
       area: false,
       group: worker,
