@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
@@ -115,11 +117,25 @@ class ResourceMonitor(WorkerPlugin):
             self.database.writer.threshold_reached(self._source)
 
 
+#: All that may hold a name.
+_duties: weakref.WeakSet[HostDuty] = weakref.WeakSet()
+
+
+def _leave_to_parent() -> None:
+    for duty in list(_duties):
+        duty.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
+
+
 class HostDuty:
     """Elects one process among those of a host, by who could bind a name.
 
     The name is a Linux abstract socket address: it leaves no file behind and is free again the
-    moment its owner dies. Where there is no such thing, every process has the duty.
+    moment its owner dies. Where there is no such thing, every process has the duty. A forked child
+    lets go of what it inherits, or the duty would stay with it when its parent is killed.
 
     Parameters
     ----------
@@ -132,6 +148,7 @@ class HostDuty:
         self._socket: socket.socket | None = None
         self._everyone = not sys.platform.startswith("linux")
         self._ask_again = 0.0
+        _duties.add(self)
 
     def held(self) -> bool:
         """Tell whether this process has the duty, taking it if it is free."""

@@ -184,6 +184,29 @@ def test_duty_is_held_by_one_and_passes_on(monkeypatch: pytest.MonkeyPatch) -> N
     other.release()
 
 
+def test_forked_child_does_not_keep_the_duty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "_DUTY_INTERVAL", 0.0)
+    name = f"test-fork-{os.getpid()}"
+    first, second = HostDuty(name), HostDuty(name)
+    assert first.held()
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write_end, b"up")
+        time.sleep(60)
+        os._exit(0)
+    try:
+        assert os.read(read_end, 2) == b"up"
+        first.release()
+        assert second.held()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        second.release()
+        os.close(read_end)
+        os.close(write_end)
+
+
 def test_a_blocked_event_loop_shows(client: Client, tmp_path: Path) -> None:
     blocked, free = addresses(client)
     with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
