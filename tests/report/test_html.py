@@ -163,6 +163,17 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tmp_path / "new/folder/run.html").stat().st_size > 10_000
 
 
+def test_command_opens_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS)
+    shown: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: bool(shown.append(url)))
+    command = ["report", str(trace), "-o", str(tmp_path / "run.html"), "--open"]
+    result = CliRunner().invoke(cli, command)
+    assert result.exit_code == 0
+    assert shown == [(tmp_path / "run.html").as_uri()]
+    assert "No browser could be started" in result.stderr
+
+
 def test_command_without_a_run(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["report", str(tmp_path / "nothing")])
     assert result.exit_code == 1

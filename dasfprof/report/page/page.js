@@ -243,4 +243,10 @@ const facts = JSON.parse(byId("facts").textContent);
 const page = new Page(facts);
 page.timeline.paint();
 performance.mark("overview");
-addEventListener("DOMContentLoaded", () => page.read());
+addEventListener("DOMContentLoaded", () =>
+  page.read().catch((error) => {
+    byId("failed").textContent = `This browser could not read all of the report: ${error}`;
+    byId("failed").hidden = false;
+    throw error;
+  }),
+);

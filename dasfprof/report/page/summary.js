@@ -1,11 +1,14 @@
 // The head of the page, and the strip that shows which part of the run the window is.
 
+/** Times below are of clocks that began with their host, and no date. */
+const UNIX_TIME = 1e9;
+
 function showSummary({ title, summary, timeline, notes }) {
   byId("title").textContent = visible(title);
   const hosts = summary.hosts.length === 1 ? shortened(summary.hosts[0], 40) : `${summary.hosts.length} hosts`;
   const threads = summary.threads === null ? "" : `, ${counted(summary.threads, "thread")}`;
   const parts = [
-    ...(summary.begin === null ? [] : [formatDate(summary.begin)]),
+    ...(summary.begin === null || summary.begin < UNIX_TIME ? [] : [formatDate(summary.begin)]),
     `${hosts}: ${counted(summary.workers, "worker")}${threads}`,
   ];
   byId("subtitle").textContent = parts.join(" · ");

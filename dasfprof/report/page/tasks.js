@@ -32,7 +32,7 @@ class Tasks {
       kinds: Array.from(kinds, (code) => this.facts.path.kinds[code]),
       rows: await columns.read("path_rows"),
     };
-    this.laneOfRow = new Uint16Array(this.count);
+    this.laneOfRow = new (this.lanes.length > 0xffff ? Uint32Array : Uint16Array)(this.count);
     for (let lane = 0; lane < this.lanes.length; lane += 1) {
       this.laneOfRow.fill(lane, this.laneOffsets[lane], this.laneOffsets[lane + 1]);
     }
