@@ -50,13 +50,14 @@ function paintPath(context, path, frame, colours, palette) {
   }
 }
 
-/** Paints what ties each task run of the path to the next. */
+/** Paints where the path goes from one lane to another. */
 function paintChain(context, tasks, view, frame, palette) {
   const lanes = lanesOfRows(view, tasks.count);
   const seen = [];
   for (let at = 1; at < view.chain.length; at += 1) {
     const [from, to] = [view.chain[at - 1], view.chain[at]];
     const end = tasks.starts[from] + tasks.durations[from];
+    if (lanes[from] === lanes[to]) continue;
     if (tasks.starts[to] >= frame.from && end <= frame.to) seen.push([from, end, to]);
   }
   if (seen.length > MAX_LINKS) return;

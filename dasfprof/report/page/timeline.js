@@ -49,6 +49,7 @@ class Timeline {
 
   select(row, { reveal = false } = {}) {
     this.selected = row;
+    this.hover(-1);
     if (reveal && row >= 0) this.reveal(row);
     this.draw();
     this.events.selected(row);
@@ -77,6 +78,7 @@ class Timeline {
     const begin = (from + to) / 2 - span / 2;
     this.from = Math.min(Math.max(begin, 0), whole - span);
     this.to = this.from + span;
+    this.hover(-1);
     this.draw();
     this.events.moved(this.from, this.to);
   }
