@@ -10,6 +10,7 @@ import pandas as pd
 
 from dasfprof.analysis.fact_columns import make_categorical
 from dasfprof.analysis.named_workers import NamedWorkers
+from dasfprof.analysis.report_columns import text
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -144,7 +145,8 @@ def _name_outcomes(columns: dict[str, Any]) -> None:
     named[taken_back] = WORKER_LOST
     named[succeeded] = None
     columns["category"] = make_categorical(*_factorized(named))
-    columns["message"] = np.where(succeeded, None, columns["message"])
+    columns["message"][succeeded] = None
+    columns["message"] = text(columns["message"])
 
 
 def error_category(text: str) -> str:

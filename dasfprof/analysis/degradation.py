@@ -9,7 +9,7 @@ import pandas as pd
 
 from dasfprof.analysis.attempts import find_attempts
 from dasfprof.analysis.groups import Groups, ratio
-from dasfprof.analysis.processed_tasks import text
+from dasfprof.analysis.report_columns import text
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 

@@ -8,7 +8,8 @@ import pandas as pd
 from dasfprof.analysis.attempts import find_attempts
 from dasfprof.analysis.groups import Groups
 from dasfprof.analysis.named_workers import NamedWorkers
-from dasfprof.analysis.processed_tasks import count_attempts, text
+from dasfprof.analysis.processed_tasks import count_attempts
+from dasfprof.analysis.report_columns import text, whole
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -24,7 +25,7 @@ def process_summary(trace: Trace) -> pd.DataFrame:
         {
             "Node": text(workers.hosts[listed]),
             "Process": text(workers.labels[listed]),
-            "Threads": pd.array(_whole(threads(trace, workers)[listed]), dtype="Int64"),
+            "Threads": whole(threads(trace, workers)[listed]),
             "Restarts": lives[listed] - 1,
             "Share of Tasks (%)": _share(groups.sizes),
             **count_attempts(attempts, groups),
@@ -48,9 +49,7 @@ def node_summary(trace: Trace) -> pd.DataFrame:
         {
             "Node": text(names),
             "Processes": processes.sizes,
-            "Threads": pd.array(
-                _whole(np.where(known, processes.sum(of_threads), np.nan)), dtype="Int64"
-            ),
+            "Threads": whole(np.where(known, processes.sum(of_threads), np.nan)),
             "Share of Tasks (%)": _share(groups.sizes),
             **count_attempts(attempts, groups),
         }
@@ -84,7 +83,3 @@ def _regrouped(of_attempt: Array, listed: Array, count: int) -> Groups:
 def _share(sizes: Array) -> Array:
     shares: Array = sizes / max(sizes.sum(), 1) * 100
     return shares
-
-
-def _whole(numbers: Array) -> list[int | None]:
-    return [None if np.isnan(number) else int(number) for number in numbers]

@@ -10,14 +10,12 @@ import pandas as pd
 from dasfprof.analysis.attempts import find_attempts
 from dasfprof.analysis.groups import Groups
 from dasfprof.analysis.named_workers import NamedWorkers
+from dasfprof.analysis.report_columns import text, utc
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
 By = Literal["task", "function"]
-
-#: Unix seconds that nanoseconds in 64 bits can hold.
-_LATEST = 9.2e9
 
 
 def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
@@ -46,7 +44,7 @@ def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
             "Run Method Seconds": attempts["run"],
             "Status": attempts["status"].astype(object),
             "Error Category": attempts["category"].astype(object),
-            "Error Message": text(attempts["message"].to_numpy()),
+            "Error Message": attempts["message"],
             "Function": attempts["function"].astype(object),
             "Node": text(workers.hosts[of_attempt]),
         },
@@ -76,20 +74,6 @@ def count_attempts(attempts: pd.DataFrame, groups: Groups) -> dict[str, Any]:
         "Mean Elapsed Seconds": groups.mean(elapsed),
         "Process / Elapsed (%)": np.where(np.isfinite(busy), busy, np.nan),
     }
-
-
-def utc(seconds: Array) -> pd.Series:
-    """Give Unix seconds as times without a zone, which spreadsheets can read; to microseconds."""
-    known = np.abs(seconds) < _LATEST
-    microseconds = np.round(np.where(known, seconds, 0.0) * 1e6).astype(np.int64)
-    times = microseconds.astype("datetime64[us]").astype("datetime64[ns]")
-    times[~known] = np.datetime64("NaT")
-    return pd.Series(times)
-
-
-def text(items: Array) -> pd.Series:
-    """Give texts as plain objects, whatever pandas makes of texts by itself."""
-    return pd.Series(items, dtype=object, copy=False)
 
 
 def _told(groups: Groups, seconds: Array) -> Array:

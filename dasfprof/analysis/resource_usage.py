@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.processed_tasks import text, utc
+from dasfprof.analysis.report_columns import text, utc, whole
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -133,7 +133,7 @@ def _sorted(table: pd.DataFrame, *by: Array) -> pd.DataFrame:
     """Sort rows by these texts, then by time; counts become whole numbers."""
     for label in table:
         if str(label).endswith("Count") or str(label).startswith("#"):
-            table[label] = table[label].round().astype("Int64")
+            table[label] = whole(table[label].to_numpy())
     time = table["Utc Time"].to_numpy()
     ranks = [pd.factorize(texts.astype(str), sort=True)[0] for texts in reversed(by)]
     ordered: pd.DataFrame = table.take(np.lexsort([time, *ranks])).reset_index(drop=True)

@@ -11,7 +11,7 @@ from dasfprof.analysis.groups import Groups, ratio
 from dasfprof.analysis.longest_chain import longest_chain
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.process_summary import threads, working
-from dasfprof.analysis.processed_tasks import text
+from dasfprof.analysis.report_columns import text, whole
 from dasfprof.analysis.task_overhead import task_overhead
 from dasfprof.analysis.task_times import TaskTimes, recorded_times, task_times
 from dasfprof.analysis.trace import Trace
@@ -43,7 +43,7 @@ def cluster_sizing(
     seconds = _thread_seconds(trace, times)
     work, chain, wall = float(seconds.sum()), longest_chain(trace, seconds), _wall(times)
     if durations is None:
-        durations = [wall * times for times in _USUAL] if work > 0 else []
+        durations = [wall * times for times in _USUAL] if work > 0 and wall > 0 else []
     wanted = np.array(list(durations), dtype=float) if work > 0 else np.empty(0)
     each = threads_per_worker or _threads_per_worker(trace)
     feasible = wanted > chain
@@ -58,11 +58,11 @@ def cluster_sizing(
     return pd.DataFrame(
         {
             "Wanted Duration (s)": wanted,
-            "Threads at Least": _whole(least),
-            "Threads Enough": _whole(enough),
+            "Threads at Least": whole(least),
+            "Threads Enough": whole(enough),
             "Threads per Worker": np.full(len(wanted), each),
-            "Workers at Least": _whole(workers),
-            "Workers Enough": _whole(np.ceil(enough / each)),
+            "Workers at Least": whole(workers),
+            "Workers Enough": whole(np.ceil(enough / each)),
             "Workers Fed as Seen": np.full(len(wanted), fed[0]),
             "Workers Fed by Documentation": np.full(len(wanted), fed[1]),
             "Verdict": pd.Series(_verdicts(workers, chain, np.nanmax(fed), rate), dtype=object),
@@ -107,7 +107,7 @@ def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
             "Chunk Size (MB)": groups.mean(size) / 1e6,
             "Times Larger": times,
             "Wanted Chunk Size (MB)": groups.mean(size) / 1e6 * times,
-            "Task Runs Then": _whole(left),
+            "Task Runs Then": whole(left),
             "Advice": pd.Series(
                 _advice(times, groups.sizes / count, by_rate > by_share), dtype=object
             ),
@@ -142,7 +142,8 @@ def highest_rate(recorded: dict[str, Array]) -> float:
 def _thread_seconds(trace: Trace, times: TaskTimes) -> Array:
     """Give for how long each task run held its thread."""
     tasks = trace.tasks
-    held = np.fmax(times.done - times.executing, tasks["duration"].to_numpy())
+    with np.errstate(invalid="ignore"):
+        held = np.fmax(times.done - times.executing, tasks["duration"].to_numpy())
     seceded = (tasks["seceded"] - tasks["executing"]).to_numpy(dtype=float)
     seconds: Array = np.nan_to_num(np.where(np.isfinite(seceded), seceded, held))
     return np.maximum(seconds, 0.0)
@@ -234,7 +235,3 @@ def _round(numbers: Array) -> Array:
     """Take away the noise of floating point, which would round 3.0000000001 up to 4."""
     rounded: Array = np.round(numbers, 9)
     return rounded
-
-
-def _whole(numbers: Array) -> pd.Series:
-    return pd.Series(numbers).round().astype("Int64")

@@ -8,7 +8,7 @@ import pandas as pd
 from dasfprof.analysis.attempts import find_attempts
 from dasfprof.analysis.intervals import INTERVAL, Intervals
 from dasfprof.analysis.named_workers import NamedWorkers
-from dasfprof.analysis.processed_tasks import text
+from dasfprof.analysis.report_columns import text
 from dasfprof.analysis.trace import Trace
 
 

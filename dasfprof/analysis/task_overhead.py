@@ -27,9 +27,10 @@ def task_overhead(trace: Trace, recorded: dict[str, Array]) -> Array:
     """
     times, tasks = task_times(recorded), trace.tasks
     moved = tasks["disk_read"].to_numpy(dtype=float) + tasks["deserialize"].to_numpy(dtype=float)
-    held = times.done - times.executing - (times.stop - times.start) - np.nan_to_num(moved)
     free = _thread_free_since(tasks, times.executing, times.done)
-    idle = times.executing - np.maximum(free, times.runnable) - (times.ready - times.received)
+    with np.errstate(invalid="ignore"):
+        held = times.done - times.executing - (times.stop - times.start) - np.nan_to_num(moved)
+        idle = times.executing - np.maximum(free, times.runnable) - (times.ready - times.received)
     told = np.isfinite(recorded["executing"]) & np.isfinite(recorded["done"])
     overhead = np.maximum(held, 0.0) + np.maximum(np.nan_to_num(idle), 0.0)
     return np.where(told, overhead, np.nan)

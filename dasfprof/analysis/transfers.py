@@ -12,7 +12,7 @@ from dasfprof.analysis.groups import Groups, ratio
 from dasfprof.analysis.intervals import INTERVAL, Intervals
 from dasfprof.analysis.moved_keys import moved_keys
 from dasfprof.analysis.named_workers import NamedWorkers
-from dasfprof.analysis.processed_tasks import text
+from dasfprof.analysis.report_columns import text
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError

@@ -84,7 +84,7 @@ _seconds = st.integers(0, 64).map(lambda eighths: eighths / 8)
 _task = st.tuples(st.sampled_from(["f-1", "g-2", "h-3"]), _seconds)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(_task, max_size=8), min_size=1, max_size=4))
 def test_random_runs(workers: list[list[tuple[str, float]]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

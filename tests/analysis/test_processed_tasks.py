@@ -226,7 +226,7 @@ _runs = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(_runs)
 def test_counts_of_random_runs(runs: list[tuple[str, float, int, str, str | None]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

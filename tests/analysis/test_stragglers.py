@@ -199,7 +199,7 @@ _times = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(_times)
 def test_random_runs_against_a_naive_search(runs: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -225,7 +225,7 @@ def test_random_runs_against_a_naive_search(runs: list[tuple[str, int, int]]) ->
     assert [line["Excess (s)"] for line in found] == sorted(expected.values(), reverse=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(1, 20)), min_size=1, max_size=60

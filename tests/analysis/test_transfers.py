@@ -141,7 +141,7 @@ _messages = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(_messages, st.integers(1, 24))
 def test_random_messages(messages: list[tuple[Any, ...]], eighths: int) -> None:
     interval = eighths / 8

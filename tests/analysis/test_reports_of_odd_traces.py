@@ -1,0 +1,136 @@
+"""Every report of random traces, with facts missing and times that make no sense."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from written_traces import Plugin, row
+
+from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof.recording.disk_usage import DISK_USAGE
+from dasfprof.recording.facts import (
+    COMPUTE,
+    RESOURCE_USAGE,
+    TASK_RUN,
+    TRANSFER,
+    WORKER_ADDED,
+    WORKER_REMOVED,
+)
+
+T = 1.7e9
+A, B = "tcp://10.0.0.1:4000", "tcp://[::1"
+
+_keys = st.sampled_from(["f-1", "f-2", ("g-" + "1a" * 16, 3), "\ud800", "", b"x", 7])
+_times = st.one_of(
+    st.integers(0, 80).map(lambda eighths: T + eighths / 8),
+    st.none(),
+    st.sampled_from([0.0, -1e300, 1e300, float("inf"), float("nan")]),
+)
+_numbers = st.one_of(st.integers(0, 10**9), st.none())
+_seconds = st.one_of(
+    st.integers(0, 40).map(lambda eighths: eighths / 8), st.just(float("nan")), st.just(-1.0)
+)
+_floats = st.one_of(st.integers(0, 40).map(lambda eighths: eighths / 8), st.none())
+_exceptions = st.sampled_from([None, "", "ValueError('no 3')", "KilledWorker('f-1')", "\ud800<"])
+_workers = st.sampled_from([A, B])
+
+_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "key": _keys,
+    "keys": st.lists(_keys, max_size=3),
+    "int": st.integers(0, 10**9),
+    "float": _seconds,
+    "float32": _floats,
+    "time": _times,
+    "text": st.sampled_from(["a", None, "\ud800", ""]),
+    "value": st.just({}),
+}
+_NAMED: dict[str, st.SearchStrategy[Any]] = {
+    "timestamp": st.integers(0, 80).map(lambda eighths: T + eighths / 8),
+    "state": st.sampled_from(["memory", "memory", "erred", "released", "success", "busy", None]),
+    "exception": _exceptions,
+    "worker": _workers,
+    "source": _workers,
+    "size": st.integers(0, 10**9),
+    "run_id": st.integers(-1, 5),
+    "thread": st.sampled_from([None, 140_000_000_000, 140_000_000_001]),
+    "nthreads": st.integers(0, 4),
+}
+
+
+def rows_of(schema: Any, most: int = 8) -> st.SearchStrategy[list[Any]]:
+    columns = {
+        name: _NAMED.get(name, _VALUES[codec]) for name, codec in schema.fields + schema.args
+    }
+    one = st.fixed_dictionaries(columns).map(lambda values: row(schema, **values))
+    return st.lists(one, max_size=most)
+
+
+_traces = st.fixed_dictionaries(
+    {
+        schema: rows_of(schema)
+        for schema in (COMPUTE, TRANSFER, RESOURCE_USAGE, DISK_USAGE, TASK_RUN)
+    }
+    | {schema: rows_of(schema, 2) for schema in (WORKER_ADDED, WORKER_REMOVED)}
+)
+
+REPORTS = (
+    "processed_tasks",
+    "process_summary",
+    "node_summary",
+    "task_counts",
+    "degradation",
+    "node_resource_usage",
+    "node_disk_usage",
+    "processes_resource_usage",
+    "imbalance",
+    "stragglers",
+    "transfers",
+    "cluster_sizing",
+    "chunk_sizing",
+)
+
+#: What was sampled is shown as it is; and a run may have started before the trace's begin.
+AS_RECORDED = ("node_resource_usage", "node_disk_usage", "processes_resource_usage", "Start (s)")
+
+
+def written(directory: Path, facts: dict[Any, list[Any]]) -> Path:
+    path = directory / "run"
+    Plugin(path, address=A).write(*((schema, facts[schema]) for schema in (COMPUTE, TRANSFER)))
+    Plugin(path, "ResourceMonitor", address=A).write(
+        *((schema, facts[schema]) for schema in (RESOURCE_USAGE, DISK_USAGE))
+    )
+    Plugin(path, "SchedulerPlugin").write(
+        *((schema, facts[schema]) for schema in (TASK_RUN, WORKER_ADDED, WORKER_REMOVED))
+    )
+    return path
+
+
+# Such large examples would be shrunk for minutes.
+@settings(max_examples=30, deadline=None, phases=(Phase.reuse, Phase.generate))
+@given(_traces)
+def test_no_report_fails_or_is_negative(facts: dict[Any, list[Any]]) -> None:
+    if not any(facts.values()):
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        analyser = TraceAnalyser(Trace.from_database(written(Path(directory), facts)))
+        tables = {name: getattr(analyser, name)() for name in REPORTS}
+        tables["by function"] = analyser.processed_tasks(by="function")
+        tables["by host"] = analyser.transfers("host")
+        tables["moved"] = analyser.transfers("function")
+
+    for name, table in tables.items():
+        for label, column in table.items():
+            if not pd.api.types.is_numeric_dtype(column) or {name, label} & {*AS_RECORDED}:
+                continue
+            numbers = column.to_numpy(dtype=float, na_value=np.nan)
+            assert not (numbers < 0).any(), (name, label, numbers)
+    totals = tables["process_summary"]["Total"].sum()
+    assert totals == tables["node_summary"]["Total"].sum()
+    assert totals == len(tables["processed_tasks"]) == tables["by function"]["Total"].sum()
+    assert totals >= len(facts[COMPUTE])
