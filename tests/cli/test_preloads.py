@@ -12,7 +12,7 @@ from pathlib import Path
 import dask
 import pytest
 from distributed import Client, LocalCluster
-from shell import BIN, environment, wait_until
+from shell import BIN, DEADLINE, environment, wait_until
 
 from dasfprof.database.multi import find_runs
 from dasfprof.database.reader import TraceFile
@@ -49,7 +49,7 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         process.send_signal(signal.SIGTERM)
     for process in processes:
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=DEADLINE) == 0
 
 
 @pytest.mark.parametrize(

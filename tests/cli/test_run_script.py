@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from distributed import LocalCluster
-from shell import BIN, environment, shell, wait_until
+from shell import BIN, DEADLINE, environment, shell, wait_until
 
 from dasfprof.database.multi import Run, find_runs
 from dasfprof.database.reader import TraceFile
@@ -214,7 +214,7 @@ def test_ctrl_c_ends_the_script_and_keeps_the_record(tmp_path: Path) -> None:
     ) as process:
         wait_until((tmp_path / "there").exists)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=DEADLINE)
     assert process.returncode == -signal.SIGINT
     assert stderr.startswith("Traceback (most recent call last):\n  File ")
     assert "dasfprof/cli" not in stderr
