@@ -7,7 +7,13 @@ const HUES = OTHER;
 function showAccounting(root, { cluster, workers }) {
   const whole = rowsOf(cluster);
   if (!whole.length) {
-    root.append(make("p", { class: "absent" }, "No thread of a worker is known, so there is no time to account for."));
+    root.append(
+      make(
+        "p",
+        { class: "absent" },
+        "No thread of a worker is known, so there is no time to account for.",
+      ),
+    );
     return;
   }
   const swatches = swatchesOf(whole);
@@ -15,10 +21,16 @@ function showAccounting(root, { cluster, workers }) {
   addBar(bars, "All threads", whole, swatches);
   const byWorker = Map.groupBy(rowsOf(workers), (row) => `${row.Host}\0${row.Worker}`);
   if (byWorker.size > 1) {
-    for (const rows of [...byWorker.values()].slice(0, MAX_BARS)) addBar(bars, rows[0].Worker, rows, swatches);
+    for (const rows of [...byWorker.values()].slice(0, MAX_BARS))
+      addBar(bars, rows[0].Worker, rows, swatches);
   }
-  if (byWorker.size > MAX_BARS) bars.append(make("p", { class: "absent" }, `and ${byWorker.size - MAX_BARS} more workers`));
-  const list = make("table", { class: "classes" }, make("caption", {}, "Classes of thread time, of all threads"));
+  if (byWorker.size > MAX_BARS)
+    bars.append(make("p", { class: "absent" }, `and ${byWorker.size - MAX_BARS} more workers`));
+  const list = make(
+    "table",
+    { class: "classes" },
+    make("caption", {}, "Classes of thread time, of all threads"),
+  );
   for (const row of whole) {
     list.append(
       make(
@@ -44,10 +56,12 @@ function rowsOf({ columns }) {
 
 function swatchesOf(rows) {
   const used = { true: 0, false: 0 };
-  return new Map(rows.map((row) => {
-    const busy = row.Busy;
-    return [row.Class, { colour: used[busy]++ % HUES, busy }];
-  }));
+  return new Map(
+    rows.map((row) => {
+      const busy = row.Busy;
+      return [row.Class, { colour: used[busy]++ % HUES, busy }];
+    }),
+  );
 }
 
 function swatch({ colour, busy }, tag = "i") {
@@ -57,12 +71,18 @@ function swatch({ colour, busy }, tag = "i") {
 }
 
 function addBar(bars, title, rows, swatches) {
-  const bar = make("div", { class: "stack", role: "img", "aria-label": `${visible(title)}: ${
-    rows.map((row) => `${row.Class} ${formatShare(row["Share (%)"] / 100)}`).join(", ")}` });
+  const bar = make("div", {
+    class: "stack",
+    role: "img",
+    "aria-label": `${visible(title)}: ${rows
+      .map((row) => `${row.Class} ${formatShare(row["Share (%)"] / 100)}`)
+      .join(", ")}`,
+  });
   for (const row of rows) {
     const part = swatch(swatches.get(row.Class), "div");
     part.style.width = `${row["Share (%)"]}%`;
-    part.title = `${row.Class}: ${formatSeconds(row["Thread Time (s)"])}, ${formatShare(row["Share (%)"] / 100)}`;
+    const seconds = formatSeconds(row["Thread Time (s)"]);
+    part.title = `${row.Class}: ${seconds}, ${formatShare(row["Share (%)"] / 100)}`;
     bar.append(part);
   }
   bars.append(make("span", {}, shortened(title, 24)), bar);

@@ -71,7 +71,10 @@ function unshuffled(bytes, { type, count }) {
   const [second, third, fourth] = [count, 2 * count, 3 * count];
   for (let at = 0; at < count; at += 1) {
     numbers[at] =
-      bytes[at] | (bytes[at + second] << 8) | (bytes[at + third] << 16) | (bytes[at + fourth] << 24);
+      bytes[at] |
+      (bytes[at + second] << 8) |
+      (bytes[at + third] << 16) |
+      (bytes[at + fourth] << 24);
   }
   return numbers;
 }

@@ -33,7 +33,11 @@ function showDetails(pane, tasks, row, select) {
     list.append(make("dt", {}, name), make("dd", {}, text));
   }
   const title = make("h3", {}, shortened(tasks.functionName(row), 60));
-  const close = make("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => select(-1) }, "✕");
+  const close = make(
+    "button",
+    { type: "button", class: "close", "aria-label": "Close", onclick: () => select(-1) },
+    "✕",
+  );
   const parts = [make("header", {}, title, close), list];
   const exception = tasks.exceptionText(row);
   if (exception !== null && exception !== "") {
@@ -49,7 +53,9 @@ function showDetails(pane, tasks, row, select) {
 
 function longText(text) {
   const rest = text.length - LONG_TEXT;
-  return rest > 0 ? `${visible(text.slice(0, LONG_TEXT))} … and ${formatCount(rest)} characters` : visible(text);
+  return rest > 0
+    ? `${visible(text.slice(0, LONG_TEXT))} … and ${formatCount(rest)} characters`
+    : visible(text);
 }
 
 function keyList(title, kind, tasks, keys, select) {
@@ -59,7 +65,10 @@ function keyList(title, kind, tasks, keys, select) {
     const row = tasks.rowOfKey[key];
     const text = shortened(tasks.keyText(key), 80);
     const size = row >= 0 ? formatBytes(tasks.sizes[row]) : "did not run";
-    const name = row >= 0 ? make("button", { type: "button", onclick: () => select(row) }, text) : make("span", {}, text);
+    const name =
+      row >= 0
+        ? make("button", { type: "button", onclick: () => select(row) }, text)
+        : make("span", {}, text);
     list.append(make("li", {}, name, make("small", {}, ` ${size}`)));
   }
   if (keys.length > LISTED_KEYS) {

@@ -6,7 +6,8 @@ function fitCanvas(canvas, width, height) {
   const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
-  if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
+  if (canvas.width !== wide || canvas.height !== high)
+    Object.assign(canvas, { width: wide, height: high });
   canvas.getContext("2d").setTransform(scale, 0, 0, scale, 0, 0);
 }
 
@@ -15,7 +16,8 @@ function ticks(from, to, width, apart) {
   const least = ((to - from) / Math.max(width, 1)) * apart;
   const power = 10 ** Math.floor(Math.log10(least));
   let step = [1, 2, 5, 10].map((times) => times * power).find((one) => one >= least);
-  if (step > 30) step = [60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((one) => one >= least) ?? step;
+  if (step > 30)
+    step = [60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((one) => one >= least) ?? step;
   const times = [];
   for (let at = Math.ceil(from / step); at * step <= to; at += 1) times.push(at * step);
   return { step, times };
@@ -26,7 +28,9 @@ function clockText(seconds, step) {
   if (step >= 60) {
     const minutes = Math.round(seconds / 60);
     const hours = Math.floor(minutes / 60);
-    return step < 3600 && !hours ? `${minutes} min` : `${hours}:${String(minutes % 60).padStart(2, "0")} h`;
+    return step < 3600 && !hours
+      ? `${minutes} min`
+      : `${hours}:${String(minutes % 60).padStart(2, "0")} h`;
   }
   const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   return `${seconds.toFixed(Math.min(decimals, 6))} s`;
@@ -58,7 +62,7 @@ function paintTitles(context, view, frame, palette) {
   let free = frame.top - 99;
   for (let lane = first; lane <= last; lane += 1) {
     const { group, title: full, short } = view.lanes[lane];
-    const title = frame.laneHeight < 14 ? short ?? full : full;
+    const title = frame.laneHeight < 14 ? (short ?? full) : full;
     const y = Math.max(frame.y(lane + 0.5), frame.top + 7);
     const begins = lane === 0 || view.lanes[lane - 1].group !== group;
     if (begins && frame.laneHeight >= 14) {
@@ -88,14 +92,21 @@ function paintScroll(context, view, frame, palette) {
 function paintOverview(context, tasks, frame, palette) {
   const shares = tasks.facts.overview;
   const [background, accent] = [rgbOf(palette.background), rgbOf(palette.accent)];
-  const colours = [..."0123456789"].map((tenth) => `rgb(${mixed(background, accent, tenth / 9).join(" ")})`);
+  const colours = [..."0123456789"].map(
+    (tenth) => `rgb(${mixed(background, accent, tenth / 9).join(" ")})`,
+  );
   const [first, last] = frame.lanes(shares.length);
   for (let lane = first; lane <= last; lane += 1) {
     const width = frame.width / shares[lane].length;
     for (let at = 0; at < shares[lane].length; at += 1) {
       if (shares[lane][at] === "0") continue;
       context.fillStyle = colours[shares[lane][at]];
-      context.fillRect(frame.left + at * width, frame.y(lane), width + 0.5, Math.max(frame.laneHeight - 2, 1));
+      context.fillRect(
+        frame.left + at * width,
+        frame.y(lane),
+        width + 0.5,
+        Math.max(frame.laneHeight - 2, 1),
+      );
     }
   }
 }

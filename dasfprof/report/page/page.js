@@ -51,7 +51,10 @@ class Page {
       count: tasks.count,
       selected: (row) => this.timeline.select(row, { reveal: true }),
     });
-    this.taskTable.sort(columns.find((column) => column.label === "Duration (s)"), true);
+    this.taskTable.sort(
+      columns.find((column) => column.label === "Duration (s)"),
+      true,
+    );
     exportButton("task-csv", this.taskTable, "task_runs.csv");
     for (const [name, title, file] of [
       ["functions", "Functions by worker", "function_bottleneck.csv"],
@@ -112,7 +115,8 @@ class Page {
       const seconds = Number(byId("threshold").value) / 1000;
       const view = compactView(this.tasks, Number.isFinite(seconds) ? seconds : 0);
       this.timeline.show(view);
-      byId("shown").textContent = `${formatCount(view.rows.length)} of ${formatCount(this.tasks.count)} task runs`;
+      byId("shown").textContent =
+        `${formatCount(view.rows.length)} of ${formatCount(this.tasks.count)} task runs`;
       return;
     }
     byId("shown").textContent = "";
@@ -126,7 +130,9 @@ class Page {
 
   colour(by) {
     this.timeline.colour(by);
-    const entries = legend(this.tasks, by).filter((entry) => entry.colour !== OTHER || by !== "function");
+    const entries = legend(this.tasks, by).filter(
+      (entry) => entry.colour !== OTHER || by !== "function",
+    );
     const shown = entries.slice(0, MAX_LEGEND).map(({ name, colour, seconds }) => {
       const swatch = make("i");
       swatch.style.background = `var(--series-${colour})`;
@@ -177,23 +183,31 @@ class Page {
 
   onSelected(row) {
     this.taskTable?.mark(row);
-    showDetails(byId("details"), this.tasks, row, (other) => this.timeline.select(other, { reveal: true }));
+    showDetails(byId("details"), this.tasks, row, (other) =>
+      this.timeline.select(other, { reveal: true }),
+    );
     byId("stage").classList.toggle("with-details", row >= 0);
     byId("said").textContent =
-      row < 0 ? "" : `${this.tasks.functionName(row)}, ${formatSeconds(this.tasks.durations[row])}, on ${this.tasks.workerName(row)}`;
+      row < 0
+        ? ""
+        : `${this.tasks.functionName(row)}, ${formatSeconds(this.tasks.durations[row])}, on ${this.tasks.workerName(row)}`;
   }
 
   onMoved(from, to) {
     this.strip?.window(from, to);
     this.resources?.window(from, to);
     const { step } = ticks(from, to, 1000, 20);
-    byId("window").textContent = `${clockText(from, step)} to ${clockText(to, step)}, ${formatSeconds(to - from)}`;
+    byId("window").textContent =
+      `${clockText(from, step)} to ${clockText(to, step)}, ${formatSeconds(to - from)}`;
   }
 
   /** Goes where the address points: #view=…, #task=KEY, #function=NAME, #time=FROM,TO. */
   followLink() {
     const link = new URLSearchParams(location.hash.slice(1));
-    if (link.has("view") && document.querySelector(`input[name=view][value="${CSS.escape(link.get("view"))}"]`)) {
+    if (
+      link.has("view") &&
+      document.querySelector(`input[name=view][value="${CSS.escape(link.get("view"))}"]`)
+    ) {
       this.view(link.get("view"));
     }
     const wanted = link.get("function") ?? link.get("search");
@@ -223,7 +237,8 @@ function usualThreshold(tasks) {
 /** Says which columns are left out because nothing in them is known. */
 function noteUnknown(root, table) {
   const labels = table.columns.filter((column) => isUnknown(column)).map((column) => column.label);
-  if (labels.length) root.append(make("p", { class: "absent" }, `NA in every row: ${visible(labels.join(", "))}.`));
+  if (labels.length)
+    root.append(make("p", { class: "absent" }, `NA in every row: ${visible(labels.join(", "))}.`));
 }
 
 function exportButton(id, table, file) {

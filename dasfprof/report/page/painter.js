@@ -29,12 +29,17 @@ class Palette {
     this.dimSeries = dim.map((one) => `rgb(${one.join(" ")})`);
     /** Pixels of each colour, and `DIM` further of each dimmed one, by how full they are. */
     this.shades = [];
-    for (const [at, one] of [...this.rgb.entries(), ...dim.map((other, place) => [place + DIM, other])]) {
+    for (const [at, one] of [
+      ...this.rgb.entries(),
+      ...dim.map((other, place) => [place + DIM, other]),
+    ]) {
       this.shades[at] = Array.from({ length: SHADES + 1 }, (_, full) =>
         pixelOf(mixed(background, one, 0.3 + (0.7 * full) / SHADES)),
       );
     }
-    this.inks = this.rgb.map(([r, g, b]) => (r * 0.3 + g * 0.59 + b * 0.11 > 140 ? "#14171c" : "#fff"));
+    this.inks = this.rgb.map(([r, g, b]) =>
+      r * 0.3 + g * 0.59 + b * 0.11 > 140 ? "#14171c" : "#fff",
+    );
   }
 }
 
@@ -123,7 +128,10 @@ class Painter {
       for (let at = from; at < to; at += 1) {
         const row = view.rows ? view.rows[at] : at;
         const x = Math.max(frame.x(tasks.starts[row]), frame.left - 2);
-        const end = Math.min(frame.x(tasks.starts[row] + tasks.durations[row]), frame.left + frame.width + 2);
+        const end = Math.min(
+          frame.x(tasks.starts[row] + tasks.durations[row]),
+          frame.left + frame.width + 2,
+        );
         if (end < frame.left) continue;
         const width = Math.max(end - x, 0.75);
         const lit = matches ? matches[tasks.keys[row]] : !view.lit || view.lit[row];
@@ -156,11 +164,19 @@ class Painter {
       const bottom = Math.round((frame.y(lane + 1) - frame.top) * scale);
       const space = frame.laneHeight > 4 ? Math.round(scale) : 0;
       const paintLane = view.lanes[lane].area ? paintArea : paintShare;
-      paintLane(pixels, width, Math.max(top, 0), Math.min(bottom - space, height), top, bottom - space, {
-        line,
-        colour,
-        palette,
-      });
+      paintLane(
+        pixels,
+        width,
+        Math.max(top, 0),
+        Math.min(bottom - space, height),
+        top,
+        bottom - space,
+        {
+          line,
+          colour,
+          palette,
+        },
+      );
     }
     context.putImageData(image, Math.round(frame.left * scale), Math.round(frame.top * scale));
   }
@@ -199,7 +215,8 @@ function paintShare(pixels, width, top, bottom, _laneTop, _laneBottom, { line, c
   if (bottom <= top) return;
   const begin = top * width;
   for (let x = 0; x < width; x += 1) {
-    if (line[x] > 0) pixels[begin + x] = palette.shades[colour[x]][Math.min(SHADES, Math.ceil(line[x] * SHADES))];
+    if (line[x] > 0)
+      pixels[begin + x] = palette.shades[colour[x]][Math.min(SHADES, Math.ceil(line[x] * SHADES))];
   }
   for (let y = top + 1; y < bottom; y += 1) pixels.copyWithin(y * width, begin, begin + width);
 }

@@ -15,7 +15,12 @@ function criticalView(tasks) {
     lit[row] = 1;
     chain.push(row);
   }
-  const lane = { title: "Critical path", hint: "what the run's length depended on", area: false, group: -1 };
+  const lane = {
+    title: "Critical path",
+    hint: "what the run's length depended on",
+    area: false,
+    group: -1,
+  };
   return {
     lanes: [lane, ...threadLanes(tasks)],
     rows: null,
@@ -40,11 +45,15 @@ function paintPath(context, path, frame, colours, palette) {
   const height = frame.laneHeight - 1;
   for (let at = first; at <= last; at += 1) {
     const x = Math.max(frame.x(path.starts[at]), frame.left - 2);
-    const end = Math.min(frame.x(path.starts[at] + path.durations[at]), frame.left + frame.width + 2);
+    const end = Math.min(
+      frame.x(path.starts[at] + path.durations[at]),
+      frame.left + frame.width + 2,
+    );
     const kind = path.kinds[at].name;
     const work = kind === WORK;
     const known = work && path.rows[at] < colours.length;
-    context.fillStyle = palette.series[known ? colours[path.rows[at]] : KIND_COLOURS[kind] ?? OTHER];
+    context.fillStyle =
+      palette.series[known ? colours[path.rows[at]] : (KIND_COLOURS[kind] ?? OTHER)];
     const high = work ? height : Math.max(2, Math.round(height * 0.45));
     context.fillRect(x, y + height - high, Math.max(end - x, 0.5), high);
   }
@@ -76,15 +85,23 @@ function paintChain(context, tasks, view, frame, palette) {
 /** The seconds of each kind of segment, the most first. */
 function pathTotals({ kinds, durations }) {
   const totals = new Map();
-  for (const [at, kind] of kinds.entries()) totals.set(kind, (totals.get(kind) ?? 0) + durations[at]);
+  for (const [at, kind] of kinds.entries())
+    totals.set(kind, (totals.get(kind) ?? 0) + durations[at]);
   return [...totals].sort((one, other) => other[1] - one[1]);
 }
 
 function pathLegend(path) {
   const entries = pathTotals(path).map(([kind, seconds]) => {
     const swatch = make("i", { class: kind.name === WORK ? "work" : "wait" });
-    if (kind.name !== WORK) swatch.style.background = `var(--series-${KIND_COLOURS[kind.name] ?? OTHER})`;
-    return make("li", { title: kind.meaning }, swatch, kind.name, make("small", {}, ` ${formatSeconds(seconds)}`));
+    if (kind.name !== WORK)
+      swatch.style.background = `var(--series-${KIND_COLOURS[kind.name] ?? OTHER})`;
+    return make(
+      "li",
+      { title: kind.meaning },
+      swatch,
+      kind.name,
+      make("small", {}, ` ${formatSeconds(seconds)}`),
+    );
   });
   return [make("li", {}, "On the critical path:"), ...entries];
 }

@@ -113,12 +113,17 @@ class Resources {
     const named = !inside && before && String(labelsOf(before)) === String(labelsOf(chart));
     const shown = series.slice(0, named ? 0 : OTHER).map((one, at) => {
       const place = lastAtMost(one.times, time);
-      const text = !inside ? "" : place < 0 ? "–" : formatUnit(one.values[place], chart.metric.unit);
+      const text = !inside
+        ? ""
+        : place < 0
+          ? "–"
+          : formatUnit(one.values[place], chart.metric.unit);
       const colour = make("i");
       colour.style.background = series.length > OTHER ? palette.accent : palette.series[at];
       return make("span", {}, colour, `${shortened(one.label, 30)} ${text}`);
     });
-    if (series.length > OTHER && !named) shown.push(make("span", {}, `and ${series.length - OTHER} more`));
+    if (series.length > OTHER && !named)
+      shown.push(make("span", {}, `and ${series.length - OTHER} more`));
     chart.reading.replaceChildren(...shown);
   }
 }

@@ -5,7 +5,8 @@ const UNIX_TIME = 1e9;
 
 function showSummary({ title, summary, timeline, notes }) {
   byId("title").textContent = visible(title);
-  const hosts = summary.hosts.length === 1 ? shortened(summary.hosts[0], 40) : `${summary.hosts.length} hosts`;
+  const hosts =
+    summary.hosts.length === 1 ? shortened(summary.hosts[0], 40) : `${summary.hosts.length} hosts`;
   const threads = summary.threads === null ? "" : `, ${counted(summary.threads, "thread")}`;
   const parts = [
     ...(summary.begin === null || summary.begin < UNIX_TIME ? [] : [formatDate(summary.begin)]),
@@ -30,7 +31,12 @@ function showSummary({ title, summary, timeline, notes }) {
 }
 
 function tileElement(name, value, about, share = null, bad = false) {
-  const tile = make("div", { class: bad ? "tile bad" : "tile" }, make("dt", {}, name), make("dd", {}, value));
+  const tile = make(
+    "div",
+    { class: bad ? "tile bad" : "tile" },
+    make("dt", {}, name),
+    make("dd", {}, value),
+  );
   if (Number.isFinite(share) && share !== null) {
     const bar = make("div", { class: "meter" }, make("div"));
     bar.firstChild.style.width = `${Math.min(share, 1) * 100}%`;
@@ -44,7 +50,7 @@ function counted(number, noun) {
   return `${formatCount(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** The whole run in small: how many threads were busy, and a frame around what the timeline shows. */
+/** The whole run in small: its busy threads, and a frame around what the timeline shows. */
 class Strip {
   constructor(tasks, root, moved) {
     this.tasks = tasks;
@@ -113,7 +119,8 @@ class Strip {
     const drag = (moved) => {
       const time = frame.time(moved.offsetX);
       if (grabbed) this.moved(from + time - begin, to + time - begin);
-      else if (Math.abs(moved.offsetX - event.offsetX) > 3) this.moved(Math.min(begin, time), Math.max(begin, time));
+      else if (Math.abs(moved.offsetX - event.offsetX) > 3)
+        this.moved(Math.min(begin, time), Math.max(begin, time));
     };
     const drop = () => this.canvas.removeEventListener("pointermove", drag);
     this.canvas.addEventListener("pointermove", drag);

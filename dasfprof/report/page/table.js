@@ -6,9 +6,9 @@ const MAX_HEIGHT = 30_000_000;
 const CSV_SLICE = 20_000;
 
 /**
- * A sorted, filtered view of rows. A column has `label`, `width` (em), `numeric`, `text(row)` for
- * the page or `cell(row)` for an element, which CSV lacks, `value(row)` for CSV, `hidden` if only CSV has it, and either `order()` (the rows, ascending) or neither, in which
- * case `value` is compared.
+ * A sorted, filtered view of rows. A column has `label`, `width` (em), `grow`, `numeric`;
+ * `text(row)` for the page, or `cell(row)` for an element, which CSV lacks; `value(row)` for CSV; `hidden` if
+ * only CSV has it; and `order()` (the rows, ascending) unless its values are to be compared.
  */
 class DataTable {
   constructor(root, { name, columns, count, selected = () => {} }) {
@@ -26,8 +26,16 @@ class DataTable {
     this.head = make("div", { class: "row head", role: "row" });
     this.layOut(this.head);
     this.headers = this.columns.map((column) => {
-      const button = make("button", { type: "button", onclick: () => this.sort(column) }, visible(column.label));
-      const header = make("div", { role: "columnheader", class: column.numeric ? "number" : "" }, button);
+      const button = make(
+        "button",
+        { type: "button", onclick: () => this.sort(column) },
+        visible(column.label),
+      );
+      const header = make(
+        "div",
+        { role: "columnheader", class: column.numeric ? "number" : "" },
+        button,
+      );
       this.head.append(header);
       return header;
     });
@@ -51,14 +59,19 @@ class DataTable {
 
   /** Gives a row the columns' widths, the same in every row. */
   layOut(element) {
-    element.style.gridTemplateColumns = this.columns.map(({ width, grow }) => `minmax(${width}em, ${grow}fr)`).join(" ");
+    element.style.gridTemplateColumns = this.columns
+      .map(({ width, grow }) => `minmax(${width}em, ${grow}fr)`)
+      .join(" ");
     element.style.minWidth = `${this.columns.reduce((sum, { width }) => sum + width, 0)}em`;
   }
 
   /** Sorts by a column, the other way round if it is sorted so already. */
   sort(column, descending) {
     const again = this.sorted.column === column;
-    this.sorted = { column, descending: descending ?? (again ? !this.sorted.descending : column.numeric) };
+    this.sorted = {
+      column,
+      descending: descending ?? (again ? !this.sorted.descending : column.numeric),
+    };
     for (const [at, header] of this.headers.entries()) {
       const direction = this.sorted.descending ? "descending" : "ascending";
       header.setAttribute("aria-sort", this.columns[at] === column ? direction : "none");
@@ -95,7 +108,8 @@ class DataTable {
     const top = inProportion ? box.scrollTop : first * ROW_HEIGHT;
     this.body.style.transform = `translateY(${top}px)`;
     const elements = [];
-    for (let at = first; at < Math.min(first + seen + 1, rows.length); at += 1) elements.push(this.rowElement(at));
+    for (let at = first; at < Math.min(first + seen + 1, rows.length); at += 1)
+      elements.push(this.rowElement(at));
     this.body.replaceChildren(...elements);
   }
 
@@ -104,10 +118,24 @@ class DataTable {
     const cells = this.columns.map((column) => {
       if (column.cell) return make("div", { role: "gridcell" }, column.cell(row));
       const text = column.text(row);
-      return make("div", { role: "gridcell", class: column.numeric ? "number" : "", title: column.numeric ? null : text }, text);
+      return make(
+        "div",
+        {
+          role: "gridcell",
+          class: column.numeric ? "number" : "",
+          title: column.numeric ? null : text,
+        },
+        text,
+      );
     });
     const chosen = row === this.chosen;
-    const attributes = { class: "row", role: "row", "data-row": row, "aria-rowindex": at + 2, "aria-selected": String(chosen) };
+    const attributes = {
+      class: "row",
+      role: "row",
+      "data-row": row,
+      "aria-rowindex": at + 2,
+      "aria-selected": String(chosen),
+    };
     const element = make("div", attributes, ...cells);
     this.layOut(element);
     return element;
@@ -141,13 +169,21 @@ class DataTable {
     if (this.rows.length * ROW_HEIGHT > MAX_HEIGHT) {
       box.scrollTop = (at / this.rows.length) * (box.scrollHeight - box.clientHeight);
     } else if (at * ROW_HEIGHT < box.scrollTop) box.scrollTop = at * ROW_HEIGHT;
-    else if ((at + 1) * ROW_HEIGHT > box.scrollTop + room) box.scrollTop = (at + 1) * ROW_HEIGHT - room;
+    else if ((at + 1) * ROW_HEIGHT > box.scrollTop + room)
+      box.scrollTop = (at + 1) * ROW_HEIGHT - room;
   }
 
   onKey(event) {
     if (event.target !== this.box) return;
     const page = Math.floor(this.box.clientHeight / ROW_HEIGHT) - 2;
-    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
+    const steps = {
+      ArrowDown: 1,
+      ArrowUp: -1,
+      PageDown: page,
+      PageUp: -page,
+      Home: -Infinity,
+      End: Infinity,
+    };
     if (!(event.key in steps) || !this.rows.length) return;
     const now = this.chosen < 0 ? -1 : this.placeOf(this.chosen);
     const at = Math.min(Math.max(now + steps[event.key], 0), this.rows.length - 1);
@@ -175,127 +211,11 @@ function sortedRows(column, count) {
   const rows = Uint32Array.from({ length: count }, (_, row) => row);
   const values = Array.from(rows, column.value);
   const missing = (value) => value === null || Number.isNaN(value);
-  const compare = column.numeric ? (one, other) => one - other : new Intl.Collator("en", { numeric: true }).compare;
+  const compare = column.numeric
+    ? (one, other) => one - other
+    : new Intl.Collator("en", { numeric: true }).compare;
   return rows.sort((one, other) => {
     const unknown = missing(values[other]) - missing(values[one]);
     return unknown || (missing(values[one]) ? 0 : compare(values[one], values[other]));
   });
-}
-
-/** Columns of a table that the page holds as lists. */
-function listedColumns(facts) {
-  return facts.columns.map(({ label, kind, values }) => {
-    const hidden = isUnknown({ values });
-    const numeric = kind === "number";
-    const decimals = numeric ? decimalsOf(values) : 0;
-    return {
-      label,
-      hidden,
-      numeric,
-      width: numeric ? 7 : 11,
-      grow: numeric ? 1 : 2,
-      text: (row) => (numeric ? formatCell(values[row], decimals) : values[row] === null ? "NA" : shortened(values[row], 200)),
-      value: (row) => values[row],
-    };
-  });
-}
-
-function isUnknown({ values }) {
-  return values.length > 0 && values.every((value) => value === null);
-}
-
-/** So many decimals that the middling value has four digits; none for whole numbers. */
-function decimalsOf(values) {
-  const known = values.filter((value) => value !== null && value !== 0);
-  if (known.every(Number.isInteger)) return 0;
-  const sizes = known.map(Math.abs).sort((one, other) => one - other);
-  const digits = Math.floor(Math.log10(sizes[sizes.length >> 1])) + 1;
-  return Math.min(6, Math.max(1, 4 - digits));
-}
-
-/** Puts a bar of the shares of the statuses in the place of their columns of numbers. */
-function withBars(columns, statuses) {
-  const column = (label) => columns.find((one) => one.label === label);
-  const seconds = statuses.map((name) => column(`${name} (s)`).value);
-  const sum = (row) => seconds.reduce((total, value) => total + (value(row) ?? 0), 0);
-  const cell = (row) => {
-    const bar = make("div", { class: "stack" });
-    for (const [at, name] of statuses.entries()) {
-      const share = (seconds[at](row) ?? 0) / sum(row);
-      const part = make("div", { title: `${name}: ${formatShare(share)}, ${formatSeconds(seconds[at](row) ?? NaN)}` });
-      part.style.width = `${share * 100}%`;
-      part.style.background = `var(--series-${STATUS_COLOURS[name] ?? OTHER})`;
-      bar.append(part);
-    }
-    return bar;
-  };
-  const bars = { label: "Share of each status", width: 14, grow: 2, cell, value: sum, numeric: true };
-  const labels = new Set(statuses.map((name) => `${name} (%)`));
-  const kept = columns.map((one) => (labels.has(one.label) ? { ...one, hidden: true } : one));
-  const place = kept.findIndex((one) => one.label === "Task Runs") + 1;
-  return [...kept.slice(0, place), bars, ...kept.slice(place)];
-}
-
-/** Columns of the table of task runs. */
-function taskColumns(tasks) {
-  const seconds = (label, values) => ({
-    label,
-    numeric: true,
-    width: 7,
-    grow: 1,
-    text: (row) => formatCell(values[row], 6),
-    value: (row) => values[row],
-    order: () => ascending(values),
-  });
-  const named = (label, name, width, grow = 1) => ({
-    label,
-    width,
-    grow,
-    text: (row) => shortened(name(row), 200),
-    value: name,
-  });
-  const ranked = (label, name, width, code, names) => ({
-    ...named(label, name, width),
-    order: () => ascending(rankedCodes(tasks, code, names)),
-  });
-  const { facts } = tasks;
-  return [
-    { ...named("Task Key", (row) => tasks.keyText(tasks.keys[row]), 15, 3), order: () => ascending(keyRanks(tasks)) },
-    ranked("Function", (row) => tasks.functionName(row), 10, (row) => tasks.functionOf(row), facts.functions),
-    ranked("Worker", (row) => tasks.workerName(row), 9, (row) => tasks.lanes[tasks.laneOfRow[row]].worker, facts.workers),
-    seconds("Start (s)", tasks.starts),
-    seconds("Duration (s)", tasks.durations),
-    seconds("CPU (s)", tasks.cpu),
-    ...tasks.statuses.filter((status) => !status.running).map((status) => seconds(`${status.name} (s)`, status.seconds)),
-    { ...seconds("Memory usage (Mb)", tasks.sizes), text: (row) => formatCell(tasks.sizes[row] / 1e6, 3), value: (row) => tasks.sizes[row] / 1e6 },
-    ranked("State", (row) => tasks.stateName(row), 6, (row) => tasks.states[row], [...facts.states, "unknown"]),
-  ];
-}
-
-function rankedCodes(tasks, code, names) {
-  const { compare } = new Intl.Collator("en", { numeric: true });
-  const ranks = new Float64Array(names.length);
-  const inOrder = Array.from(names.keys()).sort((one, other) => compare(names[one], names[other]));
-  for (const [rank, place] of inOrder.entries()) ranks[place] = rank;
-  return Float64Array.from({ length: tasks.count }, (_, row) => ranks[code(row)]);
-}
-
-/** Each row's place if sorted by key: by the text's begin, then by the numbers. */
-function keyRanks(tasks) {
-  const { headFirsts, headTexts } = tasks;
-  const { compare } = new Intl.Collator("en", { numeric: true });
-  const heads = Array.from(headTexts.keys()).sort((one, other) => compare(headTexts[one], headTexts[other]));
-  const shifts = new Float64Array(headTexts.length);
-  let next = 0;
-  for (const head of heads) {
-    const end = head + 1 < headFirsts.length ? headFirsts[head + 1] : tasks.facts.keys;
-    shifts[head] = next - headFirsts[head];
-    next += end - headFirsts[head];
-  }
-  const rankOfKey = new Float64Array(tasks.facts.keys);
-  for (let key = 0, head = 0; key < rankOfKey.length; key += 1) {
-    while (head + 1 < headFirsts.length && headFirsts[head + 1] <= key) head += 1;
-    rankOfKey[key] = key + shifts[head];
-  }
-  return Float64Array.from(tasks.keys, (key) => rankOfKey[key]);
 }

@@ -240,7 +240,10 @@ function dependencyRows(counts, distances) {
 }
 
 function reversed({ offsets, targets }) {
-  const back = { offsets: new Uint32Array(offsets.length), targets: new Uint32Array(targets.length) };
+  const back = {
+    offsets: new Uint32Array(offsets.length),
+    targets: new Uint32Array(targets.length),
+  };
   for (const target of targets) back.offsets[target + 1] += 1;
   for (let key = 1; key < offsets.length; key += 1) back.offsets[key] += back.offsets[key - 1];
   const free = back.offsets.slice();

@@ -5,7 +5,6 @@ const RULER = 24;
 const MIN_SPAN = 2e-6;
 const LANES_HEIGHT = [96, 430];
 const LANE_HEIGHT = [5, 26];
-const MAX_ARROWS = 400;
 
 class Timeline {
   /** `events` has `selected(row)` and `moved(from, to)`. */
@@ -157,60 +156,20 @@ class Timeline {
       context.beginPath();
       context.rect(frame.left, frame.top, frame.width, frame.height);
       context.clip();
-      this.bars = this.painter.paint(context, this.view, frame, this.colours, this.matches, palette);
+      this.bars = this.painter.paint(
+        context,
+        this.view,
+        frame,
+        this.colours,
+        this.matches,
+        palette,
+      );
       if (this.view.path) paintPath(context, this.view.path, frame, this.colours, palette);
       context.restore();
     } else paintOverview(context, this.tasks, frame, palette);
     paintRuler(context, frame, palette);
     paintTitles(context, this.view, frame, palette);
-    this.paintMarks(palette);
-  }
-
-  /** Paints what lies over the bars: the selected task, its arrows, the one under the pointer. */
-  paintMarks(palette = currentPalette()) {
-    const context = this.overlay.getContext("2d");
-    const frame = this.frame();
-    context.clearRect(0, 0, this.width, this.height);
-    context.save();
-    context.beginPath();
-    context.rect(frame.left, frame.top, frame.width, frame.height);
-    context.clip();
-    if (this.view.chain) paintChain(context, this.tasks, this.view, frame, palette);
-    if (this.selected >= 0 && this.tasks.dependencies) this.paintArrows(context, frame, palette);
-    if (this.hovered >= 0) this.outline(context, frame, this.hovered, palette.text, 1);
-    if (this.selected >= 0) this.outline(context, frame, this.selected, palette.accent, 2.5);
-    context.restore();
-  }
-
-  outline(context, frame, row, colour, thickness) {
-    const lane = lanesOfRows(this.view, this.tasks.count)[row];
-    if (lane < 0) return;
-    const x = frame.x(this.tasks.starts[row]);
-    const width = Math.max(this.tasks.durations[row] * frame.perSecond, 3);
-    context.strokeStyle = colour;
-    context.lineWidth = thickness;
-    context.strokeRect(x - 1, frame.y(lane), width + 1, Math.max(frame.laneHeight - 1, 3));
-  }
-
-  paintArrows(context, frame, palette) {
-    const { tasks } = this;
-    const lanes = lanesOfRows(this.view, tasks.count);
-    const key = tasks.keys[this.selected];
-    const end = (row) => tasks.starts[row] + tasks.durations[row];
-    const arrow = (from, to, colour, dashes) => {
-      if (lanes[from] < 0 || lanes[to] < 0) return;
-      const [x0, x1] = [frame.x(end(from)), frame.x(tasks.starts[to])];
-      const [y0, y1] = [lanes[from], lanes[to]].map((lane) => frame.y(lane + 0.5));
-      paintArrow(context, x0, y0, x1, y1, colour, dashes);
-    };
-    for (const need of tasks.dependenciesOf(key).subarray(0, MAX_ARROWS)) {
-      if (tasks.rowOfKey[need] >= 0) arrow(tasks.rowOfKey[need], this.selected, palette.needs, []);
-    }
-    for (const user of tasks.dependentsOf(key).subarray(0, MAX_ARROWS)) {
-      if (tasks.rowOfKey[user] >= 0) {
-        arrow(this.selected, tasks.rowOfKey[user], palette.needed, [5, 3]);
-      }
-    }
+    paintSelection(this, palette);
   }
 
   /** The row at a point of the canvas, -1 if there is none within two pixels. */
@@ -268,7 +227,7 @@ class Timeline {
   hover(row, x = 0, y = 0) {
     const before = this.hovered;
     this.hovered = row;
-    if (row !== before) this.paintMarks();
+    if (row !== before) paintSelection(this);
     this.tip.hidden = row < 0 || !this.tasks.headTexts;
     if (this.tip.hidden) return;
     const { tasks } = this;
@@ -279,8 +238,20 @@ class Timeline {
       this.tip.replaceChildren(
         make("strong", {}, shortened(tasks.functionName(row), 60)),
         make("span", {}, shortened(tasks.keyText(tasks.keys[row]), 70)),
-        make("span", {}, `${formatSeconds(tasks.durations[row])} · ${visible(tasks.workerName(row))}`),
-        ...(kind ? [make("span", {}, `${kind.name} ${formatSeconds(this.view.path.durations[segment])}: ${kind.meaning}`)] : []),
+        make(
+          "span",
+          {},
+          `${formatSeconds(tasks.durations[row])} · ${visible(tasks.workerName(row))}`,
+        ),
+        ...(kind
+          ? [
+              make(
+                "span",
+                {},
+                `${kind.name} ${formatSeconds(this.view.path.durations[segment])}: ${kind.meaning}`,
+              ),
+            ]
+          : []),
       );
     }
     const left = Math.min(x + 14, this.width - this.tip.offsetWidth - 4);

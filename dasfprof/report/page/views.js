@@ -33,7 +33,9 @@ function functionsView(tasks, opened) {
     const rows = byFunction.rows.subarray(byFunction.offsets[code], byFunction.offsets[code + 1]);
     const open = opened.has(code);
     const title = `${open ? "▾" : "▸"} ${shortened(tasks.facts.functions[code], 21)}`;
-    const hint = `${shortened(tasks.facts.functions[code], 100)}: ${formatCount(rows.length)} tasks, ${formatSeconds(tasks.secondsOfFunction[code])}`;
+    const seconds = formatSeconds(tasks.secondsOfFunction[code]);
+    const name = shortened(tasks.facts.functions[code], 100);
+    const hint = `${name}: ${formatCount(rows.length)} tasks, ${seconds}`;
     for (const [at, part] of (open ? packed(tasks, rows) : [rows]).entries()) {
       lanes.push({ title: at ? "" : title, hint, area: !open, function: code, group: code });
       parts.push(part);
@@ -47,13 +49,16 @@ function functionsView(tasks, opened) {
 
 function threadLanes(tasks) {
   const counts = new Map();
-  for (const { worker, thread } of tasks.lanes) if (thread !== null) counts.set(worker, (counts.get(worker) ?? 0) + 1);
+  for (const { worker, thread } of tasks.lanes)
+    if (thread !== null) counts.set(worker, (counts.get(worker) ?? 0) + 1);
   return tasks.lanes.map(({ worker, thread }, lane) => {
     const titles = tasks.laneTitle(lane);
     const first = lane === 0 || tasks.lanes[lane - 1].worker !== worker;
     const part = thread === null ? "loop" : counts.get(worker) > 1 ? `thread ${thread}` : "";
     return {
-      title: first ? [shortened(titles.worker, 20), part].filter(Boolean).join(" · ") : `\u2003${part}`,
+      title: first
+        ? [shortened(titles.worker, 20), part].filter(Boolean).join(" · ")
+        : `\u2003${part}`,
       short: first ? shortened(titles.worker, 24) : "",
       hint: `${visible(titles.worker)}, ${thread === null ? "event loop" : `thread ${thread}`}`,
       area: false,

@@ -1,0 +1,48 @@
+// What lies over the bars: the selected task, its arrows, the one under the pointer.
+
+const MAX_ARROWS = 400;
+
+function paintSelection(timeline, palette = currentPalette()) {
+  const { tasks, view, selected, hovered, width, height } = timeline;
+  const context = timeline.overlay.getContext("2d");
+  const frame = timeline.frame();
+  context.clearRect(0, 0, width, height);
+  context.save();
+  context.beginPath();
+  context.rect(frame.left, frame.top, frame.width, frame.height);
+  context.clip();
+  if (view.chain) paintChain(context, tasks, view, frame, palette);
+  if (selected >= 0 && tasks.dependencies) paintArrows(context, timeline, frame, palette);
+  if (hovered >= 0) outline(context, timeline, frame, hovered, palette.text, 1);
+  if (selected >= 0) outline(context, timeline, frame, selected, palette.accent, 2.5);
+  context.restore();
+}
+
+function outline(context, { tasks, view }, frame, row, colour, thickness) {
+  const lane = lanesOfRows(view, tasks.count)[row];
+  if (lane < 0) return;
+  const width = Math.max(tasks.durations[row] * frame.perSecond, 3);
+  context.strokeStyle = colour;
+  context.lineWidth = thickness;
+  const height = Math.max(frame.laneHeight - 1, 3);
+  context.strokeRect(frame.x(tasks.starts[row]) - 1, frame.y(lane), width + 1, height);
+}
+
+/** Paints arrows from the dependencies of the selected task, and dashed ones to its dependents. */
+function paintArrows(context, { tasks, view, selected }, frame, palette) {
+  const lanes = lanesOfRows(view, tasks.count);
+  const key = tasks.keys[selected];
+  const arrow = (from, to, colour, dashes) => {
+    if (from < 0 || to < 0 || lanes[from] < 0 || lanes[to] < 0) return;
+    const end = tasks.starts[from] + tasks.durations[from];
+    const [x0, x1] = [frame.x(end), frame.x(tasks.starts[to])];
+    const [y0, y1] = [lanes[from], lanes[to]].map((lane) => frame.y(lane + 0.5));
+    paintArrow(context, x0, y0, x1, y1, colour, dashes);
+  };
+  for (const need of tasks.dependenciesOf(key).subarray(0, MAX_ARROWS)) {
+    arrow(tasks.rowOfKey[need], selected, palette.needs, []);
+  }
+  for (const user of tasks.dependentsOf(key).subarray(0, MAX_ARROWS)) {
+    arrow(selected, tasks.rowOfKey[user], palette.needed, [5, 3]);
+  }
+}
