@@ -1,0 +1,130 @@
+"""The reports of real runs: outcomes, moves and plants against what the cluster itself says."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask
+import pytest
+from distributed import Client, LocalCluster, wait
+
+import dasfprof
+from dasfprof.analysis import TraceAnalyser
+
+
+def fail_at_three(number: int) -> int:
+    if number % 4 == 3:
+        raise ValueError(f"no {number}")
+    return number
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def nap(seconds: float, *others: object) -> bytes:
+    time.sleep(seconds)
+    return b"x" * 1_000_000
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def addresses(client: Client) -> list[str]:
+    client.wait_for_workers(2)
+    return list(client.scheduler_info()["workers"])
+
+
+def test_outcomes_of_failures_retries_and_death(client: Client, tmp_path: Path) -> None:
+    client.wait_for_workers(2)
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        wait(client.map(fail_at_three, range(12), retries=1, key="fail"))
+        killed = client.submit(die, key="die-1")
+        wait(killed)
+        assert killed.status == "error"
+    table = TraceAnalyser(run.files()).processed_tasks()
+
+    failing = table[table["Function"] == "fail"]
+    assert Counter(failing["Error Category"].fillna("-")) == {"-": 9, "ValueError": 6}
+    assert failing["Attempt"].tolist().count(2) == 3
+    messages = set(failing["Error Message"].dropna())
+    assert messages == {f"ValueError('no {number}')" for number in (3, 7, 11)}
+    (death,) = table[table["Task"] == "die-1"].to_dict("records")
+    assert death["Error Category"] == "worker lost"
+    assert death["Status"] == "erred"
+    assert TraceAnalyser(run.files()).node_summary()["Failed"].tolist() == [7]
+
+
+def test_what_was_moved(client: Client, addresses: list[str], tmp_path: Path) -> None:
+    first, second = addresses
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        sources = [
+            client.submit(nap, 0.01, key=f"load-{number}", workers=[first]) for number in range(3)
+        ]
+        wait(sources)
+        used = client.submit(nap, 0.01, *sources, key="use-1", workers=[second])
+        wait(used)
+        sizes = client.nbytes(summary=False)
+        size = sum(sizes[source.key] for source in sources)
+    analyser = TraceAnalyser(run.files())
+
+    (pair,) = analyser.transfers().to_dict("records")
+    names = client.scheduler_info()["workers"]
+    assert pair["From Worker"].endswith(f"-{names[first]['name']}")
+    assert pair["To Worker"].endswith(f"-{names[second]['name']}")
+    assert (pair["Keys"], pair["Size (MB)"]) == (3, size / 1e6)
+    (moved,) = analyser.transfers("function").to_dict("records")
+    assert (moved["Function"], moved["Keys Moved"], moved["Moved Again (MB)"]) == ("load", 3, 0.0)
+
+
+def test_planted_straggler_and_degradation(
+    client: Client, addresses: list[str], tmp_path: Path
+) -> None:
+    first, _ = addresses
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        for number in range(24):
+            seconds = 0.5 if number == 12 else 0.02
+            client.submit(nap, seconds, key=f"even-{number}", workers=[first]).result()
+        for number in range(24):
+            client.submit(nap, 0.02 + number * 0.004, key=f"slower-{number}").result()
+    analyser = TraceAnalyser(run.files())
+
+    worst = analyser.stragglers().to_dict("records")[0]
+    assert worst["Task Key"] == "even-12"
+    assert worst["Cause"] == "blocked"
+    assert worst["Elapsed (s)"] >= 0.5
+    degradation = analyser.degradation().set_index("Function")
+    assert degradation.loc["slower", "Run Method Seconds Rising"]
+    assert degradation.loc["slower", "Verdict"].startswith("Degradation in what the function waits")
+    assert not degradation.loc["even", "Run Method Seconds Rising"]
+    imbalance = analyser.imbalance().set_index("Function")
+    assert imbalance.loc["even", "Workers with Tasks"] == 1
+    assert imbalance.loc["even", "Imbalance (%)"] == pytest.approx(50.0)
+
+
+def test_resources_of_the_host(client: Client, tmp_path: Path) -> None:
+    client.wait_for_workers(2)
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        client.submit(nap, 0.7, key="nap-1").result()
+    analyser = TraceAnalyser(run.files())
+
+    nodes = analyser.node_resource_usage()
+    assert nodes["Node"].nunique() == 1
+    assert nodes["Memory Used Percent"].between(0, 100).all()
+    assert analyser.processes_resource_usage()["Process"].nunique() == 2
+    disks = analyser.node_disk_usage()
+    assert disks["Local Directory"].any()
+    assert disks.loc[disks["Local Directory"], "Disk Used Percent"].between(0, 100).all()
