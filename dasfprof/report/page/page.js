@@ -187,10 +187,14 @@ class Page {
       this.timeline.select(other, { reveal: true }),
     );
     byId("stage").classList.toggle("with-details", row >= 0);
-    byId("said").textContent =
-      row < 0
-        ? ""
-        : `${this.tasks.functionName(row)}, ${formatSeconds(this.tasks.durations[row])}, on ${this.tasks.workerName(row)}`;
+    byId("said").textContent = row < 0 ? "" : this.told(row);
+  }
+
+  /** What a screen reader says of a task run. */
+  told(row) {
+    const { tasks } = this;
+    const duration = formatSeconds(tasks.durations[row]);
+    return visible(`${tasks.functionName(row)}, ${duration}, on ${tasks.workerName(row)}`);
   }
 
   onMoved(from, to) {

@@ -5,7 +5,8 @@ const [NUMBERED, HEX, UUID, FLOAT, TUPLE] = [1, 2, 3, 4, 8];
 const TICKS_PER_SECOND = 2 ** 22;
 /** A key's numbers are written with these alone. */
 const TAIL_CHARACTERS = /^[0-9a-f, ).-]*$/;
-const SLICE_MS = 12;
+/** How long a search may hold up the page. */
+const SLICE_MS = 40;
 
 class Tasks {
   constructor(facts, columns) {
