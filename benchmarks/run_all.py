@@ -16,6 +16,7 @@ BENCHMARKS = {
     "bench_event_loop": ["--rounds", "5"],
     "bench_file_size": [],
     "bench_analysis": ["--rounds", "1", "--events", "120000"],
+    "bench_explain": ["--rounds", "1", "--tasks", "100000"],
     "bench_growth": ["--rounds", "1", "--events", "100000", "--events", "1000000"],
     "bench_reports": ["--rounds", "1", "--tasks", "100000"],
     "bench_decoding": ["--rounds", "3", "--events", "200000"],

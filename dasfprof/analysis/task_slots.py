@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.task_times import TaskTimes, recorded_times, task_times, to_ticks
+from dasfprof.analysis.task_times import (
+    TaskTimes,
+    fit_between,
+    recorded_times,
+    task_times,
+    to_ticks,
+)
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -123,6 +129,8 @@ def _recorded_by_scheduler(trace: Trace, runs: pd.DataFrame) -> dict[str, Array]
         return to_ticks(runs[column].to_numpy(dtype=float) - trace.begin)
 
     unknown = np.full(len(runs), np.nan)
+    length = np.maximum(since("scheduler_stop") - since("scheduler_start"), 0.0)
+    start = fit_between(since("scheduler_start"), length, since("sent"), since("known"))
     return {
         "arrival": since("scheduler_waiting"),
         "runnable": np.where(np.isnan(since("queued")), since("sent"), since("queued")),
@@ -130,8 +138,8 @@ def _recorded_by_scheduler(trace: Trace, runs: pd.DataFrame) -> dict[str, Array]
         "received": unknown,
         "ready": unknown,
         "executing": unknown,
-        "start": since("scheduler_start"),
-        "stop": since("scheduler_stop"),
+        "start": start,
+        "stop": start + length,
         "done": unknown,
         "known": since("known"),
     }

@@ -113,7 +113,8 @@ def status_seconds(recorded: dict[str, Array], times: TaskTimes) -> dict[str, Ar
     """
     seconds = {}
     for name, spans in STATUSES.items():
-        length, told = np.zeros(len(times)), np.zeros(len(times), dtype=bool)
+        length = np.zeros(len(times))
+        told = np.isfinite(recorded[spans[0][0]]) & np.isfinite(recorded[spans[-1][1]])
         for begin, end in spans:
             length += getattr(times, end) - getattr(times, begin)
             told |= np.isfinite(recorded[begin]) & np.isfinite(recorded[end])

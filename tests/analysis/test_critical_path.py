@@ -316,16 +316,22 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
-        dasfprof.profile(client, directory=directory),
     ):
         one, other = client.scheduler_info()["workers"]
-        thin = [client.submit(nap, 0.05, key=f"thin-{n}", workers=other) for n in range(4)]
-        fat = client.submit(nap, 1.0, key="fat-0", workers=one)
-        client.gather(client.submit(nap, 0.0, fat, *thin, key="join-0"))
-        time.sleep(0.8)
-        data = client.submit(make, 200_000_000, key="data-0", workers=one)
-        client.submit(len, data, key="far-0", workers=other).result()
+        # On a busy host the first task of a worker takes long.
+        client.gather([client.submit(nap, 0.0, pure=False, workers=at) for at in (one, other)])
+        with dasfprof.profile(client, directory=directory):
+            plant(client, one, other)
     return directory
+
+
+def plant(client: Client, one: str, other: str) -> None:
+    fat = client.submit(nap, 1.5, key="fat-0", workers=one)
+    thin = [client.submit(nap, 0.01, key=f"thin-{n}", workers=other) for n in range(2)]
+    client.gather(client.submit(nap, 0.0, fat, *thin, key="join-0"))
+    time.sleep(0.8)
+    data = client.submit(make, 200_000_000, key="data-0", workers=one)
+    client.submit(len, data, key="far-0", workers=other).result()
 
 
 def test_planted_path_on_a_real_cluster(real_run: Path) -> None:
@@ -336,14 +342,14 @@ def test_planted_path_on_a_real_cluster(real_run: Path) -> None:
     keys = list(dict.fromkeys(path["Task Key"]))
     assert keys == ["fat-0", "join-0", "data-0", "far-0"]
     seconds = path.groupby(["Kind", "Task Key"])["Duration (s)"].sum()
-    assert 0.99 <= seconds["Compute", "fat-0"] < 1.5
-    assert 0.79 <= seconds["Client", "data-0"] < 2.0
+    assert seconds["Compute", "fat-0"] >= 1.49
+    assert seconds["Client", "data-0"] >= 0.79
     assert seconds["Transfer", "far-0"] > 0.02
     bound = path.drop_duplicates("Task Key").set_index("Task Key")["Bound By"]
     assert bound.tolist() == ["client", "dependency", "client", "dependency"]
     slack = TraceAnalyser(trace).per_task_slack().set_index("Task Key")["Slack (s)"]
     assert slack["fat-0"] == 0
-    assert (slack[[f"thin-{n}" for n in range(4)]] > 0.3).all()
+    assert (slack[["thin-0", "thin-1"]] > 0.1).all()
 
 
 @pytest.mark.parametrize("missing", ["SchedulerPlugin", "TracePlugin"])
@@ -354,8 +360,7 @@ def test_a_real_run_without_some_files(real_run: Path, missing: str) -> None:
 
     assert_contiguous(trace, path)
     compute = path[path["Kind"] == "Compute"].groupby("Task Key")["Duration (s)"].sum()
-    # Dask's own estimate of the clocks, by which the scheduler's record is shifted, jitters.
-    assert compute["fat-0"] >= 0.9
+    assert compute["fat-0"] >= 1.49
     assert TraceAnalyser(trace).per_task_slack()["Slack (s)"].notna().all()
 
 

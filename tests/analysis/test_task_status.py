@@ -75,6 +75,17 @@ def test_without_the_worker_preparing_counts_as_queueing() -> None:
     assert table["Total (s)"].tolist() == [25.5]
 
 
+def test_what_the_scheduler_was_told_of_a_run_fits_between_its_own_times() -> None:
+    # Dask's estimate of the worker's clock is off by ten seconds, and by more the other way.
+    unseen = dict.fromkeys(("received", "ready", "executing", "done"), np.nan)
+    runs = [{**WHOLE, **unseen, "source": "scheduler", "start": at} for at in (18.75, -20.0)]
+    runs[1]["key"] = "f-2"
+    table = by_hand(*runs).set_index("Task Key")
+
+    assert table["Running (s)"].tolist() == [16.0, 16.0]
+    assert table.loc["f-1", "Finalizing (s)"] == table.loc["f-2", "Inqueue (s)"] - 2.0 == 0.0
+
+
 def test_only_the_function_is_known() -> None:
     unseen = dict.fromkeys(TASK_TIMES, np.nan)
     table = by_hand({**WHOLE, **unseen, "start": 1.0}, scheduler=False)
