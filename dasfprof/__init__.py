@@ -23,6 +23,9 @@ _HOMES = {
     "open_run": "dasfprof.database",
     "profile": "dasfprof.recording",
     "register_default_profiler": "dasfprof.recording",
+    # What `--preload dasfprof` asks the module for; `dasfprof.preload` is the same.
+    "dask_setup": "dasfprof.preload",
+    "dask_teardown": "dasfprof.preload",
     "Trace": "dasfprof.analysis",
     "TraceAnalyser": "dasfprof.analysis",
     "write_report": "dasfprof.report.html",

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dasfprof.database.file import process_header
 from dasfprof.database.multi import find_runs
 from dasfprof.database.reader import TraceFile
-
-#: Bytes that one call brings from a remote disk.
-CHUNK_BYTES = 1 << 24
 
 
 def by_value(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,19 +63,18 @@ def running_plugins(dask_scheduler: Any) -> list[str]:
     return [name for name in names if name.startswith("dasfprof-")]
 
 
-def list_files(directory: str, run_uuid: str) -> dict[str, Any]:
-    """List the run's files on this host's disk, with what tells whether it is the caller's."""
-    files = [
+def list_files(directory: str, run_uuid: str) -> list[tuple[str, int]]:
+    """List the run's files on this process's disk: names and bytes."""
+    return [
         (path.name, path.stat().st_size)
         for run in find_runs(Path(directory))
         for path in run.files
         if TraceFile(path).read_header().get("run_uuid") == run_uuid
     ]
-    return {"boot_id": process_header()["boot_id"], "host": socket.gethostname(), "files": files}
 
 
-def read_chunk(path: str, offset: int) -> bytes:
+def read_chunk(path: str, offset: int, size: int) -> bytes:
     """Read the next part of a file on this host's disk."""
     with open(path, "rb") as file:
         file.seek(offset)
-        return file.read(CHUNK_BYTES)
+        return file.read(size)

@@ -6,6 +6,8 @@ import asyncio
 import html
 import logging
 import shutil
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +15,8 @@ from distributed import Client
 from distributed.comm import CommClosedError
 
 from dasfprof.database import MultiEventDatabase
-from dasfprof.database.file import process_header
 from dasfprof.errors import SourceNotFoundError
 from dasfprof.recording.cluster_calls import (
-    CHUNK_BYTES,
     commit_plugin,
     list_files,
     read_chunk,
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from dasfprof.analysis import TraceAnalyser
 
 logger = logging.getLogger(__name__)
+
+#: Bytes that one call brings from a remote disk.
+CHUNK_BYTES = 1 << 24
 
 #: What a cluster that is gone, or going, makes of a call.
 _GONE = (OSError, CommClosedError, TimeoutError, RuntimeError, ValueError)
@@ -80,7 +83,7 @@ class ProfiledRun:
 
     def files(self) -> list[Path]:
         """List the run's files that this machine can see; see `collect` for those of others."""
-        listed = list_files(self._settings.directory, self._settings.uuid)["files"]
+        listed = list_files(self._settings.directory, self._settings.uuid)
         return [self.directory / name for name, _ in listed]
 
     def collect(self, destination: str | Path) -> Any:
@@ -168,27 +171,34 @@ class ProfiledRun:
         await self._flush()
         arguments = (self._settings.directory, self._settings.uuid)
         brought = {}
-        here = list_files(*arguments)
-        for name, _ in here["files"]:
+        for name, _ in list_files(*arguments):
             brought[name] = destination / name
             if destination.resolve() != self.directory.resolve():
                 shutil.copyfile(self.directory / name, brought[name])
         if self._cluster_is_up():
-            for address, listed in (await self._client.run(list_files, *arguments)).items():
-                if listed["boot_id"] == process_header()["boot_id"]:
-                    continue
-                for name, size in listed["files"]:
-                    if name not in brought:
+            for run_there in await self._places():
+                for name, size in await run_there(list_files, *arguments):
+                    if name not in brought:  # else its disk is this machine's, or a shared one
                         brought[name] = destination / name
-                        await self._bring(address, name, size, brought[name])
+                        await self._bring(run_there, name, size, brought[name])
         return sorted(brought.values())
 
-    async def _bring(self, address: str, name: str, size: int, target: Path) -> None:
+    async def _places(self) -> list[Callable[..., Awaitable[Any]]]:
+        """Give for each process of the cluster what runs a function there."""
+
+        async def on_worker(address: str, function: Any, *args: Any) -> Any:
+            return (await self._client.run(function, *args, workers=[address]))[address]
+
+        addresses = await self._client.run_on_scheduler(_addresses)
+        return [self._client.run_on_scheduler, *(partial(on_worker, a) for a in addresses)]
+
+    async def _bring(
+        self, run_there: Callable[..., Awaitable[Any]], name: str, size: int, target: Path
+    ) -> None:
         source = str(self.directory / name)
         with target.open("wb") as file:
             for offset in range(0, size, CHUNK_BYTES):
-                chunk = await self._client.run(read_chunk, source, offset, workers=[address])
-                file.write(chunk[address])
+                file.write(await run_there(read_chunk, source, offset, CHUNK_BYTES))
 
 
 async def remove_plugins(client: Client, names: list[str]) -> None:
@@ -203,3 +213,7 @@ async def remove_plugins(client: Client, names: list[str]) -> None:
 
 def _registered_for_workers(dask_scheduler: Any) -> list[str]:
     return list(dask_scheduler.worker_plugins)
+
+
+def _addresses(dask_scheduler: Any) -> list[str]:
+    return list(dask_scheduler.workers)

@@ -258,22 +258,20 @@ def test_collect_copies_local_files(client: Client, tmp_path: Path) -> None:
 def test_collect_brings_files_of_remote_hosts(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Another host is one with another boot id and a disk that this process does not see.
+    # Another host is one whose disk this process does not see.
     import dasfprof.recording.run as module
 
     with dasfprof.profile(client, directory=tmp_path / "there") as run:
         keys = increments(client)
         run.flush()
-        here = {"boot_id": "here", "host": "here", "files": []}
         real = module.list_files
-        monkeypatch.setattr(module, "process_header", lambda: {"boot_id": "here"})
         monkeypatch.setattr(run, "files", list)
 
         class Listing:
             """Local calls see an empty disk; pickled to a worker, it is the real function."""
 
             def __call__(self, *args: Any) -> Any:
-                return here
+                return []
 
             def __reduce__(self) -> Any:
                 return getattr, (module, "real_list_files")
@@ -281,9 +279,11 @@ def test_collect_brings_files_of_remote_hosts(
         monkeypatch.setattr(module, "list_files", Listing())
         monkeypatch.setattr(module, "real_list_files", real, raising=False)
         client.run(_expose_real)
-        monkeypatch.setattr("dasfprof.recording.cluster_calls.CHUNK_BYTES", 100)
-        run.collect(tmp_path / "here")
+        monkeypatch.setattr("dasfprof.recording.run.CHUNK_BYTES", 100)
+        collected = run.collect(tmp_path / "here")
     assert computed(dasfprof.open_run(tmp_path / "here")) == keys
+    assert len(collected) == 5
+    assert any("SchedulerPlugin" in path.name for path in collected)
 
 
 def _expose_real() -> None:
