@@ -48,24 +48,30 @@ def addresses(client: Client) -> list[str]:
     return list(client.scheduler_info()["workers"])
 
 
-def test_outcomes_of_failures_retries_and_death(client: Client, tmp_path: Path) -> None:
+def test_outcomes_of_failures_and_retries(client: Client, tmp_path: Path) -> None:
     client.wait_for_workers(2)
     with dasfprof.profile(client, directory=tmp_path) as run:
         wait(client.map(fail_at_three, range(12), retries=1, key="fail"))
+    table = TraceAnalyser(run.files()).processed_tasks()
+
+    assert Counter(table["Error Category"].fillna("-")) == {"-": 9, "ValueError": 6}
+    assert table["Attempt"].tolist().count(2) == 3
+    messages = set(table["Error Message"].dropna())
+    assert messages == {f"ValueError('no {number}')" for number in (3, 7, 11)}
+    assert TraceAnalyser(run.files()).node_summary()["Failed"].tolist() == [6]
+
+
+def test_outcome_of_a_task_that_kills_its_worker(client: Client, tmp_path: Path) -> None:
+    client.wait_for_workers(2)
+    with dasfprof.profile(client, directory=tmp_path) as run:
         killed = client.submit(die, key="die-1")
         wait(killed)
         assert killed.status == "error"
-    table = TraceAnalyser(run.files()).processed_tasks()
+    (death,) = TraceAnalyser(run.files()).processed_tasks().to_dict("records")
 
-    failing = table[table["Function"] == "fail"]
-    assert Counter(failing["Error Category"].fillna("-")) == {"-": 9, "ValueError": 6}
-    assert failing["Attempt"].tolist().count(2) == 3
-    messages = set(failing["Error Message"].dropna())
-    assert messages == {f"ValueError('no {number}')" for number in (3, 7, 11)}
-    (death,) = table[table["Task"] == "die-1"].to_dict("records")
+    assert death["Task"] == "die-1"
     assert death["Error Category"] == "worker lost"
     assert death["Status"] == "erred"
-    assert TraceAnalyser(run.files()).node_summary()["Failed"].tolist() == [7]
 
 
 def test_what_was_moved(client: Client, addresses: list[str], tmp_path: Path) -> None:
