@@ -127,13 +127,13 @@ class GpuProbe:
             pynvml.nvmlInit()
             self._nvml = pynvml
             self._installed, refusal = list_devices(pynvml)
-        except pynvml.NVMLError as error:
-            return self._describe(reason_of(pynvml, error), str(error))
+        except Exception as error:
+            return self._describe(reason_of(error), str(error))
         if not self._installed and refusal is None:
             return self._describe(GpuAvailability.NO_DEVICE)
         self._show(visible_devices(self._installed))
         if refusal is not None and self._own is None:
-            return self._describe(reason_of(pynvml, refusal), str(refusal))
+            return self._describe(reason_of(refusal), str(refusal))
         return self._describe(self._visible.availability)
 
     def _consult_cuda(self) -> Iterator[tuple[Schema, tuple[Any, ...]]]:

@@ -17,21 +17,27 @@ SLOW_INTERVAL = 1.0
 Values = tuple[Any, ...]
 
 
-def reason_of(nvml: Any, error: Any) -> GpuAvailability:
-    """Classify an `NVMLError`."""
-    reasons = {
-        nvml.NVML_ERROR_LIBRARY_NOT_FOUND: GpuAvailability.NO_LIBRARY,
-        nvml.NVML_ERROR_DRIVER_NOT_LOADED: GpuAvailability.NO_DRIVER,
-        nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: GpuAvailability.NO_DRIVER,
-        nvml.NVML_ERROR_NO_PERMISSION: GpuAvailability.NO_PERMISSION,
-        nvml.NVML_ERROR_NOT_SUPPORTED: GpuAvailability.NOT_SUPPORTED,
-        nvml.NVML_ERROR_FUNCTION_NOT_FOUND: GpuAvailability.NOT_SUPPORTED,
-        nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: GpuAvailability.NOT_SUPPORTED,
-        nvml.NVML_ERROR_NOT_FOUND: GpuAvailability.NOT_FOUND,
-        nvml.NVML_ERROR_GPU_IS_LOST: GpuAvailability.LOST,
-        nvml.NVML_ERROR_RESET_REQUIRED: GpuAvailability.LOST,
-    }
-    return reasons.get(error.value, GpuAvailability.FAILED)
+#: Return codes of NVML, as nvml.h numbers them: an older binding has not all of their names.
+_INVALID_ARGUMENT = 2
+_REASONS = {
+    3: GpuAvailability.NOT_SUPPORTED,
+    4: GpuAvailability.NO_PERMISSION,
+    6: GpuAvailability.NOT_FOUND,
+    9: GpuAvailability.NO_DRIVER,  # not loaded
+    12: GpuAvailability.NO_LIBRARY,
+    13: GpuAvailability.NOT_SUPPORTED,  # a function that the library does not have
+    15: GpuAvailability.LOST,
+    16: GpuAvailability.LOST,  # until it is reset
+    18: GpuAvailability.NO_DRIVER,  # of another version than its library
+    25: GpuAvailability.NOT_SUPPORTED,  # a structure that the library does not know
+}
+
+
+def reason_of(error: Exception) -> GpuAvailability:
+    """Classify what a call through pynvml raised."""
+    if isinstance(error, AttributeError):  # a function that the binding does not have
+        return GpuAvailability.NOT_SUPPORTED
+    return _REASONS.get(getattr(error, "value", 0), GpuAvailability.FAILED)
 
 
 @dataclass
@@ -96,8 +102,8 @@ class GpuReader:
         while reading.ways:
             try:
                 return reading.ways[0]()
-            except self._nvml.NVMLError as error:
-                reason = reason_of(self._nvml, error)
+            except (self._nvml.NVMLError, AttributeError) as error:
+                reason = reason_of(error)
                 self.lost = reason is GpuAvailability.LOST
                 if not self._is_final(error, reason):
                     self._report(reading, reason, error)
@@ -108,13 +114,13 @@ class GpuReader:
                     self._report(reading, reason, error)
         return (None,) * reading.width
 
-    def _is_final(self, error: Any, reason: GpuAvailability) -> bool:
+    def _is_final(self, error: Exception, reason: GpuAvailability) -> bool:
         return (
             reason in (GpuAvailability.NOT_SUPPORTED, GpuAvailability.NO_PERMISSION)
-            or error.value == self._nvml.NVML_ERROR_INVALID_ARGUMENT
+            or getattr(error, "value", 0) == _INVALID_ARGUMENT
         )
 
-    def _report(self, reading: _Reading, reason: GpuAvailability, error: Any) -> None:
+    def _report(self, reading: _Reading, reason: GpuAvailability, error: Exception) -> None:
         if self.device.is_instance and self._is_final(error, reason):
             reason = GpuAvailability.MIG
         if reason not in reading.reported:

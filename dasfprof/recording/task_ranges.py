@@ -51,8 +51,9 @@ class TaskRanges:
     """
 
     def __init__(self, domain: Any) -> None:
-        #: The guards of the plugins that annotate a worker, more than one if two runs do.
-        self.workers: dict[Any, list[HookGuard]] = {}
+        #: The guards of the plugins that annotate a worker, more than one if two runs do. Replaced
+        #: as a whole: the threads that run tasks read it without a lock.
+        self.workers: dict[Any, tuple[HookGuard, ...]] = {}
         self._domain = domain
         # Attributes are reused, with another payload each time; so each thread has its own.
         self._attributes = threading.local()
@@ -169,7 +170,7 @@ def start(worker: Any, domain: Any, guard: HookGuard) -> bool:
             _put_back.append(_replace(_RUN_TASK, _ranges.wrap))
             if hasattr(distributed.worker, _RUN_COROUTINE):
                 _put_back.append(_replace(_RUN_COROUTINE, _ranges.wrap_coroutine))
-        _ranges.workers.setdefault(worker, []).append(guard)
+        _ranges.workers[worker] = (*_ranges.workers.get(worker, ()), guard)
     return True
 
 
@@ -177,11 +178,12 @@ def stop(worker: Any, guard: HookGuard) -> None:
     """Undo a `start`, if there was one. Ranges that are open are still closed."""
     global _ranges  # noqa: PLW0603
     with _lock:
-        guards = _ranges.workers.get(worker, []) if _ranges is not None else []
-        if guard not in guards or _ranges is None:
+        if _ranges is None or guard not in _ranges.workers.get(worker, ()):
             return
-        guards.remove(guard)
-        if not guards:
+        rest = tuple(other for other in _ranges.workers[worker] if other is not guard)
+        if rest:
+            _ranges.workers[worker] = rest
+        else:
             del _ranges.workers[worker]
         if not _ranges.workers:
             _ranges = None

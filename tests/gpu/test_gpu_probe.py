@@ -193,6 +193,16 @@ def test_older_drivers_are_asked_in_older_ways(driver: Driver) -> None:
     assert (usage["memory_used"], usage["memory_total"]) == (3e9, 16e9)
 
 
+def test_older_bindings_are_asked_for_what_they_have(driver: Driver) -> None:
+    driver.answer(device("a", "41"))
+    lacks = "import pynvml; del pynvml.nvmlMemory_v2, pynvml.nvmlDeviceGetPowerUsage"
+    rows = sample(driver, before=lacks)
+    (usage,) = rows["GPU Usage"]
+    assert (usage["memory_used"], usage["power"], usage["utilization"]) == (3e9, None, 50)
+    failures = {(row["reading"], row["reason"]) for row in rows["GPU Failure"]}
+    assert failures == {("power", "not supported")}
+
+
 def test_pcie_counters_become_rates(driver: Driver) -> None:
     counters = "pcie_tx_count 1000 51000 51000\npcie_rx_count 0 10000 5"
     driver.answer(device("a", "41", counters))
