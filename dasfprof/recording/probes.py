@@ -102,7 +102,10 @@ class ResourceProbe:
 
     def _host(self, clock: float) -> tuple[Any, ...]:
         memory = psutil.virtual_memory()
-        net, disk = psutil.net_io_counters(), _or_none(psutil.disk_io_counters)
+        # Dask reads these as well, in its own thread. psutil's watch for counters that wrap keeps
+        # one memory for all threads and takes readings that cross for a wrap: both would leap.
+        net = psutil.net_io_counters(nowrap=False)
+        disk = _or_none(lambda: psutil.disk_io_counters(nowrap=False))
         cpu: float | None = psutil.cpu_percent()
         if self._last is None:  # psutil counts from this thread's last call: there was none
             cpu = None
@@ -113,7 +116,8 @@ class ResourceProbe:
         def rate(counters: Any, last: Any, name: str) -> float | None:
             if seconds <= 0 or counters is None or last is None:
                 return None
-            return float(getattr(counters, name) - getattr(last, name)) / seconds
+            moved = getattr(counters, name) - getattr(last, name)
+            return float(moved) / seconds if moved >= 0 else None  # it wrapped, or a device left
 
         return (
             cpu,
