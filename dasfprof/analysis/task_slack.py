@@ -72,16 +72,20 @@ def _edges(trace: Trace, slots: TaskSlots, bindings: Bindings) -> tuple[Array, A
     bound = np.flatnonzero(bindings.row >= 0)
     of_row, producers = dependency_rows(trace, slots, every)
     # A run that began as soon as a thread was free can be ready later by its wait for that.
-    threads = np.where(last_slots(slots, times.executing, times.ready) >= 0, times.executing, 0.0)
-    wait = np.where(threads > 0, times.executing - times.ready, 0.0)
+    waited = last_slots(slots, times.executing, times.ready) >= 0
+    wait = np.where(waited, times.executing - times.ready, 0.0)
     known = np.minimum(times.known[producers], times.sent[of_row])
     early = times.sent[of_row] - known
-    early[producers == bindings.row[of_row]] = 0.0
     previous = last_slots(slots, times.executing, np.full(len(every), -np.inf))
     after = np.flatnonzero(previous >= 0)
     idle = times.executing[after] - slots.end[previous[after]]
+    rows = np.concatenate([of_row, after])
+    before = np.concatenate([producers, previous[after]])
+    gaps = np.concatenate([early + wait[of_row], idle])
+    # What binds a run leaves no gap, whatever else the two have to do with each other.
+    more = bindings.row[rows] != before
     return (
-        np.concatenate([bound, of_row, after]),
-        np.concatenate([bindings.row[bound], producers, previous[after]]),
-        np.concatenate([np.zeros(len(bound)), early + wait[of_row], idle]),
+        np.concatenate([bound, rows[more]]),
+        np.concatenate([bindings.row[bound], before[more]]),
+        np.concatenate([np.zeros(len(bound)), gaps[more]]),
     )
