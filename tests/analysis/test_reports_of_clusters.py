@@ -101,20 +101,38 @@ def test_planted_straggler_and_degradation(
 ) -> None:
     first, _ = addresses
     with dasfprof.profile(client, directory=tmp_path) as run:
-        for number in range(24):
-            seconds = 0.5 if number == 12 else 0.02
-            client.submit(nap, seconds, key=f"even-{number}", workers=[first]).result()
-        for number in range(24):
-            client.submit(nap, 0.02 + number * 0.004, key=f"slower-{number}").result()
+        # One thread works them off in this order; only sleeping takes long on a busy machine too.
+        even = [
+            client.submit(
+                nap,
+                2.0 if number == 12 else 0.02,
+                key=f"even-{number}",
+                workers=[first],
+                priority=-number,
+            )
+            for number in range(24)
+        ]
+        slower = [
+            client.submit(
+                nap,
+                0.02 + number * 0.01,
+                key=f"slower-{number}",
+                workers=[first],
+                priority=-100 - number,
+            )
+            for number in range(24)
+        ]
+        wait(even + slower)
     analyser = TraceAnalyser(run.files())
 
     worst = analyser.stragglers().to_dict("records")[0]
     assert worst["Task Key"] == "even-12"
     assert worst["Cause"] == "blocked"
-    assert worst["Elapsed (s)"] >= 0.5
+    assert worst["Elapsed (s)"] >= 2.0
     degradation = analyser.degradation().set_index("Function")
     assert degradation.loc["slower", "Run Method Seconds Rising"]
-    assert degradation.loc["slower", "Verdict"].startswith("Degradation in what the function waits")
+    # Sleeping takes no CPU time. Whether fewer start is up to the other work of the machine.
+    assert not degradation.loc["slower", "Process Seconds Rising"]
     assert not degradation.loc["even", "Run Method Seconds Rising"]
     imbalance = analyser.imbalance().set_index("Function")
     assert imbalance.loc["even", "Workers with Tasks"] == 1
