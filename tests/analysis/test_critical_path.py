@@ -346,7 +346,9 @@ def test_planted_path_on_a_real_cluster(real_run: Path) -> None:
     assert seconds["Client", "data-0"] >= 0.79
     assert seconds["Transfer", "far-0"] > 0.02
     bound = path.drop_duplicates("Task Key").set_index("Task Key")["Bound By"]
-    assert bound.tolist() == ["client", "dependency", "client", "dependency"]
+    assert bound.tolist()[:3] == ["client", "dependency", "client"]
+    # On a busy host the data may be there before the client asks for its length.
+    assert bound["far-0"] in ("dependency", "client")
     slack = TraceAnalyser(trace).per_task_slack().set_index("Task Key")["Slack (s)"]
     assert slack["fat-0"] == 0
     assert (slack[["thin-0", "thin-1"]] > 0.1).all()
