@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from time import monotonic, time
+from time import monotonic, thread_time, time
 from typing import Any, Protocol
 
 import dask.config
@@ -32,6 +32,12 @@ OTHERS_AFTER = 1.0
 
 #: Seconds between two questions whether CUDA has been initialised in this process.
 CUDA_INTERVAL = 1.0
+
+#: The share of a core that readings may take. What a driver's calls cost differs by a factor of
+#: ten between devices, so that the next readings wait until the last ones are within it.
+CPU_SHARE = 0.003
+
+_NOTHING = (None, None, None, None)
 
 
 class Duty(Protocol):
@@ -64,6 +70,10 @@ class GpuProbe:
         self._installed: list[Device] = []
         self._visible: VisibleDevices | None = None
         self._readers: dict[str, tuple[GpuReader, Duty]] = {}
+        #: What this tick read of the worker's own device, None where it did not: NVML index,
+        #: utilisation in %, used bytes, and bytes that this process uses.
+        self.own_usage: tuple[Any, ...] = _NOTHING
+        self._due = 0.0
         self._others_due = 0.0
         self._cuda_due = 0.0
         self._cuda_asked = False
@@ -77,28 +87,27 @@ class GpuProbe:
         if self._installed and not self._cuda_asked and now >= self._cuda_due:
             self._cuda_due = now + CUDA_INTERVAL
             yield from self._consult_cuda()
+        self.own_usage = _NOTHING
+        if now >= self._due:
+            begin = thread_time()
+            yield from self._read(now >= self._others_due)
+            self._due = now + (thread_time() - begin) / CPU_SHARE
+
+    def _read(self, others: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
+        """Read the own device, and the others too if it is time for that."""
         for uuid, (reader, duty) in list(self._readers.items()):
             is_own = self._own is not None and uuid == self._own.uuid
-            if reader.lost or not (is_own or now >= self._others_due) or not duty.held():
+            if reader.lost or not (is_own or others) or not duty.held():
                 continue
             row = reader.sample()
             yield from ((GPU_FAILURE, failure) for failure in reader.failures)
             reader.failures.clear()
             if row is not None:
                 yield GPU_USAGE, row
+                if is_own:
+                    self.own_usage = reader.device.index, *reader.summary
             elif is_own:
                 yield self._describe(GpuAvailability.LOST)
-
-    @property
-    def own_usage(self) -> tuple[Any, ...]:
-        """What was last read of the worker's own device; all None if it does not read it.
-
-        NVML index, utilisation in %, used bytes, and bytes that this process uses.
-        """
-        reader, duty = self._readers.get(self._own.uuid if self._own else "", (None, None))
-        if reader is None or duty is None or reader.lost or not duty.held():
-            return None, None, None, None
-        return reader.device.index, reader.utilization, reader.memory_used, reader.process_memory
 
     def close(self) -> None:
         """Leave the devices to other workers and let go of the driver."""

@@ -67,10 +67,8 @@ class GpuReader:
         self.lost = False
         #: Rows of "GPU Failure" since they were last taken.
         self.failures: list[Values] = []
-        #: Of the last sample: percent, bytes, and bytes of this process; None: not read.
-        self.utilization: float | None = None
-        self.memory_used: float | None = None
-        self.process_memory: float | None = None
+        #: Of the last sample: utilisation in percent, used bytes, and bytes of this process.
+        self.summary: tuple[float | None, float | None, float | None] = (None, None, None)
         self._nvml = nvml
         self._handle = device.handle
         self._slow_due: dict[str, float] = {}
@@ -94,8 +92,7 @@ class GpuReader:
             row += self._read(reading)
             if self.lost:
                 return None
-        self.utilization, self.memory_used = row[4], row[6]
-        self.process_memory = dict(row[-1] or ()).get(os.getpid())
+        self.summary = row[4], row[6], dict(row[-1] or ()).get(os.getpid())
         return tuple(row)
 
     def _read(self, reading: _Reading) -> Values:

@@ -19,8 +19,9 @@ PROGRAM = """
 import ctypes, json, sys, time
 from dasfprof.recording import gpu, gpu_reader
 
-ticks, seconds, duties, before = json.loads(sys.argv[1])
+ticks, seconds, duties, before, share = json.loads(sys.argv[1])
 gpu.OTHERS_AFTER = gpu.CUDA_INTERVAL = gpu_reader.SLOW_INTERVAL = 0.0
+gpu.CPU_SHARE = share or float("inf")
 
 class Duty:
     def __init__(self, uuid):
@@ -49,6 +50,7 @@ def sample(
     seconds: float = 0.0,
     duties: list[str] | None = None,
     before: str = "",
+    share: float = 0.0,
     **environment: str | None,
 ) -> dict[str, list[dict[str, Any]]]:
     """Run the probe for some ticks in a process of its own; gives its rows by event name."""
@@ -56,7 +58,7 @@ def sample(
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         variables[name] = environment.get(name)
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps([ticks, seconds, duties, before])],
+        [sys.executable, "-c", PROGRAM, json.dumps([ticks, seconds, duties, before, share])],
         env={name: value for name, value in variables.items() if value is not None},
         capture_output=True,
         text=True,
@@ -233,6 +235,14 @@ def test_devices_of_others_are_left_to_them(driver: Driver) -> None:
     assert [row["uuid"] for row in rows["GPU Usage"]] == [uuid_of("a")]
     assert rows["GPU Devices"][0]["uuid"] == uuid_of("b")
     assert rows["own"] == [[None] * 4]
+
+
+def test_readings_stay_within_their_share_of_a_core(driver: Driver) -> None:
+    """With a share so small that one reading uses up what there is for minutes."""
+    driver.answer(device("a", "41"))
+    rows = sample(driver, ticks=4, seconds=0.05, share=1e-7)
+    assert [row["tick"] for row in rows["GPU Usage"]] == [0]
+    assert rows["own"] == [[0, 50, 3e9, None], *[[None] * 4] * 3]
 
 
 @pytest.mark.parametrize(
