@@ -11,7 +11,7 @@ from pathlib import Path
 
 #: Benchmarks in the order of the README's table, with their arguments for a quick look.
 BENCHMARKS = {
-    "bench_overhead": ["--rounds", "2"],
+    "bench_overhead": ["--rounds", "1", "--workload", "10 ms tasks"],
     "bench_hooks": ["--rounds", "5"],
     "bench_event_loop": ["--rounds", "5"],
     "bench_file_size": [],
@@ -24,6 +24,7 @@ BENCHMARKS = {
     "bench_import": ["--rounds", "2"],
     "bench_nvtx": ["--rounds", "5"],
     "bench_sampler": ["--ticks", "20"],
+    "bench_soak": ["--tasks", "20000"],
 }
 COMPARES_WITH_DASF = ("bench_overhead", "bench_analysis")
 
