@@ -94,7 +94,7 @@ def profiler(name: str, client: Any, directory: str, dasf: Path | None) -> Itera
             yield
     elif name == DASF:
         assert dasf is not None
-        client.run(dasf_checkout.load, str(dasf), "plugins")
+        client.run(dasf_checkout.prepare, str(dasf))
         plugin = dasf_checkout.load(dasf, "plugins").WorkerTaskPlugin(
             name=str(Path(directory, "dasf"))
         )
@@ -160,6 +160,7 @@ def measure(
         pipes[name], theirs = context.Pipe()
         process = context.Process(target=serve, args=(name, workload, count, dasf, theirs))
         process.start()
+        theirs.close()  # else a process that died would be waited for
         processes.append(process)
 
     def once(name: str) -> Any:

@@ -21,3 +21,8 @@ def load(checkout: str | Path, module: str) -> Any:
             package.__path__ = [str(Path(checkout, *name.split(".")))]
             vars(package).update(contents)
     return importlib.import_module(f"dasf.profile.{module}")
+
+
+def prepare(checkout: str) -> None:
+    """Have the plugins importable in this process."""
+    load(checkout, "plugins")

@@ -269,7 +269,8 @@ def test_what_a_worker_holds(client: Client, tmp_path: Path) -> None:
     rows = of_worker(managed(run), worker)
     assert expected in [(row["tasks"], row["size"]) for row in rows]
     assert max(row["executing"] for row in rows) == 1
-    assert max(row["ready"] for row in rows) == 1
+    # For a moment both may be ready, before the first of them is begun.
+    assert (1, 1) in [(row["executing"], row["ready"]) for row in rows]
     assert {row["state"] for row in rows} == {"running"}
     assert {row["spilled_size"] for row in rows} == {0}
 
