@@ -135,9 +135,11 @@ def test_worker_killed_at_any_moment(client: Client, tmp_path: Path, seed: int) 
 
 
 def squares(client: Client, name: str, count: int = 50) -> None:
-    """Run tasks, and let go of their results."""
+    """Run tasks, and let go of their results: a worker that leaves must not have them run again."""
     futures = client.map(work, range(count), key=[f"{name}-{i}" for i in range(count)])
     assert client.gather(futures) == [i * i for i in range(count)]
+    del futures
+    record.wait_until(lambda: forgotten(client))
 
 
 def test_restart_of_all_workers(client: Client, tmp_path: Path) -> None:
@@ -229,6 +231,28 @@ def test_closed_cluster_has_everything_on_disk(tmp_path: Path) -> None:
     assert_same_runs(run, done)
     assert_whole(run)
     assert len(facts(run, "SchedulerPlugin", "Worker Removed")) == 2
+
+
+def test_work_that_waits_for_the_first_worker(tmp_path: Path) -> None:
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        record.install(client)
+        with dasfprof.profile(client, directory=tmp_path) as run:
+            futures = client.map(work, range(5), key=[("waits", i) for i in range(5)])
+            record.wait_until(
+                lambda: (
+                    client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 5
+                )
+            )
+            joined = time.time()
+            cluster.scale(1)
+            assert client.gather(futures) == [0, 1, 4, 9, 16]
+        assert_same_runs(run, memory_runs(client))
+    rows = facts(run, "SchedulerPlugin", "Task Run")
+    assert len(rows) == 5
+    assert all(row["queued"] <= joined <= row["timestamp"] for row in rows)
 
 
 # --- several at once ------------------------------------------------------------------------------

@@ -146,10 +146,16 @@ def scattered_inputs(client: Client) -> tuple[Any, Any]:
     return client.gather(futures), [2, 3, 4]
 
 
-def resources_and_annotations(client: Client) -> tuple[Any, Any]:
-    with dask.annotate(priority=3, step="sums"):
-        futures = client.map(increment, range(4), key=[f"annotated-{i}" for i in range(4)])
-    return client.gather(futures), [1, 2, 3, 4]
+def tasks_that_need_resources(client: Client) -> tuple[Any, Any]:
+    client.run(set_resources, {"LICENCE": 1})
+    futures = client.map(
+        increment, range(8), key=[("licensed", i) for i in range(8)], resources={"LICENCE": 1}
+    )
+    return client.gather(futures), list(range(1, 9))
+
+
+async def set_resources(resources: dict[str, float], dask_worker: Any) -> None:
+    await dask_worker.set_resources(**resources)
 
 
 WORKLOADS = [
@@ -164,7 +170,7 @@ WORKLOADS = [
     tasks_within_tasks,
     tasks_that_secede,
     scattered_inputs,
-    resources_and_annotations,
+    tasks_that_need_resources,
 ]
 
 
@@ -200,6 +206,11 @@ def assert_scheduler_rows(run: Any, outcomes: list[dict[str, Any]]) -> None:
         for outcome in outcomes
         if outcome["finish"] in ("memory", "erred")
     }
+    for row in rows:
+        times = [row["waiting"], row["queued"], row["timestamp"], row["stolen"]]
+        known = [time for time in times if time is not None]
+        assert known == sorted(known)
+        assert row["duration"] >= 0
 
 
 # --- what a fact says ----------------------------------------------------------------------------
@@ -382,6 +393,70 @@ def test_transfers_are_those_of_the_worker_s_own_log(client: Client, tmp_path: P
 
 def total(parts: list[Any], _: int) -> float:
     return float(sum(part.sum() for part in parts))
+
+
+# --- what the scheduler alone knows --------------------------------------------------------------
+
+
+def scheduler_rows(run: Any) -> dict[Any, dict[str, Any]]:
+    return {row["key"]: row for row in facts(run, "SchedulerPlugin", "Task Run")}
+
+
+def test_annotations_and_priorities(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        with dask.annotate(priority=3, step="sums", odd={"a": (1, None)}):
+            client.submit(increment, 1, key="annotated").result()
+        client.submit(increment, 1, key="plain").result()
+    rows = scheduler_rows(run)
+    assert rows["annotated"]["annotations"] == {
+        "priority": 3,
+        "step": "sums",
+        "odd": {"a": (1, None)},
+    }
+    assert rows["annotated"]["priority_user"] == -3.0
+    assert rows["plain"]["annotations"] == {}
+    assert rows["plain"]["priority_user"] == 0.0
+
+
+def test_queueing_and_waiting(client: Client, tmp_path: Path) -> None:
+    def slow(i: int) -> int:
+        time.sleep(0.02)
+        return i
+
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        before = time.time()
+        futures = client.map(slow, range(60), key=[("rootish", i) for i in range(60)])
+        total = client.submit(sum, futures, key="total-of-rootish")
+        assert total.result() == 1770
+        after = time.time()
+    rows = scheduler_rows(run)
+    queued = [row for row in rows.values() if row["queued"] is not None]
+    assert ("rootish", 59) in {row["key"] for row in queued}
+    assert all(before <= row["queued"] <= row["timestamp"] <= after for row in queued)
+    total_row = rows["total-of-rootish"]
+    last = max(
+        row["timestamp"] + row["duration"] for key, row in rows.items() if key[0] == "rootish"
+    )
+    assert before <= total_row["waiting"] <= last <= total_row["timestamp"]
+
+
+def test_graphs_and_workers(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        client.gather(client.map(increment, range(7), key=[("of-a-map", i) for i in range(7)]))
+        da.ones((4, 4), chunks=2).sum().compute(optimize_graph=False)
+    graphs = facts(run, "SchedulerPlugin", "Graph")
+    assert (graphs[0]["tasks"], graphs[0]["wanted"]) == (7, 7)
+    assert len(graphs) == 2
+    assert {graph["client"] for graph in graphs} == {client.id}
+    rows = scheduler_rows(run)
+    causes = [rows["of-a-map", i]["cause"] for i in range(7)]
+    assert graphs[0]["stimulus"] in causes
+    added = facts(run, "SchedulerPlugin", "Worker Added")
+    told = {(row["worker"], row["name"], row["nthreads"], row["memory_limit"]) for row in added}
+    assert told == {
+        (address, worker["name"], worker["nthreads"], worker["memory_limit"])
+        for address, worker in client.scheduler_info()["workers"].items()
+    }
 
 
 # --- work that goes otherwise --------------------------------------------------------------------
