@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
+from executed_notebook import assert_without_outputs, execute, output
 
-NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "tutorial.ipynb"
+NOTEBOOK = "tutorial.ipynb"
 
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """Give the notebook's cells of code after a run in an empty directory."""
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    """Give the notebook's cells of code after a run."""
     question = "functions.groupby('Function')['Num Tasks (chunks)'].sum().to_dict()"
-    notebook.cells.insert(-1, nbformat.v4.new_code_cell(question))
-    place = tmp_path_factory.mktemp("notebook")
-    client = NotebookClient(
-        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(place)}}
-    )
-    client.execute()
-    assert list(place.iterdir()) == [], "it leaves nothing behind"
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
-
-
-def output(cells: list[Any], begin: str, form: str = "text/plain") -> str:
-    """Give what the one cell shows whose last line begins so."""
-    (cell,) = (cell for cell in cells if cell.source.splitlines()[-1].startswith(begin))
-    texts = [item["data"][form] for item in cell.outputs if item.output_type == "execute_result"]
-    texts += [item["text"] for item in cell.outputs if item.output_type == "stream"]
-    return "".join(texts)
+    return execute(NOTEBOOK, tmp_path_factory.mktemp("notebook"), question)
 
 
 def test_it_is_committed_without_outputs() -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    nbformat.validate(notebook)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            assert (cell.outputs, cell.execution_count) == ([], None)
+    assert_without_outputs(NOTEBOOK)
 
 
 def test_nothing_is_written_to_standard_error(executed: list[Any]) -> None:

@@ -1,0 +1,45 @@
+"""Runs a notebook from begin to end in a kernel of its own, and looks at what its cells show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+
+
+def execute(name: str, place: Path, question: str | None = None) -> list[Any]:
+    """Run a notebook in an empty directory and give its cells of code.
+
+    Parameters
+    ----------
+    question
+        Code of one more cell, put before the last.
+    """
+    notebook = nbformat.read(NOTEBOOKS / name, as_version=4)
+    if question is not None:
+        notebook.cells.insert(-1, nbformat.v4.new_code_cell(question))
+    resources = {"metadata": {"path": str(place)}}
+    NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources).execute()
+    assert list(place.iterdir()) == [], "it leaves nothing behind"
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def output(cells: list[Any], begin: str, form: str = "text/plain") -> str:
+    """Give what the one cell shows whose last line begins so."""
+    (cell,) = (cell for cell in cells if cell.source.splitlines()[-1].startswith(begin))
+    texts = [item["data"][form] for item in cell.outputs if item.output_type == "execute_result"]
+    texts += [item["text"] for item in cell.outputs if item.output_type == "stream"]
+    return "".join(texts)
+
+
+def assert_without_outputs(name: str) -> None:
+    """Fail if a notebook is not valid, or was committed as it had run."""
+    notebook = nbformat.read(NOTEBOOKS / name, as_version=4)
+    nbformat.validate(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            assert (cell.outputs, cell.execution_count) == ([], None)
