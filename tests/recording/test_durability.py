@@ -40,7 +40,7 @@ def cluster_client() -> Iterator[Client]:
 @pytest.fixture
 def client(cluster_client: Client) -> Iterator[Client]:
     two_workers(cluster_client)
-    record.wait_until(lambda: forgotten(cluster_client))
+    record.wait_until(lambda: not scheduler_keys(cluster_client))
     record.clear(cluster_client)
     yield cluster_client
     two_workers(cluster_client)
@@ -54,10 +54,10 @@ def two_workers(client: Client) -> None:
     record.wait_until(lambda: len(addresses(client)) == 2, seconds=60)
 
 
-def forgotten(client: Client) -> bool:
-    """Whether the scheduler has let go of all that earlier tests asked for."""
+def scheduler_keys(client: Client) -> set[Any]:
+    """Keys that the scheduler has not let go of."""
     gc.collect()
-    return not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+    return set(client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks)))
 
 
 def work(i: int) -> int:
@@ -136,10 +136,11 @@ def test_worker_killed_at_any_moment(client: Client, tmp_path: Path, seed: int) 
 
 def squares(client: Client, name: str, count: int = 50) -> None:
     """Run tasks, and let go of their results: a worker that leaves must not have them run again."""
-    futures = client.map(work, range(count), key=[f"{name}-{i}" for i in range(count)])
+    keys = [f"{name}-{i}" for i in range(count)]
+    futures = client.map(work, range(count), key=keys)
     assert client.gather(futures) == [i * i for i in range(count)]
     del futures
-    record.wait_until(lambda: forgotten(client))
+    record.wait_until(lambda: not scheduler_keys(client) & set(keys))
 
 
 def test_restart_of_all_workers(client: Client, tmp_path: Path) -> None:
@@ -241,11 +242,7 @@ def test_work_that_waits_for_the_first_worker(tmp_path: Path) -> None:
         record.install(client)
         with dasfprof.profile(client, directory=tmp_path) as run:
             futures = client.map(work, range(5), key=[("waits", i) for i in range(5)])
-            record.wait_until(
-                lambda: (
-                    client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 5
-                )
-            )
+            record.wait_until(lambda: len(scheduler_keys(client)) == 5)
             joined = time.time()
             cluster.scale(1)
             assert client.gather(futures) == [0, 1, 4, 9, 16]

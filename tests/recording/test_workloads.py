@@ -391,6 +391,36 @@ def test_transfers_are_those_of_the_worker_s_own_log(client: Client, tmp_path: P
         assert row["timestamp"] <= start - min(clocks[address]) + 0.001
 
 
+def test_transfers_that_bring_nothing(client: Client, tmp_path: Path) -> None:
+    """The other worker is busy, has died, or has the data no more."""
+
+    def report(dask_worker: Any) -> None:
+        from distributed.metrics import DelayedMetricsLedger
+        from distributed.worker_state_machine import (
+            GatherDepBusyEvent,
+            GatherDepNetworkFailureEvent,
+            GatherDepSuccessEvent,
+        )
+
+        about = {"worker": "tcp://10.0.0.1:1", "total_nbytes": 100, "stimulus_id": "gather-1"}
+        for outcome in (
+            GatherDepBusyEvent(**about),
+            GatherDepNetworkFailureEvent(**about),
+            GatherDepSuccessEvent(**about, data={}),
+        ):
+            dask_worker._finalize_metrics(outcome, DelayedMetricsLedger())
+
+    worker = list(client.scheduler_info()["workers"])[:1]
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        client.run(report, workers=worker)
+    rows = facts(run, "TracePlugin", "Transfer")
+    assert [row["state"] for row in rows] == ["busy", "failed", "missing"]
+    assert {(row["source"], row["size"], len(row["keys"])) for row in rows} == {
+        ("tcp://10.0.0.1:1", 0, 0)
+    }
+    assert_whole(run)
+
+
 def total(parts: list[Any], _: int) -> float:
     return float(sum(part.sum() for part in parts))
 
