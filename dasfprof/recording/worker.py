@@ -105,6 +105,7 @@ class WorkerTaskPlugin(WorkerPlugin):
             else:
                 self._by_state = True
         except Exception:
+            self._append = _ignore  # nobody would take what is appended
             self._guard.caught("setup")
             self._guard.take_all("setup", self._undo)
 

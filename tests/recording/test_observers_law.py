@@ -191,6 +191,18 @@ def test_a_failure_inside_reaches_nobody(
     assert any(record.name.startswith("dasfprof.") for record in caplog.records)
 
 
+def test_a_plugin_that_could_not_be_set_up_collects_nothing(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dasfprof.recording.worker.listen", fail)
+    run = dasfprof.register_default_profiler(client, directory=tmp_path)
+    client.gather(client.map(abs, range(20), key=[("collects-nothing", i) for i in range(20)]))
+    worker = client.cluster.workers[0]
+    (plugin,) = (p for name, p in worker.plugins.items() if name.endswith("-TracePlugin"))
+    assert plugin._source.rows == []
+    run.stop()
+
+
 def close_databases() -> None:
     for database in [one for one in gc.get_objects() if isinstance(one, FileDatabase)]:
         database.close()
