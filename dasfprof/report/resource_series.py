@@ -1,0 +1,106 @@
+"""Readings of resources as series over time: of workers, hosts and GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.gpu_samples import GpuSamples
+from dasfprof.analysis.named_workers import NamedWorkers
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+
+@dataclass(frozen=True)
+class Series:
+    """What was read of one worker, host or device."""
+
+    #: Who or what, with the direction where there are two.
+    label: str
+    host: str
+    #: Seconds from the trace's begin, in order, and what was read then.
+    times: Array
+    values: Array
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A kind of reading."""
+
+    name: str
+    label: str
+    #: ``%``, ``B``, ``B/s``, or empty for numbers.
+    unit: str
+    #: In the order of hosts and workers; one without readings is empty.
+    series: Sequence[Series]
+
+
+def metrics_of(trace: Trace) -> Iterator[Metric]:
+    """Give the metrics of a trace, one at a time; those that nobody read too."""
+    named = NamedWorkers(trace)
+    samples, held = trace.samples, trace.managed_memory
+    for name, label, unit, table, column in (
+        ("cpu", "CPU of workers", "%", samples, "cpu"),
+        ("memory", "Memory of workers", "B", samples, "memory"),
+        ("results", "Results held", "B", held, "size"),
+        ("tasks", "Tasks in memory", "", held, "tasks"),
+    ):
+        yield Metric(name, label, unit, list(_of_workers(trace, table, column, named)))
+    for name, label, readings in (
+        ("network", "Network of hosts", {"in": "net_io.read", "out": "net_io.write"}),
+        ("disk", "Disk of hosts", {"read": "disk_io.read", "write": "disk_io.write"}),
+    ):
+        series: list[Series] = []
+        for way, reading in readings.items():
+            series += _of_hosts(trace, f"host_{reading}_bps", way, named)
+        yield Metric(name, label, "B/s", series)
+    devices = GpuSamples(trace, named).devices()
+    for name, label, unit, reading in (
+        ("gpu", "GPU utilisation", "%", "gpu_utilization"),
+        ("gpu_memory", "GPU memory", "B", "gpu_memory_used"),
+    ):
+        of_devices = []
+        for device in devices:
+            index = "?" if np.isnan(device.index) else int(device.index)
+            title = f"{device.host} GPU {index}"
+            of_devices.append(_series(trace, title, device.host, device.samples, reading))
+        yield Metric(name, label, unit, of_devices)
+
+
+def _of_workers(
+    trace: Trace, table: pd.DataFrame, column: str, named: NamedWorkers
+) -> Iterable[Series]:
+    rows = _rows_of(named.numbers(table), len(named))
+    titles = named.titles()
+    for number in np.argsort(named.ranks()).tolist():
+        of_worker = table.take(rows[number])
+        yield _series(trace, titles[number], named.hosts[number], of_worker, column)
+
+
+def _of_hosts(trace: Trace, column: str, way: str, named: NamedWorkers) -> Iterable[Series]:
+    table = trace.samples
+    hosts, codes = np.unique(named.hosts.astype(str), return_inverse=True)
+    rows = _rows_of(codes[named.numbers(table)], len(hosts))
+    for host, of_host in zip(hosts.tolist(), rows, strict=True):
+        if len(of_host):
+            yield _series(trace, f"{host} {way}", host, table.take(of_host), column)
+
+
+def _rows_of(numbers: Array, count: int) -> list[Array]:
+    """Give the rows of each number."""
+    order = np.argsort(numbers, kind="stable")
+    bounds = np.searchsorted(numbers[order], np.arange(count + 1))
+    return [order[begin:end] for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+def _series(trace: Trace, label: str, host: str, table: pd.DataFrame, column: str) -> Series:
+    if column not in table:
+        return Series(label, host, np.empty(0), np.empty(0))
+    times = table["time"].to_numpy(dtype=float) - trace.begin
+    values = table[column].to_numpy(dtype=float)
+    known = np.isfinite(times) & np.isfinite(values) & (times >= 0)
+    order = np.argsort(times[known], kind="stable")
+    return Series(label, host, times[known][order], np.maximum(values[known][order], 0.0))
