@@ -18,6 +18,7 @@ from dasfprof.analysis import (
 from dasfprof.analysis.balance_questions import BalanceQuestions
 from dasfprof.analysis.parallel_run_reports import ParallelRunReports
 from dasfprof.analysis.progress import is_wanted
+from dasfprof.analysis.replay_questions import ReplayQuestions
 from dasfprof.analysis.time_questions import TimeQuestions
 from dasfprof.analysis.trace import Source, Trace
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-class TraceAnalyser(TimeQuestions, BalanceQuestions, ParallelRunReports):
+class TraceAnalyser(TimeQuestions, BalanceQuestions, ParallelRunReports, ReplayQuestions):
     """Answers questions about a recorded run.
 
     Parameters

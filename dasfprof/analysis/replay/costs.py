@@ -1,0 +1,102 @@
+"""What Dask takes for the things around tasks, as a run measured it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dasfprof.analysis.bindings import last_slots
+from dasfprof.analysis.task_slots import TaskSlots
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: Dask sends the messages of a stream together, at most once in so many seconds (`BatchedSend`).
+BATCH = 0.002
+#: Where a trace tells nothing: seconds that the scheduler takes for a task, and that a message is
+#: on its way; bytes a second, which is Dask's own first guess.
+_USUAL_TASK, _USUAL_LATENCY, _USUAL_BANDWIDTH = 0.0003, 0.001, 100e6
+#: Transfers up to here take no time for their bytes.
+_SMALL = 100_000
+#: So many of a kind tell a cost.
+_ENOUGH = 10
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds, and bytes a second."""
+
+    #: From the scheduler's sending a task until its worker knows of it, batching apart.
+    to_worker: float
+    #: From a worker's knowing an outcome until the scheduler does, batching apart.
+    to_scheduler: float
+    #: For which a finished task, and what follows from it, keeps the scheduler.
+    scheduler: float
+    #: From a task's being ready until a free thread has it.
+    start: float
+    #: For which a message with dependencies takes beside their bytes.
+    transfer: float
+    bandwidth: float
+    batch: float = BATCH
+
+
+def measure_costs(trace: Trace, slots: TaskSlots) -> Costs:
+    """Measure the costs of a run; where it tells nothing, they are usual ones.
+
+    Latencies are low quartiles: above them messages wait for each other, which a replay does too.
+    """
+    tasks, count = trace.tasks, len(trace.tasks)
+    received, done, known = (getattr(slots.times, x)[:count] for x in ("received", "done", "known"))
+    scheduled = np.full(count, "sent" in tasks)
+    if "sent" in tasks:
+        scheduled &= tasks["sent"].notna().to_numpy()
+    worker_told = tasks["received"].notna().to_numpy() & scheduled
+    done_told = tasks["done"].notna().to_numpy() & scheduled
+    to_worker = _low(received[worker_told] - slots.sent[:count][worker_told], _USUAL_LATENCY)
+    to_scheduler = _low(known[done_told] - done[done_told], _USUAL_LATENCY)
+    executing, ready = slots.times.executing, slots.times.ready
+    free = (last_slots(slots, executing, ready) < 0)[:count]
+    free &= tasks["ready"].notna().to_numpy() & tasks["executing"].notna().to_numpy()
+    waits = (executing - ready)[:count][free]
+    transfer, bandwidth = _transfers(trace)
+    return Costs(
+        to_worker=to_worker,
+        to_scheduler=to_scheduler,
+        scheduler=_scheduler_cost(done[done_told], known[done_told], to_scheduler),
+        start=_low(waits, 0.0),
+        transfer=transfer,
+        bandwidth=bandwidth,
+    )
+
+
+def _low(values: Array, usual: float) -> float:
+    return float(np.quantile(values, 0.25)) if len(values) else usual
+
+
+def _scheduler_cost(done: Array, known: Array, latency: float) -> float:
+    """Measure the seconds from one finish to the next where the next was waiting already."""
+    order = np.argsort(known, kind="stable")
+    done, known = done[order], known[order]
+    waited = done[1:] + latency < known[:-1]
+    gaps = np.diff(known)[waited]
+    if len(gaps) < _ENOUGH:
+        return min(_USUAL_TASK, latency)
+    # Pauses of the process are no cost of a task.
+    return float(np.mean(np.minimum(gaps, 10 * np.median(gaps))))
+
+
+def _transfers(trace: Trace) -> tuple[float, float]:
+    """Measure the latency of transfers, and their bandwidth beyond it."""
+    table = trace.transfers
+    if "size" not in table or not len(table):
+        return _USUAL_LATENCY, _USUAL_BANDWIDTH
+    brought = (table["state"].isna() | (table["state"] == "success")).to_numpy(dtype=bool)
+    size, seconds = table["size"].to_numpy(dtype=float), table["duration"].to_numpy(dtype=float)
+    told = brought & np.isfinite(size) & np.isfinite(seconds) & (seconds >= 0)
+    size, seconds = size[told], seconds[told]
+    small = size <= _SMALL
+    latency = float(np.median(seconds[small])) if small.any() else _USUAL_LATENCY
+    if small.all():
+        return latency, _USUAL_BANDWIDTH
+    beyond = np.maximum(seconds[~small] - latency, 0.1 * seconds[~small]).sum()
+    return latency, float(size[~small].sum() / beyond) if beyond > 0 else _USUAL_BANDWIDTH

@@ -1,0 +1,77 @@
+"""When graphs come: at their own pace, or after results that the client waited for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dasfprof.analysis.task_times import TaskTimes
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: Without records of graphs, arrivals that are further apart belong to different ones: seconds.
+_APART = 0.001
+#: A client that submits so soon after a finish, and had been silent before, waited for it: seconds.
+_PROMPT = 0.02
+
+
+@dataclass(frozen=True)
+class Gates:
+    """The graphs of a run, in the order in which they came. A run begins after its graph came."""
+
+    #: After how many finishes of runs each comes; 0 for one that comes after the one before it.
+    finishes: Array
+    #: Seconds that it comes later than that.
+    delay: Array
+    #: Seconds for which it keeps the scheduler.
+    span: Array
+
+
+def find_gates(trace: Trace, times: TaskTimes) -> tuple[Array, Gates]:
+    """Find the graph that each run came with, and what each graph waited for.
+
+    Dask does not record what a client waits for. A graph that comes when all before it is
+    finished waited for that; so did one that comes promptly after a finish, while other tasks
+    run and no graph had come since (as clients do that take results as they complete). Else a
+    client submits at its own pace.
+
+    Returns
+    -------
+    gate, gates
+        For each run the number of its graph; and the graphs.
+    """
+    arrival, known = times.arrival, np.sort(times.known)
+    if not len(arrival):
+        return np.empty(0, dtype=np.int64), Gates(np.empty(0, np.int64), np.empty(0), np.empty(0))
+    gate = _graph_of(trace, arrival)
+    sizes = np.bincount(gate)
+    first, last = np.full(len(sizes), np.inf), np.full(len(sizes), -np.inf)
+    np.minimum.at(first, gate, arrival)
+    np.maximum.at(last, gate, arrival)
+    before = np.cumsum(sizes) - sizes
+    finished = np.minimum(np.searchsorted(known, first, side="right"), before)
+    since_finish = first - np.append(-np.inf, known)[finished]
+    since_graph = np.diff(first, prepend=first[0])
+    prompt = (since_finish < _PROMPT) & (since_finish < since_graph / 2)
+    waited = (finished > 0) & ((finished == before) | prompt)
+    delay = np.where(waited, since_finish, since_graph)
+    return gate, Gates(np.where(waited, finished, 0), np.maximum(delay, 0.0), last - first)
+
+
+def _graph_of(trace: Trace, arrival: Array) -> Array:
+    """Number the graphs of runs in their order; graphs without runs have no number."""
+    if "scheduler_waiting" not in trace.tasks:
+        # Workers learn of tasks when they get them, which is not when a client wanted them.
+        return np.zeros(len(arrival), dtype=np.int64)
+    came = np.empty(0)
+    if "time" in trace.graphs:
+        came = np.sort(trace.graphs["time"].to_numpy(dtype=float)) - trace.begin
+        came = came[np.isfinite(came)]
+    if not len(came):
+        ordered = np.sort(arrival)
+        came = ordered[np.diff(ordered, prepend=-np.inf) > _APART]
+    # A tick of the times' rounding must not put a run before its graph.
+    places = np.searchsorted(came, arrival + 1e-6, side="right")
+    numbers: Array = np.unique(places, return_inverse=True)[1]
+    return numbers

@@ -1,0 +1,191 @@
+"""`Replay`: a recorded run, ready to be run again in simulated time, and how far to trust that."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dasfprof.analysis.replay.cluster import ReplayCluster, recorded_cluster
+from dasfprof.analysis.replay.contention import contention
+from dasfprof.analysis.replay.costs import Costs, measure_costs
+from dasfprof.analysis.replay.inputs import ReplayInputs, replay_inputs
+from dasfprof.analysis.replay.simulation import Outcome, Simulation
+from dasfprof.analysis.task_slots import task_slots
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.worker_lives import worker_lives
+from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
+
+#: A replay that misses the recorded wall time by more foretells nothing.
+MOST_ERROR = 0.15
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A recorded run, its costs and its cluster.
+
+    A prediction is the recorded wall time, changed as the replay's: what the replay leaves out is
+    taken to grow and shrink with the rest.
+    """
+
+    inputs: ReplayInputs
+    costs: Costs
+    cluster: ReplayCluster
+    #: Why nothing can be predicted, whatever the calibration says, in words; or empty.
+    obstacle: str
+
+    @cached_property
+    def base(self) -> float:
+        """Wall seconds of the replay on the recorded cluster."""
+        return self.outcome().wall
+
+    @cached_property
+    def recorded_placement_wall(self) -> float:
+        """Wall seconds of the replay with each run on the worker that it was recorded on."""
+        inputs, cluster = self.inputs, self.cluster
+        held = self.held()
+        return Simulation(inputs, held, cluster, self.costs, recorded_placement=True).run().wall
+
+    @property
+    def error(self) -> float:
+        """By what share of it the replay misses the recorded wall time; NaN without one."""
+        return self._error(self.base)
+
+    @property
+    def recorded_placement_error(self) -> float:
+        """The same with each run on the worker that it was recorded on."""
+        return self._error(self.recorded_placement_wall)
+
+    def _error(self, wall: float) -> float:
+        recorded = self.inputs.wall
+        return wall / recorded - 1 if recorded > 0 else float("nan")
+
+    @property
+    def refusal(self) -> str:
+        """Why the replay foretells nothing, in words; empty where it does."""
+        if self.obstacle:
+            return f"Not to be predicted: {self.obstacle}."
+        if not abs(self.error) <= MOST_ERROR:
+            return (
+                f"Not to be predicted: replayed on the recorded cluster the run takes "
+                f"{self.base:.3g} s, and it took {self.inputs.wall:.3g} s: {self.error:+.0%}, and "
+                f"{MOST_ERROR:.0%} is the limit."
+            )
+        return ""
+
+    def held(
+        self, *, factor: Array | None = None, running: Array | None = None, unspill: bool = True
+    ) -> Array:
+        """Give the seconds for which each run holds its thread.
+
+        Parameters
+        ----------
+        factor
+            For each run, by how much its function is faster.
+        running
+            For each run the seconds of its function, instead of the recorded ones.
+        unspill
+            Whether inputs are read back from disk.
+        """
+        inputs = self.inputs
+        seconds = inputs.running if running is None else running
+        seconds = seconds if factor is None else seconds / factor
+        held = inputs.before + seconds + inputs.after
+        return held + inputs.unspill if unspill else held
+
+    def outcome(
+        self,
+        *,
+        held: Array | None = None,
+        cluster: ReplayCluster | None = None,
+        costs: Costs | None = None,
+    ) -> Outcome:
+        """Replay with other durations, on another cluster, with other costs."""
+        held = self.held() if held is None else held
+        return Simulation(self.inputs, held, cluster or self.cluster, costs or self.costs).run()
+
+    def predicted(self, wall: float) -> float:
+        """Give what a replay's wall time foretells; NaN where it foretells nothing."""
+        return self.inputs.wall * wall / self.base if not self.refusal else float("nan")
+
+    def factors(self, speedup: Mapping[str, float]) -> Array:
+        """Give for each run by how much its function is faster.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is no such function, or a factor is not positive.
+        """
+        factors = np.ones(len(self.inputs.functions))
+        for name, factor in speedup.items():
+            number = self.function_number(name, f"speedup={{{name!r}: ...}}")
+            if not (np.isfinite(factor) and factor > 0):
+                raise InvalidArgumentError(
+                    f"speedup={{{name!r}: {factor!r}}}: give a factor more than 0; 2 is twice as "
+                    "fast, 0.5 half as fast."
+                )
+            factors[number] = factor
+        whole: Array = factors[self.inputs.function]
+        return whole
+
+    def function_number(self, name: str, given: str) -> int:
+        """Find a function by its name.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is none; the message begins with what was given.
+        """
+        functions = self.inputs.functions
+        if name not in functions:
+            known = ", ".join(sorted(functions)[:20]) or "none"
+            raise InvalidArgumentError(
+                f"{given}: the run has no such function; some of those that it has: {known}."
+            )
+        return functions.index(name)
+
+    def without_network(self) -> Costs:
+        """Give the costs if inputs came in no time."""
+        return replace(self.costs, transfer=0.0, bandwidth=float("inf"))
+
+
+_REPLAYS: dict[int, tuple[weakref.ref[Trace], Replay]] = {}
+
+
+def replay_of(trace: Trace) -> Replay:
+    """Give the replay of a trace; the same one as long as the trace lives."""
+    known = _REPLAYS.get(id(trace))
+    if known is not None and known[0]() is trace:
+        return known[1]
+    made = _make_replay(trace)
+    number = id(trace)
+    _REPLAYS[number] = (weakref.ref(trace, lambda _: _REPLAYS.pop(number, None)), made)
+    return made
+
+
+def _make_replay(trace: Trace) -> Replay:
+    slots = task_slots(trace)
+    lives = worker_lives(trace, slots)
+    inputs = replay_inputs(trace, slots, lives)
+    first = float(slots.times.arrival.min(initial=np.inf))
+    last = float(slots.times.sent.max(initial=-np.inf))
+    return Replay(
+        inputs=inputs,
+        costs=measure_costs(trace, slots),
+        cluster=recorded_cluster(trace, lives, first, last),
+        obstacle=_obstacle(trace, inputs),
+    )
+
+
+def _obstacle(trace: Trace, inputs: ReplayInputs) -> str:
+    if not len(inputs):
+        return "there is no task run"
+    if inputs.wall <= 0:
+        return "the task runs took no time"
+    if (trace.tasks["source"] == "scheduler").all():
+        return "no worker's file is there, and without them nobody knows what depends on what"
+    return contention(trace)

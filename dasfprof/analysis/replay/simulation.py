@@ -1,0 +1,282 @@
+"""A run once more, in simulated time: the scheduler's and the workers' part in turns of events.
+
+Times are seconds from the first task's arrival; runs, workers and graphs are places in lists. No
+object is made for a task: this loop is what a replay of a million runs spends its time in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+
+from dasfprof.analysis.replay.cluster import ReplayCluster
+from dasfprof.analysis.replay.costs import Costs
+from dasfprof.analysis.replay.inputs import ReplayInputs
+from dasfprof.analysis.replay.placement import Placement
+from dasfprof.analysis.replay.receiving import Receiving
+from dasfprof.analysis.replay.stealing import find_moves
+from dasfprof.database.columns import Array
+
+#: Methods that take events. Of the same time those of the first come first, so that whoever takes a
+#: thread knows of all that may have it.
+_EVENTS = [
+    *("_end", "_report", "_finish", "_graph", "_join", "_leave", "_balance"),
+    *("_receive", "_fetch", "_start"),
+]
+(_ENDED, _DONE, _KNOWN, _GRAPH, _JOINED, _LEFT, _BALANCE, _RECEIVED, _FETCHED, _START) = range(10)
+
+#: Seconds between two looks for tasks to steal, as in Dask.
+BALANCE_EVERY = 0.1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a replay found, a place each run."""
+
+    #: When a thread took each run, and when the scheduler knew its end.
+    begun: Array
+    known: Array
+    #: Where it ran.
+    worker: Array
+
+    @property
+    def wall(self) -> float:
+        """Seconds from the first arrival to the last known finish."""
+        return float(self.known.max(initial=0.0))
+
+
+class Simulation:
+    """One replay: `run` gives its outcome.
+
+    Parameters
+    ----------
+    inputs
+        The recorded run.
+    held
+        Seconds for which each run holds its thread.
+    cluster
+        The workers.
+    costs
+        What is to be paid around tasks.
+    recorded_placement
+        Whether each run goes to the worker that it was recorded on, in the order in which it was
+        taken there; else Dask's rules place it.
+    """
+
+    def __init__(
+        self,
+        inputs: ReplayInputs,
+        held: Array,
+        cluster: ReplayCluster,
+        costs: Costs,
+        *,
+        recorded_placement: bool = False,
+    ) -> None:
+        count = len(inputs)
+        self._count, self._cluster, self._costs = count, cluster, costs
+        self._events: list[tuple[float, int]] = []
+        #: Codes of events: kind * stride + place.
+        self._stride = max(count, len(cluster.threads) ** 2, len(inputs.gates.delay), 1)
+        self._held: list[float] = held.tolist()
+        self._later: list[float] = inputs.seceded.tolist()
+        priority = inputs.begun if recorded_placement else inputs.priority
+        self._rank: list[int] = priority.tolist()
+        self._by_rank: list[int] = np.argsort(priority, kind="stable").tolist()
+        self._waits: list[int] = (np.diff(inputs.input_offsets) + 1).tolist()
+        self._offsets, self._takers = _takers(inputs, priority)
+        self._free: list[int] = cluster.threads.tolist()
+        self._ready: list[list[int]] = [[] for _ in self._free]
+        self._starting = [False] * len(self._free)
+        #: -1: no thread took it yet.
+        self._begun = [-1.0] * count
+        self._known = [0.0] * count
+        self._scheduler_free = 0.0
+        #: When the batch of messages that was begun last goes: of the scheduler to each worker,
+        #: and of each worker to the scheduler.
+        self._outbox = [-1.0] * len(self._free)
+        self._inbox = [-1.0] * len(self._free)
+        gates = inputs.gates
+        self._gate_needs: list[int] = gates.finishes.tolist()
+        self._gate_delay: list[float] = gates.delay.tolist()
+        self._gate_span: list[float] = gates.span.tolist()
+        order = np.lexsort((priority, inputs.gate))
+        self._gate_rows: list[int] = order.tolist()
+        bounds = np.searchsorted(inputs.gate[order], np.arange(len(gates.delay) + 1))
+        self._gate_bounds: list[int] = bounds.tolist()
+        #: When runs were known to have ended, one after the other, and after how many of them the
+        #: next graph comes.
+        self._ends: list[float] = []
+        self._awaited = 0
+        self._placement = Placement(inputs, cluster, costs, recorded=recorded_placement)
+        self._receiving = Receiving(inputs, self._placement, costs, len(self._free))
+
+    def run(self) -> Outcome:
+        """Take events in turn until all runs are known to have ended."""
+        events, stride, pop = self._events, self._stride, heappop
+        handlers: list[Callable[[float, int], None]] = [getattr(self, name) for name in _EVENTS]
+        if self._count:
+            self._push(0.0, _GRAPH, 0)
+        for worker, joined in enumerate(self._cluster.joined.tolist()):
+            if joined > 0:
+                self._push(joined, _JOINED, worker)
+        for worker, left in enumerate(self._cluster.left.tolist()):
+            if left < np.inf:
+                self._push(left, _LEFT, worker)
+        if self._placement.steals:
+            self._push(BALANCE_EVERY, _BALANCE, 0)
+        while len(self._ends) < self._count:
+            now, code = pop(events)
+            kind, place = divmod(code, stride)
+            handlers[kind](now, place)
+        placed = np.array(self._placement.worker, dtype=np.int64)
+        return Outcome(np.array(self._begun), np.array(self._known), placed)
+
+    def _push(self, time: float, kind: int, place: int) -> None:
+        heappush(self._events, (time, kind * self._stride + place))
+
+    # --- the scheduler ---------------------------------------------------------------------------
+
+    def _graph(self, now: float, gate: int) -> None:
+        """A graph came: what waits for nothing else can be sent."""
+        at = self._scheduler_free = max(now, self._scheduler_free) + self._gate_span[gate]
+        waits = self._waits
+        for row in self._gate_rows[self._gate_bounds[gate] : self._gate_bounds[gate + 1]]:
+            waits[row] -= 1
+            if not waits[row]:
+                self._place(row, at)
+        following = gate + 1
+        if following < len(self._gate_needs):
+            need = self._gate_needs[following]
+            if not need:
+                self._push(now + self._gate_delay[following], _GRAPH, following)
+            elif len(self._ends) >= need:
+                came = self._ends[need - 1] + self._gate_delay[following]
+                self._push(max(now, came), _GRAPH, following)
+            else:
+                self._awaited = following
+
+    def _finish(self, now: float, row: int) -> None:
+        """The scheduler knows that a run ended: others can be sent."""
+        begin = max(now, self._scheduler_free)
+        at = self._scheduler_free = begin + self._costs.scheduler
+        self._known[row] = begin
+        self._ends.append(begin)
+        awaited = self._awaited
+        if awaited and len(self._ends) == self._gate_needs[awaited]:
+            self._awaited = 0
+            self._push(begin + self._gate_delay[awaited], _GRAPH, awaited)
+        placement, waits = self._placement, self._waits
+        placement.finish(row)
+        for taker in self._takers[self._offsets[row] : self._offsets[row + 1]]:
+            waits[taker] -= 1
+            if not waits[taker]:
+                self._place(taker, at)
+        self._fill(placement.worker[row], at)
+
+    def _place(self, row: int, now: float) -> None:
+        worker = self._placement.place(row)
+        if worker >= 0:
+            self._send(row, worker, now)
+
+    def _fill(self, worker: int, now: float) -> None:
+        """Send a worker what waits for room on it."""
+        row = self._placement.next_queued(worker)
+        while row >= 0:
+            self._send(row, worker, now)
+            row = self._placement.next_queued(worker)
+
+    def _send(self, row: int, worker: int, now: float) -> None:
+        leaves = self._outbox[worker]
+        if now > leaves:
+            leaves = self._outbox[worker] = max(now, leaves + self._costs.batch)
+        self._push(leaves + self._costs.to_worker, _RECEIVED, row)
+
+    def _join(self, now: float, worker: int) -> None:
+        self._placement.join(worker)
+        self._fill(worker, now)
+
+    def _leave(self, now: float, worker: int) -> None:
+        """A worker is gone: others do what no thread of it had taken."""
+        if self._placement.leave(worker):
+            ranks, self._ready[worker] = self._ready[worker], []
+            for rank in sorted(ranks):
+                row = self._by_rank[rank]
+                if self._placement.worker[row] == worker and self._begun[row] < 0:
+                    self._placement.withdraw(row)
+                    self._place(row, now)
+
+    def _balance(self, now: float, _: int) -> None:
+        for row, thief in find_moves(self._placement, self._ready, self._by_rank, self._begun):
+            self._placement.withdraw(row)
+            self._placement.assign(row, thief)
+            self._send(row, thief, now)
+        if self._events:
+            self._push(now + BALANCE_EVERY, _BALANCE, 0)
+
+    # --- workers ---------------------------------------------------------------------------------
+
+    def _receive(self, now: float, row: int) -> None:
+        """A run is on its worker, which asks for the inputs that it lacks."""
+        worker = self._placement.worker[row]
+        if self._receiving.ask(row, worker):
+            self._make_ready(row, worker, now)
+        else:
+            self._launch(now)
+
+    def _launch(self, now: float) -> None:
+        for seconds, pair in self._receiving.launch():
+            self._push(now + seconds, _FETCHED, pair)
+
+    def _fetch(self, now: float, pair: int) -> None:
+        for row in self._receiving.arrive(pair):
+            self._make_ready(row, self._placement.worker[row], now)
+        self._launch(now)
+
+    def _make_ready(self, row: int, worker: int, now: float) -> None:
+        heappush(self._ready[worker], self._rank[row])
+        if self._free[worker] and not self._starting[worker]:
+            self._starting[worker] = True
+            self._push(now + self._costs.start, _START, worker)
+
+    def _start(self, now: float, worker: int) -> None:
+        """The free threads of a worker take what comes first of what is ready."""
+        self._starting[worker] = False
+        ready, begun, place = self._ready[worker], self._begun, self._placement.worker
+        while ready and self._free[worker]:
+            row = self._by_rank[heappop(ready)]
+            if place[row] == worker and begun[row] < 0:  # else it was moved
+                self._free[worker] -= 1
+                begun[row] = now
+                self._push(now + self._held[row], _ENDED, row)
+
+    def _end(self, now: float, row: int) -> None:
+        """A run gave its thread back."""
+        worker = self._placement.worker[row]
+        self._free[worker] += 1
+        if self._ready[worker] and not self._starting[worker]:
+            self._starting[worker] = True
+            self._push(now, _START, worker)
+        if self._later[row]:
+            self._push(now + self._later[row], _DONE, row)
+        else:
+            self._report(now, row)
+
+    def _report(self, now: float, row: int) -> None:
+        """A worker tells the scheduler that a run is done."""
+        worker = self._placement.worker[row]
+        self._placement.home[row] = worker
+        leaves = self._inbox[worker]
+        if now > leaves:
+            leaves = self._inbox[worker] = max(now, leaves + self._costs.batch)
+        self._push(leaves + self._costs.to_scheduler, _KNOWN, row)
+
+
+def _takers(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[int]]:
+    """Give the runs that take each run's result, the first by priority first, as rows of places."""
+    takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
+    order = np.lexsort((priority[takers], inputs.inputs))
+    offsets = np.searchsorted(inputs.inputs[order], np.arange(len(inputs) + 1))
+    return offsets.tolist(), takers[order].tolist()
