@@ -23,11 +23,13 @@ _HOMES = {
     "open_run": "dasfprof.database",
     "profile": "dasfprof.recording",
     "register_default_profiler": "dasfprof.recording",
+    "step": "dasfprof.recording",
     # What `--preload dasfprof` asks the module for; `dasfprof.preload` is the same.
     "dask_setup": "dasfprof.preload",
     "dask_teardown": "dasfprof.preload",
     "Trace": "dasfprof.analysis",
     "TraceAnalyser": "dasfprof.analysis",
+    "export": "dasfprof.report.export",
     "write_report": "dasfprof.report.html",
 }
 
@@ -42,9 +44,11 @@ __all__ = [
     "Trace",
     "TraceAnalyser",
     "__version__",
+    "export",
     "open_run",
     "profile",
     "register_default_profiler",
+    "step",
     "write_report",
 ]
 
@@ -57,7 +61,8 @@ if TYPE_CHECKING:
         DurationEndEvent,
         InstantEvent,
     )
-    from dasfprof.recording import profile, register_default_profiler
+    from dasfprof.recording import profile, register_default_profiler, step
+    from dasfprof.report.export import export
     from dasfprof.report.html import write_report
 
 

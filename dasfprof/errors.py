@@ -9,7 +9,8 @@
      ├── TraceError             a trace that cannot be used
      │    ├── SourceNotFoundError  (also a FileNotFoundError)  no file there
      │    └── NotATraceError       a file, but not one of ours or DASF's
-     └── ReadOnlyError          recording into a database that was opened to read, or closed
+     ├── ReadOnlyError          recording into a database that was opened to read, or closed
+     └── MissingExtraError      (also an ImportError)  a library that an extra would install
 
 Each message says what was received, what is valid and what to do next. Damage inside a trace is
 not an error: readers return what is intact and report the rest (see `dasfprof.database.reader`).
@@ -48,3 +49,7 @@ class NotATraceError(TraceError):
 
 class ReadOnlyError(DasfprofError):
     """An event was recorded into a database that was opened to read, or was closed."""
+
+
+class MissingExtraError(DasfprofError, ImportError):
+    """A library that only this needs is not installed; the message tells which extra brings it."""

@@ -11,6 +11,7 @@ import click
 from dasfprof import __version__
 from dasfprof.cli.analyse import analyse
 from dasfprof.cli.demo import demo
+from dasfprof.cli.export import export
 from dasfprof.cli.info import info
 from dasfprof.cli.report import report
 from dasfprof.cli.run import ScriptInterrupted, run
@@ -50,6 +51,7 @@ cli.add_command(run)
 cli.add_command(analyse)
 cli.add_command(info)
 cli.add_command(report)
+cli.add_command(export)
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -93,7 +94,7 @@ def _rows_of(numbers: Array, count: int) -> list[Array]:
     """Give the rows of each number."""
     order = np.argsort(numbers, kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(count + 1))
-    return [order[begin:end] for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [order[begin:end] for begin, end in pairwise(bounds)]
 
 
 def _series(trace: Trace, label: str, host: str, table: pd.DataFrame, column: str) -> Series:
