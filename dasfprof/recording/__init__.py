@@ -4,6 +4,7 @@ from dasfprof.recording.registration import profile, register_default_profiler
 from dasfprof.recording.resource import ResourceMonitor
 from dasfprof.recording.run import ProfiledRun
 from dasfprof.recording.scheduler import SchedulerTaskPlugin
+from dasfprof.recording.steps import step
 from dasfprof.recording.worker import WorkerTaskPlugin
 
 __all__ = [
@@ -13,4 +14,5 @@ __all__ = [
     "WorkerTaskPlugin",
     "profile",
     "register_default_profiler",
+    "step",
 ]

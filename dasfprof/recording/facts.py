@@ -105,6 +105,7 @@ TASK_RUN = Schema(
         ("cause", "key"),  # stimulus id of what sent it
         ("end_cause", "key"),  # stimulus id of what ended it
         ("priority_user", "float"),
+        ("graph", "key"),  # stimulus id of the graph that made it runnable
         ("priority_generation", "int"),
         ("priority_order", "int"),
         ("annotations", "value"),  # a dict
@@ -117,7 +118,13 @@ GRAPH = Schema(
     EventPhases.INSTANT,
     "Graph",
     (("timestamp", "float"),),
-    (("client", "text"), ("tasks", "int"), ("wanted", "int"), ("stimulus", "key")),
+    (
+        ("client", "text"),
+        ("tasks", "int"),
+        ("wanted", "int"),
+        ("stimulus", "key"),
+        ("step", "value"),  # names of the steps that it was computed in, the outermost first
+    ),
 )
 
 #: A task was moved from a busy worker to an idle one before it ran.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from pathlib import Path
@@ -18,6 +19,7 @@ from dasfprof.recording.resource import ResourceMonitor
 from dasfprof.recording.run import ProfiledRun, remove_plugins
 from dasfprof.recording.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.settings import RunSettings, make_settings
+from dasfprof.recording.step_recorder import StepRecorder, stop_recorders
 from dasfprof.recording.worker import WorkerTaskPlugin
 
 logger = logging.getLogger(__name__)
@@ -86,7 +88,8 @@ def register_default_profiler(
     )
     client, owned = find_client(pipeline)
     nvtx = bool(setting("enable-nvtx", enable_nvtx))
-    return client.sync(_register, client, settings, nvtx, owned)
+    steps = StepRecorder(settings, client, pipeline)
+    return client.sync(_register, client, settings, nvtx, owned, steps)
 
 
 class profile:  # noqa: N801  (a context manager, used like a function)
@@ -173,7 +176,9 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
     return client, False
 
 
-async def _register(client: Client, settings: RunSettings, nvtx: bool, owned: bool) -> ProfiledRun:
+async def _register(
+    client: Client, settings: RunSettings, nvtx: bool, owned: bool, steps: StepRecorder
+) -> ProfiledRun:
     plugins = default_plugins(settings, nvtx)
     try:
         if client.status != "running":
@@ -195,7 +200,8 @@ async def _register(client: Client, settings: RunSettings, nvtx: bool, owned: bo
         if owned:
             await client.close()
         raise RegistrationError(f"the profiler could not be registered: {error}") from error
-    return ProfiledRun(client, settings, [plugin.name for plugin in plugins], owned)
+    steps.start()
+    return ProfiledRun(client, settings, [plugin.name for plugin in plugins], owned, steps)
 
 
 def default_plugins(settings: RunSettings, nvtx: bool) -> list[WorkerPlugin | SchedulerPlugin]:
@@ -237,3 +243,4 @@ async def _stop_others(client: Client) -> None:
     if names:
         logger.warning("another run is being recorded on this cluster; it is stopped now")
         await remove_plugins(client, names)
+        await asyncio.to_thread(stop_recorders, names)

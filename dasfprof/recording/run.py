@@ -23,6 +23,7 @@ from dasfprof.recording.cluster_calls import (
     stop_scheduler_plugin,
 )
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.step_recorder import StepRecorder
 
 if TYPE_CHECKING:
     from dasfprof.analysis import TraceAnalyser
@@ -44,12 +45,18 @@ class ProfiledRun:
     """
 
     def __init__(
-        self, client: Client, settings: RunSettings, plugins: list[str], owns_client: bool
+        self,
+        client: Client,
+        settings: RunSettings,
+        plugins: list[str],
+        owns_client: bool,
+        steps: StepRecorder | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
         self._plugins = plugins
         self._owns_client = owns_client
+        self._steps = steps
         self._stopped = False
 
     @property
@@ -67,7 +74,7 @@ class ProfiledRun:
 
         For when the client that the run was registered with has closed and the cluster has not.
         """
-        return ProfiledRun(client, self._settings, self._plugins, owns_client=False)
+        return ProfiledRun(client, self._settings, self._plugins, False, self._steps)
 
     def flush(self) -> Any:
         """Write every event recorded so far; a cluster that has closed did so itself."""
@@ -144,6 +151,8 @@ class ProfiledRun:
         return bool(self._client.status == "running")
 
     async def _flush(self) -> None:
+        if self._steps is not None:
+            await asyncio.to_thread(self._steps.commit)
         if self._stopped or not self._cluster_is_up():
             return
         try:
@@ -157,6 +166,8 @@ class ProfiledRun:
         if self._stopped:
             return
         self._stopped = True
+        if self._steps is not None:
+            await asyncio.to_thread(self._steps.stop)
         if self._cluster_is_up():
             try:
                 await remove_plugins(self._client, self._plugins)

@@ -26,6 +26,7 @@ from dasfprof.recording.scheduler_folder import (
     SchedulerFolder,
 )
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.step_facts import ANNOTATION
 
 
 class SchedulerTaskPlugin(SchedulerPlugin):
@@ -125,14 +126,27 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         client: str = "",
         keys: Any = (),
         tasks: Any = (),
+        annotations: Any = None,
         stimulus_id: str = "",
         **kwargs: Any,
     ) -> None:
         """Note that a graph arrived."""
         try:
-            self._append((GRAPHED, time(), client, len(tasks), len(keys), stimulus_id))
+            step = self._take_step(annotations)
+            self._append((GRAPHED, time(), client, len(tasks), len(keys), stimulus_id, step))
         except Exception:
             self._guard.caught("update_graph")
+
+    def _take_step(self, annotations: Any) -> Any:
+        """Take the mark of a step off the tasks of a graph: workers have no use for it."""
+        marked = (annotations or {}).get(ANNOTATION)
+        if not marked:
+            return None
+        for key in marked:
+            task = self._tasks.get(key)
+            if task is not None and task.annotations:
+                task.annotations.pop(ANNOTATION, None)
+        return next(iter(marked.values()))
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Note a steal: it makes no transition, but gives the task a new run_id."""

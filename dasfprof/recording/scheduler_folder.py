@@ -25,6 +25,7 @@ class _LiveTask:
     __slots__ = (
         "annotations",
         "cause",
+        "graph",
         "priority",
         "queued",
         "run_id",
@@ -42,6 +43,7 @@ class _LiveTask:
         self.run_id: int = -1
         self.worker: str | None = None
         self.cause: str = ""
+        self.graph: str = ""
         self.priority: tuple[Any, ...] = (0, 0, 0)
         self.annotations: dict[str, Any] = {}
 
@@ -116,7 +118,8 @@ class SchedulerFolder:
         if task is None:
             task = self._live[key] = _LiveTask()
         if finish == "waiting":
-            task.waiting = now if task.waiting is None else task.waiting
+            if task.waiting is None:
+                task.waiting, task.graph = now, stimulus
         elif finish == "processing":
             task.sent, task.cause = now, stimulus
             task.run_id, task.worker, task.priority, task.annotations = facts
@@ -160,6 +163,7 @@ class SchedulerFolder:
                 facts.get("nbytes") or 0,
                 task.cause,
                 stimulus,
+                task.graph,
                 float(user),
                 int(generation),
                 int(order),

@@ -24,7 +24,7 @@ from dasfprof.events import (
     Event,
     InstantEvent,
 )
-from dasfprof.recording import facts, gpu_facts
+from dasfprof.recording import facts, gpu_facts, step_facts
 
 FORMAT = (Path(dasfprof.database.__file__).parent / "FORMAT.md").read_text()
 HEX = "0123456789abcdef0123456789abcdef"
@@ -165,7 +165,7 @@ def test_the_example_is_what_the_code_writes() -> None:
 def test_every_recorded_event_is_listed() -> None:
     schemas = [
         item
-        for module in (facts, gpu_facts)
+        for module in (facts, gpu_facts, step_facts)
         for item in vars(module).values()
         if isinstance(item, Schema)
     ]
