@@ -15,12 +15,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import distributed.worker
 import numpy as np
+from dask._task_spec import Task
 from distributed import Client, LocalCluster, SchedulerPlugin, WorkerPlugin
 from distributed.metrics import DelayedMetricsLedger
 from distributed.worker_state_machine import ExecuteSuccessEvent
 from measure import Result, interleave, spread
 
+from dasfprof.recording.run_queue import RunQueue
 from dasfprof.recording.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.settings import make_settings
 from dasfprof.recording.worker import WorkerTaskPlugin
@@ -130,6 +133,8 @@ async def measure(rounds: int) -> Result:
 
             name = f"task run on the worker ({kind})"
             _row(result, name, ours, lambda run=run: run(WorkerPlugin(), None), rounds)
+            if not dependencies:
+                _run_queue_row(result, worker, rounds)
             await plugin.teardown(worker)
             if not dependencies:
                 await client.cancel(futures)
@@ -138,6 +143,28 @@ async def measure(rounds: int) -> Result:
         _scheduler_rows(result, cluster.scheduler, worker, scheduler_plugin, rounds)
         await scheduler_plugin.stop()
     return result
+
+
+def _run_queue_row(result: Result, worker: Any, rounds: int) -> None:
+    """Run tasks as a worker's thread does, with what the plugin placed around them and without."""
+    observed = distributed.worker._run_task_simple
+    task = Task("inc-1", int)
+    (run_queue,) = (one for one in gc.get_objects() if isinstance(one, RunQueue))
+
+    def loop(run: Any) -> float:
+        token = distributed.worker._worker_cvar.set(worker)
+        try:
+            begin = time.thread_time()
+            for _ in range(CALLS):
+                run(task, {}, 0.0)
+                run_queue.readings.pop("inc-1", None)
+            return (time.thread_time() - begin) / CALLS
+        finally:
+            distributed.worker._worker_cvar.reset(token)
+
+    name = "run queue of a task, in the task's thread"
+    original = observed.__wrapped__
+    _row(result, name, lambda: loop(observed), lambda: loop(original), rounds)
 
 
 def _scheduler_rows(result: Result, scheduler: Any, worker: Any, plugin: Any, rounds: int) -> None:

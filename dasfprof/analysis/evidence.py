@@ -30,8 +30,8 @@ _KINDS: dict[tuple[str, str], dict[str, Form]] = {
         int="run_id",
         category="state type dtype thread exception",
         object="shape",
-        float="size input_size cpu received ready executing seceded done deserialize disk_read"
-        " disk_read_size executor",
+        float="size input_size cpu run_queue received ready executing seceded done deserialize"
+        " disk_read disk_read_size executor",
     ),
     (EventPhases.COMPLETE, "Task Run"): _forms(
         key="key",

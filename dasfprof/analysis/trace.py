@@ -34,7 +34,7 @@ class Trace:
     """
 
     #: A row a task run that a worker recorded, in the order of the files: ``key_id, run_id,
-    #: worker_id, host, worker, function, state, start, duration, size, input_size, cpu,
+    #: worker_id, host, worker, function, state, start, duration, size, input_size, cpu, run_queue,
     #: deserialize, disk_read, disk_read_size, executor, received, ready, executing, seceded, done,
     #: type, dtype, shape, thread, exception``, and where the scheduler knows the same run
     #: ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, priority_user,

@@ -30,6 +30,7 @@ COMPUTE = Schema(
         ("input_size", "int"),  # sum of the dependencies' sizes
         ("thread", "text"),  # thread's identity, an int; None for coroutines
         ("cpu", "float32"),  # CPU seconds of the thread; None for coroutines
+        ("run_queue", "float32"),  # seconds the thread could run and had no core; None: not known
         ("received", "time"),  # the worker learned of the task
         ("ready", "time"),  # its dependencies were there
         ("executing", "time"),  # it was given a thread
@@ -104,8 +105,8 @@ TASK_RUN = Schema(
         ("size", "int"),
         ("cause", "key"),  # stimulus id of what sent it
         ("end_cause", "key"),  # stimulus id of what ended it
-        ("priority_user", "float"),
         ("graph", "key"),  # stimulus id of the graph that made it runnable
+        ("priority_user", "float"),
         ("priority_generation", "int"),
         ("priority_order", "int"),
         ("annotations", "value"),  # a dict

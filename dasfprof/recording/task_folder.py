@@ -13,6 +13,7 @@ from dasfprof.database.writer import Folded
 from dasfprof.recording.describe import type_name
 from dasfprof.recording.facts import CLOCK, COMPUTE, TRANSFER
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.run_queue import run_queue_seconds
 
 #: First items of the notes. A change of state begins with the state's name instead:
 #: (state, key, time, scheduler_delay).
@@ -125,7 +126,7 @@ class TaskFolder:
         (_, key, prefix, run_id, state, size, kind, dtype, shape, dependencies, input_size) = note[
             :11
         ]
-        thread, start, stop, done, delay, metrics, exception = note[11:]
+        thread, start, stop, done, delay, metrics, readings, exception = note[11:]
         if delay != self._correction.seconds:
             self._correct(done, delay)
         times = self._live.pop(key, None) or _StateTimes()
@@ -154,6 +155,7 @@ class TaskFolder:
                 input_size,
                 thread,
                 cpu,
+                run_queue_seconds(readings),
                 times.received,
                 times.ready,
                 times.executing,

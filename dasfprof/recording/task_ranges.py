@@ -1,15 +1,9 @@
 """NVTX ranges around the tasks of a process's workers.
 
 Nsight ties a kernel to the range that is open on the thread which launches it. So a range is
-pushed and popped by the thread that runs the task, around Dask's private
-`distributed.worker._run_task_simple`. Coroutines take turns on the thread of the event loop, where
-their ranges would overlap and not nest: around `_run_task_async` they are start/end ranges, which
-belong to the process. Tasks that Dask sends to a pool of processes have no range: those processes
-have no worker.
-
-Both functions belong to a module that all workers of a process share. They are wrapped when the
-first worker is annotated and put back after the last. If somebody else has wrapped them in between,
-ours stays beneath theirs, passes calls on and is done with; the next start wraps anew.
+pushed and popped by the thread that runs the task: `TaskRanges` is an observer of tasks, see
+`dasfprof.recording.task_observers`. Coroutines take turns on the thread of the event loop, where
+their ranges would overlap and not nest: they have start/end ranges, which belong to the process.
 """
 
 from __future__ import annotations
@@ -21,10 +15,10 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-import distributed.worker
 from distributed import get_worker
 
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.task_observers import RUN_TASK, observe
 
 #: Prefixes with ranges of their own name, in a process. NVTX keeps each name for ever, and keys
 #: that users choose may all have different prefixes.
@@ -36,9 +30,6 @@ _MAX_LENGTH = 200
 
 #: The prefixes that this process has given to NVTX, in all its runs.
 _named: set[str] = set()
-
-_RUN_TASK = "_run_task_simple"
-_RUN_COROUTINE = "_run_task_async"
 
 
 class TaskRanges:
@@ -107,7 +98,7 @@ class TaskRanges:
             attributes.payload = state.run_id
             attributes.category = _category(state.annotations)
         except Exception:
-            guards[0].caught(_RUN_TASK)
+            guards[0].caught(RUN_TASK)
             return None, None
         return guards[0], attributes
 
@@ -147,30 +138,32 @@ def _call(guard: HookGuard, function: Callable[..., Any], *args: Any) -> bool:
     try:
         function(*args)
     except Exception:
-        guard.caught(_RUN_TASK)
+        guard.caught(RUN_TASK)
         return False
     return True
 
 
-# --- the wrapping --------------------------------------------------------------------------------
+# --- the ranges of this process ------------------------------------------------------------------
 
 _lock = threading.Lock()
 _ranges: TaskRanges | None = None
-_put_back: list[Callable[[], None]] = []
+#: What ends the observation of each worker.
+_leave: dict[Any, Callable[[], None]] = {}
 
 
 def start(worker: Any, domain: Any, guard: HookGuard) -> bool:
     """Annotate the tasks of a worker from now on; False if this Dask has no place to do it."""
-    global _ranges  # noqa: PLW0603  (what is wrapped is a module's)
-    if not hasattr(distributed.worker, _RUN_TASK):
-        return False
+    global _ranges  # noqa: PLW0603  (NVTX's names are the process's)
     with _lock:
-        if _ranges is None:
-            _ranges = TaskRanges(domain)
-            _put_back.append(_replace(_RUN_TASK, _ranges.wrap))
-            if hasattr(distributed.worker, _RUN_COROUTINE):
-                _put_back.append(_replace(_RUN_COROUTINE, _ranges.wrap_coroutine))
-        _ranges.workers[worker] = (*_ranges.workers.get(worker, ()), guard)
+        ranges = _ranges or TaskRanges(domain)
+        guards = ranges.workers.get(worker, ())
+        if not guards:
+            leave = observe(worker, ranges)
+            if leave is None:
+                return False
+            _leave[worker] = leave
+        _ranges = ranges
+        ranges.workers[worker] = (*guards, guard)
     return True
 
 
@@ -185,19 +178,6 @@ def stop(worker: Any, guard: HookGuard) -> None:
             _ranges.workers[worker] = rest
         else:
             del _ranges.workers[worker]
+            _leave.pop(worker)()
         if not _ranges.workers:
             _ranges = None
-            while _put_back:
-                _put_back.pop()()
-
-
-def _replace(name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Any:
-    original = getattr(distributed.worker, name)
-    wrapper = wrap(original)
-    setattr(distributed.worker, name, wrapper)
-
-    def put_back() -> None:
-        if getattr(distributed.worker, name) is wrapper:
-            setattr(distributed.worker, name, original)
-
-    return put_back

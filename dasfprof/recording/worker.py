@@ -30,6 +30,7 @@ from dasfprof.database.writer import Source
 from dasfprof.recording.describe import ResultDescriber
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.metering import listen
+from dasfprof.recording.run_queue import Readings, RunQueue, availability
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.task_folder import (
     FETCHED,
@@ -38,6 +39,7 @@ from dasfprof.recording.task_folder import (
     PERHAPS_FINISHED,
     TaskFolder,
 )
+from dasfprof.recording.task_observers import observe
 
 #: The worker's own per-instruction metering, absent from some future Dask.
 METRICS_HOOK = "_finalize_metrics"
@@ -78,6 +80,8 @@ class WorkerTaskPlugin(WorkerPlugin):
         #: What teardown has to do, the last first.
         self._undo: list[Callable[[], object]] = []
         self._by_state = False
+        #: What was read of the run queue, by key, until it is taken.
+        self._readings: dict[Any, Readings] = {}
         #: The task that has just been rescheduled: Dask may have forgotten it at the next look.
         self._rescheduled: Any = None
 
@@ -87,7 +91,7 @@ class WorkerTaskPlugin(WorkerPlugin):
             self._worker = worker
             facts = worker_facts(worker)
             self.database = self.settings.open_database(
-                "TracePlugin", str(worker.name), {"worker": facts}
+                "TracePlugin", str(worker.name), {"worker": facts, "run_queue": availability()}
             )
             self._undo.append(self.database.close)
             writer = self.database.writer
@@ -102,12 +106,21 @@ class WorkerTaskPlugin(WorkerPlugin):
             self._append = self._source.rows.append
             if hasattr(worker, METRICS_HOOK):
                 self._undo.append(listen(worker, METRICS_HOOK, self._finished, self._guard))
+                self._measure_run_queue(worker)
             else:
                 self._by_state = True
         except Exception:
             self._append = _ignore  # nobody would take what is appended
             self._guard.caught("setup")
             self._guard.take_all("setup", self._undo)
+
+    def _measure_run_queue(self, worker: Any) -> None:
+        run_queue = RunQueue(self._guard)
+        self._undo.append(run_queue.stop)
+        leave = observe(worker, run_queue)
+        if leave is not None:
+            self._undo.append(leave)
+        self._readings = run_queue.readings
 
     async def teardown(self, worker: Any) -> None:
         """Put the hooks back and return when everything recorded is on disk."""
@@ -152,6 +165,7 @@ class WorkerTaskPlugin(WorkerPlugin):
 
     def _succeeded(self, event: Any, ledger: Any) -> None:
         key = event.key
+        readings = self._readings.pop(key, None)
         task = self._tasks.get(key)
         try:
             dtype, shape = self._describe(event.value)
@@ -187,6 +201,7 @@ class WorkerTaskPlugin(WorkerPlugin):
                 time(),
                 self._worker.scheduler_delay,
                 ledger.metrics,
+                readings,
                 text,
             )
         )
@@ -211,6 +226,7 @@ class WorkerTaskPlugin(WorkerPlugin):
                 time(),
                 self._worker.scheduler_delay,
                 ledger.metrics,
+                self._readings.pop(event.key, None),
                 event.exception_text if failure else None,
             )
         )
@@ -261,6 +277,7 @@ class WorkerTaskPlugin(WorkerPlugin):
                 time(),
                 self._worker.scheduler_delay,
                 (),
+                None,
                 task.exception_text or None if state == "erred" else None,
             )
         )

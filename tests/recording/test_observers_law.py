@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import distributed.worker
 import psutil
 import pytest
 from distributed import Client, LocalCluster, Reschedule
@@ -30,6 +31,7 @@ from dasfprof.recording.describe import ResultDescriber
 from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.probes import ResourceProbe, WorkerProbe
 from dasfprof.recording.resource import HostDuty
+from dasfprof.recording.run_queue import RunQueue
 from dasfprof.recording.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.scheduler_folder import SchedulerFolder
 from dasfprof.recording.settings import RunSettings
@@ -49,6 +51,10 @@ def client() -> Iterator[Client]:
         Client(cluster) as client,
     ):
         yield client
+
+
+#: Dask's own.
+RUN_TASK = distributed.worker._run_task_simple
 
 
 class Injected(Exception):
@@ -90,7 +96,13 @@ EXPECTED = [300, 2, 2]
 SITES: list[tuple[Any, str]] = [
     ("dasfprof.recording.worker", "worker_facts"),
     ("dasfprof.recording.worker", "listen"),
+    ("dasfprof.recording.worker", "availability"),
+    ("dasfprof.recording.worker", "observe"),
     ("dasfprof.recording.worker", "time"),
+    (RunQueue, "__init__"),
+    (RunQueue, "_open"),
+    (RunQueue, "stop"),
+    ("dasfprof.recording.run_queue", "_OwnFile"),
     (RunSettings, "open_database"),
     (TraceWriter, "start"),
     (WorkerTaskPlugin, "_finished"),
@@ -105,6 +117,7 @@ SITES: list[tuple[Any, str]] = [
     (TaskFolder, "_finish"),
     (TaskFolder, "_fetch"),
     (TaskFolder, "_type_text"),
+    ("dasfprof.recording.task_folder", "run_queue_seconds"),
     ("dasfprof.recording.scheduler", "time"),
     (SchedulerTaskPlugin, "add_worker"),
     (SchedulerFolder, "__init__"),
@@ -136,6 +149,7 @@ UNCOUNTED = {
     "TaskFolder.__init__",
     "SchedulerFolder.__init__",
     "worker.worker_facts",
+    "worker.availability",
     "RunSettings.open_database",
     "TraceWriter.start",
     "TraceOutput.append",
@@ -156,6 +170,8 @@ def on_cluster(client: Client) -> set[str]:
     for worker in client.cluster.workers.values():
         left |= {name for name in worker.plugins if "dasfprof" in name}
         left |= {"_finalize_metrics"} & vars(worker).keys()
+    if distributed.worker._run_task_simple is not RUN_TASK:
+        left.add("_run_task_simple")
     return left
 
 

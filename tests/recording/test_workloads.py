@@ -324,7 +324,7 @@ def test_heartbeat_between_being_given_a_thread_and_beginning() -> None:
 
     def finished(key: str, start: float, done: float, delay: float) -> tuple[Any, ...]:
         facts = (FINISHED, key, None, 1, "memory", 8, int, None, None, [], 0, 1)
-        return (*facts, start, start + 0.001, done, delay, [], None)
+        return (*facts, start, start + 0.001, done, delay, [], None, None)
 
     notes = [
         ("executing", "during-it", 100.0, 0.002),

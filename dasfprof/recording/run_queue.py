@@ -1,0 +1,165 @@
+"""How long the threads of tasks waited for a core: `RunQueue`.
+
+Linux counts for each thread the time for which it was runnable and had no core: the second number
+of ``/proc/thread-self/schedstat``, nanoseconds. It is read as a task begins and as it ends, by the
+thread that runs it, through a descriptor that the thread keeps: opening the file anew would cost
+ten times as much. Making numbers of what was read is left to the writer's thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+import weakref
+from typing import Any
+
+import distributed.worker
+
+from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.task_observers import RUN_TASK, Run
+
+#: The name is resolved as the file is opened: it stays that of the thread which opened it.
+SCHEDSTAT = "/proc/thread-self/schedstat"
+
+#: More than three numbers of 64 bits.
+_LENGTH = 80
+
+#: Readings kept for the event loop. More than it may have to take at a time: it takes none.
+_MOST = 10_000
+
+#: What was read as a task began and as it ended.
+Readings = tuple[bytes, bytes]
+
+
+def availability() -> str:
+    """Tell whether the run queue of tasks is recorded; if not, why."""
+    if not hasattr(distributed.worker, RUN_TASK):
+        return "this version of Dask runs its tasks in another way"
+    try:
+        with open(SCHEDSTAT, "rb") as file:
+            text = file.read(_LENGTH)
+    except OSError as error:
+        return f"{SCHEDSTAT}: {error.strerror}"
+    if run_queue_seconds((text, text)) is None:
+        return f"{SCHEDSTAT}: the kernel does not count it"
+    return "available"
+
+
+def run_queue_seconds(readings: Readings | None) -> float | None:
+    """Give the seconds between two readings for which a thread waited for a core.
+
+    None where nothing was read, or where the kernel does not count: then it writes zeros, for the
+    time on a core too.
+    """
+    if readings is None:
+        return None
+    try:
+        (_, before, *_), (ran, after, *_) = map(bytes.split, readings)
+        return (int(after) - int(before)) * 1e-9 if int(ran) else None
+    except ValueError:  # not what Linux writes
+        return None
+
+
+class _OwnFile:
+    """The descriptor of one thread's file, closed with the thread.
+
+    It is in the list while no task runs. To take it out is to own it: so the thread that reads and
+    the one that stops the recording never have it at a time, and one of them closes it.
+    """
+
+    __slots__ = ("__weakref__", "descriptors")
+
+    def __init__(self, descriptors: list[int]) -> None:
+        self.descriptors = descriptors
+        weakref.finalize(self, _close, descriptors).atexit = False
+
+
+def _close(descriptors: list[int]) -> None:
+    try:
+        descriptor = descriptors.pop()
+    except IndexError:  # somebody else did, or there is no such file
+        return
+    os.close(descriptor)
+
+
+class RunQueue:
+    """Notes what the threads that run a worker's tasks wait for a core: an observer of tasks.
+
+    Parameters
+    ----------
+    guard
+        Takes its errors.
+    """
+
+    def __init__(self, guard: HookGuard) -> None:
+        #: By key, of the tasks that ended and whose outcome the event loop does not know yet: it
+        #: takes them out. A worker runs a key once at a time.
+        self.readings: dict[Any, Readings] = {}
+        self._guard = guard
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._files: weakref.WeakSet[_OwnFile] = weakref.WeakSet()
+        self._stopped = False
+
+    def wrap(self, run: Run) -> Run:
+        """Put a reading before and after a function whose first argument is the task."""
+        local, readings, pread = self._local, self.readings, os.pread
+
+        # All in one function: calls would cost as much again as everything but the reading.
+        @functools.wraps(run)
+        def run_measured(task: Any, *args: Any, **kwargs: Any) -> Any:
+            descriptor, before = None, b""
+            try:
+                try:
+                    descriptors = local.descriptors
+                except AttributeError:
+                    descriptors = self._open()
+                descriptor = descriptors.pop()
+                before = pread(descriptor, _LENGTH, 0)
+            except IndexError:  # there is no such file, or the recording ends
+                pass
+            except Exception:
+                self._guard.caught(RUN_TASK)
+            try:
+                return run(task, *args, **kwargs)
+            finally:
+                if descriptor is not None:
+                    try:
+                        after = pread(descriptor, _LENGTH, 0)
+                        if len(readings) < _MOST and not self._stopped:
+                            readings[task.key] = before, after
+                    except Exception:
+                        self._guard.caught(RUN_TASK)
+                    descriptors.append(descriptor)
+                    if self._stopped:
+                        _close(descriptors)
+
+        return run_measured
+
+    def wrap_coroutine(self, run: Run) -> Run:
+        """Leave coroutines alone: many at a time share the thread of the event loop."""
+        return run
+
+    def stop(self) -> None:
+        """Read no more. Descriptors are closed; those of tasks that run, as these end."""
+        with self._lock:
+            self._stopped = True
+            files = list(self._files)
+        for file in files:
+            _close(file.descriptors)
+        self.readings.clear()
+
+    def _open(self) -> list[int]:
+        """Open this thread's file, once; without it the thread's tasks have no readings."""
+        local = self._local
+        descriptors: list[int] = []
+        with self._lock:
+            if not self._stopped:
+                with contextlib.suppress(OSError):  # not Linux, or hidden: the header says so
+                    descriptors.append(os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC))
+                local.file = _OwnFile(descriptors)
+                self._files.add(local.file)
+        local.descriptors = descriptors
+        return descriptors

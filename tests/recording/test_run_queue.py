@@ -1,0 +1,281 @@
+"""What tasks' threads waited for a core, against what the tasks themselves read of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import dask
+import distributed.worker
+import pytest
+from distributed import Client, Event, LocalCluster, Reschedule, secede, wait
+from independent_record import wait_until
+from recorded_facts import assert_whole, computed, trace_files
+
+import dasfprof
+from dasfprof.recording import run_queue
+
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="only Linux tells what threads wait"
+)
+
+#: Seconds for which a thread may wait between a task's own readings and those around the task.
+SLACK = 0.1
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def read_schedstat() -> int:
+    """Give the nanoseconds that this thread waited so far."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+
+
+def measured(work: Callable[..., Any]) -> Callable[..., float]:
+    """Give a task that does some work and returns the seconds it waited for a core meanwhile."""
+
+    def task(*args: Any) -> float:
+        before = read_schedstat()
+        work(*args)
+        return (read_schedstat() - before) * 1e-9
+
+    return task
+
+
+def open_files() -> int:
+    """Count the descriptors of such files that this process has."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            count += os.readlink(f"/proc/self/fd/{name}").endswith("schedstat")
+        except OSError:  # that of the listing itself
+            continue
+    return count
+
+
+def by_key(run: Any) -> dict[Any, dict[str, Any]]:
+    return {row["key"]: row for row in computed(run)}
+
+
+def headers(run: Any) -> list[str]:
+    """Give what the headers say of the run queue."""
+    return [file.read_header()["run_queue"] for file in trace_files(run, "TracePlugin")]
+
+
+def assert_agrees(row: dict[str, Any], waited: float) -> None:
+    """The recorded wait holds the task's own, and hardly more."""
+    assert waited - 1e-6 <= row["run_queue"] <= waited + SLACK
+    assert row["run_queue"] + row["cpu"] <= row["duration"] + SLACK
+
+
+# --- what is told --------------------------------------------------------------------------------
+
+
+def test_two_tasks_on_one_core_wait_for_it_in_turns(client: Client, tmp_path: Path) -> None:
+    core, seconds, data = min(os.sched_getaffinity(0)), 0.6, bytes(1 << 20)
+
+    def contend(name: str, other: str) -> None:
+        cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {core})
+        try:
+            (tmp_path / name).touch()
+            deadline = time.monotonic() + 20
+            while not (tmp_path / other).exists():
+                assert time.monotonic() < deadline
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:  # without the GIL: waiting for it is another matter
+                hashlib.sha256(data).digest()
+        finally:
+            os.sched_setaffinity(0, cores)
+
+    first, second = client.scheduler_info()["workers"]
+    with dasfprof.profile(client, directory=tmp_path / "traces") as run:
+        futures = [
+            client.submit(measured(contend), "a", "b", key="contend-a", workers=[first]),
+            client.submit(measured(contend), "b", "a", key="contend-b", workers=[second]),
+        ]
+        waited = client.gather(futures)
+    rows = [by_key(run)[future.key] for future in futures]
+    for row, own in zip(rows, waited, strict=True):
+        assert_agrees(row, own)
+        assert row["run_queue"] >= 0.3 * row["duration"]
+    # One core has one thread at a time: while both want it, one of them waits.
+    begin = max(row["timestamp"] for row in rows)
+    end = min(row["timestamp"] + row["duration"] for row in rows)
+    assert sum(row["run_queue"] for row in rows) >= 0.8 * (end - begin)
+
+
+def test_sleeping_is_no_wait_for_a_core(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        future = client.submit(measured(time.sleep), 0.5, key="sleep-1")
+        waited = future.result()
+    row = by_key(run)["sleep-1"]
+    assert_agrees(row, waited)
+    blocked = row["duration"] - row["cpu"] - row["run_queue"]
+    assert blocked >= 0.5 - SLACK - waited
+
+
+def test_every_run_in_a_thread_is_measured(client: Client, tmp_path: Path) -> None:
+    def leave(file: str) -> None:
+        secede()
+        time.sleep(0.05)
+
+    def fail(file: str) -> None:
+        raise OSError(file)
+
+    def again(file: str) -> None:
+        if not os.path.exists(file):
+            Path(file).touch()
+            raise Reschedule
+
+    async def nap() -> None:
+        await asyncio.sleep(0.01)
+
+    with dasfprof.profile(client, directory=tmp_path / "traces") as run:
+        wait(
+            [
+                *client.map(int, range(20), key=[("many", i) for i in range(20)]),
+                client.submit(leave, "", key="seceded"),
+                client.submit(fail, "bad", key="erred", retries=1),
+                client.submit(again, str(tmp_path / "again"), key="rescheduled"),
+                client.submit(nap, key="coroutine"),
+            ]
+        )
+    rows = computed(run)
+    assert len(rows) == 20 + 1 + 2 + 2 + 1
+    for row in rows:
+        if row["key"] == "coroutine":
+            assert row["run_queue"] is None
+        else:
+            assert 0 <= row["run_queue"] <= row["duration"] + SLACK
+    assert_whole(run)
+    assert headers(run) == ["available"] * 2
+
+
+def test_a_cancelled_run_is_measured_to_its_end(client: Client, tmp_path: Path) -> None:
+    def hold() -> None:
+        Event("held").set()
+        Event("go-on").wait(30)
+
+    def state(dask_worker: Any) -> str | None:
+        task = dask_worker.state.tasks.get("cancelled-1")
+        return task.state if task else None
+
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        future = client.submit(hold, key="cancelled-1")
+        assert Event("held", client=client).wait(30)
+        future.cancel()
+        wait_until(lambda: "cancelled" in client.run(state).values())
+        Event("go-on", client=client).set()
+        wait_until(lambda: run.flush() or by_key(run))
+    row = by_key(run)["cancelled-1"]
+    assert row["state"] == "cancelled"
+    assert row["run_queue"] is not None
+
+
+def test_other_processes_and_other_threads(tmp_path: Path) -> None:
+    with (
+        ProcessPoolExecutor(1) as pool,
+        LocalCluster(
+            n_workers=1, processes=False, executor={"pool": pool}, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=tmp_path) as run,
+    ):
+        with dask.annotate(executor="pool"):
+            assert client.submit(pow, 2, 5, key="in-pool").result() == 32
+        with dask.annotate(executor="offload"):
+            assert client.submit(pow, 2, 6, key="offloaded").result() == 64
+        assert client.submit(pow, 2, 7, key="in-thread").result() == 128
+    rows = by_key(run)
+    assert rows["in-pool"]["run_queue"] is None
+    assert rows["offloaded"]["run_queue"] >= 0
+    assert rows["in-thread"]["run_queue"] >= 0
+    assert_whole(run)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "No such file or directory"),
+        ("0 0 0\n", "the kernel does not count it"),
+        ("unheard of\n", "the kernel does not count it"),
+        ("", "the kernel does not count it"),
+    ],
+)
+def test_what_a_system_does_not_tell_is_missing_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, reason: str
+) -> None:
+    path = tmp_path / "schedstat"
+    if content is not None:
+        path.write_text(content)
+    monkeypatch.setattr(run_queue, "SCHEDSTAT", str(path))
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=tmp_path / "traces") as run,
+    ):
+        client.gather(client.map(int, range(5)))
+    assert [row["run_queue"] for row in computed(run)] == [None] * 5
+    (said,) = headers(run)
+    assert said.endswith(reason)
+    assert_whole(run)
+
+
+# --- what stays ----------------------------------------------------------------------------------
+
+
+def test_descriptors_close_with_their_threads_and_with_the_recording(
+    client: Client, tmp_path: Path
+) -> None:
+    def leave(i: int) -> int:
+        secede()
+        return open_files()
+
+    def most() -> int:
+        return max(client.run(open_files).values())
+
+    assert most() == 0
+    with dasfprof.profile(client, directory=tmp_path / "traces") as run:
+        counted = client.gather(client.map(leave, range(20), pure=False))
+        assert max(counted) >= 1
+        client.gather(client.map(int, range(10), key=[("after", i) for i in range(10)]))
+        # One thread a worker, and perhaps one that is about to end.
+        wait_until(lambda: most() <= 1)
+    assert most() == 0
+    assert all(row["run_queue"] is not None for row in computed(run))
+
+
+def test_a_task_that_outlives_the_recording_closes_its_descriptor(
+    client: Client, tmp_path: Path
+) -> None:
+    def outlive() -> int:
+        Event("begun").set()
+        Event("end").wait(30)
+        return 1
+
+    run = dasfprof.register_default_profiler(client, directory=tmp_path)
+    future = client.submit(outlive, key="outlives")
+    assert Event("begun", client=client).wait(30)
+    run.stop()
+    Event("end", client=client).set()
+    assert future.result() == 1
+    wait_until(lambda: max(client.run(open_files).values()) == 0)
+    assert client.run(_is_dasks_own) == dict.fromkeys(client.scheduler_info()["workers"], True)
+
+
+def _is_dasks_own() -> bool:
+    return distributed.worker._run_task_simple.__code__.co_filename == distributed.worker.__file__

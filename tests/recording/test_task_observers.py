@@ -1,0 +1,229 @@
+"""Observers come to Dask's functions and leave them in every order, and leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import distributed.worker
+import pytest
+from dask._task_spec import Task
+
+from dasfprof.recording import task_ranges
+from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.run_queue import RunQueue
+from dasfprof.recording.task_observers import observe
+
+FUNCTIONS = ("_run_task_simple", "_run_task_async")
+
+
+def functions() -> list[Any]:
+    return [getattr(distributed.worker, name) for name in FUNCTIONS]
+
+
+@pytest.fixture(autouse=True)
+def originals() -> Iterator[list[Any]]:
+    """Dask's functions, which have to be back after the test."""
+    before = functions()
+    yield before
+    assert functions() == before
+
+
+class Worker:
+    """As much of a worker as is looked at."""
+
+    def __init__(self) -> None:
+        self.state = self
+        self.tasks = {"inc-1": self}
+        self.prefix, self.run_id, self.annotations = "inc", 7, None
+
+
+class Domain:
+    """Stands for NVTX: it notes what is called."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def get_event_attributes(self, **_: Any) -> Any:
+        return Worker()
+
+    def push_range(self, _: Any) -> None:
+        self.calls.append("push")
+
+    def pop_range(self) -> None:
+        self.calls.append("pop")
+
+    def start_range(self, _: Any) -> int:
+        self.calls.append("start")
+        return 1
+
+    def end_range(self, _: int) -> None:
+        self.calls.append("end")
+
+
+@contextmanager
+def inside(worker: Any) -> Iterator[None]:
+    token = distributed.worker._worker_cvar.set(worker)
+    try:
+        yield
+    finally:
+        distributed.worker._worker_cvar.reset(token)
+
+
+def run_task(worker: Any) -> Any:
+    """Run a task as a thread of the worker does."""
+    with inside(worker):
+        return distributed.worker._run_task_simple(Task("inc-1", int, 5), {}, 0.0)["result"]
+
+
+async def five() -> int:
+    return 5
+
+
+def run_coroutine(worker: Any) -> Any:
+    with inside(worker):
+        run = distributed.worker._run_task_async(Task("inc-1", five), {}, 0.0)
+        return asyncio.run(run)["result"]
+
+
+ORDERS = list(itertools.product(itertools.permutations("rq"), itertools.permutations("rq")))
+
+
+@pytest.mark.parametrize(("come", "leave"), ORDERS, ids=lambda order: "".join(order))
+def test_ranges_and_run_queue_in_every_order(
+    originals: list[Any], come: tuple[str, ...], leave: tuple[str, ...]
+) -> None:
+    worker, domain, guard = Worker(), Domain(), HookGuard()
+    queue = RunQueue(guard)
+    leave_queue: Any = None
+    here: set[str] = set()
+
+    def check() -> None:
+        domain.calls.clear()
+        queue.readings.clear()
+        assert run_task(worker) == 5
+        assert domain.calls == (["push", "pop"] if "r" in here else [])
+        assert set(queue.readings) == ({"inc-1"} if "q" in here else set())
+        domain.calls.clear()
+        queue.readings.clear()
+        assert run_coroutine(worker) == 5
+        assert domain.calls == (["start", "end"] if "r" in here else [])
+        assert queue.readings == {}
+        # One wrapper, whatever stands around the tasks.
+        for function, original in zip(functions(), originals, strict=True):
+            assert getattr(function, "__wrapped__", original) is original
+            assert (function is original) == (not here)
+
+    for name in come:
+        if name == "r":
+            assert task_ranges.start(worker, domain, guard)
+        else:
+            leave_queue = observe(worker, queue)
+        here.add(name)
+        check()
+    for name in leave:
+        if name == "r":
+            task_ranges.stop(worker, guard)
+        else:
+            leave_queue()
+            leave_queue()  # once more does nothing
+        here.remove(name)
+        check()
+    queue.stop()
+
+
+def test_workers_of_one_process_are_observed_apart(originals: list[Any]) -> None:
+    one, two = Worker(), Worker()
+    first, second, again = (RunQueue(HookGuard()) for _ in range(3))
+    leave_one, leave_two, leave_again = (
+        observe(one, first),
+        observe(two, second),
+        observe(one, again),
+    )
+    assert leave_one
+    assert leave_two
+    assert leave_again
+    run_task(one)
+    assert [set(queue.readings) for queue in (first, second, again)] == [
+        {"inc-1"},
+        set(),
+        {"inc-1"},
+    ]
+    leave_one()
+    first.readings.clear()
+    run_task(two)
+    assert [set(queue.readings) for queue in (first, second)] == [set(), {"inc-1"}]
+    leave_two()
+    assert functions() != originals
+    leave_again()
+    assert functions() == originals
+    for queue in (first, second, again):
+        queue.stop()
+
+
+@pytest.mark.parametrize("last", ["ours", "theirs"])
+def test_a_wrapper_of_somebody_else_in_between(originals: list[Any], last: str) -> None:
+    worker, queue = Worker(), RunQueue(HookGuard())
+    leave = observe(worker, queue)
+    assert leave
+    ours, calls = distributed.worker._run_task_simple, []
+
+    def theirs(*args: Any) -> Any:
+        calls.append(args)
+        return ours(*args)
+
+    distributed.worker._run_task_simple = theirs
+    if last == "theirs":  # we leave first: theirs stays, and ours passes calls on below it
+        leave()
+        assert distributed.worker._run_task_simple is theirs
+        assert run_task(worker) == 5
+        assert (len(calls), queue.readings) == (1, {})
+        anew = observe(worker, queue)
+        assert anew
+        assert run_task(worker) == 5
+        assert (len(calls), set(queue.readings)) == (2, {"inc-1"})
+        anew()
+        assert distributed.worker._run_task_simple is theirs
+        distributed.worker._run_task_simple = originals[0]
+    else:
+        distributed.worker._run_task_simple = ours
+        leave()
+    queue.stop()
+
+
+def test_a_forked_child_is_not_observed() -> None:
+    worker, queue = Worker(), RunQueue(HookGuard())
+    leave = observe(worker, queue)
+    assert leave
+    child = os.fork()
+    if child == 0:
+        ended = 1
+        try:
+            ended = 0 if run_task(worker) == 5 and not queue.readings else 2
+        finally:
+            os._exit(ended)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert run_task(worker) == 5
+    assert set(queue.readings) == {"inc-1"}
+    leave()
+    queue.stop()
+
+
+def test_what_a_task_raises_is_passed_on_and_measured() -> None:
+    worker, queue = Worker(), RunQueue(HookGuard())
+    leave = observe(worker, queue)
+    assert leave
+    with inside(worker), pytest.raises(KeyboardInterrupt):
+        distributed.worker._run_task_simple(Task("inc-1", interrupt), {}, 0.0)
+    assert set(queue.readings) == {"inc-1"}
+    leave()
+    queue.stop()
+    assert queue.readings == {}
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
