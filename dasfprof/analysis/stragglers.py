@@ -49,7 +49,12 @@ CAUSES = (
 
 
 def stragglers(trace: Trace) -> pd.DataFrame:
-    """List stragglers, each with its cause; see `TraceAnalyser`.
+    """List stragglers, each with its cause; see `TraceAnalyser`."""
+    return find_stragglers(trace).reset_index(drop=True)
+
+
+def find_stragglers(trace: Trace) -> pd.DataFrame:
+    """List stragglers as `stragglers` does; the index has their rows of `Trace.tasks`.
 
     The rule is that of Mantri (OSDI'10) and Spark, twice the median at the least, with two more:
     three deviations, so that a function whose runs differ anyway has few; and one percent of the
@@ -81,7 +86,7 @@ def stragglers(trace: Trace) -> pd.DataFrame:
             "Expected for its Input (s)": expected,
             "Cause": text(np.array(CAUSES, dtype=object)[causes]),
         }
-    )
+    ).set_index(tasks.index)
 
 
 class _Runs:

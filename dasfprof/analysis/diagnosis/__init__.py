@@ -1,0 +1,71 @@
+"""The diagnosis of a run: rules that look for known faults, and a ranking of what they find."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.diagnosis.findings import SEVERITIES, Finding, as_table
+from dasfprof.analysis.diagnosis.rules import RULES, SYMPTOMS, Rule
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.trace import Trace
+
+__all__ = ["diagnose"]
+
+logger = logging.getLogger(__name__)
+
+#: The rule's name of findings about rules that failed.
+FAILED = "rule-failed"
+#: A cause explains a symptom if as large a share of its seconds are at stake with the cause.
+_EXPLAINED = 0.3
+
+
+def diagnose(trace: Trace, rules: Mapping[str, Rule] = RULES) -> pd.DataFrame:
+    """Look for known faults of a run; see `TraceAnalyser`.
+
+    A finding that another brings about is kept, but is not grave: what is to be changed is the
+    cause.
+    """
+    run = RunFigures(trace)
+    findings = [found for name in rules for found in _found(name, rules[name], run)]
+    findings = _with_symptoms(findings)
+    wall = run.wall if findings else 0.0
+
+    def rank(item: tuple[str, Finding]) -> tuple[int, float]:
+        finding = item[1]
+        return SEVERITIES.index(finding.severity(wall)), -float(np.nan_to_num(finding.seconds))
+
+    return as_table(sorted(findings, key=rank), wall)
+
+
+def _found(name: str, rule: Rule, run: RunFigures) -> list[tuple[str, Finding]]:
+    """Ask one rule; that it failed is a finding as well, and keeps none of the others."""
+    try:
+        return [(name, finding) for finding in rule(run)]
+    except Exception as error:
+        logger.debug("the rule %s failed", name, exc_info=True)
+        finding = Finding(
+            f"The rule {name} could not be applied to this trace.",
+            f"{type(error).__name__}: {error}",
+            "Report it with the trace: it is a fault of dasfprof, not of the run.",
+            at_most="info",
+        )
+        return [(FAILED, finding)]
+
+
+def _with_symptoms(findings: list[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
+    most: dict[str, float] = {}
+    for name, finding in findings:
+        most[name] = max(most.get(name, 0.0), float(np.nan_to_num(finding.seconds)))
+    kept = []
+    for name, finding in findings:
+        causes = [
+            cause
+            for cause, seconds in most.items()
+            if name in SYMPTOMS.get(cause, ()) and seconds >= _EXPLAINED * finding.seconds
+        ]
+        kept.append((name, finding.as_symptom_of(causes) if causes else finding))
+    return kept

@@ -1,0 +1,211 @@
+"""Rules about work that is spread unevenly: over tasks, partitions, workers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.out_of_line import Stragglers
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.diagnosis.wording import count, duration, percent, size, times
+from dasfprof.analysis.groups import Groups
+from dasfprof.database.columns import Array
+
+#: Shares of the run's wall time that something out of line costs at least.
+_GAIN = 0.05
+#: Shares of the threads' time.
+_ELSEWHERE = 0.1
+_UNEVEN_IDLE = 0.1
+#: The share of the workers' time that is lost to imbalance: one less the mean by the maximum.
+_UNEVEN = 0.25
+
+_WHY = {
+    "spill": "their inputs were read back from disk: give workers more memory, or smaller chunks",
+    "deserialising": "they were deserialised for long: scatter large arguments once",
+    "first run on that worker": "they were the first on their worker: import and load what they "
+    "need beforehand, by client.run or a worker plugin",
+    "skew": "the durations of this function differ much anyway: split its work more evenly",
+    "blocked": "they waited without using the CPU: look at the files, locks and services that "
+    "they use",
+    "computed longer": "they computed for longer: look at what is in their inputs",
+    "worker overhead": "their worker was late to start or to finish them: look at its event loop",
+}
+
+
+def fat_partitions(run: RunFigures) -> Iterator[Finding]:
+    """Find partitions that are far larger than others, so that their tasks take longer."""
+    found = run.out_of_line.stragglers
+    kept = found.fat
+    gain = _gain(run, found, kept)
+    if not kept.any() or gain < _GAIN * run.wall:
+        return
+    worst = int(np.flatnonzero(kept)[0])
+    row, name = found.rows[worst], _function(run, found.rows[worst])
+    usual = found.size[worst] / found.times_usual[worst]
+    yield Finding(
+        f"One partition of {name} is far larger than the others: {size(found.size[worst])}, "
+        f"{times(found.times_usual[worst])} times the median, and its task takes "
+        f"{duration(found.excess[worst])} longer."
+        if kept.sum() == 1
+        else f"{count(int(kept.sum()), 'task')} have partitions far larger than others: up to "
+        f"{size(found.size[worst])} in {name}, {times(found.times_usual[worst])} times the median.",
+        f"Key {run.key_text(row)}; {_by_function(run, found.rows[kept])}. Threads idle for "
+        f"{duration(gain)} behind them. See stragglers() and imbalance().",
+        f"Split the data evenly before {name}: partitions of about {size(usual)}, by "
+        f'dataframe.repartition(partition_size="{usual / 1e6:.3g}MB") or array.rechunk, or a '
+        "key to group by that is spread better.",
+        seconds=gain,
+        function=name,
+        worker=str(run.trace.tasks["worker"].iloc[row]),
+        start=float(run.slots.times.executing[row]),
+        stop=float(run.slots.times.done[row]),
+    )
+
+
+def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
+    """Find tasks that take far longer than others of their function, for which others wait."""
+    found = run.out_of_line.stragglers
+    kept = ~found.fat & (found.cause != "larger input")
+    gain = _gain(run, found, kept)
+    if not kept.any() or gain < _GAIN * run.wall:
+        return
+    worst = int(np.flatnonzero(kept)[0])
+    row = found.rows[worst]
+    name, cause = _function(run, row), Counter(found.cause[kept].tolist()).most_common(1)[0][0]
+    usual = run.functions.median(run.working)[run.functions.codes[row]]
+    yield Finding(
+        f"{count(int(kept.sum()), 'task')} took far longer than others of their function: up to "
+        f"{duration(run.working[row])} in {name}, whose median is {duration(usual)}.",
+        f"Key {run.key_text(row)}; {_by_function(run, found.rows[kept])}. Most likely cause: "
+        f"{cause}. See stragglers().",
+        f"Of the tasks of {name} "
+        + _WHY.get(cause, "nothing tells why these took longer: profile one of them")
+        + ".",
+        seconds=gain,
+        function=name,
+        worker=str(run.trace.tasks["worker"].iloc[row]),
+        start=float(run.slots.times.executing[row]),
+        stop=float(run.slots.times.done[row]),
+    )
+
+
+def slow_worker(run: RunFigures) -> Iterator[Finding]:
+    """Find workers on which the same functions take longer than on the others."""
+    slowness, workers = run.out_of_line.slowness, run.workers
+    excess = np.where(
+        slowness.slow, slowness.runs * (slowness.median - slowness.median_elsewhere), 0.0
+    )
+    by_worker = np.bincount(slowness.place, weights=excess, minlength=len(workers))
+    for number in np.argsort(-by_worker)[: np.count_nonzero(by_worker)].tolist():
+        own = (slowness.place == number) & slowness.slow
+        seconds = _slow_worker_gain(run, number, float(by_worker[number]))
+        if seconds < _GAIN * run.wall:
+            continue
+        worst = np.flatnonzero(own)[np.argmax(excess[own])]
+        factor = slowness.median[worst] / slowness.median_elsewhere[worst]
+        name = str(run.function_names[slowness.function[worst]])
+        label, host = str(workers.labels[number]), str(workers.hosts[number])
+        yield Finding(
+            f"Worker {label} is slow: {name} takes {times(factor)} times as long there as on the "
+            "other workers.",
+            f"{duration(slowness.median[worst])} against "
+            f"{duration(slowness.median_elsewhere[worst])} (medians, waits for a core left out); "
+            f"{count(int(own.sum()), 'function')} slow there, beyond chance "
+            f"(z {slowness.z[worst]:.1f}). See imbalance() and process_summary().",
+            f"Look at host {host} for other processes, throttled or shared cores and slow disks "
+            "(node_resource_usage()), and take the worker out: "
+            f'client.retire_workers(["{run.address(number)}"]).',
+            seconds=seconds,
+            at_least="medium",
+            function=name,
+            worker=label,
+        )
+
+
+def imbalance(run: RunFigures) -> Iterator[Finding]:
+    """Find workers that have more to do than others while those idle."""
+    lives = run.accounts.lives
+    busy = run.accounts.of_lives[:, : run.BUSY].sum(axis=1)
+    workers = Groups(run.workers.of_lives[lives.ids], len(run.workers))
+    load = workers.sum(busy) / np.maximum(workers.max(lives.threads.astype(float)), 1)
+    load = np.nan_to_num(load[workers.sizes > 0])
+    idle = run.seconds_of("No runnable task", "Runnable elsewhere")
+    if len(load) < 2 or idle < _UNEVEN_IDLE * run.wall or load.max() <= 0:
+        return
+    lost = load.max() - load.mean()
+    if lost / load.max() < _UNEVEN:
+        return
+    labels = run.workers.labels[workers.sizes > 0]
+    busiest, idlest = str(labels[load.argmax()]), str(labels[load.argmin()])
+    yield Finding(
+        f"Work is spread unevenly: a thread of {busiest} is busy for {duration(load.max())}, one "
+        f"of {idlest} for {duration(load.min())}.",
+        f"{percent(lost / load.max())} of the workers' time is lost to imbalance; the mean is "
+        f'{duration(load.mean())}. See imbalance() and time_accounting("worker").',
+        "Cut the work into more, smaller partitions than there are threads (three for each), and "
+        "spread the data they start from: client.rebalance(), or scatter without workers=.",
+        seconds=min(lost, idle),
+        worker=busiest,
+    )
+
+
+def poor_placement(run: RunFigures) -> Iterator[Finding]:
+    """Find threads that idle while ready tasks queue on other workers."""
+    share = run.share_of("Runnable elsewhere")
+    if share < _ELSEWHERE:
+        return
+    slots, lives = run.slots, run.accounts.lives
+    waits = np.bincount(
+        slots.worker,
+        weights=slots.times.executing - slots.times.ready,
+        minlength=len(run.trace.workers),
+    )[lives.ids]
+    crowded = run.trace.workers["worker"].to_numpy()[lives.ids[int(waits.argmax())]]
+    stolen = len(run.trace.steals)
+    yield Finding(
+        f"Tasks queue on busy workers while others idle: {percent(share)} of the threads' time.",
+        f"The longest queues are on {crowded}; work stealing moved {count(stolen, 'task')}. See "
+        'time_accounting("worker") and transfers("worker").',
+        "Let these tasks run anywhere: drop workers= and resources= or give "
+        "allow_other_workers=True; spread the data that they need, by client.rebalance() or "
+        "client.replicate(); and keep distributed.scheduler.work-stealing on.",
+        seconds=run.seconds_of("Runnable elsewhere"),
+        worker=str(crowded),
+    )
+
+
+def _gain(run: RunFigures, found: Stragglers, kept: Array) -> float:
+    """Estimate the wall seconds that the excess of stragglers costs.
+
+    Threads that idled meanwhile would not have, and threads that were busy with the rest had had
+    less to do.
+    """
+    if not kept.any():
+        return 0.0
+    behind = run.out_of_line.idle_behind(found.rows[kept], found.excess[kept])
+    return max(behind, float(found.excess[kept].sum()) / run.threads)
+
+
+def _slow_worker_gain(run: RunFigures, number: int, excess: float) -> float:
+    """Estimate the wall seconds that a worker's slowness costs.
+
+    At the least its excess spread over all threads; at the most that on its own, as far as the
+    others idled.
+    """
+    lives = run.accounts.lives
+    own = float(lives.threads[run.workers.of_lives[lives.ids] == number].max(initial=1))
+    spread = excess / run.threads
+    idle = run.seconds_of("No runnable task", "Runnable elsewhere")
+    return max(spread, min(excess / own, spread + idle))
+
+
+def _function(run: RunFigures, row: int) -> str:
+    return str(run.function_names[run.functions.codes[row]])
+
+
+def _by_function(run: RunFigures, rows: Array) -> str:
+    counts = Counter(_function(run, row) for row in rows.tolist())
+    return ", ".join(f"{number} of {name}" for name, number in counts.most_common(3))

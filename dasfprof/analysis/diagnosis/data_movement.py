@@ -1,0 +1,131 @@
+"""Rules about data on its way: between workers, to disk and back, and the memory it lies in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.diagnosis.wording import count, duration, percent, size
+from dasfprof.analysis.groups import Groups
+from dasfprof.analysis.transfers import transfers
+
+#: Shares of the threads' time, or of the critical path, spent waiting for transfers.
+_TRANSFER_WAIT = 0.1
+_TRANSFER_PATH = 0.15
+#: Shares of the threads' time spent on the disk, or around functions while anything was spilled.
+_DISK = 0.03
+_AROUND = 0.1
+_PAUSED = 0.01
+#: Workers begin to spill at this share of their memory limit, by Dask's defaults.
+_TARGET = 0.6
+_LITTLE_LEFT = 0.05
+
+
+def transfer_bound(run: RunFigures) -> Iterator[Finding]:
+    """Find a run whose threads wait for data of other workers."""
+    share, on_path = run.share_of("Transfer wait"), run.path_seconds("Transfer")
+    if share < _TRANSFER_WAIT and on_path < _TRANSFER_PATH * run.wall:
+        return
+    moved = transfers(run.trace, "function")
+    if not len(moved):
+        return
+    most, total = moved.iloc[0], moved["Size (MB)"].sum() * 1e6
+    again = moved["Moved Again (MB)"].sum() * 1e6
+    name = str(most["Function"])
+    repeated = f", {size(again)} of it more than once" if again > 0.1 * total else ""
+    yield Finding(
+        f"Workers wait for data from each other: {percent(share)} of the threads' time and "
+        f"{duration(on_path)} of the critical path, most of it for results of {name}.",
+        f"{size(total)} were moved{repeated}; {size(most['Size (MB)'] * 1e6)} of them are of "
+        f'{name}, at {size(most["Bandwidth (MB/s)"] * 1e6)}/s. See transfers("function") and '
+        "transfers().",
+        f"Move less: reduce or filter within {name} before its results leave their worker, use "
+        "smaller types, and client.replicate() or scatter(broadcast=True) what all tasks need"
+        + ("; fewer workers with more threads share memory." if run.hosts == 1 else "."),
+        seconds=max(run.seconds_of("Transfer wait"), on_path),
+        function=name,
+    )
+
+
+def spilling(run: RunFigures) -> Iterator[Finding]:
+    """Find workers that write results to disk for want of memory, and read them back."""
+    written, read = run.counted("spill_write_size"), run.counted("spill_read_size")
+    nbytes = float(written.sum() + read.sum())
+    share, around = run.share_of("Unspill and spill"), run.share_of("Task overhead")
+    if not nbytes > 0 or (share < _DISK and share + around < _AROUND):
+        return
+    groups = Groups(run.trace.managed_memory["worker_id"].to_numpy(), len(run.trace.workers))
+    held = groups.max(run.trace.managed_memory["size"].to_numpy(dtype=float))
+    peak = float(np.nanmax(held))
+    worst = int((written + read).argmax())
+    yield Finding(
+        f"Workers spill to disk for want of memory: {size(float(written.sum()))} were written and "
+        f"{size(float(read.sum()))} read back.",
+        f"{percent(share)} of the threads' time is spent on that, and {percent(around)} around "
+        f"functions besides; one worker held up to {size(peak)} of results. See "
+        'time_accounting("worker") and node_disk_usage().',
+        f"Give each worker a memory_limit of {size(peak / _TARGET)} or more (it spills from "
+        f"{percent(_TARGET)} of its limit on), or use fewer threads a worker and smaller chunks, "
+        "and release what is not needed any more (del futures; no persist of what is used once).",
+        seconds=run.seconds_of("Unspill and spill")
+        + (run.seconds_of("Task overhead") if share < _DISK else 0.0),
+        at_least="medium",
+        worker=str(run.trace.workers["worker"].iloc[worst]),
+    )
+
+
+def memory_pressure(run: RunFigures) -> Iterator[Finding]:
+    """Find workers that paused, as their memory was nearly full."""
+    share = run.share_of("Paused for memory")
+    state = run.trace.managed_memory.get("state")
+    if share < _PAUSED or state is None:
+        return
+    paused = run.trace.managed_memory[(state == "paused").to_numpy(dtype=bool)]
+    workers = paused["worker_id"].unique()
+    worst = int(np.bincount(paused["worker_id"].to_numpy()).argmax()) if len(paused) else 0
+    held = float(np.nanmax(paused["size"].to_numpy(dtype=float), initial=0.0))
+    times = paused["time"].to_numpy() - run.trace.begin
+    yield Finding(
+        f"Workers paused, as their memory was nearly full: {count(len(workers), 'worker')} for "
+        f"{percent(share)} of the threads' time.",
+        f"A paused worker held {size(held)} of results; what its process uses beyond that Dask "
+        'cannot spill. See time_accounting("worker") and processes_resource_usage().',
+        "Give workers more memory_limit, or fewer threads each so that fewer tasks run at a time; "
+        "use smaller chunks; and look for memory that tasks leave behind.",
+        seconds=run.seconds_of("Paused for memory"),
+        at_least="medium",
+        worker=str(run.trace.workers["worker"].iloc[worst]),
+        start=float(times.min(initial=np.inf)) if len(times) else float("nan"),
+        stop=float(times.max(initial=-np.inf)) if len(times) else float("nan"),
+    )
+
+
+def host_memory_full(run: RunFigures) -> Iterator[Finding]:
+    """Find hosts that have hardly any memory left."""
+    samples = run.trace.samples.reindex(
+        columns=["worker_id", "time", "host_memory_available", "host_memory_total"]
+    ).dropna()
+    if not len(samples):
+        return
+    left = (samples["host_memory_available"] / samples["host_memory_total"]).to_numpy(dtype=float)
+    worst = int(left.argmin())
+    if left[worst] > _LITTLE_LEFT:
+        return
+    row = samples.iloc[worst]
+    host = run.trace.workers["host"].iloc[int(row["worker_id"])]
+    at = float(row["time"]) - run.trace.begin
+    yield Finding(
+        f"Host {host} ran out of memory: only {size(float(row['host_memory_available']))} of "
+        f"{size(float(row['host_memory_total']))} were left.",
+        f"That is {percent(float(left[worst]))}, {duration(at)} into the trace. See "
+        "node_resource_usage().",
+        "Run fewer workers or threads on this host, give them a smaller memory_limit so that they "
+        "spill in time, or use smaller chunks.",
+        at_least="medium",
+        at_most="medium",
+        start=at,
+        stop=at,
+    )

@@ -1,0 +1,179 @@
+"""Rules about what became of tasks: failed, done again, lost, or never ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dasfprof.analysis.attempts import WORKER_LOST
+from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.diagnosis.wording import count, duration, percent
+from dasfprof.database.columns import Array
+
+#: Shares of the seconds of all tasks, and of all attempts, that failed.
+_FAILED_SECONDS = 0.02
+_FAILED_ATTEMPTS = 0.05
+#: The share of the seconds of all tasks that were spent on results that had been there before.
+_AGAIN = 0.02
+
+
+def failed_attempts(run: RunFigures) -> Iterator[Finding]:
+    """Find attempts that failed and were made again, and their seconds."""
+    attempts = run.attempts
+    erred = (attempts["status"] == "erred") & (attempts["category"] != WORKER_LOST)
+    failed = (erred & ~attempts["succeeded"]).to_numpy(dtype=bool)
+    seconds = attempts["run"].fillna(0.0).to_numpy()
+    lost = float(seconds[failed].sum())
+    if not failed.any() or (
+        lost < _FAILED_SECONDS * seconds.sum() and failed.mean() < _FAILED_ATTEMPTS
+    ):
+        return
+    kept = failed & ~_final(attempts["key_id"].to_numpy())
+    if not kept.any():
+        return
+    own = attempts[kept]
+    name, category = str(own["function"].mode()[0]), str(own["category"].mode()[0])
+    message = own.loc[own["category"] == category, "message"].iloc[0]
+    yield Finding(
+        f"{count(int(kept.sum()), 'attempt')} failed and had to be made again, most with "
+        f"{category} in {name}: {duration(float(seconds[kept].sum()))} of thread time.",
+        f"{percent(float(kept.mean()))} of all attempts. The first message: {message} See "
+        "processed_tasks().",
+        f"Make {name} not fail: catch and retry {category} inside of it where it is cheap, or "
+        "mend what causes it; retries= starts the whole task again.",
+        seconds=float(seconds[kept].sum()) / run.threads,
+        at_least="medium",
+        function=name,
+    )
+
+
+def errors(run: RunFigures) -> Iterator[Finding]:
+    """Find tasks that ended in an error for good."""
+    attempts = run.attempts
+    last = attempts[_final(attempts["key_id"].to_numpy())]
+    erred = last[(last["status"] == "erred") & ~last["succeeded"]]
+    if not len(erred):
+        return
+    first = erred.iloc[0]
+    name = str(first["function"])
+    yield Finding(
+        f"{count(len(erred), 'task')} ended in an error: {first['category']} in {name}.",
+        f"The first: {run.trace.keys.texts(np.array([first['key_id']]))[0]}: {first['message']} "
+        "See processed_tasks().",
+        f"Mend {name}, or give retries= where the error passes by itself; what depends on these "
+        "tasks has no result.",
+        at_least="high",
+        function=name,
+        worker=str(run.workers.labels[first["worker"]]),
+        start=float(first["start"]) - run.trace.begin,
+    )
+
+
+def lost_workers(run: RunFigures) -> Iterator[Finding]:
+    """Find workers that were lost with tasks on them."""
+    attempts = run.attempts
+    lost = attempts[(attempts["category"] == WORKER_LOST).to_numpy(dtype=bool)]
+    if not len(lost):
+        return
+    numbers, counts = np.unique(lost["worker"].to_numpy(), return_counts=True)
+    worst = int(numbers[counts.argmax()])
+    name = str(lost["function"].mode()[0])
+    left = run.trace.workers["left"].to_numpy()[run.workers.of_lives == worst]
+    at = float(np.nanmin(left)) - run.trace.begin if np.isfinite(left).any() else float("nan")
+    yield Finding(
+        f"{count(len(numbers), 'worker')} left the cluster with {count(len(lost), 'task')} on "
+        f"them, most of {name}.",
+        f"{run.workers.labels[worst]} left {duration(at)} into the trace, with "
+        f"{int(counts.max())} of them. See processed_tasks() and process_summary().",
+        f"Look at what killed it: often memory, as many tasks of {name} run at a time (fewer "
+        "threads, a higher memory_limit, smaller chunks); else the batch system, or a crash in a "
+        "library. Its log tells.",
+        at_least="high",
+        function=name,
+        worker=str(run.workers.labels[worst]),
+        start=at,
+        stop=at,
+    )
+
+
+def recomputation(run: RunFigures) -> Iterator[Finding]:
+    """Find results that were computed again, though they had been there before."""
+    tasks = run.trace.tasks
+    again = run.succeeded & (_attempt_numbers(tasks["key_id"].to_numpy(), run.succeeded) > 0)
+    seconds = run.working
+    lost = float(seconds[again].sum())
+    if not again.any() or lost < _AGAIN * seconds.sum():
+        return
+    by_function = np.bincount(run.functions.codes[again], weights=seconds[again])
+    code = int(by_function.argmax())
+    name = str(run.function_names[code])
+    own = int(np.count_nonzero(again & (run.functions.codes == code)))
+    yield Finding(
+        f"Results are computed more than once: {count(int(again.sum()), 'task')}, "
+        f"{duration(lost)} of thread time, most of it in {name}.",
+        f"{count(own, 'task')} of {name} ran again after their results had been released, or lost "
+        f"with a worker; {percent(lost / float(seconds.sum()))} of all seconds of tasks. See "
+        'processed_tasks("function").',
+        f"Keep what is used again: result.persist() after {name}, or one dask.compute() of all "
+        "that needs it.",
+        seconds=lost / run.threads,
+        function=name,
+    )
+
+
+def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
+    """Find tasks that were on a worker and not done when recording ended."""
+    only = run.trace.scheduler_only
+    if "scheduler_state" not in only:
+        return
+    left = only[(only["scheduler_state"] == "processing").to_numpy(dtype=bool) & ~only["lost"]]
+    if not len(left):
+        return
+    waited = (run.trace.end - left["sent"]).to_numpy(dtype=float)
+    longest = int(np.nanargmax(waited))
+    name = str(left["function"].mode()[0])
+    label = str(left["worker"].iloc[longest])
+    key = run.trace.keys.texts(left["key_id"].to_numpy()[longest : longest + 1])[0]
+    yield Finding(
+        f"{count(len(left), 'task')} had not ended when recording did, most of {name}: the longest "
+        f"has been on its worker for {duration(float(waited[longest]))}.",
+        f"Key {key} on {label}. {_usually(run, name)} See processed_tasks().",
+        f"If it is stuck, look at what {name} does there, by client.call_stack() or the worker's "
+        "log: a lock, a lost connection, an endless loop. If not, stop recording after wait() or "
+        "compute() have returned.",
+        at_least="medium",
+        at_most="medium",
+        function=name,
+        worker=label,
+        start=float(left["sent"].iloc[longest]) - run.trace.begin,
+        stop=run.trace.end - run.trace.begin,
+    )
+
+
+def _usually(run: RunFigures, name: str) -> str:
+    own = run.working[(run.trace.tasks["function"] == name).to_numpy(dtype=bool)]
+    if not len(own):
+        return f"No task of {name} ended."
+    return f"Other tasks of {name} take {duration(float(np.median(own)))}."
+
+
+def _final(key_ids: Array) -> Array:
+    """Tell which rows are the last of their key."""
+    final = np.zeros(len(key_ids), dtype=bool)
+    _, first_from_the_end = np.unique(key_ids[::-1], return_index=True)
+    final[len(key_ids) - 1 - first_from_the_end] = True
+    return final
+
+
+def _attempt_numbers(key_ids: Array, counted: Array) -> Array:
+    """Number the counted rows of each key from 0, in their order; others have -1."""
+    rows = np.flatnonzero(counted)
+    order = rows[np.argsort(key_ids[rows], kind="stable")]
+    ordered = key_ids[order]
+    begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(order)])
+    lengths = np.diff(np.r_[begins, len(order)])
+    numbers = np.full(len(key_ids), -1, dtype=np.int64)
+    numbers[order] = np.arange(len(order)) - np.repeat(begins, lengths)
+    return numbers

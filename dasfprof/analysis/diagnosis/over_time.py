@@ -1,0 +1,83 @@
+"""Rules about the course of a run: gaps of the client, and functions that get slower."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dasfprof.analysis.degradation import LAST_BY_FIRST
+from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.diagnosis.wording import count, duration, percent, times
+from dasfprof.database.columns import Array
+
+#: Shares of the threads' time and of the critical path for which nothing was submitted.
+_GAP_LANES = 0.1
+_GAP_PATH = 0.05
+#: A gap counts if it is as long.
+_GAP = 0.01
+_DEGRADES = 0.05
+
+
+def client_gaps(run: RunFigures) -> Iterator[Finding]:
+    """Find times for which the cluster had nothing to do, as the client had not submitted more."""
+    idle, path = run.unsubmitted, run.path_table
+    gaps = path[(path["Kind"] == "Client") & (path["Duration (s)"] >= _GAP)]
+    seconds = float(gaps["Duration (s)"].sum())
+    if not len(gaps) or idle < _GAP_LANES * run.wall or seconds < _GAP_PATH * run.wall:
+        return
+    longest = gaps.iloc[int(gaps["Duration (s)"].to_numpy().argmax())]
+    yield Finding(
+        f"The cluster waits for the client: for {duration(seconds)} ({percent(seconds / run.wall)} "
+        f"of the run) nothing was submitted, in {count(len(gaps), 'gap')}.",
+        f"The longest, {duration(longest['Duration (s)'])}, is before {longest['Function']}. See "
+        "critical_path() and time_accounting().",
+        "Submit the whole computation at once: dask.compute(a, b, c) or delayed graphs in place of "
+        "a compute() each; leave intermediate results on the cluster (persist()) and do the "
+        "client's own work between them as tasks.",
+        seconds=seconds,
+        function=str(longest["Function"]),
+        start=float(longest["Start (s)"]),
+        stop=float(longest["Start (s)"] + longest["Duration (s)"]),
+    )
+
+
+def degrading_functions(run: RunFigures) -> Iterator[Finding]:
+    """Find functions whose tasks take longer and longer."""
+    table = run.degradation
+    rising = table["Run Method Seconds Rising"].fillna(False).astype(bool)
+    rising &= ~table["Input Size Rising"].fillna(False).astype(bool)
+    for row in table[rising].to_dict("records"):
+        change, name = float(row["Run Method Seconds Last/First Third"]), str(row["Function"])
+        code = int(np.flatnonzero(run.function_names == name)[0])
+        own = run.functions.codes == code
+        excess = _excess(run, own)
+        seconds = run.gain_of(code, 1 - excess)
+        if seconds < _DEGRADES * run.wall or excess <= 0:
+            continue
+        yield Finding(
+            f"{name} gets slower as the run goes on: its last tasks take {times(change)} times as "
+            "long as its first.",
+            f"{row['Verdict']} {count(int(row['Attempts']), 'attempt')}. See degradation().",
+            f"Look in {name} for what grows from call to call: caches, lists and files that are "
+            "appended to, connections and memory that are not given back. Restarting workers "
+            "(client.restart(), or --lifetime) shows whether the state is theirs.",
+            seconds=seconds,
+            function=name,
+        )
+
+
+def _excess(run: RunFigures, own: Array) -> float:
+    """Give the share of a function's seconds that it takes beyond its first third's.
+
+    Waits for a core are left out: a host that gets busier is no fault of the function. If
+    without them the function does not get slower, it is 0.
+    """
+    rows = np.flatnonzero(own & run.succeeded)
+    rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]
+    seconds, third = run.working[rows], max(len(rows) // 3, 1)
+    first, last = float(seconds[:third].mean()), float(seconds[-third:].mean())
+    if last < LAST_BY_FIRST * first:
+        return 0.0
+    return max(1 - first / float(seconds.mean()), 0.0)

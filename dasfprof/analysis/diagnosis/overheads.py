@@ -1,0 +1,94 @@
+"""Rules about what Dask itself costs: many small tasks, the scheduler, deserialising."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.diagnosis.wording import count, duration, percent, size, times
+
+_OVERHEAD = ("Scheduler latency", "Worker latency", "Task overhead")
+
+#: Tasks are small if their median is shorter, overhead is so much of their seconds,
+_SMALL = 0.010
+_BY_COMPUTE = 0.5
+#: and it takes such a share of the threads' time.
+_SHARE = 0.2
+
+
+def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
+    """Find tasks that are so short that handling them takes longer than running them."""
+    durations = run.working[run.succeeded]
+    if not len(durations):
+        return
+    overhead, median = run.seconds_of(*_OVERHEAD), float(np.median(durations))
+    compute = float(durations.sum()) / run.threads
+    share = run.share_of(*_OVERHEAD)
+    if not (median < _SMALL and overhead > _BY_COMPUTE * compute and share >= _SHARE):
+        return
+    name, row = next(iter(run.chunk_sizing.items()))
+    yield Finding(
+        f"Tasks are too small: {count(len(durations), 'task')} take {duration(median)} each (the "
+        f"median), and handling them takes {percent(share)} of the threads' time.",
+        f"Overhead is {times(overhead / compute) if compute > 0 else 'all'} times what the tasks "
+        f"compute; each of {name} costs {duration(row['Overhead per Task (s)'])} besides its own "
+        f"{duration(row['Mean Task time (s)'])}. See chunk_sizing() and time_accounting().",
+        _larger_chunks(run, name),
+        seconds=overhead,
+        function=name,
+    )
+
+
+def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
+    """Find threads that stand idle while tasks are runnable, and the scheduler has them."""
+    share, on_path = run.share_of("Scheduler latency"), run.path_seconds("Scheduler")
+    if share < _SHARE or on_path < _SHARE * run.wall:
+        return
+    seconds = run.seconds_of("Scheduler latency")
+    rate = len(run.trace.tasks) / run.wall
+    yield Finding(
+        f"The scheduler holds the run up: for {percent(share)} of their time threads idle though "
+        "tasks are runnable, which it has not sent to them yet.",
+        f"It handled {rate:.0f} tasks a second; {duration(on_path)} of the critical path are "
+        "spent at it. See critical_path_summary() and cluster_sizing().",
+        "Give it fewer, larger tasks (chunk_sizing() has the sizes); fuse or batch cheap ones; "
+        "keep large objects out of the graph; and look for what else its process does.",
+        seconds=seconds,
+    )
+
+
+def deserialising(run: RunFigures) -> Iterator[Finding]:
+    """Find threads that are busy with deserialising tasks."""
+    share = run.share_of("Deserialize")
+    if share < 0.1:
+        return
+    seconds = np.nan_to_num(run.task_column("deserialize"))
+    by_function = run.functions.sum(seconds)
+    name = str(run.function_names[int(by_function.argmax())])
+    yield Finding(
+        f"Deserialising tasks takes {percent(share)} of the threads' time, most for {name}.",
+        f"{duration(float(by_function.max()))} of thread time for {name}. See "
+        'time_accounting("function").',
+        f"Large objects are part of the tasks of {name}: hand them over once, by "
+        "client.scatter(object, broadcast=True), or load them on the workers.",
+        seconds=run.seconds_of("Deserialize"),
+        function=name,
+    )
+
+
+def _larger_chunks(run: RunFigures, name: str) -> str:
+    row = run.chunk_sizing[name]
+    larger, chunk = float(row["Times Larger"]), float(row["Chunk Size (MB)"])
+    if not larger > 1:
+        return f"Put more work into each task of {name}: batch inputs, or fuse it with others."
+    at_most = float(row["Task Runs"]) / max(run.threads, 1.0)
+    factor = min(larger, max(at_most / 3, 2.0))
+    words = f"Make the tasks of {name} about {times(factor)} times larger"
+    if chunk * 1e6 >= 1000:
+        words += f": chunks of {size(chunk * factor * 1e6)} in place of {size(chunk * 1e6)}"
+    else:
+        words += f": put {times(factor)} inputs into each, as a list"
+    return f"{words}. That leaves {row['Task Runs'] / factor:,.0f} tasks."

@@ -1,0 +1,284 @@
+"""`diagnose()` and the rules about overhead, balance and parallelism, on runs planned by hand.
+
+Two workers of two threads, unless said; every rule fires on its fault, and none on its twin.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from planned_runs import Plan, Task, filled
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.diagnosis import RULES, diagnose
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+
+COLUMNS = ["Severity", "Finding", "Seconds at stake (s)", "Evidence", "Suggestion"]
+COLUMNS += ["Rule", "Function", "Worker", "Start (s)", "Stop (s)"]
+
+
+def found(plan: Plan, directory: Path) -> dict[str, dict[str, Any]]:
+    """Diagnose a planned run, with each rule un-guarded first; gives the findings by rule."""
+    analyser = plan.write(directory)
+    run = RunFigures(analyser.trace)
+    for rule in RULES.values():
+        list(rule(run))
+    table = analyser.diagnose()
+    assert table.columns.tolist() == COLUMNS
+    findings: dict[str, dict[str, Any]] = {}
+    for finding in table.to_dict("records"):
+        findings.setdefault(str(finding["Rule"]), {str(k): v for k, v in finding.items()})
+    return findings
+
+
+def test_a_healthy_run_has_no_finding(tmp_path: Path) -> None:
+    table = Plan(filled(["load", "clean", "save"], 1.0)).write(tmp_path).diagnose()
+
+    assert table.empty
+    assert table.columns.tolist() == COLUMNS
+
+
+def test_an_empty_trace_has_none_but_of_the_trace(tmp_path: Path) -> None:
+    assert set(found(Plan([], resources=False), tmp_path)) <= {"missing-evidence"}
+
+
+def test_the_gravest_comes_first(tmp_path: Path) -> None:
+    tasks = filled(["load"], 1.0)
+    tasks += [Task(f"step-{n}", 0, 4 + n, 5 + n, arrival=0.0) for n in range(10)]
+    tasks[3].state, tasks[3].exception = "erred", "ValueError('no 3')"
+    table = Plan(tasks).write(tmp_path).diagnose()
+
+    order = ["high", "medium", "low", "info"]
+    ranks = [order.index(severity) for severity in table["Severity"]]
+    assert ranks == sorted(ranks)
+    for _, group in table.groupby("Severity"):
+        assert group["Seconds at stake (s)"].fillna(0).is_monotonic_decreasing
+
+
+def test_a_rule_that_fails_is_told_and_takes_no_other(tmp_path: Path) -> None:
+    def broken(run: RunFigures) -> Any:
+        raise ZeroDivisionError("no workers")
+
+    trace = Plan([Task(f"step-{n}", 0, n, n + 1) for n in range(10)]).write(tmp_path).trace
+    table = diagnose(trace, {"broken": broken, **RULES}).set_index("Rule")
+
+    assert "serial-chain" in table.index
+    assert table.loc["rule-failed", "Severity"] == "info"
+    assert "broken" in str(table.loc["rule-failed", "Finding"])
+    assert "no workers" in str(table.loc["rule-failed", "Evidence"])
+
+
+def test_small_tasks(tmp_path: Path) -> None:
+    # Each takes 2 ms, and 8 ms until its thread has the next.
+    tasks = [
+        Task(f"inc-{n}", n % 2, n // 2 * 0.01, n // 2 * 0.01 + 0.002, done=n // 2 * 0.01 + 0.01)
+        for n in range(400)
+    ]
+    tasks = [
+        Task(**{**vars(task), "thread": n % 4, "key": f"{task.key}{thread}"})
+        for n, task in enumerate(tasks)
+        for thread in (0, 1)
+    ]
+    finding = found(Plan(tasks), tmp_path)["tasks-too-small"]
+
+    assert (finding["Severity"], finding["Function"]) == ("high", "inc")
+    # 0.8 of 4 threads' 2 s.
+    assert finding["Seconds at stake (s)"] == pytest.approx(1.6, rel=0.02)
+    assert "2 ms each" in finding["Finding"]
+    assert "times larger" in finding["Suggestion"]
+
+
+def test_a_chain(tmp_path: Path) -> None:
+    # Four threads load for 2 s, then one task after another runs for 8 s.
+    tasks = filled(["load"], 0.5)
+    before = [task.key for task in tasks]
+    for number in range(8):
+        start = 2.0 + number
+        tasks.append(
+            Task(f"step-{number}", 0, start, start + 1, runnable=start, dependencies=before)
+        )
+        before = [f"step-{number}"]
+    findings = found(Plan(tasks), tmp_path)
+
+    chain = findings["serial-chain"]
+    assert (chain["Severity"], chain["Function"]) == ("high", "step")
+    # One of four threads is busy for 8 s: three quarters of that are lost.
+    assert chain["Seconds at stake (s)"] == pytest.approx(6.0)
+    assert (chain["Start (s)"], chain["Stop (s)"]) == pytest.approx((2.0, 10.0))
+    assert "8 tasks" in chain["Finding"]
+    assert findings.keys() - {"serial-chain"} <= {"imbalance"}
+
+
+def test_too_few_tasks(tmp_path: Path) -> None:
+    # Two tasks at a time on four threads.
+    tasks = [
+        Task(f"fit-{n}", n % 2, n // 2 * 3.0, n // 2 * 3.0 + 3, size=50_000_000) for n in range(4)
+    ]
+    for task in tasks[2:]:
+        task.runnable, task.dependencies = 3.0, ["fit-0", "fit-1"]
+    finding = found(Plan(tasks), tmp_path)["too-few-tasks"]
+
+    assert finding["Function"] == "fit"
+    assert finding["Seconds at stake (s)"] == pytest.approx(3.0)  # half of the threads idle for 6 s
+    assert "3 times as many partitions (12 tasks" in finding["Suggestion"]
+
+
+def test_a_slow_function(tmp_path: Path) -> None:
+    tasks = filled(["load"], 0.1)
+    for number in range(16):
+        turn, lane = divmod(number, 4)
+        worker, thread = divmod(lane, 2)
+        begin = 0.4 + turn
+        tasks.append(Task(f"fit-{number}", worker, begin, begin + 1, thread=thread))
+    finding = found(Plan(tasks), tmp_path)
+
+    assert finding.keys() == {"dominating-function"}
+    slow = finding["dominating-function"]
+    assert (slow["Severity"], slow["Function"]) == ("medium", "fit")
+    # 4 s of 4.4 on each thread: half of that, were it twice as fast.
+    assert slow["Seconds at stake (s)"] == pytest.approx(2.0)
+
+
+def fat(size: int) -> Plan:
+    tasks = filled(["load"], 0.5, count=12)
+    for task in tasks:
+        task.size = 1_000_000
+    tasks.append(Task("load-12", 1, 1.5, 6.5, size=size))
+    return Plan(tasks)
+
+
+def test_a_fat_partition(tmp_path: Path) -> None:
+    findings = found(fat(20_000_000), tmp_path)
+
+    finding = findings["fat-partitions"]
+    assert (finding["Severity"], finding["Function"]) == ("high", "load")
+    assert "20 MB, 20 times the median" in finding["Finding"]
+    # Three of four threads idle for the 4.5 s that it takes longer than others.
+    assert finding["Seconds at stake (s)"] == pytest.approx(4.5 * 3 / 4)
+    assert finding["Worker"] == "worker-node1-1"
+    assert (finding["Start (s)"], finding["Stop (s)"]) == pytest.approx((1.5, 6.5))
+    assert "partitions of about 1 MB" in finding["Suggestion"]
+    assert "straggling-tasks" not in findings
+    assert all(findings[rule]["Severity"] == "low" for rule in findings.keys() - {"fat-partitions"})
+
+
+def test_a_straggler(tmp_path: Path) -> None:
+    findings = found(fat(1_000_000), tmp_path)
+
+    finding = findings["straggling-tasks"]
+    assert (finding["Severity"], finding["Function"]) == ("high", "load")
+    assert "5 s in load, whose median is 500 ms" in finding["Finding"]
+    assert "load-12" in finding["Evidence"]
+    assert "fat-partitions" not in findings
+
+
+def test_a_slow_worker(tmp_path: Path) -> None:
+    # The second worker takes twice as long for as many tasks.
+    tasks = [
+        Task(f"f-{worker}{thread}{n}", worker, n * s, n * s + s, thread=thread)
+        for worker, s in ((0, 0.5), (1, 1.0))
+        for thread in (0, 1)
+        for n in range(8)
+    ]
+    findings = found(Plan(tasks), tmp_path)
+
+    finding = findings["slow-worker"]
+    assert (finding["Severity"], finding["Worker"]) == ("high", "worker-node1-1")
+    # 16 runs take 0.5 s longer each, on two threads; the others idle for the 4 s.
+    assert finding["Seconds at stake (s)"] == pytest.approx(4.0)
+    assert 'retire_workers(["tcp://10.0.0.1:4001"])' in finding["Suggestion"]
+    assert all(findings[rule]["Severity"] == "low" for rule in findings.keys() - {"slow-worker"})
+
+
+def test_waits_for_cores_make_no_worker_slow(tmp_path: Path) -> None:
+    tasks = [
+        Task(f"f-{worker}{thread}{n}", worker, n * s, n * s + s, thread=thread, run_queue=s - 0.5)
+        for worker, s in ((0, 0.5), (1, 1.0))
+        for thread in (0, 1)
+        for n in range(8)
+    ]
+
+    assert "slow-worker" not in found(Plan(tasks), tmp_path)
+
+
+def test_imbalance_and_placement(tmp_path: Path) -> None:
+    # All tasks are ready on the first worker from the begin; the second has but two.
+    tasks = [
+        Task(f"f-{thread}{n}", 0, float(n), n + 1.0, ready=0.0, thread=thread)
+        for thread in (0, 1)
+        for n in range(8)
+    ]
+    tasks += [Task(f"f-9{thread}", 1, 0.0, 1.0, thread=thread) for thread in (0, 1)]
+    findings = found(Plan(tasks), tmp_path)
+
+    placed = findings["poor-placement"]
+    assert (placed["Severity"], placed["Worker"]) == ("high", "worker-node1-0")
+    # Two threads idle while two tasks at least are ready elsewhere, for 6 s; then the last turn.
+    assert placed["Seconds at stake (s)"] == pytest.approx(3.0)
+    assert findings["imbalance"]["Severity"] == "low"
+    assert "poor-placement" in findings["imbalance"]["Evidence"]
+
+
+def test_gaps_of_the_client(tmp_path: Path) -> None:
+    tasks = []
+    for number in range(3):
+        for task in filled([f"part{number}"], 1.0, count=4):
+            task.start, task.stop = task.start + 3 * number, task.stop + 3 * number
+            task.arrival = 3.0 * number
+            tasks.append(task)
+    findings = found(Plan(tasks, graphs=(0.0, 3.0, 6.0)), tmp_path)
+
+    assert findings.keys() == {"client-gaps"}
+    finding = findings["client-gaps"]
+    assert finding["Seconds at stake (s)"] == pytest.approx(4.0)  # two gaps of 2 s in 7 s
+    assert "2 gaps" in finding["Finding"]
+    assert finding["Stop (s)"] - finding["Start (s)"] == pytest.approx(2.0)
+
+
+def test_degradation(tmp_path: Path) -> None:
+    tasks, begin = [], 0.0
+    for turn in range(12):
+        seconds = 1.0 + 0.2 * turn
+        for lane in range(4):
+            worker, thread = divmod(lane, 2)
+            key = f"store-{turn}{lane}"
+            tasks.append(Task(key, worker, begin, begin + seconds, thread=thread))
+        begin += seconds
+    findings = found(Plan(tasks), tmp_path)
+
+    finding = findings["degrading-functions"]
+    assert (finding["Severity"], finding["Function"]) == ("high", "store")
+    # 12 turns of 2.1 s on average, in place of 1.3, as the first four had.
+    assert finding["Seconds at stake (s)"] == pytest.approx(12 * 0.8)
+
+
+def test_nothing_is_said_without_a_scheduler_s_file_of_what_it_tells(tmp_path: Path) -> None:
+    tasks = filled(["load", "clean"], 1.0)
+    findings = found(Plan(tasks, scheduler=False), tmp_path)
+
+    assert findings.keys() == {"missing-evidence"}
+    assert "scheduler" in findings["missing-evidence"]["Evidence"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_no_rule_fails_on_a_trace_of_dasf(rule: str, tmp_path: Path) -> None:
+    from written_traces import compute, managed, usage, write_as_dasf
+
+    events = [compute(f"f-{n}", 10.0 + n, 0.9, "worker-a-0") for n in range(20)]
+    events += [managed(10.0 + n, "worker-a-0", n) for n in range(20)]
+    events += [usage(10.0 + n, time=1e9 + n) for n in range(20)]
+    analyser = TraceAnalyser(write_as_dasf(tmp_path / "dasf", events))
+
+    list(RULES[rule](RunFigures(analyser.trace)))
+
+
+def test_texts_are_sentences(tmp_path: Path) -> None:
+    tasks = filled(["load"], 0.5)
+    tasks += [Task(f"step-{n}", 0, 2 + n, 3 + n) for n in range(10)]
+    table: pd.DataFrame = Plan(tasks).write(tmp_path).diagnose()
+
+    for column in ("Finding", "Evidence", "Suggestion"):
+        assert table[column].str.endswith(".").all()
