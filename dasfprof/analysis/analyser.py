@@ -16,6 +16,7 @@ from dasfprof.analysis import (
     task_graph,
 )
 from dasfprof.analysis.balance_questions import BalanceQuestions
+from dasfprof.analysis.diagnosis.question import DiagnosisQuestion
 from dasfprof.analysis.parallel_run_reports import ParallelRunReports
 from dasfprof.analysis.progress import is_wanted
 from dasfprof.analysis.replay_questions import ReplayQuestions
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-class TraceAnalyser(TimeQuestions, BalanceQuestions, ParallelRunReports, ReplayQuestions):
+class TraceAnalyser(
+    TimeQuestions, BalanceQuestions, ParallelRunReports, DiagnosisQuestion, ReplayQuestions
+):
     """Answers questions about a recorded run.
 
     Parameters
