@@ -134,7 +134,9 @@ class ParallelRunReports:
             Used (MB)``, ``Memory Used Percent`` (what is not available), ``Disk Io Read Count``,
             ``Disk Io Write Count``, ``Disk Io Read (MB)``, ``Disk Io Write (MB)``, ``Network
             Sent (MB)``, ``Network Recv (MB)`` (these six since the host's boot), ``# of TCP
-            Connections``, ``# of UDP Connections``. NA is what the host does not tell.
+            Connections``, ``# of UDP Connections``, and since the boot ``Cpu Pressure Seconds``,
+            ``Memory Pressure Seconds``, ``Io Pressure Seconds`` (some of the host's tasks waited
+            for it). NA is what the host does not tell.
         """
         return resource_usage.node_resource_usage(self.trace)
 

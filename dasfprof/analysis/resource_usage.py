@@ -25,6 +25,9 @@ _OF_NODES: Columns = {
     "Network Recv (MB)": ("host_net_io.read_size", 1e6),
     "# of TCP Connections": ("host_tcp_connections", 1),
     "# of UDP Connections": ("host_udp_connections", 1),
+    "Cpu Pressure Seconds": ("host_cpu_pressure.some", 1),
+    "Memory Pressure Seconds": ("host_memory_pressure.some", 1),
+    "Io Pressure Seconds": ("host_io_pressure.some", 1),
 }
 _OF_PROCESSES: Columns = {
     "Cpu Percent": ("cpu", 1),

@@ -190,6 +190,12 @@ RESOURCE_USAGE = Schema(
         ("host_disk_io.write_count", "time"),
         ("host_tcp_connections", "time"),
         ("host_udp_connections", "time"),
+        # Seconds since boot in which some of the host's tasks, or all, waited: see pressure.py.
+        ("host_cpu_pressure.some", "time"),
+        ("host_memory_pressure.some", "time"),
+        ("host_memory_pressure.full", "time"),
+        ("host_io_pressure.some", "time"),
+        ("host_io_pressure.full", "time"),
         # Of the worker's own GPU, where this worker reads it: see gpu_facts.py.
         ("gpu_index", "text"),  # NVML's, an int
         ("gpu_utilization", "float32"),  # percent

@@ -13,6 +13,7 @@ import psutil
 from dasfprof.database.batch import Schema
 from dasfprof.recording.facts import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.recording.gpu import GpuProbe
+from dasfprof.recording.pressure import UNKNOWN, HostPressure
 
 Rows = Iterable[tuple[Schema, tuple[Any, ...]]]
 
@@ -42,6 +43,8 @@ class ResourceProbe:
     ----------
     gpu
         The probe, asked before this one, whose reading of the worker's own GPU goes into the row.
+    pressure
+        The host's, closed with the probe.
     """
 
     #: Seconds between two readings of the host, which cost three times those of the process.
@@ -51,8 +54,9 @@ class ResourceProbe:
     #: Seconds below which a share of CPU says nothing: the kernel counts in ticks of 10 ms.
     MIN_CPU_INTERVAL = 0.02
 
-    def __init__(self, gpu: GpuProbe) -> None:
+    def __init__(self, gpu: GpuProbe, pressure: HostPressure) -> None:
         self._gpu = gpu
+        self._pressure = pressure
         self._process = psutil.Process()
         self._last_cpu = monotonic(), _cpu_seconds(self._process)
         self._host_due = self._connections_due = monotonic()
@@ -83,7 +87,8 @@ class ResourceProbe:
         yield RESOURCE_USAGE, row + host + self._gpu.own_usage
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Close the files of the host's pressure."""
+        self._pressure.close()
 
     def _cpu_percent(self, clock: float, seconds: float) -> float | None:
         """Give the share of one core since the last reading; None where that was just now."""
@@ -135,6 +140,7 @@ class ResourceProbe:
             getattr(disk, "read_count", None),
             getattr(disk, "write_count", None),
             *_host_sockets(),
+            *(_or_none(self._pressure.totals) or UNKNOWN),
         )
 
 
@@ -192,8 +198,9 @@ class WorkerProbe:
             self._asked = None
 
 
+#: Of those psutil and the sockets tell.
 _HOST_COLUMNS = 16
-_NO_HOST = (None,) * _HOST_COLUMNS
+_NO_HOST = (None,) * _HOST_COLUMNS + UNKNOWN
 
 
 def _or_none(read: Any) -> Any:

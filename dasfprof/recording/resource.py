@@ -19,6 +19,7 @@ from dasfprof.recording.device_memory import DeviceMemoryProbe
 from dasfprof.recording.disk_usage import DiskProbe
 from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.pressure import HostPressure
 from dasfprof.recording.probes import Probe, ResourceProbe, WorkerProbe
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.worker import worker_facts
@@ -50,9 +51,10 @@ class ResourceMonitor(WorkerPlugin):
         """Open the file and start the sampler; a failure is logged and leaves the worker alone."""
         try:
             facts = worker_facts(worker)
-            self.database = self.settings.open_database(
-                "ResourceMonitor", str(worker.name), {"worker": facts}
-            )
+            pressure = HostPressure()
+            self._undo.append(pressure.close)
+            header = {"worker": facts, "pressure": pressure.availability}
+            self.database = self.settings.open_database("ResourceMonitor", str(worker.name), header)
             self._undo.append(self.database.close)
             writer = self.database.writer
             self._guard = HookGuard(writer)
@@ -64,7 +66,7 @@ class ResourceMonitor(WorkerPlugin):
             self._gpu = GpuProbe(lambda device: HostDuty(f"{self.settings.uuid}-{device}"))
             self._probes: list[Probe] = [
                 self._gpu,
-                ResourceProbe(self._gpu),
+                ResourceProbe(self._gpu, pressure),
                 WorkerProbe(worker),
                 DeviceMemoryProbe(worker),
                 DiskProbe(worker.local_directory),

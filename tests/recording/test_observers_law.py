@@ -29,6 +29,7 @@ from dasfprof.database.reader import TraceFile
 from dasfprof.database.writer import TraceWriter
 from dasfprof.recording.describe import ResultDescriber
 from dasfprof.recording.gpu import GpuProbe
+from dasfprof.recording.pressure import HostPressure
 from dasfprof.recording.probes import ResourceProbe, WorkerProbe
 from dasfprof.recording.resource import HostDuty
 from dasfprof.recording.run_queue import RunQueue
@@ -132,6 +133,9 @@ SITES: list[tuple[Any, str]] = [
     (ResourceProbe, "__init__"),
     (ResourceProbe, "sample"),
     (ResourceProbe, "close"),
+    (HostPressure, "__init__"),
+    (HostPressure, "totals"),
+    (HostPressure, "close"),
     (WorkerProbe, "__init__"),
     (WorkerProbe, "sample"),
     ("dasfprof.recording.probes", "monotonic"),
@@ -150,6 +154,7 @@ UNCOUNTED = {
     "SchedulerFolder.__init__",
     "worker.worker_facts",
     "worker.availability",
+    "HostPressure.__init__",
     "RunSettings.open_database",
     "TraceWriter.start",
     "TraceOutput.append",

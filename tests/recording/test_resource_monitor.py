@@ -15,12 +15,13 @@ import psutil
 import pytest
 from distributed import Client, LocalCluster, wait
 from independent_record import wait_until
-from recorded_facts import assert_whole, facts
+from recorded_facts import assert_whole, facts, trace_files
 
 import dasfprof
 from dasfprof.recording import resource
 from dasfprof.recording.facts import RESOURCE_USAGE
 from dasfprof.recording.gpu import GpuProbe
+from dasfprof.recording.pressure import UNKNOWN, HostPressure
 from dasfprof.recording.probes import ResourceProbe
 from dasfprof.recording.resource import HostDuty
 
@@ -130,7 +131,7 @@ def test_counters_that_go_back_leave_psutil_s_memory_alone(
         psutil._psplatform, "net_io_counters", lambda: {"eth": (0, received[0], *[0] * 6)}
     )
     psutil.net_io_counters.cache_clear()
-    probe = ResourceProbe(GpuProbe(lambda device: HostDuty(device)))
+    probe = ResourceProbe(GpuProbe(lambda device: HostDuty(device)), HostPressure())
     monkeypatch.setattr(probe, "HOST_INTERVAL", 0.0)
     names = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
     samples = []
@@ -178,6 +179,52 @@ def test_host_is_read_by_one_worker_and_agrees_with_psutil(client: Client, tmp_p
         seconds = row["monotonic"] - last["monotonic"]
         moved = row["host_net_io.read_size"] - last["host_net_io.read_size"]
         assert row["host_net_io.read_bps"] * seconds == pytest.approx(moved, rel=1e-3, abs=1)
+
+
+PRESSURE = [
+    ("cpu", "some"),
+    ("memory", "some"),
+    ("memory", "full"),
+    ("io", "some"),
+    ("io", "full"),
+]
+
+
+def pressure_of(kind: str, line: str) -> float:
+    """Read a total as a person would."""
+    text = Path(f"/proc/pressure/{kind}").read_text()
+    (found,) = (words for words in map(str.split, text.splitlines()) if words[0] == line)
+    return int(found[-1].removeprefix("total=")) / 1e6
+
+
+@pytest.mark.skipif(HostPressure().availability != "available", reason="this kernel tells none")
+def test_pressure_of_the_host_agrees_with_the_kernels_files(client: Client, tmp_path: Path) -> None:
+    before = [pressure_of(*one) for one in PRESSURE]
+    with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
+        client.gather([client.submit(burn, 0.7, key=("press", i)) for i in range(2)])
+    after = [pressure_of(*one) for one in PRESSURE]
+    rows = [row for row in usage(run) if row["host_memory_total"] is not None]
+    for (kind, line), low, high in zip(PRESSURE, before, after, strict=True):
+        totals = [row[f"host_{kind}_pressure.{line}"] for row in rows]
+        assert low <= totals[0] + 1e-9
+        assert totals == sorted(totals)
+        assert totals[-1] <= high + 1e-9
+    others = [row for row in usage(run) if row["host_memory_total"] is None]
+    assert {row["host_cpu_pressure.some"] for row in others} == {None}
+    for file in trace_files(run, "ResourceMonitor"):
+        assert file.read_header()["pressure"] == "available"
+
+
+def test_pressure_that_is_not_told(tmp_path: Path) -> None:
+    absent = HostPressure(tmp_path / "none")
+    assert absent.availability == f"{tmp_path / 'none'}: No such file or directory"
+    assert absent.totals() == UNKNOWN
+    for name in ("cpu", "memory", "io"):
+        (tmp_path / name).write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\nfull ?")
+    partial = HostPressure(tmp_path)
+    assert partial.totals() == (2.5, 2.5, None, 2.5, None)
+    partial.close()
+    assert partial.totals() == UNKNOWN
 
 
 def test_host_duty_moves_when_its_holder_is_killed(client: Client, tmp_path: Path) -> None:
