@@ -69,7 +69,9 @@ def task_slots(trace: Trace) -> TaskSlots:
         nothing = np.full(len(unseen), np.nan)
         stolen, seceded = np.append(stolen, nothing), np.append(seceded, nothing)
     times = task_times(recorded)
-    end = np.maximum(np.fmin(times.done, seceded), times.executing)
+    end = np.maximum(
+        np.fmin(np.fmin(times.done, seceded), _taken_again(trace, times)), times.executing
+    )
     codes, names = _functions(tasks["function"].cat, unseen["function"].cat)
     return TaskSlots(
         times=times,
@@ -158,6 +160,27 @@ def _own(trace: Trace, column: str) -> Array:
         return np.full(len(trace.tasks), np.nan)
     times: Array = trace.tasks[column].to_numpy(dtype=float) - trace.begin
     return times
+
+
+def _taken_again(trace: Trace, times: TaskTimes) -> Array:
+    """Give when the thread of each run took the next one; NaN where it took none.
+
+    A worker notes that a run took a thread a moment before it notes that the one before it there
+    was done, which had given the thread back by then.
+    """
+    taken = np.full(len(times), np.nan)
+    if "thread" not in trace.tasks:
+        return taken
+    thread = trace.tasks["thread"].cat.codes.to_numpy(dtype=np.int64)
+    rows = np.flatnonzero(thread >= 0)
+    executing = times.executing[rows]
+    lane = trace.tasks["worker_id"].to_numpy()[rows] * (thread.max(initial=0) + 1) + thread[rows]
+    order = np.argsort(executing, kind="stable")
+    order = order[np.argsort(lane[order], kind="stable")]
+    before, after = order[:-1], order[1:]
+    same = (lane[before] == lane[after]) & (executing[after] >= times.stop[rows[before]])
+    taken[rows[before[same]]] = executing[after[same]]
+    return taken
 
 
 def _joined(first: pd.Series, second: pd.Series) -> Array:

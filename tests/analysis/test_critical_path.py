@@ -15,6 +15,7 @@ from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_traces import ANY_RUNS, made_trace
+from planned_runs import Plan, Task
 from written_traces import compute, record
 
 import dasfprof
@@ -101,6 +102,24 @@ def test_a_client_that_submits_late() -> None:
         [6.5, 2.5, "Client", "b-1", "client"],
         [9.0, 0.5, "Scheduler", "b-1", "client"],
         [9.5, 3.0, "Compute", "b-1", "client"],
+    ]
+
+
+def test_a_client_is_told_only_of_what_it_wants() -> None:
+    # Another task ended after the first, but no client had a future of it.
+    side = stages("c-1", 1.0, 1.0, 0.5, 0, 0, 0, 6.0, 0, 0, worker_id=1, wanted=0)
+    second = stages("b-1", 9.0, 9.0, 0.5, 0, 0, 0, 3.0, 0, 0, cause="update-graph-2")
+
+    gap = [[6.5, 2.5, "Client", "b-1", "client"]]
+    assert path_of(FIRST | {"wanted": 1}, side, second)[6:7] == gap
+    assert path_of(FIRST, side, second)[6:7] == gap  # of the first it is not known
+    late = [[7.5, 1.5, "Client", "b-1", "client"]]
+    assert path_of(FIRST, side | {"wanted": 1}, second)[2:3] == late
+    # It was not told of anything: all the time until it submitted was its own.
+    path = path_of(FIRST | {"wanted": 0}, side, second)
+    assert path[:2] == [
+        [1.0, 8.0, "Client", "b-1", "client"],
+        [9.0, 0.5, "Scheduler", *path[1][3:]],
     ]
 
 
@@ -373,3 +392,16 @@ def test_a_file_of_dasf(tmp_path: Path) -> None:
     assert path["Kind"].tolist() == ["Compute", "Unknown", "Compute"]
     assert path["Duration (s)"].tolist() == [2.0, 2.0, 1.0]
     assert np.isfinite(path["Start (s)"]).all()
+
+
+def test_a_thread_that_was_taken_a_moment_before_its_last_task_was_noted_as_done(
+    tmp_path: Path,
+) -> None:
+    first = Task("load-0", 0, 0.0, 1.0, done=1.0 + 2**-12)
+    second = Task("load-1", 0, 1.0, 2.0, sent=0.0, received=0.0, ready=0.0)
+    path = Plan([first, second], workers=1).write(tmp_path).critical_path()
+
+    compute = path[path["Kind"] == "Compute"]
+    assert compute["Task Key"].tolist() == ["load-0", "load-1"]
+    assert compute["Bound By"].tolist() == ["client", "thread"]
+    assert compute["Duration (s)"].tolist() == [1.0, 1.0]
