@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from dasfprof.analysis.fact_columns import FactColumns, Form
 from dasfprof.analysis.key_table import KeyCollector
 from dasfprof.analysis.progress import track
@@ -67,17 +69,22 @@ _KINDS: dict[tuple[str, str], dict[str, Form]] = {
     ),
     (EventPhases.INSTANT, "GPU Failure"): _forms(category="uuid reading reason detail"),
     (EventPhases.INSTANT, "Clock"): _forms(float="scheduler_delay monotonic"),
-    (EventPhases.INSTANT, "Graph"): _forms(category="client", float="tasks wanted"),
+    (EventPhases.INSTANT, "Graph"): _forms(category="client", object="step", float="tasks wanted"),
     (EventPhases.INSTANT, "Steal"): _forms(key="key", int="run_id", category="victim thief"),
     (EventPhases.INSTANT, "Worker Added"): _forms(
         category="worker host", object="name", float="nthreads memory_limit"
     ),
     (EventPhases.INSTANT, "Worker Removed"): _forms(category="worker reason"),
+    (EventPhases.INSTANT, "Step"): _forms(int="id parent", category="step"),
+    (EventPhases.INSTANT, "Step End"): _forms(int="id"),
 }
+#: What a client tells, which is no worker.
+_OF_CLIENTS = ("Step", "Step End", "Step Layer")
+_STEP_LAYER = _forms(int="id", key="layer", keys="dependencies")
 
 #: The args that are stimulus ids: whatever has the id of what ended a task run came of that end.
 _STIMULI = {
-    "Task Run": _forms(key="cause end_cause"),
+    "Task Run": _forms(key="cause end_cause graph"),
     "Graph": _forms(key="stimulus"),
 }
 
@@ -102,6 +109,9 @@ class Evidence:
         self.stimuli = {
             name: FactColumns(self.stimulus_collector, forms) for name, forms in _STIMULI.items()
         }
+        #: Numbers the layers that steps of the pipeline built, apart from the keys of tasks.
+        self.layer_collector = KeyCollector()
+        self.layers = FactColumns(self.layer_collector, _STEP_LAYER)
         #: What is missing or damaged, in words.
         self.notes: list[str] = []
         #: Plugins whose files are there, once a file.
@@ -125,6 +135,12 @@ class Evidence:
                     self._add(batch, None)
 
     def _add(self, batch: Batch, owner: int | None) -> None:
+        if batch.phase == EventPhases.INSTANT and batch.name in _OF_CLIENTS:
+            nobody = np.broadcast_to(np.int32(-1), batch.rows)
+            (self.layers if batch.name == "Step Layer" else self.facts[batch.name]).add(
+                batch, nobody
+            )
+            return
         columns = self._kinds.get((batch.phase, batch.name))
         if columns is None:
             return

@@ -10,6 +10,7 @@ import pandas as pd
 from dasfprof.analysis import clock, task_runs
 from dasfprof.analysis.evidence import Evidence
 from dasfprof.analysis.fact_columns import make_categorical
+from dasfprof.analysis.steps import BuiltLayers, TaskSteps, step_table
 from dasfprof.database.columns import Array
 
 Columns = dict[str, Any]
@@ -18,7 +19,7 @@ Columns = dict[str, Any]
 _TASKS, _SCHEDULER = "TracePlugin", "SchedulerPlugin"
 
 #: Args that are stimulus ids.
-_STIMULI = ("cause", "end_cause", "stimulus")
+_STIMULI = ("cause", "end_cause", "graph", "stimulus")
 
 #: Columns that tell when a row's fact begins and ends (or how long it takes).
 _SPANS = {
@@ -43,6 +44,10 @@ class TableMaker:
         for name, facts in evidence.stimuli.items():
             ids = facts.columns(stimulus_ids)
             self._columns[name] |= {arg: ids[arg] for arg in _STIMULI if arg in ids}
+        layers, layer_ids = evidence.layer_collector.finish()
+        dependencies = evidence.layers.list_items("dependencies", layer_ids)
+        self._layers = BuiltLayers(layers, evidence.layers.columns(layer_ids), dependencies)
+        self._steps = step_table(self._columns.pop("Step"), self._columns.pop("Step End"))
 
     def make(self) -> dict[str, Any]:
         """Make the tables."""
@@ -59,11 +64,14 @@ class TableMaker:
             "gpu_usage": self._event_table("GPU Usage"),
         }
         tables["transfers"], transfer_keys = self._transfer_table()
-        tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables()
+        tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables(
+            tables["graphs"]
+        )
         begin, end = self._see_workers(tables)
         self._note_gpus(tables["samples"], tables["gpu_devices"])
         return {
             **tables,
+            "steps": self._steps.drop(columns="id"),
             "workers": self._register.table(),
             "keys": self._keys,
             "stimuli": self._stimuli,
@@ -161,9 +169,12 @@ class TableMaker:
         items = self._facts["Transfer"].list_items("keys", self._ids)
         return pd.DataFrame(columns, copy=False), (columns["keys"], items)
 
-    def _task_tables(self) -> tuple[pd.DataFrame, pd.DataFrame, tuple[Array, Array]]:
+    def _task_tables(
+        self, graphs: pd.DataFrame
+    ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[Array, Array]]:
         worker = task_runs.worker_runs(self._columns.pop("Compute"))
         scheduler = task_runs.scheduler_runs(self._columns.pop("Task Run"), self._register)
+        steps = TaskSteps(self._steps, self._layers, graphs, scheduler, self._keys)
         lengths = worker.pop("dependencies")
         items = self._facts["Compute"].list_items("dependencies", self._ids)
         alone = not len(lengths) and _TASKS not in self._plugins and len(scheduler["sent"]) > 0
@@ -188,8 +199,16 @@ class TableMaker:
         rest["lost"] = np.isfinite(rest["scheduler_start"])
         rest["reason"] = self._reasons(rest["worker_id"])
         self._note_tasks(runs, rest, lengths, alone=alone)
+        runs["step"], rest["step"] = steps.find(runs), steps.find(rest)
+        self._note_steps(runs["step"])
         tasks = task_runs.make_table(runs, self._keys, self._register)
         return tasks, task_runs.make_table(rest, self._keys, self._register), (lengths, items)
+
+    def _note_steps(self, steps: pd.Categorical) -> None:
+        count = int(np.count_nonzero(steps.codes >= 0))
+        if count or len(self._steps):
+            share = count / max(len(steps), 1) * 100
+            self._notes.append(f"{share:.0f} % of task runs belong to a step of the pipeline.")
 
     def _reasons(self, worker_ids: Array) -> pd.Categorical:
         """Tell why the workers' files lack task runs."""

@@ -39,8 +39,9 @@ class Trace:
     #: type, dtype, shape, thread, exception``, and where the scheduler knows the same run
     #: ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, priority_user,
     #: priority_generation, priority_order, annotations``, and rows of `stimuli`: ``cause`` (of
-    #: being sent) and ``end_cause``. ``source`` is ``worker``; or
-    #: ``scheduler``, for all rows, where no worker's file is there.
+    #: being sent), ``end_cause`` and ``graph`` (the one that made it runnable: its row of `graphs`
+    #: has the same). ``step`` is that of the pipeline, NA where none is known. ``source`` is
+    #: ``worker``; or ``scheduler``, for all rows, where no worker's file is there.
     tasks: pd.DataFrame
     #: Task runs that the scheduler saw and no worker's file holds; ``lost`` if they ended in
     #: memory or erred, so that they ran for certain.
@@ -56,7 +57,7 @@ class Trace:
     #: last_seen, boot_id, pid, closed, joined, left, left_reason``. ``closed`` is False where a
     #: file of it ends early.
     workers: pd.DataFrame
-    #: The graphs that arrived at the scheduler (``time, client, tasks, wanted, stimulus``), and
+    #: The graphs that arrived at the scheduler (``time, client, tasks, wanted, stimulus, step``), and
     #: the steals.
     graphs: pd.DataFrame
     steals: pd.DataFrame
@@ -69,6 +70,10 @@ class Trace:
     gpu_devices: pd.DataFrame
     #: A row a reading of a GPU. ``worker_id`` is who read it: see `GpuSamples`.
     gpu_usage: pd.DataFrame
+    #: The steps of the pipeline, a row each time that one was entered, in the order of time:
+    #: ``step`` (its path, ``outer/inner``), ``name``, ``parent`` (a row; -1: none), ``start``,
+    #: ``duration`` (NaN: nothing tells when it was left).
+    steps: pd.DataFrame
     #: The distinct keys.
     keys: KeyTable
     #: The distinct stimulus ids: what has the same one came of the same event.
