@@ -185,21 +185,28 @@ def _gain(run: RunFigures, found: Stragglers, kept: Array) -> float:
     """
     if not kept.any():
         return 0.0
-    behind = run.out_of_line.idle_behind(found.rows[kept], found.excess[kept])
-    return max(behind, float(found.excess[kept].sum()) / run.threads)
+    rows, excess = found.rows[kept], found.excess[kept]
+    estimate = max(run.out_of_line.idle_behind(rows, excess), float(excess.sum()) / run.threads)
+    usual = run.functions.median(run.working)[run.functions.codes[rows]]
+    return run.saved(estimate, running=run.with_durations(rows, usual))
 
 
 def _slow_worker_gain(run: RunFigures, number: int, excess: float) -> float:
     """Estimate the wall seconds that a worker's slowness costs.
 
-    At the least its excess spread over all threads; at the most that on its own, as far as the
-    others idled.
+    Without a replay that is at the least its excess spread over all threads, at the most that on
+    its own threads, as far as the others idled.
     """
     lives = run.accounts.lives
     own = float(lives.threads[run.workers.of_lives[lives.ids] == number].max(initial=1))
     spread = excess / run.threads
     idle = run.seconds_of("No runnable task", "Runnable elsewhere")
-    return max(spread, min(excess / own, spread + idle))
+    estimate = max(spread, min(excess / own, spread + idle))
+    slowness = run.out_of_line.slowness
+    rows = np.flatnonzero((slowness.slow & (slowness.place == number))[slowness.of_run])
+    factor = (slowness.median_elsewhere / slowness.median)[slowness.of_run[rows]]
+    usual = run.trace.tasks["duration"].to_numpy()[rows] * factor
+    return run.saved(estimate, running=run.with_durations(rows, usual))
 
 
 def _function(run: RunFigures, row: int) -> str:

@@ -58,7 +58,7 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
         'See time_accounting("function").',
         f"Use processes in place of threads: {threads} times as many workers with "
         f"threads_per_worker=1; or let {name} release the GIL (NumPy, Numba with nogil=True).",
-        seconds=lost,
+        seconds=run.saved(lost, running=_without_waiting(run, rows)),
         function=name,
     )
 
@@ -101,7 +101,7 @@ def io_bound(run: RunFigures) -> Iterator[Finding]:
         "threads' time is spent waiting. See processes_resource_usage() and node_disk_usage().",
         f"Let {name} read less: only the columns and rows that are needed, compressed formats in "
         "larger pieces (Parquet, Zarr), from local or faster disks; or run more threads a worker.",
-        seconds=lost,
+        seconds=run.saved(lost, running=_without_waiting(run, rows)),
         at_most="medium",
         function=name,
     )
@@ -123,7 +123,7 @@ def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
         'time_accounting("function") and processed_tasks("function").',
         f"Look for what {name} waits for: sleeps, locks, a service, the network. If it has to "
         f"wait, let more of it run side by side: threads_per_worker={more} in place of {threads}.",
-        seconds=lost,
+        seconds=run.saved(lost, running=_without_waiting(run, rows)),
         at_most="medium",
         function=name,
     )
@@ -140,6 +140,11 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
     if not waiting.any() or lost < _WAITING * run.wall:
         return np.empty(0, dtype=np.int64), 0.0
     return np.flatnonzero(waiting[functions.codes]), lost
+
+
+def _without_waiting(run: RunFigures, rows: Array) -> Array:
+    """Give the durations of all task runs if these only computed, and waited for a core."""
+    return run.with_durations(rows, run.cpu[rows] + run.core_wait[rows])
 
 
 def _beside(run: RunFigures) -> Array:

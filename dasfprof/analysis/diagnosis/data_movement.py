@@ -45,7 +45,7 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
         f"Move less: reduce or filter within {name} before its results leave their worker, use "
         "smaller types, and client.replicate() or scatter(broadcast=True) what all tasks need"
         + ("; fewer workers with more threads share memory." if run.hosts == 1 else "."),
-        seconds=max(run.seconds_of("Transfer wait"), on_path),
+        seconds=run.saved(max(run.seconds_of("Transfer wait"), on_path), network=False),
         function=name,
     )
 

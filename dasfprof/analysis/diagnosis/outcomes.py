@@ -43,7 +43,10 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
         "processed_tasks().",
         f"Make {name} not fail: catch and retry {category} inside of it where it is cheap, or "
         "mend what causes it; retries= starts the whole task again.",
-        seconds=float(seconds[kept].sum()) / run.threads,
+        seconds=run.saved(
+            float(seconds[kept].sum()) / run.threads,
+            running=run.with_durations((run.trace.tasks["state"] == "erred").to_numpy(bool), 0.0),
+        ),
         at_least="medium",
         function=name,
     )
@@ -118,7 +121,7 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
         'processed_tasks("function").',
         f"Keep what is used again: result.persist() after {name}, or one dask.compute() of all "
         "that needs it.",
-        seconds=lost / run.threads,
+        seconds=run.saved(lost / run.threads, running=run.with_durations(again, 0.0)),
         function=name,
     )
 

@@ -52,9 +52,11 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
         change, name = float(row["Run Method Seconds Last/First Third"]), str(row["Function"])
         code = int(np.flatnonzero(run.function_names == name)[0])
         own = run.functions.codes == code
-        excess = _excess(run, own)
-        seconds = run.gain_of(code, 1 - excess)
-        if seconds < _DEGRADES * run.wall or excess <= 0:
+        first, excess = _excess(run, own)
+        if excess <= 0:
+            continue
+        seconds = run.saved(excess * run.path_seconds_of(code), caps={name: first})
+        if seconds < _DEGRADES * run.wall:
             continue
         yield Finding(
             f"{name} gets slower as the run goes on: its last tasks take {times(change)} times as "
@@ -68,16 +70,16 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
         )
 
 
-def _excess(run: RunFigures, own: Array) -> float:
-    """Give the share of a function's seconds that it takes beyond its first third's.
+def _excess(run: RunFigures, own: Array) -> tuple[float, float]:
+    """Give the seconds of a function's first runs, and the share of all that is beyond them.
 
-    Waits for a core are left out: a host that gets busier is no fault of the function. If
-    without them the function does not get slower, it is 0.
+    Its first third counts as the first. Waits for a core are left out: a host that gets busier is
+    no fault of the function. If without them it does not get slower, the share is 0.
     """
     rows = np.flatnonzero(own & run.succeeded)
     rows = rows[np.argsort(run.slots.times.start[rows], kind="stable")]
     seconds, third = run.working[rows], max(len(rows) // 3, 1)
     first, last = float(seconds[:third].mean()), float(seconds[-third:].mean())
     if last < LAST_BY_FIRST * first:
-        return 0.0
-    return max(1 - first / float(seconds.mean()), 0.0)
+        return first, 0.0
+    return first, max(1 - first / float(seconds.mean()), 0.0)

@@ -119,7 +119,7 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
         "per_task_bottleneck().",
         f"Profile and speed up {name}: twice as fast, it would save about this time. Look at its "
         "algorithm, vectorise it, compile it, or move it to a GPU.",
-        seconds=run.gain_of(code, 0.5),
+        seconds=run.saved(0.5 * run.path_seconds_of(code), speedup={name: 2.0}),
         at_most="medium",
         at_least="low",
         function=name,

@@ -17,6 +17,7 @@ from dasfprof.analysis.diagnosis.out_of_line import OutOfLine
 from dasfprof.analysis.gpu_utilisation import per_gpu_utilisation
 from dasfprof.analysis.groups import Groups, ratio
 from dasfprof.analysis.named_workers import NamedWorkers
+from dasfprof.analysis.replay import gain
 from dasfprof.analysis.sizing import chunk_sizing
 from dasfprof.analysis.task_slots import TaskSlots, task_slots
 from dasfprof.analysis.time_accounting import CLASSES, Accounts, make_accounts
@@ -24,6 +25,8 @@ from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 _CLASSES = list(CLASSES)
+#: Runs with more tasks are not replayed: a replay takes about 10 us a task.
+_MOST_REPLAYED = 100_000
 #: Mean utilisation in percent from which tasks may be waiting for their GPU.
 _GPU_BUSY = 20.0
 
@@ -149,17 +152,33 @@ class RunFigures:
         table = self.path_table
         return float(table.loc[table["Kind"] == kind, "Duration (s)"].sum())
 
-    def gain_of(self, function: int, factor: float) -> float:
-        """Give the wall seconds that the run were shorter with a function's runs cut to a share.
+    def saved(self, estimate: float, **change: Any) -> float:
+        """Give the wall seconds that a change saves, by a replay of the run.
 
-        It is taken to be what they take of the critical path.
+        Parameters
+        ----------
+        estimate
+            What to take where no replay is to be had: it foretells nothing, or the run has so
+            many tasks that it would take long.
+        change
+            See `dasfprof.analysis.replay.gain`.
         """
-        rows = self.path.rows
-        own = self.slots.function[rows] == function
-        times = self.slots.times
-        start = np.clip(times.start[rows], self.path.begin, self.path.end)
-        stop = np.clip(times.stop[rows], self.path.begin, self.path.end)
-        return float((stop - start)[own].sum()) * (1 - factor)
+        if len(self.trace.tasks) > _MOST_REPLAYED:
+            return estimate
+        found = gain(self.trace, **change)
+        return max(found, 0.0) if np.isfinite(found) else estimate
+
+    def with_durations(self, rows: Array, seconds: Array | float) -> Array:
+        """Give the durations of all task runs, with others for some rows."""
+        durations = self.trace.tasks["duration"].to_numpy(dtype=float).copy()
+        durations[rows] = np.minimum(durations[rows], seconds)
+        return durations
+
+    def path_seconds_of(self, function: int) -> float:
+        """Give the seconds of the critical path for which a function ran."""
+        table = self.path_table
+        own = (table["Kind"] == "Compute") & (table["Function"] == self.function_names[function])
+        return float(table.loc[own, "Duration (s)"].sum())
 
     # --- functions -------------------------------------------------------------------------------
 
