@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
 
@@ -20,6 +20,7 @@ from dasfprof.analysis.diagnosis.question import DiagnosisQuestion
 from dasfprof.analysis.parallel_run_reports import ParallelRunReports
 from dasfprof.analysis.progress import is_wanted
 from dasfprof.analysis.replay_questions import ReplayQuestions
+from dasfprof.analysis.step_questions import StepQuestions
 from dasfprof.analysis.time_questions import TimeQuestions
 from dasfprof.analysis.trace import Source, Trace
 
@@ -28,7 +29,12 @@ if TYPE_CHECKING:
 
 
 class TraceAnalyser(
-    TimeQuestions, BalanceQuestions, ParallelRunReports, DiagnosisQuestion, ReplayQuestions
+    TimeQuestions,
+    BalanceQuestions,
+    ParallelRunReports,
+    StepQuestions,
+    DiagnosisQuestion,
+    ReplayQuestions,
 ):
     """Answers questions about a recorded run.
 
@@ -174,10 +180,43 @@ class TraceAnalyser(
         OSError
             If the file cannot be written.
         """
-        # The one look upwards: the report is what most people ask the analyser for.
+        # A look upwards: the report is what most people ask the analyser for.
         from dasfprof import write_report
 
         return write_report(self, path, title=title)
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        to: Literal["perfetto", "csv", "parquet"] = "perfetto",
+        title: str = "Dask run",
+    ) -> Path:
+        """Write the run for other tools; existing files of the same names are replaced.
+
+        Parameters
+        ----------
+        path
+            A file for Perfetto, a directory for the others.
+        to
+            ``"perfetto"``: one file for Perfetto and Chrome's trace viewer, compressed if its name
+            ends in ``.gz``; ``"csv"``: each of these tables as a file; ``"parquet"``: the tables
+            of the `Trace`.
+        title
+            What to call the run.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is no such format.
+        MissingExtraError
+            If Parquet is wanted and pyarrow is not installed.
+        OSError
+            If a file cannot be written.
+        """
+        from dasfprof import export
+
+        return export(self, path, to=to, title=title)
 
     def __repr__(self) -> str:
         return f"TraceAnalyser({self.trace!r})"

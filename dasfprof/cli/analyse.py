@@ -1,4 +1,4 @@
-"""``dasfprof analyse``: the tables of a recorded run."""
+"""``dasfprof analyse``: the findings and tables of a recorded run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ from pathlib import Path
 
 import click
 
-from dasfprof.cli.tables import (
-    DEFAULT_ROWS,
-    TABLES,
-    open_source,
-    print_notes,
-    print_table,
-    say,
-)
+from dasfprof.cli.naming import run_title
+from dasfprof.cli.streams import echo, say
+from dasfprof.cli.summary import print_summary
+from dasfprof.cli.tables import DEFAULT_ROWS, TABLES, open_source, print_answers
 from dasfprof.report.text import clean
 
 
@@ -25,48 +21,58 @@ from dasfprof.report.text import clean
     "analyses",
     type=click.Choice(list(TABLES)),
     multiple=True,
-    help="Which table; may be given several times. Default: all three.",
+    help="Which answer; may be given several times. Default: all.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write the whole tables as CSV files into this directory too.",
+    help="Write these tables in full as CSV files into this directory too.",
 )
 @click.option(
     "--head",
     type=click.IntRange(min=1),
-    default=DEFAULT_ROWS,
-    show_default=True,
-    help="How many rows to print of each table.",
+    help=f"How many rows of each table.  [default: {DEFAULT_ROWS}; with --json all]",
 )
-def analyse(source: str, analyses: tuple[str, ...], output: Path | None, head: int) -> None:
-    """Print where the time of a run went.
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for programs.")
+def analyse(
+    source: str, analyses: tuple[str, ...], output: Path | None, head: int | None, *, as_json: bool
+) -> None:
+    """Print what is wrong with a run, and where its time went.
 
     SOURCE is a trace file, a directory that holds one run, a quoted glob, or the begin of a run's
     name with or without a directory before it.
 
+    The JSON document has "run", "summary", "findings", "tables" (by the names of their CSV files,
+    each a list of objects by label) and "notes"; NA is null.
+
     \b
     Examples:
       dasfprof analyse traces/
-      dasfprof analyse -a function --head 20 traces/Tutorial_5
-      dasfprof analyse -o tables/ 'traces/Tutorial_5*'
+      dasfprof analyse -a findings traces/Tutorial_5
+      dasfprof analyse -a function --head 20 -o tables/ 'traces/Tutorial_5*'
+      dasfprof analyse --json traces/ | jq '.findings[].Finding'
     """
+    if as_json and output is not None:
+        raise click.UsageError("--json prints whole tables: give it, or --output, but not both.")
     database = open_source(source)  # a wrong source is told before pandas is loaded
     from dasfprof import TraceAnalyser
 
     analyser = TraceAnalyser(database)
-    written = []
-    for name in dict.fromkeys(analyses or TABLES):
-        table = TABLES[name]
-        frame = table.ask(analyser)
-        print_table(table, frame, head)
-        if output is not None:
-            from dasfprof.report.csv import write_csv
+    title = run_title(database, source)
+    names = [name for name in TABLES if name in analyses] if analyses else list(TABLES)
+    if as_json:
+        from dasfprof.cli.document import document
 
-            output.mkdir(parents=True, exist_ok=True)
-            written.append(write_csv(frame, output / table.file_name))
-    print_notes(analyser.trace.notes)
-    if written:
-        names = ", ".join(path.name for path in written)
-        say(f"Wrote {names} into {clean(output)}.", apart=True)
+        echo(document(analyser, title, names, head))
+        return
+    print_summary(analyser.trace, title)
+    answers = print_answers(analyser, head or DEFAULT_ROWS, names=names)
+    if output is not None:
+        from dasfprof.report.csv import write_csv
+
+        output.mkdir(parents=True, exist_ok=True)
+        files = [
+            write_csv(frame, output / TABLES[name].file_name) for name, frame in answers.items()
+        ]
+        say(f"Wrote {', '.join(file.name for file in files)} into {clean(output)}.", apart=True)

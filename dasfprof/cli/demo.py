@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.cli.tables import DEFAULT_ROWS, TABLES, echo, print_notes, print_table, say
+from dasfprof.cli.streams import echo, say
+from dasfprof.cli.tables import DEFAULT_ROWS, print_answers
 from dasfprof.report.text import format_size
 
 if TYPE_CHECKING:
@@ -46,10 +47,15 @@ _CLUSTERS = 3
     help="How many points: 200 thousand, 2 million or 40 million.",
 )
 def demo(directory: Path, workers: int, size: str) -> None:
-    """Record a small pipeline on this machine and show its tables.
+    """Record a small pipeline on this machine and show where its time went.
 
     Points in files are read, normalised, clustered by k-means and shuffled, on a Dask cluster that
     is started for it. It takes about ten seconds on two cores.
+
+    \b
+    Examples:
+      dasfprof demo
+      dasfprof demo --workers 4 --size large --directory /tmp/demo
     """
     from dasfprof.cli.demo_pipeline import SIZES, write_points
 
@@ -81,14 +87,11 @@ def demo(directory: Path, workers: int, size: str) -> None:
     source = Path(directory, run.name)
     size_on_disk = format_size(sum(path.stat().st_size for path in files))
     echo(f"\nRecorded {source}: {len(files)} trace files, {size_on_disk}")
-    analyser = run.analyser()
-    for table in TABLES.values():
-        print_table(table, table.ask(analyser), DEFAULT_ROWS)
-    print_notes(analyser.trace.notes)
+    print_answers(run.analyser(), DEFAULT_ROWS)
     say(
-        "Next: `dasfprof run SCRIPT.py` does this for a pipeline of yours; `dasfprof analyse -o "
-        f"tables {source}` writes these tables in full, as CSV; `dasfprof info {source}` tells "
-        "what was recorded.",
+        f"Next: `dasfprof run SCRIPT.py` does this for a pipeline of yours; `dasfprof report "
+        f"{source}` shows the run in the browser; `dasfprof export --to perfetto {source}` writes "
+        f"it for Perfetto; `dasfprof info {source}` tells what was recorded.",
         apart=True,
     )
 

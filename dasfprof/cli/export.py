@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dasfprof.cli.naming import file_for, run_title
-from dasfprof.cli.tables import open_source, say
+from dasfprof.cli.streams import say
+from dasfprof.cli.tables import open_source
 from dasfprof.report.text import clean, format_size
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.cli.tables import echo, open_source, terminal_width
+from dasfprof.cli.streams import echo, terminal_width
+from dasfprof.cli.tables import open_source
 from dasfprof.report.text import clean, elide, format_size
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ def info(source: str) -> None:
 
     SOURCE is as for `dasfprof analyse`. Of a directory that holds several runs (by default the
     working directory) it lists the runs.
+
+    \b
+    Examples:
+      dasfprof info
+      dasfprof info traces/Tutorial_5
     """
     from dasfprof.cli.contents import read_contents
     from dasfprof.database import find_runs

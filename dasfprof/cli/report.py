@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from dasfprof.cli.naming import file_for, run_title
-from dasfprof.cli.tables import open_source, say
+from dasfprof.cli.streams import say
+from dasfprof.cli.tables import open_source
 from dasfprof.report.text import clean, format_size
 
 

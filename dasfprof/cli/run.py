@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dasfprof.cli.script import run_script
-from dasfprof.cli.tables import DEFAULT_ROWS, TABLES, echo, print_notes, print_table, say
+from dasfprof.cli.streams import echo, say
+from dasfprof.cli.tables import DEFAULT_ROWS, print_answers
 from dasfprof.errors import DasfprofError
 from dasfprof.report.text import clean, format_size
 
@@ -61,8 +62,8 @@ def run(
     """Run a Python script and record every Dask cluster that it uses.
 
     The script needs no change: whatever distributed.Client it makes, its cluster is recorded until
-    the script ends. Then the tables are printed on standard error; standard output is the script's
-    own. The exit code is the script's.
+    the script ends. Then findings and tables are printed on standard error; standard output is the
+    script's own. The exit code is the script's.
 
     \b
     Examples:
@@ -167,8 +168,5 @@ def _report_run(run: ProfiledRun, head: int) -> None:
     size = format_size(sum(path.stat().st_size for path in files))
     source = clean(Path(run.directory, run.name))
     echo(f"\ndasfprof recorded {source}: {len(files)} trace files, {size}", err=True)
-    analyser = run.analyser()
-    for table in TABLES.values():
-        print_table(table, table.ask(analyser), head, err=True)
-    print_notes(analyser.trace.notes, err=True)
+    print_answers(run.analyser(), head, err=True)
     echo(f"\nMore: dasfprof analyse {source}", err=True)

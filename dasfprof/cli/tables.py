@@ -1,18 +1,18 @@
-"""The three tables as the commands show them, and how commands print."""
+"""The answers that commands print: the findings first, then tables."""
 
 from __future__ import annotations
 
-import shutil
-import sys
-import textwrap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.report.text import clean, elide, format_table
+from dasfprof.cli.findings import print_findings
+from dasfprof.cli.streams import echo, print_notes, terminal_width
+from dasfprof.cli.time_chart import print_time
+from dasfprof.report.text import clean, format_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from dasfprof.database import MultiEventDatabase
 
 DEFAULT_ROWS = 10
-
-_MAX_NOTE = 400
-
-#: Signs that not every terminal has, and what stands for them there.
-_PLAIN_SIGNS = str.maketrans({"─": "-", "…": "~", "·": "-"})
 
 
 @dataclass(frozen=True)
@@ -46,11 +41,13 @@ class Table:
 
 
 TABLES = {
+    "findings": Table("Findings", "diagnose", "findings.csv"),
+    "time": Table("Where the time of all threads went", "time_accounting", "time_accounting.csv"),
     "function": Table(
         "Functions that took the most time, by worker",
         "per_function_bottleneck",
         "function_bottleneck.csv",
-        ("Failed Tasks",),
+        ("Failed Tasks", "Mean Throughput (MB/s)", "Mean Data Size (MB)"),
     ),
     "task": Table(
         "Tasks that took the most time",
@@ -78,7 +75,37 @@ def open_source(source: str) -> MultiEventDatabase:
     return database
 
 
-def print_table(table: Table, frame: pd.DataFrame, rows: int, *, err: bool = False) -> None:
+def print_answers(
+    analyser: TraceAnalyser, rows: int, *, names: Iterable[str] = TABLES, err: bool = False
+) -> dict[str, pd.DataFrame]:
+    """Print answers as they come, then what evidence is missing; gives the whole tables.
+
+    Parameters
+    ----------
+    analyser
+        The run.
+    rows
+        How many rows to print of each.
+    names
+        Which of `TABLES`.
+    err
+        Whether to print on standard error.
+    """
+    answers = {}
+    for name in names:
+        table = TABLES[name]
+        answers[name] = frame = table.ask(analyser)
+        if name == "findings":
+            print_findings(frame, rows, err=err)
+        elif name == "time":
+            print_time(frame, err=err)
+        else:
+            _print_table(table, frame, rows, err=err)
+    print_notes(analyser.trace.notes, err=err)
+    return answers
+
+
+def _print_table(table: Table, frame: pd.DataFrame, rows: int, *, err: bool) -> None:
     """Print a table's first rows, as wide as the terminal."""
     shown = f" (first {rows} of {len(frame)} rows)" if len(frame) > rows else ""
     echo(f"\n{click.style(table.title, bold=True)}{shown}", err=err)
@@ -87,34 +114,3 @@ def print_table(table: Table, frame: pd.DataFrame, rows: int, *, err: bool = Fal
         echo(text, err=err)
     else:
         echo("No rows: no finished task was recorded.", err=err)
-
-
-def print_notes(notes: Sequence[str], *, err: bool = False) -> None:
-    """Print what evidence is missing, after an empty line."""
-    for position, note in enumerate(notes):
-        say(f"Note: {elide(note, _MAX_NOTE)}", err=err, apart=position == 0)
-
-
-def say(text: str, *, err: bool = False, apart: bool = False) -> None:
-    """Print a paragraph, wrapped; `apart` puts an empty line before it."""
-    lines = textwrap.wrap(
-        text, min(terminal_width(), 100), break_long_words=False, break_on_hyphens=False
-    )
-    echo("\n" * apart + "\n".join(lines), err=err)
-
-
-def echo(text: str = "", *, err: bool = False) -> None:
-    """Print; signs that the stream's encoding lacks are replaced."""
-    stream: Any = sys.stderr if err else sys.stdout
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        plain = text.translate(_PLAIN_SIGNS)
-        text = plain.encode(encoding, "backslashreplace").decode(encoding)
-    click.echo(text, err=err)
-
-
-def terminal_width() -> int:
-    """Give the columns of the terminal, or of COLUMNS; 100 where the output is no terminal."""
-    return shutil.get_terminal_size(fallback=(100, 24)).columns

@@ -20,7 +20,7 @@ from dasfprof.report.parquet_columns import as_array, as_lists, field_of
 from dasfprof.report.parquet_schema import SCHEMAS, Column, TableSchema
 
 #: Rows of a row group: what is in memory at a time.
-_ROWS = 1 << 17
+_ROWS = 1 << 16
 _COMPRESSION = "zstd"
 _NO_IDS = np.empty(0, dtype=np.int64)
 
@@ -119,10 +119,10 @@ def _parts(rows: int) -> Iterator[slice]:
 
 def _further_columns(trace: Trace, schema: TableSchema) -> Iterator[Column]:
     """Give what else was recorded: users' own args, those of other versions."""
-    known = {column.name for column in schema.columns} | {"worker_id", "key_id"}
-    table = getattr(trace, schema.name, None)
-    if not isinstance(table, pd.DataFrame) or schema.name == "transitions":
+    if schema.name in ("transitions", "keys"):
         return
+    known = {column.name for column in schema.columns} | {"worker_id", "key_id"}
+    table = getattr(trace, schema.name)
     for name in table.columns:
         if name not in known:
             numeric = pd.api.types.is_numeric_dtype(table[name].dtype)
