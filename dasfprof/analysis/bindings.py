@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasfprof.analysis.task_slots import TaskSlots, unseen_runs
+from dasfprof.analysis.task_times import TaskTimes
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -37,7 +38,8 @@ def find_bindings(trace: Trace, slots: TaskSlots) -> Bindings:
     A run that was ready before a slot of its worker ended and began after it waited for that
     thread. Else a stolen one waited for its thief's last task. Else the scheduler sent it in
     answer to the event that has the same stimulus id; where no run ended by that, it was the last
-    dependency to be known, or the client that submitted it, after the last finish before.
+    dependency to be known, or the client that submitted it, after the last finish before of what
+    a client wanted: of other finishes clients are not told.
     """
     times, count = slots.times, len(slots.worker)
     order = np.lexsort((np.arange(count), slots.end, times.executing))
@@ -62,7 +64,7 @@ def find_bindings(trace: Trace, slots: TaskSlots) -> Bindings:
     found[unbound] = last_dependencies(trace, slots, unbound)
     bind(DEPENDENCY, found, times.known)
     kind[_is_dependency(trace, slots, np.flatnonzero(kind == QUEUE), row)] = DEPENDENCY
-    bind(CLIENT, _last_known(times.known, times.arrival), times.known)
+    bind(CLIENT, _before_arrival(trace, times, by_client), times.known)
     kind[row < 0] = np.where(by_client[row < 0], CLIENT, NOTHING)
     return Bindings(kind, row, time, rank)
 
@@ -156,6 +158,17 @@ def _causing(causes: Array, ends: Array, slots: TaskSlots) -> Array:
     found = order[np.maximum(places, 0)] if len(order) else places
     right = (places >= 0) & (causes >= 0) & (ends[found] == causes) & (known[found] <= sent)
     return np.where(right, found, -1)
+
+
+def _before_arrival(trace: Trace, times: TaskTimes, by_client: Array) -> Array:
+    """Find for each run the last finish before its arrival that its client may have waited for."""
+    found = _last_known(times.known, times.arrival)
+    if "wanted" not in trace.tasks:  # an older file, or none of a scheduler
+        return found
+    tables = (trace.tasks, unseen_runs(trace))
+    wanted = np.concatenate([table["wanted"].to_numpy(dtype=float) for table in tables])
+    told = np.where(wanted == 0, np.inf, times.known)
+    return np.where(by_client, _last_known(told, times.arrival), found)
 
 
 def _last_known(known: Array, times: Array) -> Array:

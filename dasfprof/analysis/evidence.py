@@ -40,7 +40,7 @@ _KINDS: dict[tuple[str, str], dict[str, Form]] = {
         int="run_id",
         category="worker state exception",
         object="annotations",
-        float="waiting queued stolen start stop size priority_user priority_generation"
+        float="waiting queued stolen start stop size wanted priority_user priority_generation"
         " priority_order",
     ),
     (EventPhases.COMPLETE, "Transfer"): _forms(

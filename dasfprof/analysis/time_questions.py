@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from dasfprof.analysis import critical_path, task_slack, task_status, time_accounting
+from dasfprof.analysis.critical_path import By as PathGrouping
 from dasfprof.analysis.trace import Trace
 
 
@@ -51,21 +52,31 @@ class TimeQuestions:
         """
         return task_status.per_function_status(self.trace)
 
+    def per_step_status(self) -> pd.DataFrame:
+        """Sum up what the task runs of each step of the pipeline waited for and did.
+
+        Returns
+        -------
+        DataFrame
+            As `per_function_status`, a row a ``Step``; ``(no step)`` for the runs of none.
+        """
+        return task_status.per_step_status(self.trace)
+
     def time_accounting(self, by: time_accounting.Grouping = "cluster") -> pd.DataFrame:
         """Put every second of every thread of every worker's life into exactly one class.
 
         Parameters
         ----------
         by
-            ``"cluster"``, ``"host"``, ``"worker"`` or ``"function"``.
+            ``"cluster"``, ``"host"``, ``"worker"``, ``"function"`` or ``"step"``.
 
         Returns
         -------
         DataFrame
             A row a group and class, busy classes first; classes that nothing is in are left out:
 
-            - ``Host``, ``Worker`` or ``Function``, as grouped by; ``(idle)`` in place of a
-              function for threads that no task held
+            - ``Host``, ``Worker``, ``Function`` or ``Step``, as grouped by; ``(idle)`` in place of
+              a function or step for threads that no task held, ``(no step)`` for tasks of none
             - ``Class``, ``Thread Time (s)``, ``Share (%)`` of the group's whole, ``Busy`` (whether
               a task held the thread), ``Meaning``
 
@@ -107,20 +118,27 @@ class TimeQuestions:
         Which event made the scheduler send a task is known by equal stimulus ids. Without a
         scheduler's file dependencies and threads are all that binds, and what else delays a
         task has the kind ``Unknown``. Dask does not record what a client waits for: it is taken
-        to be the last task that finished before it submitted the next.
+        to be the last of its futures that finished before it submitted the next; where a file
+        does not tell which tasks had futures, the last task.
         """
         return critical_path.critical_path(self.trace)
 
-    def critical_path_summary(self) -> pd.DataFrame:
-        """Sum up the critical path by kind and function.
+    def critical_path_summary(self, by: PathGrouping = "function") -> pd.DataFrame:
+        """Sum up the critical path by kind and function, or step.
+
+        Parameters
+        ----------
+        by
+            ``"function"`` or ``"step"``.
 
         Returns
         -------
         DataFrame
-            A row a kind and function, the longest first: ``Kind``, ``Function``, ``Duration
-            (s)``, ``Share (%)`` of the path, ``Task Runs``, ``Meaning`` of the kind.
+            A row a kind and function (or step), the longest first: ``Kind``, ``Function`` (or
+            ``Step``, ``(no step)`` for tasks of none), ``Duration (s)``, ``Share (%)`` of the path,
+            ``Task Runs``, ``Meaning`` of the kind.
         """
-        return critical_path.critical_path_summary(self.trace)
+        return critical_path.critical_path_summary(self.trace, by)
 
     def per_task_slack(self) -> pd.DataFrame:
         """Tell how much later each task run could have ended without the whole ending later.

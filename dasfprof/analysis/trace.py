@@ -37,7 +37,7 @@ class Trace:
     #: worker_id, host, worker, function, state, start, duration, size, input_size, cpu, run_queue,
     #: deserialize, disk_read, disk_read_size, executor, received, ready, executing, seceded, done,
     #: type, dtype, shape, thread, exception``, and where the scheduler knows the same run
-    #: ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, priority_user,
+    #: ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, wanted, priority_user,
     #: priority_generation, priority_order, annotations``, and rows of `stimuli`: ``cause`` (of
     #: being sent), ``end_cause`` and ``graph`` (the one that made it runnable: its row of `graphs`
     #: has the same). ``step`` is that of the pipeline, NA where none is known. ``source`` is
@@ -57,8 +57,8 @@ class Trace:
     #: last_seen, boot_id, pid, closed, joined, left, left_reason``. ``closed`` is False where a
     #: file of it ends early.
     workers: pd.DataFrame
-    #: The graphs that arrived at the scheduler (``time, client, tasks, wanted, stimulus, step``), and
-    #: the steals.
+    #: The graphs that arrived at the scheduler (``time, client, tasks, wanted, stimulus, step``:
+    #: names of steps, the outermost first), and the steals.
     graphs: pd.DataFrame
     steals: pd.DataFrame
     #: Changes of Dask's estimate of each worker's clock.

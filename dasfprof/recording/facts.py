@@ -103,6 +103,7 @@ TASK_RUN = Schema(
         ("start", "time"),  # of the user's function, shifted by Dask's estimate
         ("stop", "time"),
         ("size", "int"),
+        ("wanted", "int"),  # 1: as it ended, a client held a future of it, and was told
         ("cause", "key"),  # stimulus id of what sent it
         ("end_cause", "key"),  # stimulus id of what ended it
         ("graph", "key"),  # stimulus id of the graph that made it runnable

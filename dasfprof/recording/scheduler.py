@@ -28,6 +28,9 @@ from dasfprof.recording.scheduler_folder import (
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.step_facts import ANNOTATION
 
+#: What clients that want a task are told of.
+_OUTCOMES = ("memory", "erred")
+
 
 class SchedulerTaskPlugin(SchedulerPlugin):
     """Records task runs, graphs, steals and workers as the scheduler sees them.
@@ -112,6 +115,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             elif start == "memory" or (start == "released" and finish == "forgotten"):
                 return  # what becomes of results is of no interest, and is much
             else:
+                if finish in _OUTCOMES and start == "processing":
+                    kwargs["wanted"] = bool(self._tasks[key].who_wants)
                 facts = kwargs
             self._append((MOVED, key, start, finish, time(), stimulus_id, facts))
             if len(self._source.rows) >= self._threshold:

@@ -161,6 +161,7 @@ class SchedulerFolder:
                 span.get("start"),
                 span.get("stop"),
                 facts.get("nbytes") or 0,
+                int(facts.get("wanted", False)),
                 task.cause,
                 stimulus,
                 task.graph,

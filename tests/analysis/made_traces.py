@@ -20,6 +20,7 @@ T = float(1 << 30) + 1234.5
 TASK_TIMES = ("scheduler_waiting", "queued", "stolen", "sent", "received", "ready", "executing")
 TASK_TIMES += ("seceded", "start", "done", "known")
 _NUMBERS = ("duration", "cpu", "run_queue", "deserialize", "disk_read", "executor", "size")
+_NUMBERS += ("wanted",)
 
 
 def key_table(keys: Sequence[Any]) -> KeyTable:
@@ -189,6 +190,7 @@ def any_run(draw: st.DrawFn) -> dict[str, Any]:
         "end_cause": draw(st.sampled_from(["", "task-finished-1", "task-finished-2"])),
         "dependencies": draw(st.sampled_from([[], ["f-1"], ["f-1", "g-1"]])),
         "source": draw(st.sampled_from(["worker", "scheduler"])),
+        "wanted": draw(st.sampled_from([0, 1, np.nan])),
     }
 
 

@@ -116,10 +116,10 @@ def test_a_client_is_told_only_of_what_it_wants() -> None:
     late = [[7.5, 1.5, "Client", "b-1", "client"]]
     assert path_of(FIRST, side | {"wanted": 1}, second)[2:3] == late
     # It was not told of anything: all the time until it submitted was its own.
-    path = path_of(FIRST | {"wanted": 0}, side, second)
-    assert path[:2] == [
+    assert path_of(FIRST | {"wanted": 0}, side, second) == [
         [1.0, 8.0, "Client", "b-1", "client"],
-        [9.0, 0.5, "Scheduler", *path[1][3:]],
+        [9.0, 0.5, "Scheduler", "b-1", "client"],
+        [9.5, 3.0, "Compute", "b-1", "client"],
     ]
 
 

@@ -432,6 +432,31 @@ def scheduler_rows(run: Any) -> dict[Any, dict[str, Any]]:
     return {row["key"]: row for row in facts(run, "SchedulerPlugin", "Task Run")}
 
 
+def released(key: str, dask_scheduler: Any) -> bool:
+    """Tell whether no client holds a future of a task that is there."""
+    task = dask_scheduler.tasks.get(key)
+    return task is not None and not task.who_wants
+
+
+def test_what_a_client_wants(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        inner = dask.delayed(increment)(1, dask_key_name="inner")
+        assert dask.delayed(increment)(inner, dask_key_name="outer").compute() == 3
+        bad = client.submit(operator.truediv, 1, 0, key="bad")
+        with pytest.raises(ZeroDivisionError):
+            bad.result()
+        # Its future is gone before it ends; what needs it is wanted still.
+        held = client.submit(lambda: Event("client-gone").wait(30), key="held")
+        last = client.submit(bool, held, key="needs-held")
+        del held
+        record.wait_until(lambda: client.run_on_scheduler(released, "held"))
+        Event("client-gone", client=client).set()
+        assert last.result()
+    rows = scheduler_rows(run)
+    assert {key for key, row in rows.items() if row["wanted"]} == {"outer", "bad", "needs-held"}
+    assert {key for key, row in rows.items() if not row["wanted"]} == {"inner", "held"}
+
+
 def test_annotations_and_priorities(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
         with dask.annotate(priority=3, step="sums", odd={"a": (1, None)}):
