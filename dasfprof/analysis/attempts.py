@@ -11,6 +11,7 @@ import pandas as pd
 from dasfprof.analysis.fact_columns import make_categorical
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.report_columns import text
+from dasfprof.analysis.step_groups import step_groups
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -36,7 +37,7 @@ def find_attempts(trace: Trace) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``key_id``; ``function`` (Categorical); ``worker`` (a number of `NamedWorkers`);
+        ``key_id``; ``function``, ``step`` (Categorical); ``worker`` (a number of `NamedWorkers`);
         ``attempt`` (from 1, of each key); ``status`` (Categorical, its categories in order: the
         state that it ended in); ``succeeded``; ``start`` (it was given a thread; where no file
         tells, its function began, or it was sent to the worker); ``elapsed`` (until the worker
@@ -45,9 +46,10 @@ def find_attempts(trace: Trace) -> pd.DataFrame:
         succeeded) and ``message``.
     """
     workers = NamedWorkers(trace)
-    parts = [_recorded(trace)]
+    steps, step_names = step_groups(trace.tasks, trace.scheduler_only)
+    parts = [_recorded(trace, steps[: len(trace.tasks)])]
     if len(trace.scheduler_only):
-        parts.append(_unrecorded(trace))
+        parts.append(_unrecorded(trace, steps[len(trace.tasks) :]))
     names = parts[0].keys()
     columns: dict[str, Any] = {name: np.concatenate([p[name] for p in parts]) for name in names}
     order = np.argsort(columns["start"], kind="stable")
@@ -56,11 +58,12 @@ def find_attempts(trace: Trace) -> pd.DataFrame:
     columns["attempt"] = _numbered(columns["key_id"])
     functions = trace.tasks["function"].cat.categories
     columns["function"] = pd.Categorical.from_codes(columns["function"], categories=functions)
+    columns["step"] = make_categorical(columns["step"], step_names)
     _name_outcomes(columns)
     return pd.DataFrame(columns, copy=False)
 
 
-def _recorded(trace: Trace) -> dict[str, Array]:
+def _recorded(trace: Trace, steps: Array) -> dict[str, Array]:
     """Give the task runs that are in files of workers (or, without any, in the scheduler's)."""
     tasks = trace.tasks
     executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
@@ -73,6 +76,7 @@ def _recorded(trace: Trace) -> dict[str, Array]:
         "key_id": tasks["key_id"].to_numpy(),
         "worker_id": tasks["worker_id"].to_numpy(),
         "function": tasks["function"].cat.codes.to_numpy(),
+        "step": steps,
         "start": begun,
         "elapsed": elapsed,
         "run": run,
@@ -84,7 +88,7 @@ def _recorded(trace: Trace) -> dict[str, Array]:
     }
 
 
-def _unrecorded(trace: Trace) -> dict[str, Array]:
+def _unrecorded(trace: Trace, steps: Array) -> dict[str, Array]:
     """Give what the scheduler alone tells of: runs it saw end, and tasks of workers that left."""
     rows = trace.scheduler_only
     left = trace.workers["left"].to_numpy()[rows["worker_id"].to_numpy()]
@@ -100,6 +104,7 @@ def _unrecorded(trace: Trace) -> dict[str, Array]:
         "key_id": rows["key_id"].to_numpy(),
         "worker_id": rows["worker_id"].to_numpy(),
         "function": rows["function"].cat.codes.to_numpy(),
+        "step": steps[kept],
         "start": np.where(ran, start, rows["sent"].to_numpy()),
         "elapsed": nothing,
         "run": np.where(ran, np.maximum(stop - start, 0.0), np.nan),

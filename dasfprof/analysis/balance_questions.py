@@ -15,16 +15,21 @@ class BalanceQuestions:
 
     trace: Trace
 
-    def imbalance(self) -> pd.DataFrame:
+    def imbalance(self, by: imbalance.By = "function") -> pd.DataFrame:
         """Measure how unequally each function's work is spread over workers, and over its tasks.
+
+        Parameters
+        ----------
+        by
+            ``"function"``; or ``"step"``, for the work of each step of the pipeline.
 
         Returns
         -------
         DataFrame
-            A row a function, the most lost seconds first:
+            A row a function (or step), the most lost seconds first:
 
-            - ``Function``, ``Duration (s)`` (the sum of its task runs), ``Num Tasks (chunks)``,
-              ``Workers`` (of the run), ``Workers with Tasks`` (of the function)
+            - ``Function`` (or ``Step``), ``Duration (s)`` (the sum of its task runs), ``Num Tasks
+              (chunks)``, ``Workers`` (of the run), ``Workers with Tasks`` (of the function)
             - ``Max/Mean of Workers``, ``Imbalance (%)`` (1 - mean/max), ``Gini of Workers``: of
               the seconds a thread on each worker; those without a task count as 0
             - ``Lost to Imbalance (s)``: how long the workers' threads would wait, on average, for
@@ -34,7 +39,7 @@ class BalanceQuestions:
 
             Ratios are NA for a function that took no time.
         """
-        return imbalance.imbalance(self.trace)
+        return imbalance.imbalance(self.trace, by)
 
     def stragglers(self) -> pd.DataFrame:
         """List the task runs that took far longer than others of their function, and why.
@@ -72,8 +77,8 @@ class BalanceQuestions:
         Parameters
         ----------
         by
-            ``"worker"`` or ``"host"`` (pairs of them), ``"function"`` (whose outputs were moved),
-            ``"time"``.
+            ``"worker"`` or ``"host"`` (pairs of them), ``"function"`` or ``"step"`` (whose outputs
+            were moved), ``"time"``.
         interval
             By time, seconds; None chooses a length that gives 60 intervals at most.
 
@@ -86,8 +91,8 @@ class BalanceQuestions:
             (s)``, ``Deserialize (s)``, ``Failed`` (messages that brought nothing: busy, missing,
             failed; their time does not count).
 
-            By function, the most bytes first: ``Function``, ``Keys Moved``, ``Moves`` (of a key
-            to a worker), ``Size (MB)``, ``Share of Size (%)``, ``Time (s)``, ``Bandwidth (MB/s)``,
+            By function or step, the most bytes first: ``Function`` or ``Step``, ``Keys Moved``,
+            ``Moves`` (of a key to a worker), ``Size (MB)``, ``Share of Size (%)``, ``Time (s)``, ``Bandwidth (MB/s)``,
             ``Keys Moved More than Once``, ``Moved Again (MB)`` (beyond each key's first move),
             ``Moved Again to the Same Worker (MB)``. A message is shared out to its keys by their
             sizes.

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.bindings import CLIENT, NAMES, NOTHING, Bindings, find_bindings
+from dasfprof.analysis.step_groups import NO_STEP, step_column
 from dasfprof.analysis.task_slots import TaskSlots, task_slots, unseen_runs
 from dasfprof.analysis.task_times import to_ticks
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
+
+By = Literal["function", "step"]
 
 #: Kinds of segments of a path, and what each means.
 KINDS = {
@@ -75,21 +80,26 @@ def critical_path(trace: Trace) -> pd.DataFrame:
             "Host": _objects(workers["host"].to_numpy(dtype=object)[slots.worker[rows]]),
             "Worker": _objects(workers["worker"].to_numpy(dtype=object)[slots.worker[rows]]),
             "Bound By": _objects(np.array(NAMES, dtype=object)[bindings.kind[rows]]),
+            **step_column(trace, rows, unseen_runs(trace)),
         }
     )
 
 
-def critical_path_summary(trace: Trace) -> pd.DataFrame:
-    """Sum up the critical path by function and kind; see `TraceAnalyser`."""
-    table = critical_path(trace)
-    groups = table.groupby(["Kind", "Function"], sort=False)["Duration (s)"]
+def critical_path_summary(trace: Trace, by: By = "function") -> pd.DataFrame:
+    """Sum up the critical path by kind and function, or step; see `TraceAnalyser`."""
+    if by not in get_args(By):
+        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
+    table, label = critical_path(trace), by.capitalize()
+    if by == "step":
+        table["Step"] = table["Step"].fillna(NO_STEP) if "Step" in table else NO_STEP
+    groups = table.groupby(["Kind", label], sort=False)["Duration (s)"]
     sums = groups.agg(["sum", "size"]).reset_index()
-    runs = table.groupby(["Kind", "Function"], sort=False)["Run ID"].nunique()
+    runs = table.groupby(["Kind", label], sort=False)["Run ID"].nunique()
     whole = table["Duration (s)"].sum()
     summary = pd.DataFrame(
         {
             "Kind": sums["Kind"],
-            "Function": sums["Function"],
+            label: sums[label],
             "Duration (s)": sums["sum"],
             "Share (%)": sums["sum"] / whole * 100,
             "Task Runs": runs.to_numpy(),

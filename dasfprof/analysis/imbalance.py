@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import numpy as np
 import pandas as pd
 
@@ -9,25 +11,34 @@ from dasfprof.analysis.groups import Groups, ratio
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.process_summary import threads, working
 from dasfprof.analysis.report_columns import text
+from dasfprof.analysis.step_groups import step_groups
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
+
+By = Literal["function", "step"]
 
 
-def imbalance(trace: Trace) -> pd.DataFrame:
-    """Measure the imbalance of each function; see `TraceAnalyser`.
+def imbalance(trace: Trace, by: By = "function") -> pd.DataFrame:
+    """Measure the imbalance of each function or step; see `TraceAnalyser`.
 
-    With W the seconds of a function on each of p workers, by thread: the percentage is that of
+    With W the seconds of one on each of p workers, by thread: the percentage is that of
     Sakellariou and Gurd (ICS'97), ``1 - sum(W) / (p max(W))``, the share of the p workers' time
     that is lost while the most loaded one still works; ``max(W) - mean(W)`` is that time for each.
     """
+    if by not in get_args(By):
+        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     workers, tasks = NamedWorkers(trace), trace.tasks
     of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
     listed = working(trace, workers, of_task)
-    function = tasks["function"].cat
-    count, among = len(function.categories), max(len(listed), 1)
+    if by == "step":
+        codes, names = step_groups(tasks)
+    else:
+        function = tasks["function"].cat
+        codes, names = function.codes.to_numpy(dtype=np.int64), list(function.categories)
+    count, among = len(names), max(len(listed), 1)
     places = np.zeros(len(workers), dtype=np.int64)
     places[listed] = np.arange(len(listed))
-    codes = function.codes.to_numpy(dtype=np.int64)
     seconds = np.bincount(
         codes * among + places[of_task], weights=duration, minlength=count * among
     ).reshape(count, among)
@@ -38,7 +49,7 @@ def imbalance(trace: Trace) -> pd.DataFrame:
     busiest = listed[load.argmax(axis=1)] if len(listed) else np.empty(0, dtype=np.int64)
     table = pd.DataFrame(
         {
-            "Function": text(function.categories.to_numpy(dtype=object)),
+            by.capitalize(): text(np.array(names, dtype=object)),
             "Duration (s)": seconds.sum(axis=1),
             "Num Tasks (chunks)": of_tasks.sizes,
             "Workers": np.full(count, among),

@@ -29,7 +29,7 @@ class ParallelRunReports:
         Parameters
         ----------
         by
-            ``"task"`` or ``"function"``.
+            ``"task"``, ``"function"`` or ``"step"``.
 
         Returns
         -------
@@ -51,7 +51,7 @@ class ParallelRunReports:
             Tasks that a worker had been sent as it left are attempts too, though they may not
             have begun.
 
-            By function a row each, the most seconds in it first: ``Function``, ``Total``
+            By function or step a row each, the most seconds in it first: its name, ``Total``
             (attempts), ``Succeeded``, ``Failed`` (total less succeeded), ``Retried`` (attempts
             beyond the first), ``Start Time (UTC)`` of the first, ``End Time (UTC)`` of the last,
             the sums of the three seconds, ``Mean Elapsed Seconds``, and ``Process / Elapsed (%)``

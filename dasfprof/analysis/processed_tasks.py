@@ -11,28 +11,30 @@ from dasfprof.analysis.attempts import find_attempts
 from dasfprof.analysis.groups import Groups
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.report_columns import text, utc
+from dasfprof.analysis.step_groups import NO_STEP, has_steps
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
-By = Literal["task", "function"]
+By = Literal["task", "function", "step"]
 
 
 def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
-    """List the attempts at tasks, or sum them up by function; see `TraceAnalyser`."""
+    """List the attempts at tasks, or sum them up by function or step; see `TraceAnalyser`."""
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     attempts = find_attempts(trace)
-    if by == "function":
-        function = attempts["function"].cat
-        groups = Groups(function.codes.to_numpy(), len(function.categories))
-        names = function.categories.to_numpy(dtype=object)
-        table = pd.DataFrame({"Function": text(names), **count_attempts(attempts, groups)})
+    if by != "task":
+        group = attempts[by].cat
+        groups = Groups(group.codes.to_numpy(), len(group.categories))
+        names = group.categories.to_numpy(dtype=object)
+        table = pd.DataFrame({by.capitalize(): text(names), **count_attempts(attempts, groups)})
         order = np.argsort(-table["Run Method Seconds"].to_numpy(), kind="stable")
         order = order[groups.sizes[order] > 0]
         return table.take(order).reset_index(drop=True)
     workers = NamedWorkers(trace)
     of_attempt = attempts["worker"].to_numpy()
+    step = attempts["step"].cat.remove_categories(NO_STEP).astype(object)
     return pd.DataFrame(
         {
             "Task": text(trace.keys.texts(attempts["key_id"].to_numpy())),
@@ -47,6 +49,7 @@ def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
             "Error Message": attempts["message"],
             "Function": attempts["function"].astype(object),
             "Node": text(workers.hosts[of_attempt]),
+            **({"Step": step} if has_steps(trace) else {}),
         },
         copy=False,
     )

@@ -11,6 +11,7 @@ from dasfprof.analysis.groups import Groups, ratio
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.report_columns import text
 from dasfprof.analysis.slow_workers import TIMES_OTHERS, measure_slowness
+from dasfprof.analysis.step_groups import step_column
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -85,6 +86,7 @@ def find_stragglers(trace: Trace) -> pd.DataFrame:
             "Median Input Size (MB)": runs.median_input[rows] / 1e6,
             "Expected for its Input (s)": expected,
             "Cause": text(np.array(CAUSES, dtype=object)[causes]),
+            **step_column(trace, runs.rows[rows]),
         }
     ).set_index(tasks.index)
 
@@ -109,6 +111,8 @@ class _Runs:
         codes = function.codes.to_numpy()
         wanted = np.bincount(codes, weights=seconds > self.least)
         rows = np.flatnonzero((wanted > 0)[codes]) if len(codes) else np.empty(0, dtype=np.int64)
+        #: Their rows in the trace.
+        self.rows = rows
         self.tasks = tasks = tasks.take(rows)
         self.seconds, self.run = seconds[rows], run[rows]
         start = tasks["start"].to_numpy()

@@ -10,6 +10,7 @@ import pandas as pd
 from dasfprof.analysis.gpu_samples import GpuSamples
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.progress import track
+from dasfprof.analysis.step_groups import step_column
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -41,6 +42,7 @@ def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame
             "State": _values(tasks["state"], order),
             "Start (s)": tasks["start"].to_numpy()[order] - trace.begin,
             **_gpu_columns(gpus, tasks, order),
+            **step_column(trace, order),
         },
         copy=False,
     )

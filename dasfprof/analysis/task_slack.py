@@ -7,7 +7,8 @@ import pandas as pd
 
 from dasfprof.analysis.bindings import Bindings, dependency_rows, find_bindings, last_slots
 from dasfprof.analysis.critical_path import find_path, run_columns
-from dasfprof.analysis.task_slots import TaskSlots, task_slots
+from dasfprof.analysis.step_groups import step_column
+from dasfprof.analysis.task_slots import TaskSlots, task_slots, unseen_runs
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -37,6 +38,7 @@ def per_task_slack(trace: Trace) -> pd.DataFrame:
             "Duration (s)": length[order],
             "Slack (s)": slack[order],
             "On Critical Path": critical[order],
+            **step_column(trace, order, unseen_runs(trace)),
         }
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.step_groups import step_column, step_groups
 from dasfprof.analysis.task_times import TaskTimes, recorded_times, task_times
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -67,16 +68,26 @@ def per_task_status(trace: Trace) -> pd.DataFrame:
         **{f"{name} (s)": values[order] for name, values in seconds.items()},
         "Total (s)": total[order],
         "Dominant Status": _dominant(list(seconds.values()))[order],
+        **step_column(trace, order),
     }
     return pd.DataFrame(columns, copy=False)
 
 
 def per_function_status(trace: Trace) -> pd.DataFrame:
     """Sum up how long the task runs of each function had each status; see `TraceAnalyser`."""
+    function = trace.tasks["function"].cat
+    return _sum_up(trace, "Function", function.codes.to_numpy(), list(function.categories))
+
+
+def per_step_status(trace: Trace) -> pd.DataFrame:
+    """Sum up how long the task runs of each step had each status; see `TraceAnalyser`."""
+    return _sum_up(trace, "Step", *step_groups(trace.tasks))
+
+
+def _sum_up(trace: Trace, label: str, codes: Array, groups: list[str]) -> pd.DataFrame:
     recorded = recorded_times(trace)
     times = task_times(recorded)
-    codes = trace.tasks["function"].cat.codes.to_numpy()
-    names = trace.tasks["function"].cat.categories.to_numpy(dtype=object)
+    names = np.array(groups, dtype=object)
     runs = np.bincount(codes, minlength=len(names))
 
     def total(values: Array) -> Array:
@@ -92,7 +103,7 @@ def per_function_status(trace: Trace) -> pd.DataFrame:
         shares = {f"{name} (%)": values / whole * 100 for name, values in seconds.items()}
     table = pd.DataFrame(
         {
-            "Function": _objects(names),
+            label: _objects(names),
             "Task Runs": runs,
             **{f"{name} (s)": values for name, values in seconds.items()},
             "Total (s)": whole,

@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis import busy_lanes, idle_lanes
-from dasfprof.analysis.task_slots import TaskSlots, task_slots, unfinished_runs
+from dasfprof.analysis.step_groups import step_groups
+from dasfprof.analysis.task_slots import TaskSlots, task_slots, unfinished_runs, unseen_runs
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.worker_lives import WorkerLives, worker_lives
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
-Grouping = Literal["cluster", "host", "worker", "function"]
+Grouping = Literal["cluster", "host", "worker", "function", "step"]
 
 #: Each class of thread-seconds and what it means, those of busy threads first.
 CLASSES = {
@@ -71,7 +72,7 @@ _OF_CAUSES = {
 #: Of these only the scheduler knows.
 _UNKNOWN = {"No runnable task": "Idle, cause unknown", "Nothing submitted": "Idle, cause unknown"}
 
-#: What stands for a function in the rows of threads that no task held.
+#: What stands for a function or step in the rows of threads that no task held.
 NO_TASK = "(idle)"
 
 
@@ -86,6 +87,9 @@ class Accounts:
     #: By function and class, in the order of `functions`; busy threads only.
     of_functions: Array
     functions: list[str]
+    #: The same by step of the pipeline.
+    of_steps: Array
+    steps: list[str]
 
 
 def time_accounting(trace: Trace, by: Grouping = "cluster") -> pd.DataFrame:
@@ -95,11 +99,13 @@ def time_accounting(trace: Trace, by: Grouping = "cluster") -> pd.DataFrame:
     accounts = make_accounts(trace)
     workers = trace.workers.loc[accounts.lives.ids]
     names: list[tuple[str, ...]]
-    if by == "function":
-        idle = accounts.of_lives.sum(axis=0) - accounts.of_functions.sum(axis=0)
+    if by in ("function", "step"):
+        busy = accounts.of_functions if by == "function" else accounts.of_steps
+        groups = accounts.functions if by == "function" else accounts.steps
+        idle = accounts.of_lives.sum(axis=0)
         idle[: len(_OF_USES)] = 0.0
-        seconds = np.vstack([accounts.of_functions, idle])
-        columns, names = ["Function"], [(name,) for name in (*accounts.functions, NO_TASK)]
+        seconds = np.vstack([busy, idle])
+        columns, names = [by.capitalize()], [(name,) for name in (*groups, NO_TASK)]
     else:
         seconds = accounts.of_lives
         columns = {"cluster": [], "host": ["Host"], "worker": ["Host", "Worker"]}[by]
@@ -114,7 +120,8 @@ def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> 
     places = {name: place for place, name in enumerate(distinct)}
     sums = np.zeros((len(distinct), len(CLASSES)))
     np.add.at(sums, [places[name] for name in names], seconds)
-    if columns == ["Function"]:
+    of_tasks = columns in (["Function"], ["Step"])
+    if of_tasks:
         order = np.argsort(-sums.sum(axis=1), kind="stable")
         distinct, sums = [distinct[place] for place in order], sums[order]
     totals = sums.sum(axis=1, keepdims=True)
@@ -136,7 +143,7 @@ def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> 
             "Meaning": pd.Series(np.tile(meanings, len(distinct)), dtype=object),
         }
     )
-    if columns == ["Function"]:  # functions do not idle
+    if of_tasks:  # they do not idle
         whole = whole[whole["Thread Time (s)"] > 0].reset_index(drop=True)
     return whole
 
@@ -170,7 +177,11 @@ def make_accounts(trace: Trace) -> Accounts:
     of_functions = _busy(uses, slots.function, len(slots.functions))
     ran = np.flatnonzero(np.bincount(slots.function, minlength=len(slots.functions)))
     functions = [slots.functions[code] for code in ran]
-    return Accounts(lives, of_lives, of_functions[ran], functions)
+    codes, steps = step_groups(trace.tasks, unseen_runs(trace))
+    of_steps = _busy(uses, codes, len(steps))
+    present = np.flatnonzero(np.bincount(codes, minlength=len(steps)))
+    steps = [steps[code] for code in present]
+    return Accounts(lives, of_lives, of_functions[ran], functions, of_steps[present], steps)
 
 
 def _rows_by(numbers: Array, count: int) -> Callable[[int], Array]:

@@ -13,11 +13,12 @@ from dasfprof.analysis.intervals import INTERVAL, Intervals
 from dasfprof.analysis.moved_keys import moved_keys
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.report_columns import text
+from dasfprof.analysis.step_groups import step_groups
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
-By = Literal["worker", "host", "function", "time"]
+By = Literal["worker", "host", "function", "step", "time"]
 
 
 def transfers(trace: Trace, by: By = "worker", interval: float | None = None) -> pd.DataFrame:
@@ -27,7 +28,9 @@ def transfers(trace: Trace, by: By = "worker", interval: float | None = None) ->
     if interval is not None and by != "time":
         raise InvalidArgumentError(f"interval={interval!r} is for by='time', not for by={by!r}.")
     if by == "function":
-        return _by_function(trace)
+        return _by_output(trace, "Function", *trace.keys.functions())
+    if by == "step":
+        return _by_output(trace, "Step", *_steps_of_keys(trace))
     if by == "time":
         return _over_time(trace, interval)
     return _by_pair(trace, by)
@@ -107,17 +110,24 @@ def _host(address: str) -> str:
         return address
 
 
-def _by_function(trace: Trace) -> pd.DataFrame:
+def _steps_of_keys(trace: Trace) -> tuple[Array, list[str]]:
+    """Number the step of the last run of each key."""
+    of_runs, names = step_groups(trace.tasks)
+    codes = np.full(len(trace.keys), len(names) - 1, dtype=np.int64)
+    codes[trace.tasks["key_id"].to_numpy()] = of_runs
+    return codes, names
+
+
+def _by_output(trace: Trace, label: str, codes: Array, names: list[str]) -> pd.DataFrame:
     succeeded = _succeeded(trace.transfers)
     moves = moved_keys(trace, np.flatnonzero(succeeded))
-    codes, names = trace.keys.functions()
     groups = Groups(codes[moves.key_id], len(names))
     first, again = moves.first, moves.to_the_same
     repeated = Groups(moves.key_id, len(trace.keys)).sizes > 1
     total = moves.size.sum()
     table = pd.DataFrame(
         {
-            "Function": text(np.array(names, dtype=object)),
+            label: text(np.array(names, dtype=object)),
             "Keys Moved": groups.sum(first.astype(float)).astype(np.int64),
             "Moves": groups.sizes,
             "Size (MB)": groups.sum(moves.size) / 1e6,
