@@ -92,10 +92,10 @@ class BalanceQuestions:
             failed; their time does not count).
 
             By function or step, the most bytes first: ``Function`` or ``Step``, ``Keys Moved``,
-            ``Moves`` (of a key to a worker), ``Size (MB)``, ``Share of Size (%)``, ``Time (s)``, ``Bandwidth (MB/s)``,
-            ``Keys Moved More than Once``, ``Moved Again (MB)`` (beyond each key's first move),
-            ``Moved Again to the Same Worker (MB)``. A message is shared out to its keys by their
-            sizes.
+            ``Moves`` (of a key to a worker), ``Size (MB)``, ``Share of Size (%)``, ``Time (s)``,
+            ``Bandwidth (MB/s)``, ``Keys Moved More than Once``, ``Moved Again (MB)`` (beyond each
+            key's first move), ``Moved Again to the Same Worker (MB)``. A message is shared out to
+            its keys by their sizes.
 
             By time: ``Time Interval (seconds from begin)``, ``Transfers`` (that began),
             ``Size (MB)``, ``Time (s)``, ``Bandwidth (MB/s)``, and ``Throughput (MB/s)`` (size by
