@@ -1,0 +1,128 @@
+"""What `diagnose()` says of real runs whose fault is known, and of runs without any.
+
+In short each fault is planted once, and once more if it is not named first: a machine that other
+programs use may have troubles of its own that outdo the fault. In full, by ``--long``, there are
+ten runs of each, of which nine have to be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+from planted_pipelines import FAULTS, HEALTHY, LONG_FAULTS, Pipeline
+
+import dasfprof
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.diagnosis import RULES
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+
+
+class Clusters:
+    """Clusters by their options, each started at its first use."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, Client] = {}
+        self._stack = ExitStack()
+
+    def client(self, options: dict[str, Any]) -> Client:
+        """Give a client of a cluster with these options."""
+        name = repr(options)
+        if name not in self._clients:
+            whole = {"n_workers": 2, "threads_per_worker": 2, "memory_limit": 0, **options}
+            cluster = self._stack.enter_context(LocalCluster(dashboard_address=":0", **whole))
+            self._clients[name] = self._stack.enter_context(Client(cluster))
+        return self._clients[name]
+
+    def close(self) -> None:
+        """Stop them all."""
+        self._stack.close()
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[Clusters]:
+    clusters = Clusters()
+    yield clusters
+    clusters.close()
+
+
+def diagnosed(clusters: Clusters, pipeline: Pipeline, directory: Path) -> pd.DataFrame:
+    """Run a pipeline, check that its fault was there, and diagnose it."""
+    client = clusters.client(pipeline.cluster)
+    with dasfprof.profile(client, directory=directory / "trace") as run:
+        assert pipeline.run(client, directory / "place"), "the fault was not there"
+    analyser = TraceAnalyser(run.files(), progress=False)
+    figures = RunFigures(analyser.trace)
+    for rule in RULES.values():
+        list(rule(figures))
+    return analyser.diagnose()
+
+
+def names(findings: pd.DataFrame, pipeline: Pipeline) -> bool:
+    """Tell whether the first finding is the fault of a pipeline."""
+    if not len(findings):
+        return False
+    first = findings.iloc[0]
+    return first["Rule"] in pipeline.rules and pipeline.function in (None, first["Function"])
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_named_first(fault: str, clusters: Clusters, tmp_path: Path) -> None:
+    pipeline = FAULTS[fault]
+    findings = diagnosed(clusters, pipeline, tmp_path / "once")
+    if not names(findings, pipeline):
+        findings = diagnosed(clusters, pipeline, tmp_path / "again")
+
+    assert names(findings, pipeline), findings.to_dict("records")
+    first = findings.iloc[0]
+    assert first["Severity"] in ("high", "medium")
+    assert first["Seconds at stake (s)"] > 0
+
+
+def test_healthy_runs_have_hardly_a_grave_finding(clusters: Clusters, tmp_path: Path) -> None:
+    grave = [
+        (name, finding["Finding"])
+        for name in ("three stages", "a tree", "two graphs")
+        for finding in diagnosed(clusters, HEALTHY[name], tmp_path / name).to_dict("records")
+        if finding["Severity"] == "high"
+    ]
+
+    assert len(grave) <= 1, grave
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("fault", LONG_FAULTS)
+def test_a_fault_is_named_first_nine_times_of_ten(
+    fault: str, clusters: Clusters, tmp_path: Path
+) -> None:
+    pipeline = LONG_FAULTS[fault]
+    runs = [diagnosed(clusters, pipeline, tmp_path / str(number)) for number in range(10)]
+    wrong = [
+        run[["Severity", "Finding"]].to_dict("records") for run in runs if not names(run, pipeline)
+    ]
+
+    assert len(wrong) <= 1, wrong
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_ten_healthy_runs_have_one_grave_finding_at_most(
+    clusters: Clusters, tmp_path: Path
+) -> None:
+    grave = [
+        (name, finding["Finding"])
+        for number in range(2)
+        for name, pipeline in HEALTHY.items()
+        for finding in diagnosed(clusters, pipeline, tmp_path / f"{name} {number}").to_dict(
+            "records"
+        )
+        if finding["Severity"] == "high"
+    ]
+
+    assert len(grave) <= 1, grave
