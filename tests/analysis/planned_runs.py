@@ -189,6 +189,7 @@ class Plan:
             queued=runnable,
             start=T + task.start,
             stop=T + task.stop,
+            wanted=1,
             cause=task.cause or self._cause(task),
             end_cause=f"task-finished-{number}",
         )
