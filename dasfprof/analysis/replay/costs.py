@@ -11,13 +11,13 @@ from dasfprof.analysis.task_slots import TaskSlots
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
-#: Dask sends the messages of a stream together, at most once in so many seconds (`BatchedSend`).
-BATCH = 0.002
 #: Where a trace tells nothing: seconds that the scheduler takes for a task, and that a message is
 #: on its way; bytes a second, which is Dask's own first guess.
 _USUAL_TASK, _USUAL_LATENCY, _USUAL_BANDWIDTH = 0.0003, 0.001, 100e6
 #: Transfers up to here take no time for their bytes.
 _SMALL = 100_000
+#: No latency counts as more of the median one.
+_LONGEST = 20.0
 #: So many of a kind tell a cost.
 _ENOUGH = 10
 
@@ -26,9 +26,10 @@ _ENOUGH = 10
 class Costs:
     """Seconds, and bytes a second."""
 
-    #: From the scheduler's sending a task until its worker knows of it, batching apart.
+    #: From the scheduler's sending a task until its worker knows of it. As all messages, it waits
+    #: until the one before is 2 ms old, and for both processes' event loops.
     to_worker: float
-    #: From a worker's knowing an outcome until the scheduler does, batching apart.
+    #: From a worker's knowing an outcome until the scheduler does.
     to_scheduler: float
     #: For which a finished task, and what follows from it, keeps the scheduler.
     scheduler: float
@@ -37,13 +38,12 @@ class Costs:
     #: For which a message with dependencies takes beside their bytes.
     transfer: float
     bandwidth: float
-    batch: float = BATCH
 
 
 def measure_costs(trace: Trace, slots: TaskSlots) -> Costs:
     """Measure the costs of a run; where it tells nothing, they are usual ones.
 
-    Latencies are low quartiles: above them messages wait for each other, which a replay does too.
+    Latencies are means, as chains of tasks add them up.
     """
     tasks, count = trace.tasks, len(trace.tasks)
     received, done, known = (getattr(slots.times, x)[:count] for x in ("received", "done", "known"))
@@ -52,8 +52,8 @@ def measure_costs(trace: Trace, slots: TaskSlots) -> Costs:
         scheduled &= tasks["sent"].notna().to_numpy()
     worker_told = tasks["received"].notna().to_numpy() & scheduled
     done_told = tasks["done"].notna().to_numpy() & scheduled
-    to_worker = _low(received[worker_told] - slots.sent[:count][worker_told], _USUAL_LATENCY)
-    to_scheduler = _low(known[done_told] - done[done_told], _USUAL_LATENCY)
+    to_worker = _mean(received[worker_told] - slots.sent[:count][worker_told], _USUAL_LATENCY)
+    to_scheduler = _mean(known[done_told] - done[done_told], _USUAL_LATENCY)
     executing, ready = slots.times.executing, slots.times.ready
     free = (last_slots(slots, executing, ready) < 0)[:count]
     free &= tasks["ready"].notna().to_numpy() & tasks["executing"].notna().to_numpy()
@@ -63,14 +63,17 @@ def measure_costs(trace: Trace, slots: TaskSlots) -> Costs:
         to_worker=to_worker,
         to_scheduler=to_scheduler,
         scheduler=_scheduler_cost(done[done_told], known[done_told], to_scheduler),
-        start=_low(waits, 0.0),
+        start=_mean(waits, 0.0),
         transfer=transfer,
         bandwidth=bandwidth,
     )
 
 
-def _low(values: Array, usual: float) -> float:
-    return float(np.quantile(values, 0.25)) if len(values) else usual
+def _mean(values: Array, usual: float) -> float:
+    """Average latencies; single pauses of a process count as `_LONGEST` medians."""
+    if not len(values):
+        return usual
+    return float(np.mean(np.minimum(values, _LONGEST * np.median(values))))
 
 
 def _scheduler_cost(done: Array, known: Array, latency: float) -> float:
@@ -79,10 +82,7 @@ def _scheduler_cost(done: Array, known: Array, latency: float) -> float:
     done, known = done[order], known[order]
     waited = done[1:] + latency < known[:-1]
     gaps = np.diff(known)[waited]
-    if len(gaps) < _ENOUGH:
-        return min(_USUAL_TASK, latency)
-    # Pauses of the process are no cost of a task.
-    return float(np.mean(np.minimum(gaps, 10 * np.median(gaps))))
+    return _mean(gaps, 0.0) if len(gaps) >= _ENOUGH else min(_USUAL_TASK, latency)
 
 
 def _transfers(trace: Trace) -> tuple[float, float]:
@@ -95,7 +95,7 @@ def _transfers(trace: Trace) -> tuple[float, float]:
     told = brought & np.isfinite(size) & np.isfinite(seconds) & (seconds >= 0)
     size, seconds = size[told], seconds[told]
     small = size <= _SMALL
-    latency = float(np.median(seconds[small])) if small.any() else _USUAL_LATENCY
+    latency = _mean(seconds[small], _USUAL_LATENCY)
     if small.all():
         return latency, _USUAL_BANDWIDTH
     beyond = np.maximum(seconds[~small] - latency, 0.1 * seconds[~small]).sum()

@@ -48,7 +48,8 @@ def find_gates(trace: Trace, times: TaskTimes) -> tuple[Array, Gates]:
     sizes = np.bincount(gate)
     first, last = np.full(len(sizes), np.inf), np.full(len(sizes), -np.inf)
     np.minimum.at(first, gate, arrival)
-    np.maximum.at(last, gate, arrival)
+    told = _came_with_graph(trace, len(arrival))
+    np.maximum.at(last, gate[told], arrival[told])
     before = np.cumsum(sizes) - sizes
     finished = np.minimum(np.searchsorted(known, first, side="right"), before)
     since_finish = first - np.append(-np.inf, known)[finished]
@@ -56,7 +57,21 @@ def find_gates(trace: Trace, times: TaskTimes) -> tuple[Array, Gates]:
     prompt = (since_finish < _PROMPT) & (since_finish < since_graph / 2)
     waited = (finished > 0) & ((finished == before) | prompt)
     delay = np.where(waited, since_finish, since_graph)
-    return gate, Gates(np.where(waited, finished, 0), np.maximum(delay, 0.0), last - first)
+    return gate, Gates(
+        np.where(waited, finished, 0), np.maximum(delay, 0.0), np.maximum(last - first, 0.0)
+    )
+
+
+def _came_with_graph(trace: Trace, count: int) -> Array:
+    """Tell which runs' arrival was that of a graph: a key's first ones, if that was recorded."""
+    told = np.zeros(count, dtype=bool)
+    if "scheduler_waiting" in trace.tasks:
+        arrival = trace.tasks["scheduler_waiting"].to_numpy(dtype=float)
+        order = np.lexsort((arrival, trace.tasks["key_id"].to_numpy()))
+        key_ids = trace.tasks["key_id"].to_numpy()[order]
+        first = np.diff(key_ids, prepend=-1) != 0
+        told[order[first]] = np.isfinite(arrival[order[first]])
+    return told
 
 
 def _graph_of(trace: Trace, arrival: Array) -> Array:

@@ -51,7 +51,7 @@ def blocked_time(trace: Trace) -> pd.DataFrame:
     blocked = _computing_alone(trace, replay)
     if blocked is not None:
         changes["no blocking in functions"] = {"held": blocked}
-    free = replace(replay.costs, to_worker=0.0, to_scheduler=0.0, scheduler=0.0, batch=0.0)
+    free = replace(replay.costs, to_worker=0.0, to_scheduler=0.0, scheduler=0.0)
     changes["no scheduler latency"] = {"costs": free}
     walls = [
         np.nan if replay.obstacle else replay.outcome(**change).wall  # type: ignore[arg-type]

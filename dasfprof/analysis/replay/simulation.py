@@ -94,10 +94,6 @@ class Simulation:
         self._begun = [-1.0] * count
         self._known = [0.0] * count
         self._scheduler_free = 0.0
-        #: When the batch of messages that was begun last goes: of the scheduler to each worker,
-        #: and of each worker to the scheduler.
-        self._outbox = [-1.0] * len(self._free)
-        self._inbox = [-1.0] * len(self._free)
         gates = inputs.gates
         self._gate_needs: list[int] = gates.finishes.tolist()
         self._gate_delay: list[float] = gates.delay.tolist()
@@ -179,20 +175,17 @@ class Simulation:
     def _place(self, row: int, now: float) -> None:
         worker = self._placement.place(row)
         if worker >= 0:
-            self._send(row, worker, now)
+            self._send(row, now)
 
     def _fill(self, worker: int, now: float) -> None:
         """Send a worker what waits for room on it."""
         row = self._placement.next_queued(worker)
         while row >= 0:
-            self._send(row, worker, now)
+            self._send(row, now)
             row = self._placement.next_queued(worker)
 
-    def _send(self, row: int, worker: int, now: float) -> None:
-        leaves = self._outbox[worker]
-        if now > leaves:
-            leaves = self._outbox[worker] = max(now, leaves + self._costs.batch)
-        self._push(leaves + self._costs.to_worker, _RECEIVED, row)
+    def _send(self, row: int, now: float) -> None:
+        self._push(now + self._costs.to_worker, _RECEIVED, row)
 
     def _join(self, now: float, worker: int) -> None:
         self._placement.join(worker)
@@ -212,7 +205,7 @@ class Simulation:
         for row, thief in find_moves(self._placement, self._ready, self._by_rank, self._begun):
             self._placement.withdraw(row)
             self._placement.assign(row, thief)
-            self._send(row, thief, now)
+            self._send(row, now)
         if self._events:
             self._push(now + BALANCE_EVERY, _BALANCE, 0)
 
@@ -266,12 +259,8 @@ class Simulation:
 
     def _report(self, now: float, row: int) -> None:
         """A worker tells the scheduler that a run is done."""
-        worker = self._placement.worker[row]
-        self._placement.home[row] = worker
-        leaves = self._inbox[worker]
-        if now > leaves:
-            leaves = self._inbox[worker] = max(now, leaves + self._costs.batch)
-        self._push(leaves + self._costs.to_scheduler, _KNOWN, row)
+        self._placement.home[row] = self._placement.worker[row]
+        self._push(now + self._costs.to_scheduler, _KNOWN, row)
 
 
 def _takers(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[int]]:
