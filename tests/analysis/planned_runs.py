@@ -10,6 +10,9 @@ from typing import Any
 from written_traces import Plugin, row
 
 from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.diagnosis import RULES
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.database.batch import Schema
 from dasfprof.recording.facts import (
     COMPUTE,
     GRAPH,
@@ -20,6 +23,7 @@ from dasfprof.recording.facts import (
     WORKER_ADDED,
     WORKER_REMOVED,
 )
+from dasfprof.recording.gpu_facts import GPU_DEVICES, GPU_USAGE
 
 #: Unix time at which the runs begin; all times of a plan are seconds from it.
 T = 1_790_000_000.0
@@ -77,6 +81,8 @@ class Plan:
     #: Worker, time and values of samples of what a worker holds, and of its process.
     held: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
     used: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
+    #: Of each worker's own GPU: time and values of a reading.
+    gpu: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
     #: Runs that only the scheduler saw: keyword arguments of its row.
     unseen: list[dict[str, Any]] = field(default_factory=list)
     #: Worker, time and reason.
@@ -114,7 +120,16 @@ class Plan:
                 RESOURCE_USAGE,
                 [row(RESOURCE_USAGE, timestamp=T + at, time=T + at, **facts) for at, facts in used],
             ),
+            *self._gpu_facts(f"GPU-{number}", number),
         )
+
+    def _gpu_facts(self, uuid: str, index: int) -> list[tuple[Schema, list[tuple[Any, ...]]]]:
+        if not self.gpu:
+            return []
+        device = {"uuid": uuid, "index": index}
+        readings = [row(GPU_USAGE, timestamp=T + at, **device, **facts) for at, facts in self.gpu]
+        known = row(GPU_DEVICES, timestamp=T, availability="available", **device)
+        return [(GPU_DEVICES, [known]), (GPU_USAGE, readings)]
 
     def _write_scheduler(self, directory: Path) -> None:
         joined = [
@@ -231,6 +246,19 @@ def filled(
             worker, thread = divmod(lane, threads)
             tasks.append(Task(f"{name}-{number}", worker, begin, begin + seconds, thread=thread))
     return tasks
+
+
+def found(plan: Plan, directory: Path) -> dict[str, dict[str, Any]]:
+    """Diagnose a planned run, with each rule un-guarded first; gives the findings by rule."""
+    analyser = plan.write(directory)
+    run = RunFigures(analyser.trace)
+    for rule in RULES.values():
+        list(rule(run))
+    table = analyser.diagnose()
+    findings: dict[str, dict[str, Any]] = {}
+    for finding in table.to_dict("records"):
+        findings.setdefault(str(finding["Rule"]), {str(k): v for k, v in finding.items()})
+    return findings
 
 
 def _address(worker: int) -> str:

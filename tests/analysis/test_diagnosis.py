@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from planned_runs import Plan, Task, filled
+from planned_runs import Plan, Task, filled, found
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES, diagnose
@@ -18,20 +18,6 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 
 COLUMNS = ["Severity", "Finding", "Seconds at stake (s)", "Evidence", "Suggestion"]
 COLUMNS += ["Rule", "Function", "Worker", "Start (s)", "Stop (s)"]
-
-
-def found(plan: Plan, directory: Path) -> dict[str, dict[str, Any]]:
-    """Diagnose a planned run, with each rule un-guarded first; gives the findings by rule."""
-    analyser = plan.write(directory)
-    run = RunFigures(analyser.trace)
-    for rule in RULES.values():
-        list(rule(run))
-    table = analyser.diagnose()
-    assert table.columns.tolist() == COLUMNS
-    findings: dict[str, dict[str, Any]] = {}
-    for finding in table.to_dict("records"):
-        findings.setdefault(str(finding["Rule"]), {str(k): v for k, v in finding.items()})
-    return findings
 
 
 def test_a_healthy_run_has_no_finding(tmp_path: Path) -> None:
