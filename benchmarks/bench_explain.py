@@ -38,6 +38,7 @@ QUESTIONS: dict[str, Callable[[TraceAnalyser], Any]] = {
     "critical_path": lambda analyser: analyser.critical_path(),
     "critical_path_summary": lambda analyser: analyser.critical_path_summary(),
     "per_task_slack": lambda analyser: analyser.per_task_slack(),
+    "diagnose": lambda analyser: analyser.diagnose(),
 }
 
 
