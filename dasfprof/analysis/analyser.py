@@ -91,6 +91,9 @@ class TraceAnalyser(
             - ``Mean Data Size (MB)``: input bytes of a task run
             - ``Mean Throughput (MB/s)``: all input bytes by all seconds
             - ``Num Tasks (chunks)``, ``Mean Task time (s)``, ``Worker``, ``Failed Tasks``
+            - ``CPU (s)``, ``Waiting for a core (s)``, ``Blocked (s)``: of the duration, what its
+              threads computed, could have computed had the host given them a core, and did
+              neither (I/O, locks, sleep); of the task runs of which it is recorded, NA if of none
         """
         return function_bottleneck.per_function_bottleneck(self.trace, progress=self._progress)
 
@@ -107,7 +110,8 @@ class TraceAnalyser(
             ``State`` (that it ended in), ``Start (s)`` (from the trace's begin), ``GPU Samples``
             (of the worker's device within the run; NA without a device), and ``Mean GPU
             Utilization (%)``, ``Mean GPU Memory Used (GB)``, weighted by time, where there
-            was one at least.
+            was one at least; ``CPU (s)``, ``Waiting for a core (s)``, ``Blocked (s)``: see
+            `per_function_bottleneck`; NA where it was not recorded, as of coroutines.
         """
         return task_bottleneck.per_task_bottleneck(self.trace, progress=self._progress)
 

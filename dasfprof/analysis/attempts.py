@@ -41,7 +41,8 @@ def find_attempts(trace: Trace) -> pd.DataFrame:
         ``attempt`` (from 1, of each key); ``status`` (Categorical, its categories in order: the
         state that it ended in); ``succeeded``; ``start`` (it was given a thread; where no file
         tells, its function began, or it was sent to the worker); ``elapsed`` (until the worker
-        knew the outcome), ``run`` (in the function) and ``cpu`` seconds; ``input_size`` (bytes);
+        knew the outcome), ``run`` (in the function), ``cpu`` and ``core_wait`` (its thread had no
+        core) seconds; ``input_size`` (bytes);
         ``category`` (Categorical: the exception's type, or one of the constants here; NA if it
         succeeded) and ``message``.
     """
@@ -81,6 +82,7 @@ def _recorded(trace: Trace, steps: Array) -> dict[str, Array]:
         "elapsed": elapsed,
         "run": run,
         "cpu": tasks["cpu"].to_numpy(dtype=float),
+        "core_wait": tasks["run_queue"].to_numpy(dtype=float),
         "input_size": tasks["input_size"].to_numpy(dtype=float),
         "status": _objects(tasks["state"]),
         "message": _objects(tasks["exception"]),
@@ -109,6 +111,7 @@ def _unrecorded(trace: Trace, steps: Array) -> dict[str, Array]:
         "elapsed": nothing,
         "run": np.where(ran, np.maximum(stop - start, 0.0), np.nan),
         "cpu": nothing,
+        "core_wait": nothing,
         "input_size": nothing,
         "status": _objects(rows["scheduler_state"]),
         "message": _objects(rows["scheduler_exception"]),

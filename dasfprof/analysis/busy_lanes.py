@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.analysis.task_slots import TaskSlots
 from dasfprof.analysis.trace import Trace
@@ -42,13 +43,39 @@ def busy_seconds(
     length = slots.times.stop - slots.times.start
     share = np.divide(inside, length, out=np.zeros_like(inside), where=length > 0)
     known = ~np.isnan(cpu)
-    computing = np.minimum(np.where(known, cpu, 0.0) * share, inside)
-    waiting = np.minimum(_column(trace, "run_queue", len(inside)) * share, inside - computing)
-    seconds[COMPUTING] = computing
-    seconds[CORE_WAIT] = np.where(known, waiting, 0.0)
-    seconds[BLOCKED] = np.where(known, inside - computing - waiting, 0.0)
+    core_wait = _column(trace, "run_queue", len(inside))
+    split = _split_running(inside, cpu * share, core_wait * share)
+    seconds[[COMPUTING, CORE_WAIT, BLOCKED]] = np.where(known, split, 0.0)
     seconds[CPU_UNKNOWN] = np.where(known, 0.0, inside)
     return seconds
+
+
+def running_seconds(tasks: pd.DataFrame) -> dict[str, Array]:
+    """Split the seconds of each task run's function, as columns of tables.
+
+    Parameters
+    ----------
+    tasks
+        `Trace.tasks`.
+
+    Returns
+    -------
+    dict
+        ``CPU (s)``, NaN where nobody recorded it; ``Waiting for a core (s)`` and ``Blocked (s)``,
+        NaN where the wait was not recorded, without which neither can be told.
+    """
+    duration, cpu = tasks["duration"].to_numpy(), tasks["cpu"].to_numpy(dtype=float)
+    core_wait = tasks["run_queue"].to_numpy(dtype=float)
+    labels = ("CPU (s)", "Waiting for a core (s)", "Blocked (s)")
+    split = _split_running(duration, np.maximum(cpu, 0.0), np.maximum(core_wait, 0.0))
+    return dict(zip(labels, split, strict=True))
+
+
+def _split_running(seconds: Array, cpu: Array, core_wait: Array) -> tuple[Array, Array, Array]:
+    """Split seconds in functions into those on a core, waiting for one, and the rest: blocked."""
+    computing = np.minimum(cpu, seconds)
+    waiting = np.minimum(core_wait, seconds - computing)
+    return computing, waiting, seconds - computing - waiting
 
 
 def _spilling_share(trace: Trace, slots: TaskSlots, after: Array) -> Array:

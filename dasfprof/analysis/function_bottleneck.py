@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.busy_lanes import running_seconds
 from dasfprof.analysis.gpu_samples import GpuSamples
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
@@ -24,6 +25,11 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
 
     def total(column: Array) -> Array:
         return np.bincount(groups, weights=column, minlength=len(pairs)).astype(float)
+
+    def told(column: Array) -> Array:
+        """Sum up what is known; NaN where nothing is."""
+        known = ~np.isnan(column)
+        return np.where(total(known) > 0, total(np.where(known, column, 0.0)), np.nan)
 
     duration, size = tasks["duration"].to_numpy(), tasks["input_size"].to_numpy()
     seconds, known = total(duration), ~np.isnan(size)
@@ -50,6 +56,7 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
                 "Mean Task time (s)": seconds / runs,
                 "Worker": _text(workers.labels[worker]),
                 "Failed Tasks": total((state == "erred").to_numpy()).astype(np.int64),
+                **{label: told(column) for label, column in running_seconds(tasks).items()},
             }
         )
     # Sorted by pandas, text with lone surrogates fails where its strings are Arrow's.

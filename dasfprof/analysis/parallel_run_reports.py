@@ -47,6 +47,8 @@ class ParallelRunReports:
             - ``Error Category``: the exception's type, ``worker lost``, ``cancelled``,
               ``rescheduled`` or ``unknown``; NA if it succeeded; ``Error Message``
             - ``Function``, ``Node``
+            - ``Core Wait Seconds``: of its function, in which its thread could compute and the
+              host gave it no core; NA where that was not recorded, as for coroutines
 
             Tasks that a worker had been sent as it left are attempts too, though they may not
             have begun.
@@ -54,8 +56,8 @@ class ParallelRunReports:
             By function or step a row each, the most seconds in it first: its name, ``Total``
             (attempts), ``Succeeded``, ``Failed`` (total less succeeded), ``Retried`` (attempts
             beyond the first), ``Start Time (UTC)`` of the first, ``End Time (UTC)`` of the last,
-            the sums of the three seconds, ``Mean Elapsed Seconds``, and ``Process / Elapsed (%)``
-            over attempts of which both are known.
+            the sums of the three seconds, ``Mean Elapsed Seconds``, ``Process / Elapsed (%)``
+            over attempts of which both are known, and the sum of ``Core Wait Seconds``.
         """
         return processed_tasks.processed_tasks(self.trace, by)
 

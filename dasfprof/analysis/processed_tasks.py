@@ -49,6 +49,7 @@ def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
             "Error Message": attempts["message"],
             "Function": attempts["function"].astype(object),
             "Node": text(workers.hosts[of_attempt]),
+            "Core Wait Seconds": attempts["core_wait"],
             **({"Step": step} if has_steps(trace) else {}),
         },
         copy=False,
@@ -76,6 +77,7 @@ def count_attempts(attempts: pd.DataFrame, groups: Groups) -> dict[str, Any]:
         "Run Method Seconds": _told(groups, run),
         "Mean Elapsed Seconds": groups.mean(elapsed),
         "Process / Elapsed (%)": np.where(np.isfinite(busy), busy, np.nan),
+        "Core Wait Seconds": _told(groups, attempts["core_wait"].to_numpy()),
     }
 
 

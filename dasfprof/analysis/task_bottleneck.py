@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.busy_lanes import running_seconds
 from dasfprof.analysis.gpu_samples import GpuSamples
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.progress import track
@@ -42,6 +43,7 @@ def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame
             "State": _values(tasks["state"], order),
             "Start (s)": tasks["start"].to_numpy()[order] - trace.begin,
             **_gpu_columns(gpus, tasks, order),
+            **{label: column[order] for label, column in running_seconds(tasks).items()},
             **step_column(trace, order),
         },
         copy=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,9 @@ FUNCTION_COLUMNS = [
     "Mean Task time (s)",
     "Worker",
     "Failed Tasks",
+    "CPU (s)",
+    "Waiting for a core (s)",
+    "Blocked (s)",
 ]
 TASK_COLUMNS = [
     "Host",
@@ -49,6 +53,9 @@ TASK_COLUMNS = [
     "GPU Samples",
     "Mean GPU Utilization (%)",
     "Mean GPU Memory Used (GB)",
+    "CPU (s)",
+    "Waiting for a core (s)",
+    "Blocked (s)",
 ]
 NA = np.nan
 A, B, C = "1a" * 16, "2b" * 16, "3c" * 16
@@ -83,18 +90,21 @@ def write(request: pytest.FixtureRequest) -> Write:
 
 
 def functions(rows: list[tuple[object, ...]]) -> pd.DataFrame:
+    # Nor do they say how long threads computed and waited.
+    rows = [(*row, NA, NA, NA)[: len(FUNCTION_COLUMNS)] for row in rows]
     table = pd.DataFrame(rows, columns=FUNCTION_COLUMNS)
     texts = dict.fromkeys(["Host", "Function", "Worker"], object)
-    floats = dict.fromkeys([*FUNCTION_COLUMNS[3:9], "Mean Task time (s)"], float)
+    numbers = [*FUNCTION_COLUMNS[3:9], "Mean Task time (s)", *FUNCTION_COLUMNS[-3:]]
+    floats = dict.fromkeys(numbers, float)
     return table.astype({**texts, **floats, "GPU": "Int64"})
 
 
 def tasks(rows: list[tuple[object, ...]]) -> pd.DataFrame:
     # Rows that say nothing of a GPU are of workers without one.
-    rows = [(*row, None, NA, NA)[: len(TASK_COLUMNS)] for row in rows]
+    rows = [(*row, *(None, NA, NA)[len(row) - 11 :], NA, NA, NA) for row in rows]
     table = pd.DataFrame(rows, columns=TASK_COLUMNS)
     texts = dict.fromkeys(["Host", "Task Key", "Worker", "Function", "State"], object)
-    floats = dict.fromkeys([*TASK_COLUMNS[3:6], "Start (s)", *TASK_COLUMNS[-2:]], float)
+    floats = dict.fromkeys([*TASK_COLUMNS[3:6], "Start (s)", *TASK_COLUMNS[-5:]], float)
     return table.astype({**texts, **floats, "GPU": "Int64", "GPU Samples": "Int64"})
 
 
@@ -170,6 +180,30 @@ def test_tutorial_tasks(tmp_path: Path, write: Write) -> None:
         ]
     )
     assert_frame_equal(table, expected)
+
+
+def test_what_threads_did_in_functions(tmp_path: Path) -> None:
+    def ran(key: str, **values: Any) -> tuple[Any, ...]:
+        return row(COMPUTE, key=key, timestamp=1.7e9, duration=8.0, state="memory", **values)
+
+    rows = [
+        ran("load-1", cpu=2.0, run_queue=1.0),
+        ran("load-2", cpu=7.0, run_queue=2.0),  # more than there is: by another clock
+        ran("load-3", cpu=4.0, run_queue=None),  # a system that does not tell
+        ran("nap-1", cpu=None, run_queue=None),  # a coroutine
+    ]
+    Plugin(tmp_path).write((COMPUTE, rows))
+    analyser = TraceAnalyser(tmp_path)
+
+    labels = FUNCTION_COLUMNS[-3:]
+    of_tasks = analyser.per_task_bottleneck().set_index("Task Key")[labels]
+    assert of_tasks.loc["load-1"].tolist() == [2.0, 1.0, 5.0]
+    assert of_tasks.loc["load-2"].tolist() == [7.0, 1.0, 0.0]
+    assert of_tasks.loc["load-3"].fillna(-1).tolist() == [4.0, -1, -1]
+    assert of_tasks.loc["nap-1"].isna().all()
+    of_functions = analyser.per_function_bottleneck().set_index("Function")[labels]
+    assert of_functions.loc["load"].tolist() == [13.0, 2.0, 5.0]
+    assert of_functions.loc["nap"].isna().all()
 
 
 def test_tuple_keys_make_the_same_tables_as_their_text(tmp_path: Path, write: Write) -> None:

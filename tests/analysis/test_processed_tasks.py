@@ -49,7 +49,7 @@ def run(tmp_path: Path) -> TraceAnalyser:
     path = tmp_path / "run"
     error = {"state": "erred", "exception": "ValueError('no 3')"}
     first = [
-        ran("load-1", 0.0),
+        ran("load-1", 0.0, run_queue=0.25),
         ran("load-2", 2.0, **error),
         ran("load-2", 4.0),
         ran("store-1", 6.0, state="cancelled"),
@@ -87,14 +87,14 @@ def test_every_attempt_in_the_order_of_start(run: TraceAnalyser) -> None:
     w0, w1 = "worker-node1-0", "worker-node2-1"
     erred = "erred", "ValueError", "ValueError('no 3')"
     assert table.drop(columns=["Start Time (UTC)"]).astype(object).fillna("-").values.tolist() == [
-        ["load-1", 1, w0, 1.5, 0.5, 1.0, "memory", "-", "-", "load", "node1"],
-        ["load-3", 1, w1, 1.5, 0.5, 1.0, "memory", "-", "-", "load", "node2"],
-        ["load-2", 1, w0, 1.5, 0.5, 1.0, *erred, "load", "node1"],
-        ["load-4", 1, w1, "-", "-", 0.75, "memory", "-", "-", "load", "node2"],
-        ["load-5", 1, w1, "-", "-", "-", "released", "worker lost", "-", "load", "node2"],
-        ["load-2", 2, w0, 1.5, 0.5, 1.0, "memory", "-", "-", "load", "node1"],
-        ["store-1", 1, w0, 1.5, 0.5, 1.0, "cancelled", "cancelled", "-", "store", "node1"],
-        ["store-2", 1, w0, 1.5, "-", 1.0, "rescheduled", "rescheduled", "-", "store", "node1"],
+        ["load-1", 1, w0, 1.5, 0.5, 1.0, "memory", "-", "-", "load", "node1", 0.25],
+        ["load-3", 1, w1, 1.5, 0.5, 1.0, "memory", "-", "-", "load", "node2", "-"],
+        ["load-2", 1, w0, 1.5, 0.5, 1.0, *erred, "load", "node1", "-"],
+        ["load-4", 1, w1, "-", "-", 0.75, "memory", "-", "-", "load", "node2", "-"],
+        ["load-5", 1, w1, "-", "-", "-", "released", "worker lost", "-", "load", "node2", "-"],
+        ["load-2", 2, w0, 1.5, 0.5, 1.0, "memory", "-", "-", "load", "node1", "-"],
+        ["store-1", 1, w0, 1.5, 0.5, 1.0, "cancelled", "cancelled", "-", "store", "node1", "-"],
+        ["store-2", 1, w0, 1.5, "-", 1.0, "rescheduled", "rescheduled", "-", "store", "node1", "-"],
     ]
     starts = [0.0, 1.0, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0]
     assert table["Start Time (UTC)"].tolist() == [
@@ -112,6 +112,7 @@ def test_by_function(run: TraceAnalyser) -> None:
     assert table.loc["load", seconds].tolist() == [6.0, 2.0, 4.75, 1.5]
     assert table.loc["store", seconds].tolist() == [3.0, 0.5, 2.0, 1.5]
     assert table["Process / Elapsed (%)"].tolist() == pytest.approx([100 / 3, 100 / 3])
+    assert table["Core Wait Seconds"].fillna(-1).tolist() == [0.25, -1]
     assert table["End Time (UTC)"].tolist() == [
         pd.Timestamp("2023-11-14 22:13:25.5"),
         pd.Timestamp("2023-11-14 22:13:29.5"),

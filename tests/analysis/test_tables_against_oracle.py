@@ -127,6 +127,8 @@ def expected_functions(events: Sequence[Event]) -> dict[tuple[str, str, str], di
             "Num Tasks (chunks)": len(runs),
             "Mean Task time (s)": duration / len(runs),
             "Failed Tasks": sum(run.args["state"] == "erred" for run in runs),
+            # Events like DASF's tell nothing of these.
+            **dict.fromkeys(["CPU (s)", "Waiting for a core (s)", "Blocked (s)"], math.nan),
         }
     return table
 
