@@ -135,9 +135,9 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
     seconds, cpu = functions.sum(run.working), functions.sum(run.cpu)
     known = functions.known(run.task_column("cpu")) > 0
     with np.errstate(invalid="ignore"):
-        waiting = known & (ratio(cpu, seconds) < _WAITING_CPU) & ~run.uses_gpu
+        waiting = known & (ratio(cpu, seconds) < _WAITING_CPU)
     lost = float((seconds - cpu)[waiting].sum()) / run.threads
-    if not waiting.any() or lost < _WAITING * run.wall:
+    if run.uses_gpus or not waiting.any() or lost < _WAITING * run.wall:
         return np.empty(0, dtype=np.int64), 0.0
     return np.flatnonzero(waiting[functions.codes]), lost
 

@@ -121,7 +121,7 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
         'processed_tasks("function").',
         f"Keep what is used again: result.persist() after {name}, or one dask.compute() of all "
         "that needs it.",
-        seconds=run.saved(lost / run.threads, running=run.with_durations(again, 0.0)),
+        seconds=_cost(run, again),
         function=name,
     )
 
@@ -153,6 +153,17 @@ def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
         start=float(left["sent"].iloc[longest]) - run.trace.begin,
         stop=run.trace.end - run.trace.begin,
     )
+
+
+def _cost(run: RunFigures, rows: Array) -> float:
+    """Give the wall seconds that task runs cost: of threads that they held, and of Dask.
+
+    That is their share of the time in which threads wait for the next of all tasks.
+    """
+    own, slots = np.flatnonzero(rows), run.slots
+    held = float((slots.end - slots.times.executing)[own].sum()) / run.threads
+    waited = run.seconds_of("Scheduler latency", "Worker latency", "Transfer wait")
+    return held + waited * len(own) / len(slots.end)
 
 
 def _usually(run: RunFigures, name: str) -> str:

@@ -17,6 +17,8 @@ _SMALL = 0.010
 _BY_COMPUTE = 0.5
 #: and it takes such a share of the threads' time.
 _SHARE = 0.2
+#: Larger tasks are worth it from such a factor on.
+_WORTH_IT = 1.5
 
 
 def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
@@ -84,11 +86,17 @@ def _larger_chunks(run: RunFigures, name: str) -> str:
     larger, chunk = float(row["Times Larger"]), float(row["Chunk Size (MB)"])
     if not larger > 1:
         return f"Put more work into each task of {name}: batch inputs, or fuse it with others."
-    at_most = float(row["Task Runs"]) / max(run.threads, 1.0)
-    factor = min(larger, max(at_most / 3, 2.0))
+    width = run.width(name)
+    factor = min(larger, width / (3 * run.threads))
+    if factor < _WORTH_IT:
+        return (
+            f"Have fewer tasks to handle: do several steps of the pipeline in one function (there "
+            f"are only {count(width, 'task')} of {name} to a step, and larger chunks would leave "
+            "threads without), or use fewer threads."
+        )
     words = f"Make the tasks of {name} about {times(factor)} times larger"
     if chunk * 1e6 >= 1000:
         words += f": chunks of {size(chunk * factor * 1e6)} in place of {size(chunk * 1e6)}"
     else:
         words += f": put {times(factor)} inputs into each, as a list"
-    return f"{words}. That leaves {row['Task Runs'] / factor:,.0f} tasks."
+    return f"{words}. That leaves {width / factor:,.0f} tasks to a step."

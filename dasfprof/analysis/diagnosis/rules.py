@@ -146,5 +146,5 @@ SYMPTOMS: dict[str, tuple[str, ...]] = {
     "lock-bound": ("blocked-tasks", "dominating-function", "cpu-oversubscribed"),
     "cpu-oversubscribed": ("dominating-function", "straggling-tasks", "degrading-functions"),
     "dominating-function": ("blocked-tasks",),
-    "recomputation": ("dominating-function", "blocked-tasks"),
+    "recomputation": ("tasks-too-small", "dominating-function", "blocked-tasks", "io-bound"),
 }

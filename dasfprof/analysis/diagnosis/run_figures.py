@@ -14,7 +14,7 @@ from dasfprof.analysis.busy_lanes import USES
 from dasfprof.analysis.critical_path import KINDS, CriticalPath, critical_path, find_path
 from dasfprof.analysis.degradation import degradation
 from dasfprof.analysis.diagnosis.out_of_line import OutOfLine
-from dasfprof.analysis.gpu_utilisation import per_gpu_utilisation
+from dasfprof.analysis.diagnosis.sampled_figures import SampledFigures
 from dasfprof.analysis.groups import Groups, ratio
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.replay import gain
@@ -23,15 +23,14 @@ from dasfprof.analysis.task_slots import TaskSlots, task_slots
 from dasfprof.analysis.time_accounting import CLASSES, Accounts, make_accounts
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+from dasfprof.database.keys import TUPLE
 
 _CLASSES = list(CLASSES)
 #: Runs with more tasks are not replayed: a replay takes about 10 us a task.
 _MOST_REPLAYED = 100_000
-#: Mean utilisation in percent from which tasks may be waiting for their GPU.
-_GPU_BUSY = 20.0
 
 
-class RunFigures:
+class RunFigures(SampledFigures):
     """The figures of a run, as the rules ask for them.
 
     Wall time is from the first task's arrival to the last one's end; threads are those that the
@@ -202,6 +201,18 @@ class RunFigures:
         values: Array = tasks[name].to_numpy(dtype=float)
         return values
 
+    def width(self, function: str) -> int:
+        """Give the most tasks that a step of the graph has of a function.
+
+        Those of a collection are the ones whose tuples begin alike; other keys make one step.
+        """
+        keys, tasks = self.trace.keys, self.trace.tasks
+        own = np.unique(tasks["key_id"].to_numpy()[(tasks["function"] == function).to_numpy(bool)])
+        heads = keys.head_ids[own]
+        in_tuples = np.array([kind >= TUPLE for kind, _ in keys.heads], dtype=bool)
+        steps = np.unique(np.where(in_tuples[heads], heads, -1), return_counts=True)[1]
+        return int(steps.max(initial=0))
+
     @cached_property
     def core_wait(self) -> Array:
         """Seconds that each task run waited for a core; 0 where that was not recorded."""
@@ -258,45 +269,6 @@ class RunFigures:
         """The share of its time for which each task run used the CPU, waits for a core left out."""
         share: Array = ratio(self.cpu, self.working)
         return np.nan_to_num(share)
-
-    @cached_property
-    def process_cpu_seconds(self) -> float:
-        """CPU seconds that all sampled processes of workers used; NaN where none was sampled."""
-        used = self._grown(self.trace.samples, "process_cpu_seconds")
-        return float(used.sum()) if used is not None else float("nan")
-
-    @cached_property
-    def file_bytes(self) -> float:
-        """Bytes that workers' processes read from and wrote to disks, less what they spilled."""
-        names = ("process_io.read_size", "process_io.write_size")
-        columns = [self._grown(self.trace.samples, name) for name in names]
-        nbytes = sum(float(column.sum()) for column in columns if column is not None)
-        spilled = self.counted("spill_write_size").sum() + self.counted("spill_read_size").sum()
-        return max(nbytes - float(spilled), 0.0)
-
-    def counted(self, name: str) -> Array:
-        """Give how much a count of `Trace.managed_memory` grew on each worker; 0 if unknown."""
-        grown = self._grown(self.trace.managed_memory, name)
-        return np.zeros(len(self.trace.workers)) if grown is None else grown
-
-    def _grown(self, samples: pd.DataFrame, name: str) -> Array | None:
-        if name not in samples or not len(samples):
-            return None
-        values = pd.to_numeric(samples[name], errors="coerce").to_numpy(dtype=float)
-        groups = Groups(samples["worker_id"].to_numpy(), len(self.trace.workers))
-        grown: Array = np.nan_to_num(groups.max(values) - groups.min(values))
-        return grown
-
-    @cached_property
-    def gpus(self) -> pd.DataFrame:
-        """How busy each GPU was."""
-        return per_gpu_utilisation(self.trace)
-
-    @cached_property
-    def uses_gpu(self) -> Array:
-        """Whether the GPU of its workers is busy while each function runs: it may wait for that."""
-        busy = (self.gpus["Mean GPU Utilization (%)"] >= _GPU_BUSY).any()
-        return np.full(len(self.function_names), bool(busy))
 
     @property
     def hosts(self) -> int:

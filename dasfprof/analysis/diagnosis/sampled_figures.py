@@ -1,0 +1,60 @@
+"""`SampledFigures`: what samples of processes, stores and GPUs come to."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.gpu_utilisation import per_gpu_utilisation
+from dasfprof.analysis.groups import Groups
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: Mean utilisation in percent from which tasks may be waiting for their GPU.
+_GPU_BUSY = 20.0
+
+
+class SampledFigures:
+    """The figures of a run that rest on samples, a part of `RunFigures`."""
+
+    trace: Trace
+
+    @cached_property
+    def process_cpu_seconds(self) -> float:
+        """CPU seconds that all sampled processes of workers used; NaN where none was sampled."""
+        used = self._grown(self.trace.samples, "process_cpu_seconds")
+        return float(used.sum()) if used is not None else float("nan")
+
+    @cached_property
+    def file_bytes(self) -> float:
+        """Bytes that workers' processes read from and wrote to disks, less what they spilled."""
+        names = ("process_io.read_size", "process_io.write_size")
+        columns = [self._grown(self.trace.samples, name) for name in names]
+        nbytes = sum(float(column.sum()) for column in columns if column is not None)
+        spilled = self.counted("spill_write_size").sum() + self.counted("spill_read_size").sum()
+        return max(nbytes - float(spilled), 0.0)
+
+    def counted(self, name: str) -> Array:
+        """Give how much a count of `Trace.managed_memory` grew on each worker; 0 if unknown."""
+        grown = self._grown(self.trace.managed_memory, name)
+        return np.zeros(len(self.trace.workers)) if grown is None else grown
+
+    def _grown(self, samples: pd.DataFrame, name: str) -> Array | None:
+        if name not in samples or not len(samples):
+            return None
+        values = pd.to_numeric(samples[name], errors="coerce").to_numpy(dtype=float)
+        groups = Groups(samples["worker_id"].to_numpy(), len(self.trace.workers))
+        grown: Array = np.nan_to_num(groups.max(values) - groups.min(values))
+        return grown
+
+    @cached_property
+    def gpus(self) -> pd.DataFrame:
+        """How busy each GPU was."""
+        return per_gpu_utilisation(self.trace)
+
+    @cached_property
+    def uses_gpus(self) -> bool:
+        """Whether GPUs are busy: then tasks may be waiting for theirs."""
+        return bool((self.gpus["Mean GPU Utilization (%)"] >= _GPU_BUSY).any())
