@@ -20,6 +20,7 @@ from independent_record import wait_until
 from recorded_facts import assert_whole, computed, trace_files
 
 import dasfprof
+from dasfprof.analysis import TraceAnalyser
 from dasfprof.recording import run_queue
 
 pytestmark = pytest.mark.skipif(
@@ -81,6 +82,12 @@ def assert_agrees(row: dict[str, Any], waited: float) -> None:
     assert row["run_queue"] + row["cpu"] <= row["duration"] + SLACK
 
 
+def accounts(run: Any) -> dict[str, float]:
+    """Give the thread-seconds of each class that the analysis tells of."""
+    table = TraceAnalyser(run.database()).time_accounting()
+    return dict(zip(table["Class"], table["Thread Time (s)"], strict=True))
+
+
 # --- what is told --------------------------------------------------------------------------------
 
 
@@ -115,7 +122,9 @@ def test_two_tasks_on_one_core_wait_for_it_in_turns(client: Client, tmp_path: Pa
     # One core has one thread at a time: while both want it, one of them waits.
     begin = max(row["timestamp"] for row in rows)
     end = min(row["timestamp"] + row["duration"] for row in rows)
-    assert sum(row["run_queue"] for row in rows) >= 0.8 * (end - begin)
+    waits = sum(row["run_queue"] for row in rows)
+    assert waits >= 0.8 * (end - begin)
+    assert accounts(run)["Waiting for a core"] == pytest.approx(waits, rel=1e-3)
 
 
 def test_sleeping_is_no_wait_for_a_core(client: Client, tmp_path: Path) -> None:
@@ -126,6 +135,7 @@ def test_sleeping_is_no_wait_for_a_core(client: Client, tmp_path: Path) -> None:
     assert_agrees(row, waited)
     blocked = row["duration"] - row["cpu"] - row["run_queue"]
     assert blocked >= 0.5 - SLACK - waited
+    assert accounts(run)["Blocked"] == pytest.approx(blocked, rel=1e-3)
 
 
 def test_every_run_in_a_thread_is_measured(client: Client, tmp_path: Path) -> None:
