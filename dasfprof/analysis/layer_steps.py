@@ -116,7 +116,8 @@ class LayerSteps:
         numbers, computed = places[rows], computed[rows]
         until = np.searchsorted(self._times, self._at(numbers, arrival[rows]), side="right") - 1
         found[rows] = self._steps[np.maximum(until, self._first[numbers])]
-        both = (computed >= 0) & np.isin(numbers * self._count + computed, self._pairs)
+        both = (computed >= 0) & (computed < self._count)
+        both &= np.isin(numbers * self._count + computed, self._pairs)
         found[rows[both]] = computed[both]
         return found
 

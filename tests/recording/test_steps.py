@@ -1,0 +1,443 @@
+"""Tasks belong to the steps of the program that built or computed them, on real workers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import dask.bag as db
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from dask.highlevelgraph import HighLevelGraph
+from distributed import Client, LocalCluster, get_worker, span
+from recorded_facts import assert_whole
+
+import dasfprof
+from dasfprof.recording.steps import current_step
+
+NONE = "(no step)"
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def load(x: Any) -> Any:
+    return x + 1.0
+
+
+def normal(x: Any) -> Any:
+    return x * 2.0
+
+
+def steps_of(run: Any) -> dict[str, Counter[str]]:
+    """Count the task runs of each function by step."""
+    tasks = run.analyser(progress=False).trace.tasks
+    counts: dict[str, Counter[str]] = {}
+    steps = tasks["step"].astype(object).fillna(NONE)
+    for function, step in zip(tasks["function"], steps, strict=True):
+        counts.setdefault(str(function), Counter())[step] += 1
+    return counts
+
+
+def numbers(chunks: int = 4) -> Any:
+    """Make an array of one layer, whose name no other test uses."""
+    return da.random.random((chunks, 10), chunks=(1, 10))
+
+
+# --- a: futures ----------------------------------------------------------------------------------
+
+
+def test_futures_belong_to_the_step_that_submits_them(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        with dasfprof.step("one"):
+            client.gather(client.map(load, range(100, 105), pure=False))
+        with dasfprof.step("two"):
+            client.submit(normal, 1, pure=False).result()
+            client.submit(load, 1, pure=False).result()
+        client.submit(normal, 2, pure=False).result()
+    assert_whole(run)
+    assert steps_of(run) == {"load": {"one": 5, "two": 1}, "normal": {"two": 1, NONE: 1}}
+
+
+def test_workers_see_no_mark_of_a_step(client: Client, tmp_path: Path) -> None:
+    def annotations() -> Any:
+        worker = get_worker()
+        return dict(worker.state.tasks[worker.get_current_task()].annotations or {})
+
+    with (
+        dasfprof.profile(client, directory=tmp_path),
+        dasfprof.step("s"),
+        dask.annotate(mine=1),
+    ):
+        assert client.submit(annotations, pure=False).result() == {"mine": 1}
+
+
+# --- b, c, d: where a collection was built, and where it was computed ----------------------------
+
+
+def test_array_built_and_computed_in_a_step(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run, dasfprof.step("all"):
+        total = numbers().map_blocks(load).sum().compute()
+    assert total > 40
+    for counts in steps_of(run).values():
+        assert set(counts) == {"all"}
+
+
+def test_array_built_in_steps_and_computed_outside_of_them(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        with dasfprof.step("load"):
+            x = numbers()
+        with dasfprof.step("normalise"):
+            y = (x - x.mean()).map_blocks(normal)
+        with dasfprof.step("keep"):
+            z = y.rechunk((2, 10))
+        z.compute()
+    counts = steps_of(run)
+    # `x` has two dependents, so that Dask fuses nothing into or out of its tasks.
+    assert counts["random_sample"] == {"load": 4}
+    assert counts["mean_chunk"] == {"normalise": 4}
+    assert counts["normal"] == {"normalise": 4}
+    assert counts["rechunk-merge"] == {"keep": 2}
+
+
+def test_layers_fused_into_one_of_no_step_keep_theirs(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        with dasfprof.step("load"):
+            x = da.ones((4, 10), chunks=(1, 10)).map_blocks(load)
+        with dasfprof.step("normalise"):
+            y = x.map_blocks(normal)
+        assert y.sum().compute() == 160
+    counts = steps_of(run)
+    # Dask fuses `ones` and both functions into the tasks of the sum that has no step.
+    assert counts.pop("sum") == {"normalise": 4}
+    assert set(sum(counts.values(), Counter())) == {NONE}
+
+
+def test_array_built_outside_and_computed_in_a_step(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        x = numbers()
+        with dasfprof.step("compute"):
+            x.compute()
+    assert steps_of(run)["random_sample"] == {"compute": 4}
+
+
+def test_the_step_that_built_a_layer_goes_before_the_one_that_computes_it(
+    client: Client, tmp_path: Path
+) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        with dasfprof.step("build"):
+            x = numbers()
+        with dasfprof.step("compute"):
+            x.compute()
+    assert steps_of(run)["random_sample"] == {"build": 4}
+
+
+def test_a_layer_built_anew_in_each_step_belongs_to_the_one_that_computes_it(
+    client: Client, tmp_path: Path
+) -> None:
+    x = np.arange(4.0)
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        for number in range(3):
+            with dasfprof.step(f"epoch {number}"):
+                # The same names each time: Dask derives them from what is computed.
+                assert da.from_array(x, chunks=1).map_blocks(normal).sum().compute() == 12
+    tasks = run.analyser(progress=False).trace.tasks
+    assert len(set(tasks["step"].value_counts())) == 1
+    assert set(tasks["step"]) == {"epoch 0", "epoch 1", "epoch 2"}
+
+
+# --- e: other collections ------------------------------------------------------------------------
+
+
+def test_persisted_in_one_step_and_used_in_another(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        with dasfprof.step("load"):
+            x = numbers().persist()
+        with dasfprof.step("use"):
+            x.map_blocks(normal).compute()
+    counts = steps_of(run)
+    assert counts["random_sample"] == {"load": 4}
+    assert counts["normal"] == {"use": 4}
+
+
+def test_delayed(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        with dasfprof.step("load"):
+            loaded = [dask.delayed(load)(number) for number in range(5)]
+        with dasfprof.step("normalise"):
+            named = dask.delayed(normal)(loaded[0], dask_key_name="normal-17")
+        assert dask.compute(named, *loaded) == (2.0, 1.0, 2.0, 3.0, 4.0, 5.0)
+    counts = steps_of(run)
+    assert counts["load"] == {"load": 5}
+    assert counts["normal"] == {"normalise": 1}
+
+
+def test_bag(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        with dasfprof.step("load"):
+            bag = db.from_sequence(range(4), npartitions=4).map(load)
+        assert sorted(bag.compute()) == [1.0, 2.0, 3.0, 4.0]
+    counts = sum(steps_of(run).values(), Counter())
+    assert counts["load"] >= 4
+    assert set(counts) <= {"load", NONE}
+
+
+def frame(name: str) -> Any:
+    """Make a dataframe with a column whose name no other test uses."""
+    return dd.from_pandas(pd.DataFrame({name: range(6), "b": [0, 1] * 3}), npartitions=3)
+
+
+@pytest.mark.parametrize("where", ["inside", "outside"])
+def test_dataframe_belongs_to_the_step_that_built_it(
+    where: str, client: Client, tmp_path: Path
+) -> None:
+    name = f"built {where}"
+    with dasfprof.profile(client, directory=tmp_path) as run, warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*[Aa]nnotations.*")
+        with dasfprof.step("load"):
+            data = frame(name)
+        with dasfprof.step("group"):
+            grouped = data.groupby("b")[name].sum()
+            result = grouped.compute() if where == "inside" else None
+        result = grouped.compute() if result is None else result
+    assert result.to_dict() == {0: 6, 1: 9}
+    counts = sum(steps_of(run).values(), Counter())
+    assert set(counts) == {"group"}
+
+
+def test_dataframe_built_outside_belongs_to_the_step_that_computes_it(
+    client: Client, tmp_path: Path
+) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        data = frame("outside")
+        with dasfprof.step("shuffle"):
+            data.shuffle("b").persist()
+            assert len(data.shuffle("b").compute()) == 6
+    counts = sum(steps_of(run).values(), Counter())
+    assert set(counts) == {"shuffle"}
+
+
+# --- f: what people annotate themselves ----------------------------------------------------------
+
+
+def test_spans_and_annotations_are_steps_where_no_step_is_given(
+    client: Client, tmp_path: Path
+) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        with span("outer"), span("inner"):
+            client.submit(load, 1, pure=False).result()
+        with dask.annotate(step="mine"):
+            client.submit(normal, 1, pure=False).result()
+        with span("a"), dasfprof.step("given"):
+            client.submit(sum, [1], pure=False).result()
+        client.submit(abs, -1, pure=False).result()
+    counts = steps_of(run)
+    assert counts["load"] == {"outer/inner": 1}
+    assert counts["normal"] == {"mine": 1}
+    assert counts["sum"] == {"given": 1}
+    assert counts["abs"] == {NONE: 1}
+
+
+# --- how steps are entered -----------------------------------------------------------------------
+
+
+def test_nested_steps_and_when_they_were_entered(client: Client, tmp_path: Path) -> None:
+    before = time.time()
+    with dasfprof.profile(client, directory=tmp_path) as run, dasfprof.step("outer"):
+        with dasfprof.step("inner"):
+            client.submit(load, 1, pure=False).result()
+        client.submit(normal, 1, pure=False).result()
+        with dasfprof.step("inner"):
+            client.submit(load, 2, pure=False).result()
+    after = time.time()
+    assert steps_of(run) == {"load": {"outer/inner": 2}, "normal": {"outer": 1}}
+    steps = run.analyser(progress=False).trace.steps
+    assert list(steps["step"]) == ["outer", "outer/inner", "outer/inner"]
+    assert list(steps["name"]) == ["outer", "inner", "inner"]
+    assert list(steps["parent"]) == [-1, 0, 0]
+    start, end = steps["start"], steps["start"] + steps["duration"]
+    assert before <= start[0] <= start[1] <= end[1] <= start[2] <= end[2] <= end[0] <= after + 1e-6
+
+
+def test_two_threads_are_in_different_steps_at_once(client: Client, tmp_path: Path) -> None:
+    meet = threading.Barrier(2, timeout=30)
+
+    def work(name: str) -> None:
+        with dasfprof.step(name):
+            meet.wait()
+            x = numbers(3).map_blocks(load if name == "one" else normal)
+            meet.wait()
+            x.compute()
+            client.submit(abs if name == "one" else round, 1, pure=False).result()
+            meet.wait()
+
+    with dasfprof.profile(client, directory=tmp_path) as run, dasfprof.step("main"):
+        threads = [threading.Thread(target=work, args=(name,)) for name in ("one", "two")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    counts = steps_of(run)
+    assert (counts["abs"], counts["round"]) == ({"one": 1}, {"two": 1})
+    assert sum(counts.values(), Counter()).keys() == {"one", "two"}
+
+
+def test_coroutines_are_in_different_steps_at_once(tmp_path: Path) -> None:
+    async def work(client: Client, name: str, function: Any) -> None:
+        with dasfprof.step(name):
+            for number in range(3):
+                await client.submit(function, number, pure=False)
+
+    @dasfprof.step("decorated")
+    async def decorated(client: Client) -> int:
+        await client.submit(normal, 5, pure=False)
+        return 5
+
+    async def main() -> Any:
+        async with (
+            LocalCluster(
+                n_workers=1, processes=False, asynchronous=True, dashboard_address=":0"
+            ) as cluster,
+            Client(cluster, asynchronous=True) as client,
+        ):
+            async with dasfprof.profile(client, directory=tmp_path) as run:
+                await asyncio.gather(work(client, "one", load), work(client, "two", normal))
+                assert await decorated(client) == 5
+            return run
+
+    counts = steps_of(asyncio.run(main()))
+    assert counts == {"load": {"one": 3}, "normal": {"two": 3, "decorated": 1}}
+
+
+def test_steps_as_decorators_and_with_any_name(client: Client, tmp_path: Path) -> None:
+    class Unnamed:
+        def __str__(self) -> str:
+            raise ValueError
+
+    @dasfprof.step("decorated")
+    def compute(x: int, *, y: int) -> Any:
+        """Compute."""
+        return client.submit(load, x + y, pure=False).result()
+
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        assert compute(1, y=2) == 4
+        for name in (17, "\ud800", "x" * 1_000_000, Unnamed(), ""):
+            with dasfprof.step(name):  # type: ignore[arg-type]
+                client.submit(normal, 1, pure=False).result()
+    assert (compute.__name__, compute.__doc__) == ("compute", "Compute.")
+    counts = steps_of(run)
+    assert counts["load"] == {"decorated": 1}
+    assert counts["normal"] == {"17": 1, "?": 1, "x" * 200: 1, "Unnamed": 1, "": 1}
+
+
+def test_an_exception_leaves_the_step_and_is_the_users_own() -> None:
+    with pytest.raises(KeyError, match="mine"), dasfprof.step("s"):
+        raise KeyError("mine")
+    assert current_step() is None
+
+
+def test_steps_left_in_another_order_or_context() -> None:
+    outer, inner = dasfprof.step("outer"), dasfprof.step("inner")
+    outer.__enter__()
+    inner.__enter__()
+    outer.__exit__(None, None, None)
+    assert current_step() is None
+    inner.__exit__(None, None, None)
+    other = contextvars.copy_context()
+    other.run(outer.__enter__)
+    outer.__exit__(None, None, None)
+    assert current_step() is None
+
+
+# --- when runs begin and end ---------------------------------------------------------------------
+
+
+def test_a_step_that_was_entered_before_the_run_began(client: Client, tmp_path: Path) -> None:
+    with dasfprof.step("early"):
+        with dasfprof.profile(client, directory=tmp_path) as run:
+            numbers().map_blocks(load).compute()
+        client.submit(load, 3, pure=False).result()
+    counts = sum(steps_of(run).values(), Counter())
+    assert set(counts) == {"early"}
+    assert list(run.analyser(progress=False).trace.steps["step"]) == ["early"]
+
+
+def test_stopping_puts_everything_back(client: Client, tmp_path: Path) -> None:
+    def placed() -> tuple[Any, ...]:
+        return (
+            vars(HighLevelGraph)["from_collections"],
+            vars(HighLevelGraph)["__init__"],
+            vars(Client)["_graph_to_futures"],
+            vars(dd.DataFrame.__mro__[1])["__init__"],
+        )
+
+    before = placed()
+    run = dasfprof.register_default_profiler(client, directory=tmp_path)
+    assert placed() != before
+    again = dasfprof.register_default_profiler(client, directory=tmp_path)
+    with dasfprof.step("s"):
+        numbers().compute()
+    again.stop()
+    run.stop()
+    assert placed() == before
+    assert not [path for path in run.files() if "StepRecorder" in path.name]
+    assert [path for path in again.files() if "StepRecorder" in path.name]
+
+
+def test_steps_change_neither_graphs_nor_results(client: Client, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def count_tasks(dask_scheduler: Any) -> int:
+        return sum(
+            prefix.state_counts["memory"] for prefix in dask_scheduler.task_prefixes.values()
+        )
+
+    def pipeline(step: Any) -> float:
+        with step("load"):
+            x = da.arange(40, chunks=10).map_blocks(load)
+        with step("normalise"):
+            y = (x - x.mean()).map_blocks(normal)
+        with step("sum"):
+            begin = client.run_on_scheduler(count_tasks)
+            total = (y * y).sum().compute()
+            seen.append(client.run_on_scheduler(count_tasks) - begin)
+        return float(total)
+
+    import contextlib
+
+    plain = pipeline(lambda name: contextlib.nullcontext())
+    with dasfprof.profile(client, directory=tmp_path):
+        assert pipeline(dasfprof.step) == plain
+    assert seen[0] == seen[1] > 4
+
+
+def test_without_a_run_a_step_only_sets_its_name(client: Client) -> None:
+    x = vars(HighLevelGraph)["from_collections"]
+    with dasfprof.step("s"):
+        assert vars(HighLevelGraph)["from_collections"] is x
+        current = current_step()
+        assert current is not None
+        assert current.names == ("s",)
+
+        def annotations() -> Any:
+            worker = get_worker()
+            return dict(worker.state.tasks[worker.get_current_task()].annotations or {})
+
+        assert client.submit(annotations, pure=False).result() == {}
