@@ -1,8 +1,10 @@
 """`SchedulerTaskPlugin`: records what the scheduler decided and saw.
 
-Hooks run on the scheduler's event loop and only append tuples; `SchedulerFolder`, in the writer's
-thread, makes one row of times a task run. The scheduler's file covers what workers cannot tell:
-queueing, steals, failed attempts on workers that died, and workers that came and went.
+Hooks run on the scheduler's event loop. They keep the times of tasks that are on their way and
+append one row for each task run that ends, made of plain values alone: notes that are kept for
+later make the garbage collector run more often, and each of its full runs stops the scheduler.
+The scheduler's file covers what workers cannot tell: queueing, steals, failed attempts on workers
+that died, and workers that came and went.
 """
 
 from __future__ import annotations
@@ -15,21 +17,24 @@ from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from dasfprof.database.writer import Source
+from dasfprof.database.writer import Folded, Source
+from dasfprof.recording.facts import GRAPH, STEAL, TASK_RUN, WORKER_ADDED, WORKER_REMOVED
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.scheduler_folder import (
-    GRAPHED,
-    JOINED,
-    LEFT,
-    MOVED,
-    STOLEN,
-    SchedulerFolder,
-)
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.step_facts import ANNOTATION
 
 #: What clients that want a task are told of.
 _OUTCOMES = ("memory", "erred")
+
+#: One object for all: the encoder knows it again.
+_NO_ANNOTATIONS: dict[str, Any] = {}
+
+_SCHEMAS = (TASK_RUN, GRAPH, STEAL, WORKER_ADDED, WORKER_REMOVED)
+
+_HELD_BACK = ("queued", "no-worker")
+
+#: When a task became waiting, and by which stimulus, where recording began later.
+_UNKNOWN = (None, "")
 
 
 class SchedulerTaskPlugin(SchedulerPlugin):
@@ -48,6 +53,12 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         #: What `stop` has to do.
         self._undo: list[Callable[[], object]] = []
         self._append: Callable[[tuple[Any, ...]], None] = _ignore
+        #: By key, of tasks on their way: when each came to its state and by which stimulus, and
+        #: for those that were sent to a worker also run_id, worker, priority and annotations.
+        self._waiting: dict[Any, tuple[float, str]] = {}
+        self._queued: dict[Any, float] = {}
+        self._sent: dict[Any, tuple[Any, ...]] = {}
+        self._stolen: dict[Any, float] = {}
 
     async def start(self, scheduler: Any) -> None:
         """Open the file and note the workers that are there."""
@@ -59,9 +70,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._undo.append(self.database.close)
             writer = self.database.writer
             self._guard = HookGuard(writer)
-            folder = SchedulerFolder(self._guard)
             constants = {"process_id": socket.gethostname(), "thread_id": "scheduler"}
-            self._source = Source(folder.fold, constants, folder.finish)
+            self._source = Source(_by_schema, constants, self._unfinished)
             self._threshold = writer.commit_threshold
             writer.start(self._source)
             self._append = self._source.rows.append
@@ -102,27 +112,77 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         stimulus_id: str = "",
         **kwargs: Any,
     ) -> None:
-        """Note a task's change of state."""
+        """Keep when a task came to a state; a run that ends makes a row."""
         try:
-            if finish == "processing":
+            if start == "processing":
+                sent = self._sent.pop(key, None)
+                if sent is not None:  # else it was sent before recording began
+                    self._append(self._row(key, sent, finish, stimulus_id, kwargs))
+                    if len(self._source.rows) >= self._threshold:
+                        self.database.writer.threshold_reached(self._source)
+            elif finish == "processing":
                 task = self._tasks[key]
-                facts: Any = (
-                    task.run_id,
-                    task.processing_on.address,
-                    task.priority,
-                    task.annotations,
-                )
-            elif start == "memory" or (start == "released" and finish == "forgotten"):
-                return  # what becomes of results is of no interest, and is much
-            else:
-                if finish in _OUTCOMES and start == "processing":
-                    kwargs["wanted"] = bool(self._tasks[key].who_wants)
-                facts = kwargs
-            self._append((MOVED, key, start, finish, time(), stimulus_id, facts))
-            if len(self._source.rows) >= self._threshold:
-                self.database.writer.threshold_reached(self._source)
+                worker, annotations = task.processing_on.address, task.annotations
+                facts = (task.run_id, worker, task.priority, annotations or _NO_ANNOTATIONS)
+                self._sent[key] = (time(), stimulus_id, *facts)
+            elif finish == "waiting":
+                if key not in self._waiting:
+                    self._waiting[key] = time(), stimulus_id
+            elif finish in _HELD_BACK:
+                self._queued.setdefault(key, time())
+            elif start == "waiting" or start in _HELD_BACK:  # it never ran
+                self._waiting.pop(key, None)
+                self._queued.pop(key, None)
         except Exception:
             self._guard.caught("transition")
+
+    def _row(
+        self,
+        key: Any,
+        sent: tuple[Any, ...],
+        finish: str,
+        stimulus_id: str,
+        facts: dict[str, Any],
+    ) -> tuple[Any, ...]:
+        """Make the row of a task run, and forget what was kept of it."""
+        now = time()
+        since, cause, run_id, worker, priority, annotations = sent
+        start = stop = None
+        # A worker may tell of earlier attempts as well: the last is this one.
+        for span in reversed(facts.get("startstops") or ()):
+            if span["action"] == "compute":
+                start, stop = span["start"], span["stop"]
+                break
+        waiting, graph = self._waiting.pop(key, _UNKNOWN)
+        return (
+            TASK_RUN,
+            since,
+            max(0.0, now - since),  # the clock may have been set back
+            key,
+            run_id,
+            worker,
+            finish,
+            waiting,
+            self._queued.pop(key, None) if self._queued else None,
+            self._stolen.pop(key, None) if self._stolen else None,
+            start,
+            stop,
+            facts.get("nbytes") or 0,
+            1 if finish in _OUTCOMES and self._tasks[key].who_wants else 0,
+            cause,
+            stimulus_id,
+            graph,
+            *priority,
+            annotations,
+            facts.get("exception_text"),
+        )
+
+    def _unfinished(self) -> Folded:
+        """Give the task runs that are on a worker when the file is closed."""
+        rows = [
+            self._row(key, sent, "processing", "", {})[1:] for key, sent in dict(self._sent).items()
+        ]
+        return [(TASK_RUN, rows, range(len(rows)))]
 
     def update_graph(
         self,
@@ -138,7 +198,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """Note that a graph arrived."""
         try:
             step = self._take_step(annotations)
-            self._append((GRAPHED, time(), client, len(tasks), len(keys), stimulus_id, step))
+            self._append((GRAPH, time(), client, len(tasks), len(keys), stimulus_id, step))
         except Exception:
             self._guard.caught("update_graph")
 
@@ -158,7 +218,12 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
                 _, key, _, victim, thief, *_ = msg
-                self._append((STOLEN, time(), key, self._tasks[key].run_id, victim, thief))
+                now, run_id = time(), self._tasks[key].run_id
+                self._append((STEAL, now, key, run_id, victim, thief))
+                sent = self._sent.get(key)
+                if sent is not None:
+                    self._stolen[key] = now
+                    self._sent[key] = (*sent[:2], run_id, thief, *sent[4:])
         except Exception:
             self._guard.caught("log_event")
 
@@ -166,9 +231,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """Note that a worker joined."""
         try:
             state = scheduler.workers[worker]
-            self._append(
-                (JOINED, time(), worker, state.name, state.host, state.nthreads, state.memory_limit)
-            )
+            facts = (state.name, state.host, state.nthreads, state.memory_limit or 0)
+            self._append((WORKER_ADDED, time(), worker, *facts))
         except Exception:
             self._guard.caught("add_worker")
 
@@ -177,9 +241,17 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     ) -> None:
         """Note that a worker left, and why."""
         try:
-            self._append((LEFT, time(), worker, stimulus_id))
+            # The id is a word for the reason and a time.
+            self._append((WORKER_REMOVED, time(), worker, stimulus_id.rpartition("-")[0]))
         except Exception:
             self._guard.caught("remove_worker")
+
+
+def _by_schema(notes: list[tuple[Any, ...]]) -> Folded:
+    """Sort notes, each a schema and then a row of it, by their schemas."""
+    for schema in _SCHEMAS:
+        positions = [i for i, note in enumerate(notes) if note[0] is schema]
+        yield schema, [notes[i][1:] for i in positions], positions
 
 
 def _ignore(note: tuple[Any, ...]) -> None:

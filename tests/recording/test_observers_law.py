@@ -34,7 +34,6 @@ from dasfprof.recording.probes import ResourceProbe, WorkerProbe
 from dasfprof.recording.resource import HostDuty
 from dasfprof.recording.run_queue import RunQueue
 from dasfprof.recording.scheduler import SchedulerTaskPlugin
-from dasfprof.recording.scheduler_folder import SchedulerFolder
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.task_folder import TaskFolder
 from dasfprof.recording.worker import WorkerTaskPlugin
@@ -121,12 +120,9 @@ SITES: list[tuple[Any, str]] = [
     ("dasfprof.recording.task_folder", "run_queue_seconds"),
     ("dasfprof.recording.scheduler", "time"),
     (SchedulerTaskPlugin, "add_worker"),
-    (SchedulerFolder, "__init__"),
-    (SchedulerFolder, "fold"),
-    (SchedulerFolder, "finish"),
-    (SchedulerFolder, "_move"),
-    (SchedulerFolder, "_end"),
-    (SchedulerFolder, "_steal"),
+    (SchedulerTaskPlugin, "_row"),
+    (SchedulerTaskPlugin, "_unfinished"),
+    ("dasfprof.recording.scheduler", "_by_schema"),
     ("dasfprof.recording.resource", "_fold"),
     (HostDuty, "held"),
     (HostDuty, "release"),
@@ -151,7 +147,6 @@ SITES: list[tuple[Any, str]] = [
 UNCOUNTED = {
     "ResultDescriber.__init__",
     "TaskFolder.__init__",
-    "SchedulerFolder.__init__",
     "worker.worker_facts",
     "worker.availability",
     "HostPressure.__init__",
@@ -290,7 +285,7 @@ def test_nothing_stays_after_stop(client: Client, tmp_path: Path) -> None:
 def recorders() -> int:
     """How many objects that record something are alive."""
     gc.collect()
-    types = (WorkerTaskPlugin, SchedulerTaskPlugin, TaskFolder, SchedulerFolder, HostDuty)
+    types = (WorkerTaskPlugin, SchedulerTaskPlugin, TaskFolder, HostDuty)
     return sum(isinstance(one, types) for one in gc.get_objects())
 
 
