@@ -41,6 +41,10 @@ class ReplayCluster:
 
     def with_workers(self, count: int) -> ReplayCluster:
         """Give a cluster of another size, whose workers come and go as the recorded ones did."""
+        if not len(self.threads):
+            return ReplayCluster(
+                np.ones(count, dtype=np.int64), np.zeros(count), np.full(count, np.inf)
+            )
         lives = max(round(len(self.threads) * count / max(self.most_workers, 1)), 1)
         like = np.arange(lives) * len(self.threads) // lives
         return ReplayCluster(self.threads[like], self.joined[like], self.left[like])

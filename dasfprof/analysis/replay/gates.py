@@ -51,7 +51,9 @@ def find_gates(trace: Trace, times: TaskTimes) -> tuple[Array, Gates]:
     told = _came_with_graph(trace, len(arrival))
     np.maximum.at(last, gate[told], arrival[told])
     before = np.cumsum(sizes) - sizes
-    finished = np.minimum(np.searchsorted(known, first, side="right"), before)
+    # What ended as it came is not among what its graph waited for.
+    own = np.bincount(gate[times.known <= first[gate]], minlength=len(sizes))
+    finished = np.minimum(np.searchsorted(known, first, side="right") - own, before)
     since_finish = first - np.append(-np.inf, known)[finished]
     since_graph = np.diff(first, prepend=first[0])
     prompt = (since_finish < _PROMPT) & (since_finish < since_graph / 2)

@@ -29,7 +29,7 @@ _EVENTS = [
 (_ENDED, _DONE, _KNOWN, _GRAPH, _JOINED, _LEFT, _BALANCE, _RECEIVED, _FETCHED, _START) = range(10)
 
 #: Seconds between two looks for tasks to steal, as in Dask.
-BALANCE_EVERY = 0.1
+_BALANCE_EVERY = 0.1
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ class Simulation:
     ) -> None:
         count = len(inputs)
         self._count, self._cluster, self._costs = count, cluster, costs
+        self._recorded = recorded_placement
         self._events: list[tuple[float, int]] = []
         #: Codes of events: kind * stride + place.
         self._stride = max(count, len(cluster.threads) ** 2, len(inputs.gates.delay), 1)
@@ -106,6 +107,9 @@ class Simulation:
         #: next graph comes.
         self._ends: list[float] = []
         self._awaited = 0
+        #: How many runs wait for a thread, and whether a look for some to move is due.
+        self._waiting = 0
+        self._balancing = False
         self._placement = Placement(inputs, cluster, costs, recorded=recorded_placement)
         self._receiving = Receiving(inputs, self._placement, costs, len(self._free))
 
@@ -119,11 +123,11 @@ class Simulation:
             if joined > 0:
                 self._push(joined, _JOINED, worker)
         for worker, left in enumerate(self._cluster.left.tolist()):
-            if left < np.inf:
+            if left < np.inf and not self._recorded:
                 self._push(left, _LEFT, worker)
-        if self._placement.steals:
-            self._push(BALANCE_EVERY, _BALANCE, 0)
         while len(self._ends) < self._count:
+            if not events:  # times that contradict each other: the client need not wait any more
+                self._push(self._scheduler_free, _GRAPH, self._awaited)
             now, code = pop(events)
             kind, place = divmod(code, stride)
             handlers[kind](now, place)
@@ -171,6 +175,8 @@ class Simulation:
             if not waits[taker]:
                 self._place(taker, at)
         self._fill(placement.worker[row], at)
+        if self._waiting:
+            self._balance_soon(at)
 
     def _place(self, row: int, now: float) -> None:
         worker = self._placement.place(row)
@@ -195,6 +201,7 @@ class Simulation:
         """A worker is gone: others do what no thread of it had taken."""
         if self._placement.leave(worker):
             ranks, self._ready[worker] = self._ready[worker], []
+            self._waiting -= len(ranks)
             for rank in sorted(ranks):
                 row = self._by_rank[rank]
                 if self._placement.worker[row] == worker and self._begun[row] < 0:
@@ -202,12 +209,18 @@ class Simulation:
                     self._place(row, now)
 
     def _balance(self, now: float, _: int) -> None:
+        """Move runs that wait for a thread to workers that have nothing to do."""
+        self._balancing = False
         for row, thief in find_moves(self._placement, self._ready, self._by_rank, self._begun):
             self._placement.withdraw(row)
             self._placement.assign(row, thief)
             self._send(row, now)
-        if self._events:
-            self._push(now + BALANCE_EVERY, _BALANCE, 0)
+
+    def _balance_soon(self, now: float) -> None:
+        """Look for runs to move at the next time at which Dask would, as something has changed."""
+        if self._placement.steals and not self._balancing:
+            self._balancing = True
+            self._push((now // _BALANCE_EVERY + 1) * _BALANCE_EVERY, _BALANCE, 0)
 
     # --- workers ---------------------------------------------------------------------------------
 
@@ -230,9 +243,12 @@ class Simulation:
 
     def _make_ready(self, row: int, worker: int, now: float) -> None:
         heappush(self._ready[worker], self._rank[row])
+        self._waiting += 1
         if self._free[worker] and not self._starting[worker]:
             self._starting[worker] = True
             self._push(now + self._costs.start, _START, worker)
+        elif not self._free[worker]:
+            self._balance_soon(now)
 
     def _start(self, now: float, worker: int) -> None:
         """The free threads of a worker take what comes first of what is ready."""
@@ -240,6 +256,7 @@ class Simulation:
         ready, begun, place = self._ready[worker], self._begun, self._placement.worker
         while ready and self._free[worker]:
             row = self._by_rank[heappop(ready)]
+            self._waiting -= 1
             if place[row] == worker and begun[row] < 0:  # else it was moved
                 self._free[worker] -= 1
                 begun[row] = now

@@ -1,0 +1,430 @@
+"""Replays of small schedules against hand-made ones, of random ones against a plain scheduler."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_traces import ANY_RUNS, made_trace
+
+from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof.analysis.replay import gain, replay_of
+from dasfprof.analysis.replay.simulation import Simulation
+from dasfprof.errors import InvalidArgumentError
+
+#: Two workers of one thread each, with the scheduler's clock.
+WORKERS = [{"boot_id": "scheduler's"}] * 2
+
+
+def run(
+    key: str, arrival: float, start: float, stop: float, worker: int = 0, **more: Any
+) -> dict[str, Any]:
+    """Give a run without any latency: sent as it could be, begun as its thread was free."""
+    sent = more.pop("sent", arrival)
+    times = {"scheduler_waiting": arrival, "sent": sent, "received": sent, "ready": sent}
+    times |= {"executing": start, "start": start, "done": stop, "known": stop}
+    return {"key": key, "worker_id": worker, "duration": stop - start, **times, **more}
+
+
+def analyse(*runs: dict[str, Any], **options: Any) -> TraceAnalyser:
+    return TraceAnalyser(made_trace(runs, **{"workers": WORKERS, **options}), progress=False)
+
+
+def predicted(analyser: TraceAnalyser, **change: Any) -> float:
+    table = analyser.what_if(**change)
+    assert table["Calibration Error (%)"][0] == pytest.approx(0)
+    assert table["Error with Recorded Placement (%)"][0] == pytest.approx(0)
+    assert table["Replayed (s)"][0] == pytest.approx(table["Recorded (s)"][0])
+    return float(table["Predicted (s)"][0])
+
+
+# Two workers take tasks of 4, 3, 2, 2 and 1 s in turn; each holds one more than it has threads.
+FIVE = [
+    run("f-0", 0, 0, 4, 0),
+    run("f-1", 0, 0, 3, 1),
+    run("f-2", 0, 4, 6, 0),
+    run("f-3", 0, 3, 5, 1),
+    run("f-4", 0, 5, 6, 1),
+]
+
+
+def test_independent_tasks_by_hand() -> None:
+    analyser = analyse(*FIVE)
+
+    assert predicted(analyser) == pytest.approx(6)
+    assert predicted(analyser, workers=1) == pytest.approx(12)
+    assert predicted(analyser, workers=5) == pytest.approx(4)
+    assert predicted(analyser, threads=5) == pytest.approx(4)
+    assert predicted(analyser, workers=1, threads=2) == pytest.approx(6)
+    # On three, the 2 s task behind the 4 s one is moved when another worker has nothing to do.
+    assert 4 <= predicted(analyser, workers=3) <= 4.2
+
+
+def test_a_faster_function_by_hand() -> None:
+    # a and b side by side, c takes both: only what c waits for matters.
+    runs = [
+        run("a-0", 0, 0, 8, 0),
+        run("b-0", 0, 0, 6, 1),
+        run("c-0", 0, 8, 10, 0, sent=8, dependencies=["a-0", "b-0"]),
+    ]
+    analyser = analyse(*runs)
+
+    assert predicted(analyser, speedup={"a": 2}) == pytest.approx(8)
+    assert predicted(analyser, speedup={"b": 2}) == pytest.approx(10)
+    assert predicted(analyser, speedup={"a": 2, "b": 3}) == pytest.approx(6)
+    assert predicted(analyser, speedup={"c": 0.5}) == pytest.approx(12)
+    assert predicted(analyser, workers=1) == pytest.approx(16)
+    assert gain(analyser.trace, speedup={"a": 2}) == pytest.approx(2)
+    assert gain(analyser.trace, caps={"a": 5.0}) == pytest.approx(2)
+    assert gain(analyser.trace, caps={"a": 5.0, "b": 1.0}) == pytest.approx(3)
+    assert gain(analyser.trace, running=np.array([7.0, np.nan, 1.0])) == pytest.approx(2)
+
+
+def test_a_client_that_waits_keeps_its_pause() -> None:
+    # The second graph came 3 s after the first was done.
+    runs = [run("a-0", 0, 0, 4), run("b-0", 7, 7, 9, 1)]
+    analyser = analyse(*runs, graphs=[0.0, 7.0])
+
+    assert predicted(analyser, speedup={"a": 4}) == pytest.approx(6)
+    assert predicted(analyser, speedup={"b": 2}) == pytest.approx(8)
+    assert analyser.scaling([1, 2])["Least (s)"].tolist() == pytest.approx([9, 9])
+
+
+def test_a_client_that_does_not_wait_keeps_its_pace() -> None:
+    # The second graph came while the first ran.
+    runs = [run("a-0", 0, 0, 8), run("b-0", 5, 5, 7, 1)]
+    analyser = analyse(*runs, graphs=[0.0, 5.0])
+
+    assert predicted(analyser, speedup={"a": 8}) == pytest.approx(7)
+
+
+def test_a_client_that_takes_results_as_they_come() -> None:
+    # It submits c as soon as a is there, while b runs.
+    runs = [
+        run("a-0", 0, 0, 4, 0),
+        run("b-0", 0, 0, 9, 1),
+        run("c-0", 4.01, 4.01, 14.01, 0),
+    ]
+    analyser = analyse(*runs, graphs=[0.0, 4.01])
+
+    assert predicted(analyser, speedup={"a": 4}) == pytest.approx(11.01)
+
+
+def test_a_second_attempt_comes_after_the_first() -> None:
+    runs = [
+        run("a-0", 0, 0, 4, 0, state="erred", scheduler_state="released"),
+        run("a-0", 0, 4, 9, 1, sent=4),
+    ]
+
+    assert predicted(analyse(*runs), speedup={"a": 2}) == pytest.approx(4.5)
+
+
+def with_transfers(trace: Trace, *moves: tuple[float, float]) -> Trace:
+    """Give a trace with messages of so many bytes and seconds."""
+    table = pd.DataFrame(moves, columns=["size", "duration"], dtype=float)
+    table = table.assign(worker_id=0, start=trace.begin, state="success")
+    return dataclasses.replace(trace, transfers=table)
+
+
+def test_inputs_that_are_far_away() -> None:
+    # A message takes 1 s, and its bytes 100 MB/s.
+    runs = [
+        run("a-0", 0, 0, 4, 0, size=200e6),
+        run("b-0", 0, 0, 8, 1, size=800e6),
+        run("c-0", 0, 11, 12, 1, sent=8, ready=11, dependencies=["a-0", "b-0"]),
+    ]
+    trace = made_trace(runs, workers=WORKERS)
+    analyser = TraceAnalyser(with_transfers(trace, (10, 1.0), (200e6, 3.0)), progress=False)
+
+    assert predicted(analyser) == pytest.approx(12)
+    assert predicted(analyser, bandwidth=400e6) == pytest.approx(10.5)
+    assert predicted(analyser, workers=1) == pytest.approx(13)
+    blocked = analyser.blocked_time().set_index("Change")["Predicted (s)"]
+    assert blocked["no network"] == pytest.approx(9)
+    assert gain(analyser.trace, network=False) == pytest.approx(3)
+    tree = analyser.pop_efficiency().set_index("Efficiency")["Value (%)"]
+    assert tree["Parallel"] == pytest.approx((4 + 9) / 24 * 100)
+    assert tree["Communication"] == pytest.approx(9 / 12 * 100)
+    assert tree["Load balance"] == pytest.approx((4 + 9) / 2 / 9 * 100)
+    assert tree["Transfer"] == pytest.approx(9 / 12 * 100)
+    assert tree["Serialisation"] == pytest.approx(100)
+
+
+def test_inputs_that_were_on_disk() -> None:
+    runs = [
+        run("a-0", 0, 0, 4, 0),
+        run("b-0", 0, 4, 10, 0, sent=4, dependencies=["a-0"], disk_read=2.0),
+    ]
+    runs[1] |= {"start": 7.0, "duration": 3.0}
+    analyser = analyse(*runs, workers=WORKERS[:1])
+
+    assert predicted(analyser, spill=False) == pytest.approx(8)
+    assert gain(analyser.trace, spill=False) == pytest.approx(2)
+    assert predicted(analyser, speedup={"b": 3}) == pytest.approx(8)
+
+
+def test_functions_that_wait() -> None:
+    # b computes for 1 s, waits for a core for 0.1 s, and is blocked for 4.9 s.
+    runs = [
+        run("a-0", 0, 0, 4, 0, cpu=4.0, run_queue=0.0),
+        run("b-0", 0, 4, 10, 0, sent=4, dependencies=["a-0"], cpu=1.0, run_queue=0.1),
+    ]
+    blocked = analyse(*runs).blocked_time().set_index("Change")["Predicted (s)"]
+
+    assert blocked["no blocking in functions"] == pytest.approx(5.1)
+    assert blocked["no unspilling"] == pytest.approx(10)
+
+
+def test_workers_that_come_and_go() -> None:
+    # The second joined at 5 and took what was left; the third left at 2.
+    tasks = [
+        *(run(f"f{n}-0", 0, 2 * n, 2 * n + 2, 0) for n in range(3)),
+        run("g-0", 0, 5, 7, 1, sent=5),
+        run("h-0", 0, 0, 2, 2),
+    ]
+    workers = [WORKERS[0], {"joined": 5.0}, {"left": 2.0}]
+    replay = replay_of(analyse(*tasks, workers=workers).trace)
+
+    assert replay.cluster.joined.tolist() == [0, 5, 0]
+    assert replay.cluster.left.tolist() == [np.inf, np.inf, 2]
+    assert replay.cluster.most_workers == 2
+    assert replay.cluster.with_workers(4).joined.tolist() == [0, 0, 5, 5, 0, 0]
+    assert replay.recorded_placement_error == pytest.approx(0)
+    outcome = replay.outcome()
+    assert (outcome.begun[outcome.worker == 1] >= 5).all()
+    assert (outcome.begun[outcome.worker == 2] < 2).all()
+
+
+def test_scaling_by_hand() -> None:
+    table = analyse(*FIVE).scaling([1, 2, 5])
+
+    assert table["Wall Time (s)"].tolist() == pytest.approx([12, 6, 4])
+    assert table["Efficiency (%)"].tolist() == pytest.approx([100, 100, 60])
+    assert table["Cost (worker-s)"].tolist() == pytest.approx([12, 12, 20])
+    assert table["Least (s)"].tolist() == pytest.approx([12, 6, 4])
+    assert table["Most without Overhead (s)"].tolist() == pytest.approx([12, 8, 5.6])
+    assert table["Share of Recorded (%)"].tolist() == pytest.approx([50, 100, 250])
+    assert analyse(*FIVE).scaling()["Workers"].tolist() == [1, 2, 3, 4, 6, 10, 20]
+
+
+# --- what cannot be predicted, and what cannot be asked ------------------------------------------
+
+
+def refusals(analyser: TraceAnalyser) -> list[str]:
+    tables = [analyser.what_if(workers=4), analyser.scaling([4]), analyser.blocked_time()]
+    names = ["Predicted (s)", "Wall Time (s)", "Predicted (s)"]
+    for table, name in zip(tables, names, strict=True):
+        assert table[name].isna().all()
+    assert np.isnan(gain(analyser.trace))
+    return [table["Verdict"][0] for table in tables]
+
+
+def test_tasks_that_waited_for_a_core() -> None:
+    runs = [{**one, "run_queue": 0.11 * one["duration"]} for one in FIVE]
+    for verdict in refusals(analyse(*runs)):
+        assert "waited for a core for 11% of their time" in verdict
+    runs = [{**one, "run_queue": 0.09 * one["duration"]} for one in FIVE]
+    assert predicted(analyse(*runs), workers=1) == pytest.approx(12)
+
+
+@pytest.mark.parametrize(
+    ("busy", "cpu", "refused"), [(97, 0.9, True), (97, 0.2, False), (50, 0.9, False)]
+)
+def test_a_host_without_cores_to_spare(busy: float, cpu: float, refused: bool) -> None:
+    trace = made_trace([{**one, "cpu": cpu * one["duration"]} for one in FIVE], workers=WORKERS)
+    times = trace.begin + np.arange(6.0)
+    samples = pd.DataFrame({"time": times, "worker_id": 0, "host_cpu": float(busy)})
+    trace = dataclasses.replace(trace, samples=samples)
+    verdict = TraceAnalyser(trace).what_if(workers=1)["Verdict"][0]
+    assert ("cores were busy for 97 %" in verdict) == refused
+
+
+def test_a_replay_that_does_not_match() -> None:
+    # Nothing tells why the second task began so late.
+    runs = [run("a-0", 0, 0, 4), run("b-0", 0, 8, 9, 0, sent=8, ready=8)]
+    for verdict in refusals(analyse(*runs)):
+        assert "takes 5 s, and it took 9 s: -44%, and 15% is the limit" in verdict
+    tree = analyse(*runs).pop_efficiency().set_index("Efficiency")
+    assert np.isnan(tree.loc["Transfer", "Value (%)"])
+    assert "Not to be predicted" in tree.loc["Transfer", "Verdict"]
+
+
+def test_traces_without_some_files() -> None:
+    for verdict in refusals(analyse(*[{**one, "source": "scheduler"} for one in FIVE])):
+        assert "no worker's file" in verdict
+    # What messages take is not known then, and taken to be as usual.
+    table = analyse(*FIVE, scheduler=False).what_if(workers=1)
+    assert table["Predicted (s)"][0] == pytest.approx(12, rel=0.01)
+    for trace in (made_trace([]), made_trace([], scheduler=False), Trace.from_database([])):
+        assert all("no task run" in verdict for verdict in refusals(TraceAnalyser(trace)))
+        assert TraceAnalyser(trace).pop_efficiency()["Value (%)"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"workers": 0}, "workers=0: give a whole number, 1 or more"),
+        ({"workers": 1.5}, "workers=1.5"),
+        ({"workers": True}, "workers=True"),
+        ({"threads": -1}, "threads=-1"),
+        ({"bandwidth": -5}, "bandwidth=-5: give bytes a second, more than 0"),
+        ({"bandwidth": 0}, "bandwidth=0"),
+        ({"bandwidth": float("nan")}, "bandwidth=nan"),
+        ({"speedup": {"none": 2}}, "no such function; some of those that it has: f"),
+        ({"speedup": {"f": 0}}, "give a factor more than 0"),
+        ({"speedup": {"f": float("inf")}}, "give a factor more than 0"),
+    ],
+)
+def test_questions_that_make_no_sense(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        analyse(*FIVE).what_if(**change)
+
+
+def test_gains_that_make_no_sense() -> None:
+    trace = made_trace(FIVE, workers=WORKERS)
+    for change in ({"caps": {"g": 1.0}}, {"caps": {"f": -1.0}}, {"running": np.ones(2)}):
+        with pytest.raises(InvalidArgumentError):
+            gain(trace, **change)
+    with pytest.raises(InvalidArgumentError, match="workers=\\[2, 0\\]"):
+        TraceAnalyser(trace).scaling([2, 0])
+
+
+# --- properties ----------------------------------------------------------------------------------
+
+
+class PlainSchedule:
+    """A random graph on random workers, second by second: a thread takes the first ready task."""
+
+    def __init__(self, seed: int) -> None:
+        rng = random.Random(seed)
+        self.count = rng.randint(1, 12)
+        numbers = range(self.count)
+        self.threads = [rng.randint(1, 2) for _ in range(rng.randint(1, 3))]
+        self.durations = [rng.randint(1, 6) for _ in numbers]
+        self.worker = [rng.randrange(len(self.threads)) for _ in numbers]
+        self.inputs = [rng.sample(range(n), rng.randint(0, min(n, 3))) for n in numbers]
+        self.starts = [-1] * self.count
+        self.ends = [10**6] * self.count
+        now = 0
+        while -1 in self.starts:
+            for number in numbers:
+                ready = all(self.ends[one] <= now for one in self.inputs[number])
+                if self.starts[number] < 0 and ready and self.is_free(number, now):
+                    self.starts[number] = now
+                    self.ends[number] = now + self.durations[number]
+            now += 1
+
+    def is_free(self, number: int, now: int) -> bool:
+        """Tell whether a thread of a task's worker is free."""
+        worker = self.worker[number]
+        running = [
+            self.worker[other] == worker and self.starts[other] >= 0 and self.ends[other] > now
+            for other in range(self.count)
+        ]
+        return sum(running) < self.threads[worker]
+
+    def trace(self) -> Trace:
+        runs = []
+        for number in range(self.count):
+            sent = max([0, *(self.ends[one] for one in self.inputs[number])])
+            runs.append(
+                run(
+                    f"f{number}-0",
+                    0.0,
+                    float(self.starts[number]),
+                    float(self.ends[number]),
+                    self.worker[number],
+                    sent=float(sent),
+                    priority_order=number,
+                    dependencies=[f"f{one}-0" for one in self.inputs[number]],
+                )
+            )
+        common = {"boot_id": "scheduler's", "joined": 0.0}
+        workers = [{"nthreads": threads, **common} for threads in self.threads]
+        return made_trace(runs, workers=workers)
+
+    def chain(self) -> int:
+        longest: list[int] = []
+        for number in range(self.count):
+            before = [longest[one] for one in self.inputs[number]]
+            longest.append(self.durations[number] + max([0, *before]))
+        return max(longest)
+
+
+def assert_reproduced(seed: int) -> None:
+    made = PlainSchedule(seed)
+    replay = replay_of(made.trace())
+    inputs = replay.inputs
+    outcome = Simulation(
+        inputs, replay.held(), replay.cluster, replay.costs, recorded_placement=True
+    ).run()
+    assert outcome.begun.tolist() == pytest.approx(made.starts)
+    assert outcome.known.tolist() == pytest.approx(made.ends)
+    assert outcome.worker.tolist() == made.worker
+    assert replay.recorded_placement_error == pytest.approx(0)
+
+
+def assert_bounded(seed: int) -> None:
+    """Whatever the cluster: inputs come first, threads take one task at a time, bounds hold."""
+    made = PlainSchedule(seed)
+    replay = replay_of(made.trace())
+    for workers in (1, 2, 5):
+        cluster = replay.cluster.with_workers(workers)
+        outcome, again = (replay.outcome(cluster=cluster) for _ in range(2))
+        assert outcome.known.tolist() == again.known.tolist()
+        ends = outcome.begun + np.array(made.durations)
+        assert (outcome.known >= ends - 1e-9).all()
+        for number, inputs in enumerate(made.inputs):
+            assert all(outcome.known[one] <= outcome.begun[number] + 1e-9 for one in inputs)
+        for worker, threads in enumerate(cluster.threads.tolist()):
+            own = np.flatnonzero(outcome.worker == worker)
+            for begin in outcome.begun[own]:
+                at_once = (outcome.begun[own] <= begin + 1e-9) & (ends[own] > begin + 1e-9)
+                assert at_once.sum() <= threads
+        work = sum(made.durations) / cluster.threads.sum()
+        assert outcome.wall >= max(work, made.chain()) - 1e-9
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_recorded_schedule_is_reproduced(seed: int) -> None:
+    assert_reproduced(seed)
+    assert_bounded(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@settings(max_examples=3000, deadline=None)
+@given(st.integers(0, 2**32))
+def test_thousands_of_recorded_schedules_are_reproduced(seed: int) -> None:
+    assert_reproduced(seed)
+    assert_bounded(seed)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ANY_RUNS, st.booleans())
+def test_whatever_the_times_nothing_is_negative(
+    runs: list[dict[str, Any]], scheduler: bool
+) -> None:
+    analyser = TraceAnalyser(made_trace(runs, workers=WORKERS, scheduler=scheduler))
+    replay = replay_of(analyser.trace)
+    if not replay.obstacle:
+        for cluster in (replay.cluster, replay.cluster.with_workers(3)):
+            outcome = replay.outcome(cluster=cluster)
+            assert np.isfinite(outcome.known).all()
+            assert (outcome.begun >= 0).all()
+            assert (outcome.known >= outcome.begun).all()
+    tables = [analyser.what_if(workers=3, spill=False), analyser.scaling([1, 3])]
+    tables += [analyser.blocked_time()]
+    for table in tables:
+        told = table[table.columns.intersection(["Predicted (s)", "Wall Time (s)"])].to_numpy()
+        assert (told[np.isfinite(told)] >= 0).all()
+        assert np.isfinite(told).all() == (not replay.refusal)
+    shares = analyser.pop_efficiency()["Value (%)"].dropna()
+    assert ((shares >= 0) & (shares <= 100 + 1e-9)).all()
