@@ -65,8 +65,14 @@ def slow_function(client: Client, place: Path) -> bool:
 
 def make_partition(seconds: float, nbytes: int) -> np.ndarray[Any, Any]:
     time.sleep(seconds)
-    # Zeros would be compressed to nothing where they are written.
-    return np.frombuffer(np.random.default_rng(0).bytes(nbytes), dtype=np.uint8)
+    return np.zeros(nbytes, dtype=np.uint8)
+
+
+def make_noise(seconds: float, megabytes: int) -> np.ndarray[Any, Any]:
+    """Make what no compression makes smaller, with little use of the CPU."""
+    time.sleep(seconds)
+    noise = np.random.default_rng(0).bytes(1_000_000)
+    return np.tile(np.frombuffer(noise, dtype=np.uint8), megabytes)
 
 
 def use(seconds: float, partition: object) -> str:
@@ -123,13 +129,10 @@ def many_tiny_tasks(client: Client, place: Path) -> bool:
 
 
 def spilling(client: Client, place: Path) -> bool:
-    parts = [
-        client.submit(make_partition, 0.01, 24_000_000, key=f"load-{n}", pure=False)
-        for n in range(24)
-    ]
+    parts = [client.submit(make_noise, 0.03, 24, key=f"load-{n}", pure=False) for n in range(24)]
     wait(parts)
     spilled = client.run(lambda dask_worker: dask_worker.data.spilled_total.disk)
-    wait(naps(client, "use", [0.005] * 24, parts))
+    wait(naps(client, "use", [0.02] * 24, parts))
     return sum(spilled.values()) > 100_000_000
 
 

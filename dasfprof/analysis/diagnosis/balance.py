@@ -22,6 +22,8 @@ _UNEVEN_IDLE = 0.1
 #: The share of the workers' time that is lost to imbalance: one less the mean by the maximum.
 _UNEVEN = 0.25
 
+#: Causes of stragglers that are no fault of theirs: other rules tell of what Dask itself takes.
+_NOT_SLOW = ("larger input", "worker overhead")
 _WHY = {
     "spill": "their inputs were read back from disk: give workers more memory, or smaller chunks",
     "deserialising": "they were deserialised for long: scatter large arguments once",
@@ -31,7 +33,6 @@ _WHY = {
     "blocked": "they waited without using the CPU: look at the files, locks and services that "
     "they use",
     "computed longer": "they computed for longer: look at what is in their inputs",
-    "worker overhead": "their worker was late to start or to finish them: look at its event loop",
 }
 
 
@@ -52,8 +53,8 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
         if kept.sum() == 1
         else f"{count(int(kept.sum()), 'task')} have partitions far larger than others: up to "
         f"{size(found.size[worst])} in {name}, {times(found.times_usual[worst])} times the median.",
-        f"Key {run.key_text(row)}; {_by_function(run, found.rows[kept])}. Threads idle for "
-        f"{duration(gain)} behind them. See stragglers() and imbalance().",
+        f"Key {run.key_text(row)}; {_by_function(run, found.rows[kept])}. See stragglers() and "
+        "imbalance().",
         f"Split the data evenly before {name}: partitions of about {size(usual)}, by "
         f'dataframe.repartition(partition_size="{usual / 1e6:.3g}MB") or array.rechunk, or a '
         "key to group by that is spread better.",
@@ -68,17 +69,17 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
 def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that take far longer than others of their function, for which others wait."""
     found = run.out_of_line.stragglers
-    kept = ~found.fat & (found.cause != "larger input")
+    kept = ~found.fat & ~np.isin(found.cause, _NOT_SLOW)
     gain = _gain(run, found, kept)
     if not kept.any() or gain < _GAIN * run.wall:
         return
     worst = int(np.flatnonzero(kept)[0])
     row = found.rows[worst]
     name, cause = _function(run, row), Counter(found.cause[kept].tolist()).most_common(1)[0][0]
-    usual = run.functions.median(run.working)[run.functions.codes[row]]
     yield Finding(
         f"{count(int(kept.sum()), 'task')} took far longer than others of their function: up to "
-        f"{duration(run.working[row])} in {name}, whose median is {duration(usual)}.",
+        f"{duration(found.seconds[worst])} in {name}, whose median is "
+        f"{duration(found.median[worst])}.",
         f"Key {run.key_text(row)}; {_by_function(run, found.rows[kept])}. Most likely cause: "
         f"{cause}. See stragglers().",
         f"Of the tasks of {name} "

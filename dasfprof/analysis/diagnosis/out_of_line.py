@@ -27,7 +27,10 @@ class Stragglers:
 
     #: Rows of `Trace.tasks`.
     rows: Array
-    #: Seconds beyond what is usual for the function, without the wait for a core.
+    #: What each took, what is usual for its function, and seconds beyond that; the first and the
+    #: last without the wait for a core.
+    seconds: Array
+    median: Array
     excess: Array
     #: See `TraceAnalyser.stragglers`.
     cause: Array
@@ -80,7 +83,8 @@ class OutOfLine:
         kept = (seconds - waited > 2 * median) & ~self.on_slow_worker[rows]
         sizes, factors = self._sizes(rows)
         causes = table["Cause"].to_numpy(dtype=object)
-        return Stragglers(rows[kept], excess[kept], causes[kept], sizes[kept], factors[kept])
+        columns = (rows, seconds - waited, median, excess, causes, sizes, factors)
+        return Stragglers(*(column[kept] for column in columns))
 
     def _sizes(self, rows: Array) -> tuple[Array, Array]:
         """Give the bytes of each row's input or result, whichever is the further above usual."""
