@@ -285,7 +285,7 @@ def test_recomputation(tmp_path: Path) -> None:
     finding = findings["recomputation"]
     assert finding["Function"] == "load"
     assert finding["Seconds at stake (s)"] == pytest.approx(1.0, rel=0.02)
-    assert "persist() after load" in finding["Suggestion"]
+    assert "persist() the collection that load makes" in finding["Suggestion"]
 
 
 def unseen(number: int, state: str, sent: float, known: float) -> dict[str, Any]:

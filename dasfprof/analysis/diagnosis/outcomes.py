@@ -119,8 +119,8 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
         f"{count(own, 'task')} of {name} ran again after their results had been released, or lost "
         f"with a worker; {percent(lost / float(seconds.sum()))} of all seconds of tasks. See "
         'processed_tasks("function").',
-        f"Keep what is used again: result.persist() after {name}, or one dask.compute() of all "
-        "that needs it.",
+        f"Keep what is used again: persist() the collection that {name} makes before it is used, "
+        "or give all that needs it to one dask.compute().",
         seconds=_cost(run, again),
         function=name,
     )
