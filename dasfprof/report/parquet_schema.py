@@ -78,6 +78,7 @@ key                   key      the key, as Python writes it
 run_id                id       Dask's number of the attempt; with the key it identifies a task run
 {_WHO.strip()}
 function              text     Dask's key_split of the key
+step                  text     of the pipeline; of nested ones the path
 """
 
 SCHEMAS = (
@@ -230,6 +231,18 @@ closed                flag     its files were finished; false: they end early
 """,
     ),
     _table(
+        "steps",
+        "A row each time that a step of the pipeline was entered.",
+        """
+step                  text     the path of the steps' names
+name                  text     its own name
+parent                id       row, from 0, of the step around it; null: none
+start                 time     it was entered
+duration              seconds  until it was left
+id                    id       its number
+""",
+    ),
+    _table(
         "graphs",
         "A row a graph of tasks that arrived at the scheduler.",
         """
@@ -237,6 +250,7 @@ time                  time     when
 client                text     of which client
 tasks                 count    how many tasks
 wanted                count    how many results the client asked for
+step                  text     steps in which it was computed, the outermost first
 stimulus              stimulus its stimulus id
 """,
     ),

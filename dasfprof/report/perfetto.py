@@ -24,6 +24,7 @@ from dasfprof.database.columns import Array
 from dasfprof.report.json_text import json_text, without_surrogates
 from dasfprof.report.perfetto_flows import Flows, Producers, TransferSlices, dependency_events
 from dasfprof.report.perfetto_marks import graph_events, life_events
+from dasfprof.report.perfetto_steps import StepSlices
 from dasfprof.report.perfetto_tasks import TaskSlices, microseconds
 from dasfprof.report.perfetto_tracks import NANOSECONDS, RUN, Tracks
 from dasfprof.report.resource_series import metrics_of
@@ -38,7 +39,8 @@ def write_perfetto(trace: Trace, path: Path, *, title: str) -> None:
     """Write a run as a Chrome trace, compressed if the file's name ends in ``.gz``.
 
     Hosts are processes; threads of workers and their transfers are tracks of these. The run is a
-    process too, whose tracks tell of graphs and of workers that come and go.
+    process too, whose tracks tell of the steps of the pipeline, of graphs and of workers that
+    come and go.
 
     Raises
     ------
@@ -48,11 +50,13 @@ def write_perfetto(trace: Trace, path: Path, *, title: str) -> None:
     tracks = Tracks(title)
     for host in sorted(set(NamedWorkers(trace).hosts.tolist())):
         tracks.process(host)
+    steps = StepSlices(trace, tracks)
     graphs, lives = tracks.add(RUN, "Graphs"), tracks.add(RUN, "Workers")
     tasks = TaskSlices(trace, tracks)
     transfers = TransferSlices(trace, tracks)
     places = np.array(tracks.places(), dtype=object)
     events = chain(
+        steps.events(places),
         graph_events(trace, places[graphs]),
         life_events(trace, places[lives]),
         _slice_events(trace, tasks, transfers, places),

@@ -23,7 +23,13 @@ _SIZES = {"size": "size (B)", "input_size": "input size (B)"}
 #: Args that are seconds; traces of older recorders lack some.
 _SECONDS = {"cpu": "CPU (s)", "run_queue": "Waited for a core (s)"}
 #: Args that are names.
-_NAMES = {"state": "state", "type": "type", "dtype": "dtype", "exception": "exception"}
+_NAMES = {
+    "step": "step",
+    "state": "state",
+    "type": "type",
+    "dtype": "dtype",
+    "exception": "exception",
+}
 _FAILED = "erred"
 #: A colour of the older viewer's; Perfetto chooses its own.
 _FAILED_COLOUR = ',"cname":"terrible"'

@@ -140,7 +140,7 @@ class OpenedPage:
 
 
 def compute(
-    key: Any, start: float, duration: float, worker: int, thread: int = 0, **args: Any
+    key: Any, start: float, duration: float, worker: int, thread: int | None = 0, **args: Any
 ) -> CompleteEvent:
     """Make a "Compute" event as the worker's plugin records it; times from `BEGIN`."""
     about: dict[str, Any] = {
@@ -153,7 +153,7 @@ def compute(
         "dtype": "float64",
         "shape": (500, 500),
         "dependencies": [],
-        "thread": 7000 + thread,
+        "thread": None if thread is None else 7000 + thread,
         "cpu": duration / 2,
         "received": BEGIN + start - 0.03,
         "ready": BEGIN + start - 0.02,

@@ -1,0 +1,112 @@
+"""A small run with something of everything that an export holds, and its export read back."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from opened_pages import BEGIN, EVENTS, LOAD, compute, write_trace
+
+from dasfprof import CompleteEvent, InstantEvent, TraceAnalyser, export
+from dasfprof.events import Event
+
+
+def at_scheduler(event: str, time: float, **args: Any) -> InstantEvent:
+    """Make an event of the scheduler's; the time is from `BEGIN`."""
+    return InstantEvent(event, BEGIN + time, process_id="head", thread_id="scheduler", args=args)
+
+
+def transfer(start: float, seconds: float, worker: int, *keys: Any) -> CompleteEvent:
+    """Make a "Transfer" event; times from `BEGIN`."""
+    args = {"source": "tcp://node:1", "keys": list(keys), "size": 2_000_000, "state": "success"}
+    args |= {"network": seconds / 2, "deserialize": 0.0}
+    label = f"worker-node-{worker}"
+    return CompleteEvent(
+        "Transfer", BEGIN + start, seconds, process_id="node", thread_id=label, args=args
+    )
+
+
+#: To what the report's tests have: two transfers at a time, two coroutines at a time, a key that
+#: runs twice, a graph, and a worker that comes and goes.
+MORE_EVENTS = (
+    *EVENTS,
+    transfer(3.2, 0.5, 0, (LOAD, 1)),
+    transfer(3.3, 0.6, 0, (LOAD, 1), ("nobody", 1)),
+    compute("co-1", 5.0, 1.0, 1, thread=None),
+    compute("co-2", 5.5, 1.0, 1, thread=None),
+    compute("again-1", 7.0, 0.1, 1, run_id=1),
+    compute("uses-1", 7.2, 0.1, 1, dependencies=["again-1"]),
+    compute("again-1", 7.4, 0.1, 1, run_id=2),
+    compute("uses-2", 7.6, 0.1, 1, dependencies=["again-1"]),
+    at_scheduler("Graph", 0.5, client="Client-1", tasks=6, wanted=2, stimulus="update-graph-1"),
+    at_scheduler("Worker Added", 0.25, worker="tcp://node:9", name="late", host="node", nthreads=1),
+    at_scheduler("Worker Removed", 9.0, worker="tcp://node:9", reason="retired"),
+)
+
+
+def analyser_of(directory: Path, events: Sequence[Event] = MORE_EVENTS) -> TraceAnalyser:
+    """Write events as a trace and open it."""
+    directory.mkdir(exist_ok=True)
+    path = directory / "mine-TracePlugin-node-0.msgpack"
+    return TraceAnalyser(write_trace(path, *events), progress=False)
+
+
+class ChromeTrace:
+    """An exported Chrome trace, read by the standard library alone."""
+
+    def __init__(self, path: Path) -> None:
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8")
+        self.document = json.loads(text)
+        self.events: list[dict[str, Any]] = self.document["traceEvents"]
+        names = [event for event in self.events if event["ph"] == "M"]
+        self.processes = {
+            event["pid"]: event["args"]["name"]
+            for event in names
+            if event["name"] == "process_name"
+        }
+        self.tracks = {
+            (event["pid"], event["tid"]): event["args"]["name"]
+            for event in names
+            if event["name"] == "thread_name"
+        }
+
+    @classmethod
+    def of(cls, analyser: TraceAnalyser, path: Path) -> ChromeTrace:
+        """Export a run and read it."""
+        return cls(export(analyser, path, to="perfetto", title="my run"))
+
+    def of_kind(self, phase: str, kind: str) -> list[dict[str, Any]]:
+        """Give the events of a phase with a category."""
+        return [
+            event
+            for event in self.events
+            if event["ph"] == phase and kind in event.get("cat", "").split(",")
+        ]
+
+    def track(self, event: dict[str, Any]) -> str:
+        """Name the track of an event."""
+        return self.tracks[event["pid"], event["tid"]]
+
+    def holder(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Find the slice of its track that an end of an arrow lies in, as viewers do."""
+        found = [
+            slice_
+            for slice_ in self.events
+            if slice_["ph"] == "X"
+            and (slice_["pid"], slice_["tid"]) == (event["pid"], event["tid"])
+            and slice_["ts"] <= event["ts"] < slice_["ts"] + slice_["dur"]
+        ]
+        assert len(found) == 1, (event, found)
+        return found[0]
+
+    def arrows(self, kind: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Give the slices that each arrow leads from and to."""
+        ends = {event["id"]: event for event in self.of_kind("f", kind)}
+        begins = self.of_kind("s", kind)
+        assert len(begins) == len(ends) == len({event["id"] for event in begins})
+        assert all(ends[event["id"]]["bp"] == "e" for event in begins)
+        return [(self.holder(event), self.holder(ends[event["id"]])) for event in begins]

