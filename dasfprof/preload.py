@@ -178,6 +178,7 @@ class RecordedCluster:
         """
         from distributed import Client
 
+        self.run.end_steps()
         if self._is_known_to_be_closed():
             return
         try:

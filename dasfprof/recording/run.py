@@ -88,6 +88,11 @@ class ProfiledRun:
         """
         return self._sync(self._stop)
 
+    def end_steps(self) -> None:
+        """End what this process itself records, which `stop` does too."""
+        if self._steps is not None:
+            self._steps.stop()
+
     def files(self) -> list[Path]:
         """List the run's files that this machine can see; see `collect` for those of others."""
         listed = list_files(self._settings.directory, self._settings.uuid)
@@ -114,6 +119,8 @@ class ProfiledRun:
         SourceNotFoundError
             If there is none: the workers are on other hosts (`collect`), or nothing was recorded.
         """
+        if self._steps is not None and self._steps.is_over:
+            self._steps.stop()
         files = self.files()
         if not files:
             raise SourceNotFoundError(

@@ -283,3 +283,23 @@ def test_a_cluster_that_cannot_be_recorded(tmp_path: Path) -> None:
     assert "was not recorded" in done.stderr
     assert "cannot be written" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_steps_of_a_script_are_whole_when_it_has_ended(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text(
+        "import dasfprof\n"
+        "from distributed import Client\n"
+        "if __name__ == '__main__':\n"
+        "    for _ in range(2):\n"
+        "        with Client(n_workers=1, processes=False, dashboard_address=':0') as client:\n"
+        "            with dasfprof.step('add'):\n"
+        "                client.submit(sum, [1, 2], pure=False).result()\n"
+    )
+    done = shell("dasfprof", "run", "steps.py", cwd=tmp_path)
+    assert (done.returncode, "ends early" in done.stdout + done.stderr) == (0, False)
+    recorded = [path for run in find_runs(tmp_path) for path in run.files if "StepRec" in path.name]
+    assert len(recorded) == 2
+    for path in recorded:
+        file = TraceFile(path)
+        assert [batch.name for batch in file.batches()] == ["Step", "Step End"]
+        assert file.end is not None

@@ -401,6 +401,21 @@ def test_stopping_puts_everything_back(client: Client, tmp_path: Path) -> None:
     assert [path for path in again.files() if "StepRecorder" in path.name]
 
 
+def test_a_cluster_that_closes_ends_the_recording_of_steps(tmp_path: Path) -> None:
+    before = vars(HighLevelGraph)["from_collections"]
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as other,
+    ):
+        run = dasfprof.register_default_profiler(other, directory=tmp_path, flush_interval="1h")
+        with dasfprof.step("s"):
+            other.submit(load, 1, pure=False).result()
+    trace = run.analyser(progress=False).trace
+    assert list(trace.steps["step"]) == ["s"]
+    assert not [note for note in trace.notes if "ends early" in note]
+    assert vars(HighLevelGraph)["from_collections"] is before
+
+
 def test_steps_change_neither_graphs_nor_results(client: Client, tmp_path: Path) -> None:
     seen: list[int] = []
 
