@@ -47,21 +47,25 @@ def _longest_chain(inputs: ReplayInputs, held: Array) -> float:
     order = np.lexsort((inputs.begun, inputs.gate))
     offsets, used = inputs.input_offsets.tolist(), inputs.inputs.tolist()
     seconds = (held + inputs.seceded).tolist()
-    before = np.searchsorted(inputs.gate[order], np.arange(len(gates.delay))).tolist()
+    told = gates.told.tolist()
+    sizes = np.bincount(inputs.gate[gates.told], minlength=len(gates.delay))
+    before = (np.cumsum(sizes) - sizes).tolist()
     finishes, delay = gates.finishes.tolist(), gates.delay.tolist()
     ends = [0.0] * len(inputs)
-    came, latest, current = 0.0, 0.0, 0
+    came, latest_told, latest, current = 0.0, 0.0, 0.0, 0
     for row, gate in zip(order.tolist(), inputs.gate[order].tolist(), strict=True):
         while current < gate:
             current += 1
             if not finishes[current]:
                 came += delay[current]
             elif finishes[current] == before[current]:
-                came = max(came, latest + delay[current])
+                came = max(came, latest_told + delay[current])
         end = came
         for one in used[offsets[row] : offsets[row + 1]]:
             end = max(end, ends[one])
         end += seconds[row]
         ends[row] = end
         latest = max(latest, end)
+        if told[row]:
+            latest_told = max(latest_told, end)
     return latest

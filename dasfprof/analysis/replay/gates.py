@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dasfprof.analysis.critical_path import run_columns
 from dasfprof.analysis.task_times import TaskTimes
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -20,48 +21,59 @@ _PROMPT = 0.02
 class Gates:
     """The graphs of a run, in the order in which they came. A run begins after its graph came."""
 
-    #: After how many finishes of runs each comes; 0 for one that comes after the one before it.
+    #: After how many finishes that clients were told of each comes; 0 for one that comes after the
+    #: graph before it.
     finishes: Array
     #: Seconds that it comes later than that.
     delay: Array
     #: Seconds for which it keeps the scheduler.
     span: Array
+    #: For each run whether a client was told of its finish.
+    told: Array
 
 
 def find_gates(trace: Trace, times: TaskTimes) -> tuple[Array, Gates]:
     """Find the graph that each run came with, and what each graph waited for.
 
-    Dask does not record what a client waits for. A graph that comes when all before it is
-    finished waited for that; so did one that comes promptly after a finish, while other tasks
-    run and no graph had come since (as clients do that take results as they complete). Else a
-    client submits at its own pace.
+    Dask does not record what a client waits for. A graph that comes when all is finished that
+    clients wanted before it waited for that; so did one that comes promptly after such a finish,
+    while other tasks run and no graph had come since (as clients do that take results as they
+    complete). Else a client submits at its own pace.
 
     Returns
     -------
     gate, gates
         For each run the number of its graph; and the graphs.
     """
-    arrival, known = times.arrival, np.sort(times.known)
+    arrival, told = times.arrival, _told_clients(trace, len(times))
     if not len(arrival):
-        return np.empty(0, dtype=np.int64), Gates(np.empty(0, np.int64), np.empty(0), np.empty(0))
+        none = np.empty(0, dtype=np.int64)
+        return none, Gates(none, np.empty(0), np.empty(0), told)
     gate = _graph_of(trace, arrival)
-    sizes = np.bincount(gate)
-    first, last = np.full(len(sizes), np.inf), np.full(len(sizes), -np.inf)
+    count = int(gate.max()) + 1
+    first, last = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(first, gate, arrival)
-    told = _came_with_graph(trace, len(arrival))
-    np.maximum.at(last, gate[told], arrival[told])
+    came = _came_with_graph(trace, len(arrival))
+    np.maximum.at(last, gate[came], arrival[came])
+    known, sizes = np.sort(times.known[told]), np.bincount(gate[told], minlength=count)
     before = np.cumsum(sizes) - sizes
     # What ended as it came is not among what its graph waited for.
-    own = np.bincount(gate[times.known <= first[gate]], minlength=len(sizes))
+    own = np.bincount(gate[told & (times.known <= first[gate])], minlength=count)
     finished = np.minimum(np.searchsorted(known, first, side="right") - own, before)
     since_finish = first - np.append(-np.inf, known)[finished]
     since_graph = np.diff(first, prepend=first[0])
     prompt = (since_finish < _PROMPT) & (since_finish < since_graph / 2)
     waited = (finished > 0) & ((finished == before) | prompt)
-    delay = np.where(waited, since_finish, since_graph)
-    return gate, Gates(
-        np.where(waited, finished, 0), np.maximum(delay, 0.0), np.maximum(last - first, 0.0)
-    )
+    delay = np.maximum(np.where(waited, since_finish, since_graph), 0.0)
+    return gate, Gates(np.where(waited, finished, 0), delay, np.maximum(last - first, 0.0), told)
+
+
+def _told_clients(trace: Trace, count: int) -> Array:
+    """Tell of which runs' finish clients were told; of all, where that was not recorded."""
+    if "wanted" not in trace.tasks:
+        return np.ones(count, dtype=bool)
+    told: Array = run_columns(trace, "wanted").astype(float) != 0
+    return told if told.any() else np.ones(count, dtype=bool)
 
 
 def _came_with_graph(trace: Trace, count: int) -> Array:

@@ -103,10 +103,12 @@ class Simulation:
         self._gate_rows: list[int] = order.tolist()
         bounds = np.searchsorted(inputs.gate[order], np.arange(len(gates.delay) + 1))
         self._gate_bounds: list[int] = bounds.tolist()
-        #: When runs were known to have ended, one after the other, and after how many of them the
-        #: next graph comes.
+        self._told: list[bool] = gates.told.tolist()
+        #: When clients were told of finishes, one after the other, and the graph that waits for
+        #: some of these.
         self._ends: list[float] = []
         self._awaited = 0
+        self._unfinished = count
         #: How many runs wait for a thread, and whether a look for some to move is due.
         self._waiting = 0
         self._balancing = False
@@ -125,7 +127,7 @@ class Simulation:
         for worker, left in enumerate(self._cluster.left.tolist()):
             if left < np.inf and not self._recorded:
                 self._push(left, _LEFT, worker)
-        while len(self._ends) < self._count:
+        while self._unfinished:
             if not events:  # times that contradict each other: the client need not wait any more
                 self._push(self._scheduler_free, _GRAPH, self._awaited)
             now, code = pop(events)
@@ -163,11 +165,9 @@ class Simulation:
         begin = max(now, self._scheduler_free)
         at = self._scheduler_free = begin + self._costs.scheduler
         self._known[row] = begin
-        self._ends.append(begin)
-        awaited = self._awaited
-        if awaited and len(self._ends) == self._gate_needs[awaited]:
-            self._awaited = 0
-            self._push(begin + self._gate_delay[awaited], _GRAPH, awaited)
+        self._unfinished -= 1
+        if self._told[row]:
+            self._tell(begin)
         placement, waits = self._placement, self._waits
         placement.finish(row)
         for taker in self._takers[self._offsets[row] : self._offsets[row + 1]]:
@@ -177,6 +177,14 @@ class Simulation:
         self._fill(placement.worker[row], at)
         if self._waiting:
             self._balance_soon(at)
+
+    def _tell(self, now: float) -> None:
+        """A client is told of a finish, and may submit what it held back until then."""
+        self._ends.append(now)
+        awaited = self._awaited
+        if awaited and len(self._ends) == self._gate_needs[awaited]:
+            self._awaited = 0
+            self._push(now + self._gate_delay[awaited], _GRAPH, awaited)
 
     def _place(self, row: int, now: float) -> None:
         worker = self._placement.place(row)
