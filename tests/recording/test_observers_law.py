@@ -27,6 +27,7 @@ from dasfprof.database.file import FileDatabase
 from dasfprof.database.output import TraceOutput
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writer import TraceWriter
+from dasfprof.recording.clock_correction import Correction
 from dasfprof.recording.describe import ResultDescriber
 from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.pressure import HostPressure
@@ -113,7 +114,8 @@ SITES: list[tuple[Any, str]] = [
     (ResultDescriber, "__call__"),
     (TaskFolder, "__init__"),
     (TaskFolder, "fold"),
-    (TaskFolder, "_change"),
+    (Correction, "uncorrected"),
+    (WorkerTaskPlugin, "_times"),
     (TaskFolder, "_finish"),
     (TaskFolder, "_fetch"),
     (TaskFolder, "_type_text"),
@@ -226,7 +228,7 @@ def close_databases() -> None:
 
 GARBAGE = [
     ("TracePlugin", "transition", (None, "released", "rescheduled"), {}),
-    ("TracePlugin", "transition", (None, [], {}), {}),
+    ("TracePlugin", "transition", ([], "released", "waiting"), {}),
     ("SchedulerPlugin", "transition", ("no such key", "waiting", "processing"), {}),
     ("SchedulerPlugin", "transition", ([], "waiting", "queued"), {"surprise": 1}),
     ("SchedulerPlugin", "update_graph", (None,), {"tasks": None, "keys": 3}),
@@ -285,7 +287,7 @@ def test_nothing_stays_after_stop(client: Client, tmp_path: Path) -> None:
 def recorders() -> int:
     """How many objects that record something are alive."""
     gc.collect()
-    types = (WorkerTaskPlugin, SchedulerTaskPlugin, TaskFolder, HostDuty)
+    types = (WorkerTaskPlugin, SchedulerTaskPlugin, TaskFolder, RunQueue, HostDuty, HostPressure)
     return sum(isinstance(one, types) for one in gc.get_objects())
 
 
