@@ -26,7 +26,7 @@ from dasfprof.events import InstantEvent
 from dasfprof.recording import task_ranges
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.worker import worker_facts
+from dasfprof.recording.worker_facts import worker_facts
 
 DOMAIN = "dasfprof"
 

@@ -22,7 +22,7 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.pressure import HostPressure
 from dasfprof.recording.probes import Probe, ResourceProbe, WorkerProbe
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.worker import worker_facts
+from dasfprof.recording.worker_facts import worker_facts
 
 #: Seconds after which a worker without host duty asks for it again: who had it may have died.
 _DUTY_INTERVAL = 1.0

@@ -3,50 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from time import time
 from typing import Any
 
 import numpy as np
 from dask.utils import key_split
 
 from dasfprof.database.writer import Folded
+from dasfprof.recording.clock_correction import Correction
 from dasfprof.recording.describe import type_name
 from dasfprof.recording.facts import CLOCK, COMPUTE, TRANSFER
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.run_queue import run_queue_seconds
 
-#: First items of the notes. A change of state begins with the state's name instead:
-#: (state, key, time, scheduler_delay).
-FINISHED, FETCHED, FORGOTTEN = "dasfprof-finished", "dasfprof-fetched", "dasfprof-forgotten"
-#: As FINISHED, of a task of which only the times that were noted tell whether it was running.
-PERHAPS_FINISHED = "dasfprof-perhaps-finished"
+#: First items of the notes: a task run that ended, a transfer, a change of the clock's correction.
+FINISHED, FETCHED, CORRECTED = "finished", "fetched", "corrected"
 
 #: Texts of types and dtypes kept at a time; types made at run time must not pile up.
 _MAX_TEXTS = 10_000
-
-
-class _Correction:
-    """Dask's clock correction: start and stop of a task are shifted by what is in force."""
-
-    __slots__ = ("following", "seconds")
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.following: _Correction | None = None
-
-
-class _StateTimes:
-    """When a task that has not finished yet came to each state on this worker."""
-
-    __slots__ = ("correction", "executing", "ready", "received", "seceded")
-
-    def __init__(self) -> None:
-        self.received: float | None = None
-        self.ready: float | None = None
-        self.executing: float | None = None
-        self.seceded: float | None = None
-        #: In force as the task was given a thread.
-        self.correction: _Correction | None = None
 
 
 class TaskFolder:
@@ -56,18 +29,14 @@ class TaskFolder:
     ----------
     guard
         Takes the errors that a note causes; the other notes are folded all the same.
-    delay
-        Dask's clock correction as recording begins, seconds.
     """
 
-    def __init__(self, guard: HookGuard, delay: float) -> None:
+    def __init__(self, guard: HookGuard) -> None:
         self._guard = guard
-        self._correction = _Correction(delay)
-        self._live: dict[Any, _StateTimes] = {}
         self._texts: dict[Any, str] = {}
         self._compute: list[tuple[Any, ...]] = []
         self._transfers: list[tuple[Any, ...]] = []
-        self._clocks: list[tuple[Any, ...]] = [(time(), delay)]
+        self._clocks: list[tuple[Any, ...]] = []
 
     def fold(self, notes: list[tuple[Any, ...]]) -> Folded:
         """Give the rows that these notes complete."""
@@ -87,54 +56,44 @@ class TaskFolder:
         for note in notes:
             kind = note[0]
             if kind is FINISHED:
-                self._finish(note)
+                self._finish(*note[1:])
             elif kind is FETCHED:
-                self._fetch(note)
-            elif kind is FORGOTTEN:
-                self._live.pop(note[1], None)
-            elif kind is PERHAPS_FINISHED:
-                times = self._live.get(note[1])
-                if times is not None and times.executing is not None:
-                    self._finish(note)
+                self._fetch(*note[1:])
             else:
-                self._change(note)
+                self._clocks.append(note[1:])
 
-    def _change(self, note: tuple[Any, ...]) -> None:
-        state, key, now, delay = note
-        if delay != self._correction.seconds:
-            self._correct(now, delay)
-        times = self._live.get(key)
-        if times is None:
-            times = self._live[key] = _StateTimes()
-        if state == "executing":
-            times.executing, times.correction = now, self._correction
-        elif state == "waiting":
-            # A cancelled run that is wanted again before it ended comes by here, and goes on.
-            if times.executing is None:
-                times.received = now
-        elif state == "long-running":
-            times.seceded = now
-        else:  # ready, constrained
-            times.ready = now
-
-    def _correct(self, now: float, delay: float) -> None:
-        self._correction.following = _Correction(delay)
-        self._correction = self._correction.following
-        self._clocks.append((now, delay))
-
-    def _finish(self, note: tuple[Any, ...]) -> None:
-        (_, key, prefix, run_id, state, size, kind, dtype, shape, dependencies, input_size) = note[
-            :11
-        ]
-        thread, start, stop, done, delay, metrics, readings, exception = note[11:]
-        if delay != self._correction.seconds:
-            self._correct(done, delay)
-        times = self._live.pop(key, None) or _StateTimes()
-        if start is None:  # Dask does not say: it was rescheduled, or failed before its function
-            begin, duration = times.executing or done, done - (times.executing or done)
+    def _finish(  # noqa: PLR0917
+        self,
+        key: Any,
+        prefix: str | None,
+        run_id: int | None,
+        state: str,
+        size: int,
+        kind: type | None,
+        dtype: Any,
+        shape: Any,
+        dependencies: tuple[Any, ...],
+        input_size: int,
+        thread: int | None,
+        start: float | None,
+        stop: float | None,
+        correction: Correction,
+        received: float | None,
+        ready: float | None,
+        executing: float | None,
+        seceded: float | None,
+        done: float,
+        exception: str | None,
+        before: bytes | None,
+        after: bytes | None,
+        *metrics: Any,
+    ) -> None:
+        if start is None or stop is None:
+            # Dask does not say: it was rescheduled, or failed before its function
+            begin, duration = executing or done, done - (executing or done)
         else:
             duration = stop - start
-            begin = self._uncorrected(start, duration, done, times)
+            begin = correction.uncorrected(start, duration, executing, done)
         seconds = _sum_metrics(metrics)
         cpu = seconds.get(("thread-cpu", "seconds"))
         if metrics and cpu is None:  # a coroutine: many at a time share the loop's thread
@@ -155,11 +114,11 @@ class TaskFolder:
                 input_size,
                 thread,
                 cpu,
-                run_queue_seconds(readings),
-                times.received,
-                times.ready,
-                times.executing,
-                times.seceded,
+                run_queue_seconds(before, after),
+                received,
+                ready,
+                executing,
+                seceded,
                 done,
                 seconds.get(("deserialize", "seconds"), 0.0),
                 seconds.get(("disk-read", "seconds"), 0.0),
@@ -169,22 +128,16 @@ class TaskFolder:
             )
         )
 
-    def _uncorrected(self, start: float, duration: float, done: float, times: _StateTimes) -> float:
-        """Give a start in the worker's own time.
-
-        Dask's correction is read a little after the task was given a thread, and a heartbeat may
-        have changed it in between: the first one counts that fits what else is known.
-        """
-        earliest, latest = times.executing or 0.0, done - duration
-        correction = times.correction or self._correction
-        while not earliest <= start - correction.seconds <= latest:
-            if correction.following is None:  # the clock was set, or what was in force is not known
-                return max(earliest, min(start - self._correction.seconds, latest))
-            correction = correction.following
-        return float(start - correction.seconds)
-
-    def _fetch(self, note: tuple[Any, ...]) -> None:
-        _, start, duration, source, keys, size, state, metrics = note
+    def _fetch(  # noqa: PLR0917
+        self,
+        start: float,
+        duration: float,
+        source: str,
+        keys: tuple[Any, ...],
+        size: int,
+        state: str,
+        *metrics: Any,
+    ) -> None:
         seconds = _sum_metrics(metrics)
         self._transfers.append(
             (
@@ -221,9 +174,9 @@ class TaskFolder:
         return text
 
 
-def _sum_metrics(metrics: Any) -> dict[tuple[str, str], float]:
-    """Sum a ledger's (label, value, unit) by label and unit."""
+def _sum_metrics(metrics: tuple[Any, ...]) -> dict[tuple[str, str], float]:
+    """Sum a ledger's labels, values and units, one after the other, by label and unit."""
     sums: dict[tuple[str, str], float] = {}
-    for label, value, unit in metrics:
+    for label, value, unit in zip(metrics[::3], metrics[1::3], metrics[2::3], strict=True):
         sums[label, unit] = sums.get((label, unit), 0.0) + value
     return sums

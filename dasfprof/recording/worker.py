@@ -5,14 +5,17 @@ method `_finalize_metrics` gets, after each execution and each transfer, the out
 result still at hand and a ledger of seconds (CPU, disk, network, deserialise). It is replaced on
 the instance and put back. Elsewhere the public `transition` hook serves, without those seconds.
 
-Hooks run on the worker's event loop. They only append tuples; `TaskFolder`, in the writer's
-thread, makes rows of them.
+Hooks run on the worker's event loop. They keep the times of tasks that are on their way and append
+one note for each that ends; `TaskFolder`, in the writer's thread, makes a row of it. A note holds
+plain values alone: containers that are kept for later make the garbage collector run more often,
+and each of its full runs stops the worker.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from itertools import chain
 from time import perf_counter, time
 from typing import Any
 
@@ -27,40 +30,24 @@ from distributed.worker_state_machine import (
 )
 
 from dasfprof.database.writer import Source
+from dasfprof.recording.clock_correction import Correction
 from dasfprof.recording.describe import ResultDescriber
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.metering import listen
 from dasfprof.recording.run_queue import Readings, RunQueue, availability
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.task_folder import (
-    FETCHED,
-    FINISHED,
-    FORGOTTEN,
-    PERHAPS_FINISHED,
-    TaskFolder,
-)
+from dasfprof.recording.task_folder import CORRECTED, FETCHED, FINISHED, TaskFolder
 from dasfprof.recording.task_observers import observe
+from dasfprof.recording.worker_facts import worker_facts
 
 #: The worker's own per-instruction metering, absent from some future Dask.
 METRICS_HOOK = "_finalize_metrics"
 
-_TIMED_STATES = frozenset(("waiting", "ready", "constrained", "executing", "long-running"))
+_READY = ("ready", "constrained")
 _NEVER_RAN = frozenset(("waiting", "ready", "constrained"))
 _RUNNING = ("executing", "long-running")
+_NO_READINGS = (None, None)
 _OUTCOMES = {"memory": "memory", "error": "erred", "rescheduled": "rescheduled"}
-
-
-def worker_facts(worker: Any) -> dict[str, Any]:
-    """Give what the headers of a worker's files say of it, with the label used in events."""
-    host = socket.gethostname()
-    return {
-        "id": worker.id,
-        "name": worker.name,
-        "address": worker.address,
-        "label": f"worker-{host}-{worker.name}",
-        "nthreads": worker.state.nthreads,
-        "memory_limit": worker.memory_manager.memory_limit or 0,
-    }
 
 
 class WorkerTaskPlugin(WorkerPlugin):
@@ -80,6 +67,12 @@ class WorkerTaskPlugin(WorkerPlugin):
         #: What teardown has to do, the last first.
         self._undo: list[Callable[[], object]] = []
         self._by_state = False
+        #: When tasks that have not finished yet came to a state on this worker, by key.
+        self._received: dict[Any, float] = {}
+        self._ready: dict[Any, float] = {}
+        #: With Dask's clock correction that was in force as the task was given a thread.
+        self._executing: dict[Any, tuple[float, Correction]] = {}
+        self._seceded: dict[Any, float] = {}
         #: What was read of the run queue, by key, until it is taken.
         self._readings: dict[Any, Readings] = {}
         #: The task that has just been rescheduled: Dask may have forgotten it at the next look.
@@ -97,13 +90,15 @@ class WorkerTaskPlugin(WorkerPlugin):
             writer = self.database.writer
             self._guard = HookGuard(writer)
             constants = {"process_id": socket.gethostname(), "thread_id": facts["label"]}
-            folder = TaskFolder(self._guard, worker.scheduler_delay)
+            folder = TaskFolder(self._guard)
+            self._correction = Correction(worker.scheduler_delay)
             self._source = Source(folder.fold, constants)
             self._threshold = writer.commit_threshold
             self._tasks = worker.state.tasks
             self._describe = ResultDescriber()
             writer.start(self._source)
             self._append = self._source.rows.append
+            self._append((CORRECTED, time(), self._correction.seconds))
             if hasattr(worker, METRICS_HOOK):
                 self._undo.append(listen(worker, METRICS_HOOK, self._finished, self._guard))
                 self._measure_run_queue(worker)
@@ -131,13 +126,22 @@ class WorkerTaskPlugin(WorkerPlugin):
             self._guard.caught("teardown")
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Note when a task's state changed."""
+        """Keep when a task came to a state."""
         try:
-            if finish in _TIMED_STATES:
-                self._append((finish, key, time(), self._worker.scheduler_delay))
+            if finish == "executing":
+                self._executing[key] = time(), self._correction_now()
+            elif finish == "waiting":
+                # A cancelled run that is wanted again before it ended comes by here, and goes on.
+                if key not in self._executing:
+                    self._received[key] = time()
+            elif finish in _READY:
+                self._ready[key] = time()
+            elif finish == "long-running":
+                self._seceded[key] = time()
             elif finish == "released":
                 if start in _NEVER_RAN:
-                    self._append((FORGOTTEN, key))
+                    self._received.pop(key, None)
+                    self._ready.pop(key, None)
             elif self._by_state:
                 if finish in _OUTCOMES:
                     self._finished_by_state(key, start, finish)
@@ -145,6 +149,27 @@ class WorkerTaskPlugin(WorkerPlugin):
                 self._rescheduled = self._tasks[key]
         except Exception:
             self._guard.caught("transition")
+
+    def _correction_now(self) -> Correction:
+        """Give Dask's correction of this worker's clock, noting it when it has changed."""
+        seconds = self._worker.scheduler_delay
+        if seconds != self._correction.seconds:
+            self._correction = self._correction.followed_by(seconds)
+            self._append((CORRECTED, time(), seconds))
+        return self._correction
+
+    def _times(self, key: Any) -> tuple[Any, ...]:
+        """Give what was kept of a task that ended, and forget it."""
+        correction = self._correction_now()
+        executing, correction = self._executing.pop(key, None) or (None, correction)
+        return (
+            correction,
+            self._received.pop(key, None),
+            self._ready.pop(key, None),
+            executing,
+            self._seceded.pop(key, None) if self._seceded else None,
+            time(),
+        )
 
     def _finished(self, event: Any, ledger: Any) -> None:
         """Note an instruction's outcome; called by the worker's metering."""
@@ -165,23 +190,21 @@ class WorkerTaskPlugin(WorkerPlugin):
 
     def _succeeded(self, event: Any, ledger: Any) -> None:
         key = event.key
-        readings = self._readings.pop(key, None)
         task = self._tasks.get(key)
         try:
             dtype, shape = self._describe(event.value)
         except Exception:
             self._guard.caught("describing a result")
             dtype = shape = None
-        state, prefix, keys, size, text = "cancelled", None, [], 0, None
+        state, prefix, keys, size, text = "cancelled", None, (), 0, None
         if task is not None:
             prefix = task.prefix
             if task.state == "memory":
                 state = "memory"
             elif task.state == "error":  # the store did not take the result
                 state, text = "erred", task.exception_text
-            for dependency in task.dependencies:
-                keys.append(dependency.key)
-                size += dependency.nbytes or 0
+            if task.dependencies:
+                keys, size = _inputs(task)
         self._append(
             (
                 FINISHED,
@@ -198,11 +221,10 @@ class WorkerTaskPlugin(WorkerPlugin):
                 self._worker.threads.get(key),
                 event.start,
                 event.stop,
-                time(),
-                self._worker.scheduler_delay,
-                ledger.metrics,
-                readings,
+                *self._times(key),
                 text,
+                *self._readings.pop(key, _NO_READINGS),
+                *chain.from_iterable(ledger.metrics),
             )
         )
 
@@ -223,32 +245,34 @@ class WorkerTaskPlugin(WorkerPlugin):
                 self._worker.threads.get(event.key),
                 event.start if failure else None,
                 event.stop if failure else None,
-                time(),
-                self._worker.scheduler_delay,
-                ledger.metrics,
-                self._readings.pop(event.key, None),
+                *self._times(event.key),
                 event.exception_text if failure else None,
+                *self._readings.pop(event.key, _NO_READINGS),
+                *chain.from_iterable(ledger.metrics),
             )
         )
 
     def _fetched(self, event: Any, ledger: Any) -> None:
         kind = type(event)
-        keys: list[Any] = []
+        keys: tuple[Any, ...] = ()
         if kind is GatherDepSuccessEvent:
-            keys = list(event.data)
+            keys = tuple(event.data)
             state = "success" if keys else "missing"
         else:
             state = "busy" if kind is GatherDepBusyEvent else "failed"
         seconds = perf_counter() - ledger.start
         size = event.total_nbytes if state == "success" else 0
         start = time() - seconds
-        self._append((FETCHED, start, seconds, event.worker, keys, size, state, ledger.metrics))
+        metrics = chain.from_iterable(ledger.metrics)
+        self._append((FETCHED, start, seconds, event.worker, keys, size, state, *metrics))
 
     def _finished_by_state(self, key: Any, start: str, finish: str) -> None:
         """Note a run that ended by public means alone: no seconds of CPU, disk and network."""
         task = self._tasks[key]
         if start in _RUNNING and finish == "memory" and task.state != "memory":
             return  # the store did not take the result: "error" follows
+        if start not in _RUNNING and key not in self._executing:
+            return  # it did not run here
         state = "cancelled" if (start, finish) == ("cancelled", "memory") else _OUTCOMES[finish]
         kept = state == "memory"
         span = next((s for s in reversed(task.startstops) if s["action"] == "compute"), None)
@@ -261,7 +285,7 @@ class WorkerTaskPlugin(WorkerPlugin):
         dtype, shape = self._describe(value)
         self._append(
             (
-                FINISHED if start in _RUNNING else PERHAPS_FINISHED,
+                FINISHED,
                 key,
                 task.prefix,
                 task.run_id,
@@ -274,21 +298,19 @@ class WorkerTaskPlugin(WorkerPlugin):
                 self._worker.threads.get(key),
                 span["start"] if span else None,
                 span["stop"] if span else None,
-                time(),
-                self._worker.scheduler_delay,
-                (),
-                None,
+                *self._times(key),
                 task.exception_text or None if state == "erred" else None,
+                *_NO_READINGS,
             )
         )
         if len(self._source.rows) >= self._threshold:
             self.database.writer.threshold_reached(self._source)
 
 
-def _inputs(task: Any) -> tuple[list[Any], int]:
+def _inputs(task: Any) -> tuple[tuple[Any, ...], int]:
     """Give the keys of a task's dependencies and the sum of their sizes."""
     dependencies = task.dependencies if task is not None else ()
-    keys = [dependency.key for dependency in dependencies]
+    keys = tuple([dependency.key for dependency in dependencies])
     return keys, sum(dependency.nbytes or 0 for dependency in dependencies)
 
 

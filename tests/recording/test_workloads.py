@@ -25,8 +25,7 @@ from distributed import Client, Event, LocalCluster, Reschedule, secede, worker_
 from recorded_facts import NOISE, assert_same_runs, assert_whole, computed, delays, facts
 
 import dasfprof
-from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.task_folder import FINISHED, TaskFolder
+from dasfprof.recording.clock_correction import Correction
 
 
 @pytest.fixture(scope="module")
@@ -320,26 +319,17 @@ def test_times_are_those_of_the_worker_s_own_clock(client: Client, tmp_path: Pat
 
 def test_heartbeat_between_being_given_a_thread_and_beginning() -> None:
     """Dask corrects with what the heartbeat has just told, not with what was noted before."""
-    folder = TaskFolder(HookGuard(), 0.002)
-
-    def finished(key: str, start: float, done: float, delay: float) -> tuple[Any, ...]:
-        facts = (FINISHED, key, None, 1, "memory", 8, int, None, None, [], 0, 1)
-        return (*facts, start, start + 0.001, done, delay, [], None, None)
-
-    notes = [
-        ("executing", "during-it", 100.0, 0.002),
-        ("waiting", "another", 100.0001, 0.022),
-        finished("during-it", 100.0003 + 0.022, 100.0015, 0.022),
-        ("executing", "after-it", 101.0, 0.022),
-        finished("after-it", 101.0003 + 0.022, 101.0015, 0.001),
-        # Two heartbeats, of which one was never noted: no later than it was known to have ended.
-        ("executing", "between", 102.0, 0.001),
-        finished("between", 102.0003 + 0.5, 102.0015, 0.003),
-    ]
-    ((_, rows, _), _, (_, clocks, _)) = folder.fold(notes)
-    starts = [row[0] for row in rows]
-    assert starts == pytest.approx([100.0003, 101.0003, 102.0005], abs=1e-9)
-    assert [seconds for _, seconds in clocks] == [0.002, 0.022, 0.001, 0.003]
+    first = Correction(0.002)
+    second = first.followed_by(0.022)
+    third = second.followed_by(0.001)
+    third.followed_by(0.003)
+    during_it = first.uncorrected(100.0003 + 0.022, 0.001, executing=100.0, done=100.0015)
+    assert during_it == pytest.approx(100.0003, abs=1e-9)
+    after_it = second.uncorrected(101.0003 + 0.022, 0.001, executing=101.0, done=101.0015)
+    assert after_it == pytest.approx(101.0003, abs=1e-9)
+    # One that was never noted: no later than it was known to have ended.
+    between = third.uncorrected(102.0003 + 0.5, 0.001, executing=102.0, done=102.0015)
+    assert between == pytest.approx(102.0005, abs=1e-9)
 
 
 def test_seceding_is_timed(client: Client, tmp_path: Path) -> None:

@@ -1,0 +1,19 @@
+"""What a worker's files say of the worker."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+
+def worker_facts(worker: Any) -> dict[str, Any]:
+    """Give what the headers of a worker's files say of it, with the label used in events."""
+    host = socket.gethostname()
+    return {
+        "id": worker.id,
+        "name": worker.name,
+        "address": worker.address,
+        "label": f"worker-{host}-{worker.name}",
+        "nthreads": worker.state.nthreads,
+        "memory_limit": worker.memory_manager.memory_limit or 0,
+    }
