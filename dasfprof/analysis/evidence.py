@@ -70,6 +70,9 @@ _KINDS: dict[tuple[str, str], dict[str, Form]] = {
     (EventPhases.INSTANT, "GPU Failure"): _forms(category="uuid reading reason detail"),
     (EventPhases.INSTANT, "Clock"): _forms(float="scheduler_delay monotonic"),
     (EventPhases.INSTANT, "Graph"): _forms(category="client", object="step", float="tasks wanted"),
+    (EventPhases.INSTANT, "Unsent Tasks"): _forms(
+        key="key", category="name state", object="restrictions", float="tasks"
+    ),
     (EventPhases.INSTANT, "Steal"): _forms(key="key", int="run_id", category="victim thief"),
     (EventPhases.INSTANT, "Worker Added"): _forms(
         category="worker host", object="name", float="nthreads memory_limit"

@@ -58,6 +58,7 @@ class TableMaker:
             "managed_memory": self._event_table("Managed Memory"),
             "graphs": self._event_table("Graph"),
             "steals": self._event_table("Steal"),
+            "unsent": self._event_table("Unsent Tasks"),
             "clocks": self._event_table("Clock"),
             "disk_usage": self._event_table("Disk Usage"),
             "gpu_devices": self._event_table("GPU Devices"),

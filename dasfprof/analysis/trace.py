@@ -61,6 +61,9 @@ class Trace:
     #: names of steps, the outermost first), and the steals.
     graphs: pd.DataFrame
     steals: pd.DataFrame
+    #: Tasks that no worker had been sent when recording ended, a row a function and state: ``time``
+    #: (of the first), ``name, state, tasks`` (their number), ``key, restrictions`` (of the first).
+    unsent: pd.DataFrame
     #: Changes of Dask's estimate of each worker's clock.
     clocks: pd.DataFrame
     #: A row a reading of a disk of a host.

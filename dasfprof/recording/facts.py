@@ -115,6 +115,20 @@ TASK_RUN = Schema(
     ),
 )
 
+#: Tasks that had not been sent to any worker when recording ended: a row a function and state.
+UNSENT_TASKS = Schema(
+    EventPhases.INSTANT,
+    "Unsent Tasks",
+    (("timestamp", "float"),),  # when the first of them came to the scheduler
+    (
+        ("name", "text"),  # dask.utils.key_split of the keys
+        ("state", "text"),  # waiting, queued, no-worker
+        ("tasks", "int"),
+        ("key", "key"),  # of the first
+        ("restrictions", "value"),  # what the first asks of a worker: workers, hosts, resources
+    ),
+)
+
 #: A graph of tasks arrived at the scheduler.
 GRAPH = Schema(
     EventPhases.INSTANT,

@@ -18,7 +18,14 @@ from typing import Any
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dasfprof.database.writer import Folded, Source
-from dasfprof.recording.facts import GRAPH, STEAL, TASK_RUN, WORKER_ADDED, WORKER_REMOVED
+from dasfprof.recording.facts import (
+    GRAPH,
+    STEAL,
+    TASK_RUN,
+    UNSENT_TASKS,
+    WORKER_ADDED,
+    WORKER_REMOVED,
+)
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.step_facts import ANNOTATION
@@ -32,6 +39,7 @@ _NO_ANNOTATIONS: dict[str, Any] = {}
 _SCHEMAS = (TASK_RUN, GRAPH, STEAL, WORKER_ADDED, WORKER_REMOVED)
 
 _HELD_BACK = ("queued", "no-worker")
+_UNSENT = ("waiting", *_HELD_BACK)
 
 #: When a task became waiting, and by which stimulus, where recording began later.
 _UNKNOWN = (None, "")
@@ -178,11 +186,29 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         )
 
     def _unfinished(self) -> Folded:
-        """Give the task runs that are on a worker when the file is closed."""
-        rows = [
-            self._row(key, sent, "processing", "", {})[1:] for key, sent in dict(self._sent).items()
+        """Give the tasks that are on a worker, or on none yet, when the file is closed."""
+        sent = dict(self._sent)
+        rows = [self._row(key, facts, "processing", "", {})[1:] for key, facts in sent.items()]
+        unsent = self._unsent()
+        first = len(rows)
+        return [
+            (TASK_RUN, rows, range(first)),
+            (UNSENT_TASKS, unsent, range(first, first + len(unsent))),
         ]
-        return [(TASK_RUN, rows, range(len(rows)))]
+
+    def _unsent(self) -> list[tuple[Any, ...]]:
+        """Sum up the tasks that wait for others, for room or for a worker that fits them."""
+        found: dict[tuple[str, str], tuple[float, Any, int]] = {}
+        for key, (since, _) in dict(self._waiting).items():
+            task = self._tasks.get(key)
+            if task is not None and task.state in _UNSENT:
+                kind = task.prefix.name, task.state
+                begin, first, count = found.get(kind, (since, task, 0))
+                found[kind] = min(begin, since), first, count + 1
+        return [
+            (begin, name, state, count, first.key, _restrictions(first))
+            for (name, state), (begin, first, count) in found.items()
+        ]
 
     def update_graph(
         self,
@@ -245,6 +271,16 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._append((WORKER_REMOVED, time(), worker, stimulus_id.rpartition("-")[0]))
         except Exception:
             self._guard.caught("remove_worker")
+
+
+def _restrictions(task: Any) -> dict[str, Any]:
+    """Give what a task asks of a worker."""
+    asked = {
+        "workers": sorted(task.worker_restrictions or ()),
+        "hosts": sorted(task.host_restrictions or ()),
+        "resources": dict(task.resource_restrictions or {}),
+    }
+    return {name: value for name, value in asked.items() if value}
 
 
 def _by_schema(notes: list[tuple[Any, ...]]) -> Folded:

@@ -7,6 +7,7 @@ ten runs of each, of which nine have to be right.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, Event, LocalCluster
 from planted_pipelines import FAULTS, HEALTHY, LONG_FAULTS, Pipeline
 
 import dasfprof
@@ -126,3 +127,27 @@ def test_ten_healthy_runs_have_one_grave_finding_at_most(
     ]
 
     assert len(grave) <= 1, grave
+
+
+def test_runs_that_do_not_end(clusters: Clusters, tmp_path: Path) -> None:
+    client = clusters.client({})
+    first = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        gate = Event(client=client)
+        stuck = client.submit(lambda event: event.wait(), gate, key="stuck-1", workers=[first])
+        behind = client.submit(str, stuck, key="behind-1")
+        unfit = client.submit(int, 1, key="unfit-1", resources={"GPU": 1})
+        deadline = time.monotonic() + 20
+        while client.processing()[first] != ("stuck-1",) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    gate.set()
+    assert behind.result() == "True"
+    unfit.cancel()
+    findings = TraceAnalyser(run.files(), progress=False).diagnose().set_index("Rule")
+
+    fits = findings.loc["no-worker-fits"]
+    assert (fits["Severity"], fits["Function"]) == ("high", "unfit")
+    assert "resources={'GPU': 1" in fits["Evidence"]
+    left = findings.loc["unfinished-tasks"]
+    assert left["Function"] == "stuck"
+    assert "2 more tasks had not been sent" in left["Evidence"]

@@ -139,10 +139,13 @@ def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
     name = str(left["function"].mode()[0])
     label = str(left["worker"].iloc[longest])
     key = run.trace.keys.texts(left["key_id"].to_numpy()[longest : longest + 1])[0]
+    unsent = run.trace.unsent
+    behind = int(unsent["tasks"].sum()) if "tasks" in unsent else 0
+    waiting = f" {count(behind, 'more task')} had not been sent to a worker." if behind else ""
     yield Finding(
         f"{count(len(left), 'task')} had not ended when recording did, most of {name}: the longest "
         f"has been on its worker for {duration(float(waited[longest]))}.",
-        f"Key {key} on {label}. {_usually(run, name)} See processed_tasks().",
+        f"Key {key} on {label}. {_usually(run, name)}{waiting} See processed_tasks().",
         f"If it is stuck, look at what {name} does there, by client.call_stack() or the worker's "
         "log: a lock, a lost connection, an endless loop. If not, stop recording after wait() or "
         "compute() have returned.",
@@ -153,6 +156,28 @@ def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
         start=float(left["sent"].iloc[longest]) - run.trace.begin,
         stop=run.trace.end - run.trace.begin,
     )
+
+
+def no_worker_fits(run: RunFigures) -> Iterator[Finding]:
+    """Find tasks that no worker is allowed to run, or has the resources for."""
+    for row in run.trace.unsent.to_dict("records"):
+        if row["state"] != "no-worker":
+            continue
+        asked = row["restrictions"] or {}
+        words = "; ".join(f"{name}={value}" for name, value in asked.items())
+        name, key = str(row["name"]), run.trace.keys.texts(np.array([row["key"]]))[0]
+        since = float(row["time"]) - run.trace.begin
+        yield Finding(
+            f"No worker fits {count(int(row['tasks']), 'task')} of {name}: they had not been sent "
+            f"to any for {duration(run.trace.end - run.trace.begin - since)} when recording ended.",
+            f"Key {key} asks for {words or 'nothing, so that there was no worker at all'}.",
+            "Start a worker that offers this (dask worker --resources, or its address or name), or "
+            f"take workers= and resources= from {name}; until then this run does not end.",
+            at_least="high",
+            function=name,
+            start=since,
+            stop=run.trace.end - run.trace.begin,
+        )
 
 
 def _cost(run: RunFigures, rows: Array) -> float:

@@ -29,6 +29,7 @@ from dasfprof.analysis.diagnosis.outcomes import (
     errors,
     failed_attempts,
     lost_workers,
+    no_worker_fits,
     recomputation,
     unfinished_tasks,
 )
@@ -53,6 +54,7 @@ Rule = Callable[[RunFigures], Iterator[Finding]]
 RULES: dict[str, Rule] = {
     "errors": errors,
     "lost-workers": lost_workers,
+    "no-worker-fits": no_worker_fits,
     "unfinished-tasks": unfinished_tasks,
     "failed-attempts": failed_attempts,
     "tasks-too-small": tasks_too_small,
