@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import psutil
 from measure import Result, percentile, spread
-from synthetic import FUNCTIONS, TOKENS
+from synthetic import FUNCTIONS, TOKENS, row
 
 from dasfprof import FileDatabase, TraceAnalyser, write_report
 from dasfprof.database.writer import Source
@@ -109,15 +109,46 @@ def task_rows(
     done = start + duration + stage[5]
     known = done + stage[6]
     sizes = 80_000 + token * 1000
-    compute = (
-        *(start, duration, key, FUNCTIONS[token % 20], number, "memory", sizes),
-        *("numpy.ndarray", "float64", (100, 100), needs if chunk > 1 else [], 2 * sizes),
-        *(140_000_000_000 + thread, duration * 0.9, received, ready, executing, None, done),
-        *(0.0, 0.0, 0, 0.0001, None),
+    compute = row(
+        COMPUTE,
+        timestamp=start,
+        duration=duration,
+        key=key,
+        name=FUNCTIONS[token % 20],
+        run_id=number,
+        state="memory",
+        size=sizes,
+        type="numpy.ndarray",
+        dtype="float64",
+        shape=(100, 100),
+        dependencies=needs if chunk > 1 else [],
+        input_size=2 * sizes,
+        thread=140_000_000_000 + thread,
+        cpu=duration * 0.9,
+        received=received,
+        ready=ready,
+        executing=executing,
+        done=done,
+        deserialize=0.0,
+        disk_read=0.0,
+        executor=0.0001,
     )
-    scheduler = (
-        *(sent, known - sent, key, number, address, "memory", sent - stage[0], None, None),
-        *(start, start + duration, sizes, "graph-1", "done-1", 0.0, 1, number, {}, None),
+    scheduler = row(
+        TASK_RUN,
+        timestamp=sent,
+        duration=known - sent,
+        key=key,
+        run_id=number,
+        worker=address,
+        state="memory",
+        waiting=sent - stage[0],
+        start=start,
+        stop=start + duration,
+        size=sizes,
+        cause="graph-1",
+        end_cause="done-1",
+        priority_generation=1,
+        priority_order=number,
     )
     return compute, scheduler
 

@@ -21,6 +21,7 @@ BENCHMARKS = {
     "bench_reports": ["--rounds", "1", "--tasks", "100000"],
     "bench_decoding": ["--rounds", "3", "--events", "200000"],
     "bench_report": ["--rounds", "1", "--tasks", "10000"],
+    "bench_export": ["--rounds", "1", "--tasks", "10000"],
     "bench_import": ["--rounds", "2"],
     "bench_nvtx": ["--rounds", "5"],
     "bench_sampler": ["--ticks", "20"],

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dasfprof import CompleteEvent, FileDatabase, InstantEvent
+from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Source
 from dasfprof.recording.facts import COMPUTE
 
@@ -69,6 +70,14 @@ def dasf_events(count: int) -> Iterator[CompleteEvent | InstantEvent]:
             )
 
 
+def row(schema: Schema, **values: object) -> tuple[object, ...]:
+    """Give a row of a schema; what is not given is the least that its codec takes."""
+    nothing = {"int": 0, "float": 0.0, "keys": [], "key": "", "value": {}}
+    return tuple(
+        values.get(name, nothing.get(codec)) for name, codec in schema.fields + schema.args
+    )
+
+
 def compute_rows(count: int, first: int = 0) -> list[tuple[object, ...]]:
     """Task runs as `WorkerTaskPlugin` records them."""
     now = 1_790_000_000.0 + first * 0.001
@@ -80,31 +89,29 @@ def compute_rows(count: int, first: int = 0) -> list[tuple[object, ...]]:
         key = (f"{function}-{token}", number // 200, 0)
         dependencies = [(f"{function}-{token}", number // 200 - 1, 0)] if number >= 200 else []
         rows.append(
-            (
-                start,
-                0.0009,
-                key,
-                function,
-                number,
-                "memory",
-                80_000,
-                "numpy.ndarray",
-                "float64",
-                (100, 100),
-                dependencies,
-                80_000 * len(dependencies),
-                140_000_000_000 + number % 2,
-                0.0008,
-                start - 0.002,
-                start - 0.001,
-                start - 0.0005,
-                None,
-                start + 0.001,
-                0.0,
-                0.0,
-                0,
-                0.0001,
-                None,
+            row(
+                COMPUTE,
+                timestamp=start,
+                duration=0.0009,
+                key=key,
+                name=function,
+                run_id=number,
+                state="memory",
+                size=80_000,
+                type="numpy.ndarray",
+                dtype="float64",
+                shape=(100, 100),
+                dependencies=dependencies,
+                input_size=80_000 * len(dependencies),
+                thread=140_000_000_000 + number % 2,
+                cpu=0.0008,
+                received=start - 0.002,
+                ready=start - 0.001,
+                executing=start - 0.0005,
+                done=start + 0.001,
+                deserialize=0.0,
+                disk_read=0.0,
+                executor=0.0001,
             )
         )
     return rows
