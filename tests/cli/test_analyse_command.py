@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 from shell import compute, held, shell, write_trace
 
+from dasfprof.cli.findings import print_findings
 from dasfprof.cli.main import cli
+from dasfprof.cli.time_chart import print_time
 
 #: Two functions on one worker: load took 2 + 1 of 4 seconds.
 EVENTS = (
@@ -35,6 +40,21 @@ def rows(path: Path) -> list[dict[str, str]]:
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     return write_trace(tmp_path / "traces" / "mine-TracePlugin-c096-0.msgpack", *EVENTS, run="mine")
+
+
+def test_findings_come_first(trace: Path) -> None:
+    result = analyse(trace)
+    heads = [
+        "mine  1970-01-01 00:16:40 UTC, 4.0 s",
+        "3 task runs of 2 functions, on 1 worker of 1 host.",
+        "Findings",
+        "Where the time of all threads went",
+        "Functions that took the most time, by worker",
+        "Tasks that took the most time",
+        "Tasks in memory on each worker, second by second",
+    ]
+    places = [result.stdout.index(f"{head}") for head in heads]
+    assert places == sorted(places)
 
 
 def test_three_tables(trace: Path) -> None:
@@ -81,6 +101,85 @@ def test_chosen_analyses_only(trace: Path, tmp_path: Path) -> None:
     }
     assert "Functions that" not in result.stdout
     assert result.stdout.count("Tasks that took the most time") == 1
+
+
+FINDINGS = pd.DataFrame(
+    {
+        "Severity": ["high", "low"],
+        "Finding": ["Half of the run \x1b[2J waits for one task of load.", "Chunks are small."],
+        "Seconds at stake (s)": [12.34, np.nan],
+        "Evidence": ["k" * 1_000_000, "1 ms a task."],
+        "Suggestion": ["Split load into more tasks.", "Use larger chunks."],
+    }
+)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 140])
+def test_a_finding_is_a_paragraph(columns: int, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(columns))
+        print_findings(FINDINGS, 1)
+    text = capsys.readouterr().out
+    lines = text.splitlines()
+    assert lines[1] == "Findings (first 1 of 2)"
+    assert lines[2].startswith("  high      12.3 s  Half of the run \\x1b[2J waits")
+    assert "                    → Split load into more tasks." in lines
+    assert "Chunks" not in text
+    assert max(map(len, lines)) <= columns
+    assert len(lines) < 40, "a text of a megabyte does not fill the terminal"
+
+
+def test_no_finding_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    print_findings(FINDINGS.head(0), 10)
+    assert "None of the known faults was found." in capsys.readouterr().out
+
+
+def test_bars_are_as_long_as_their_shares(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accounting = pd.DataFrame(
+        {
+            "Class": ["Computing", "Nothing submitted"],
+            "Thread Time (s)": [7.5, 2.5],
+            "Share (%)": [75.0, 25.0],
+            "Busy": [True, False],
+            "Meaning": ["A task's function used the CPU.", "The client had no unfinished task."],
+        }
+    )
+    monkeypatch.setenv("COLUMNS", "140")
+    print_time(accounting)
+    _, head, *lines = capsys.readouterr().out.splitlines()
+    assert head == "Where the time of all threads went, 10 s"
+    assert [line.count("█") for line in lines] == [18, 6]  # of 24
+    assert [" ".join(line.replace("█", "").split()) for line in lines] == [
+        "Computing 7.500 s 75.0 % A task's function used the CPU.",
+        "Nothing submitted 2.500 s 25.0 % The client had no unfinished task.",
+    ]
+
+
+def test_json_is_one_document(trace: Path) -> None:
+    result = analyse(trace, "--json")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    document = json.loads(result.stdout)
+    assert document.keys() == {"run", "summary", "findings", "tables", "notes"}
+    assert document["run"] == "mine"
+    assert document["summary"]["tasks"] == 3
+    tables = document["tables"]
+    names = ["time_accounting", "function_bottleneck", "task_bottleneck", "task_balance"]
+    assert list(tables) == names
+    functions = [(row["Function"], row["Duration (s)"]) for row in tables["function_bottleneck"]]
+    assert functions == [("load", 3.0), ("sum", 1.0)]
+    assert [row["GPU"] for row in tables["function_bottleneck"]] == [None, None]
+    assert [row["worker-c096-0"] for row in tables["task_balance"]] == [1, 5]
+    assert all({"Severity", "Finding", "Suggestion"} <= row.keys() for row in document["findings"])
+
+
+def test_json_of_what_was_asked(trace: Path) -> None:
+    document = json.loads(analyse(trace, "--json", "-a", "task", "--head", 1).stdout)
+    assert "findings" not in document
+    assert [row["Task Key"] for row in document["tables"].pop("task_bottleneck")] == ["load-1"]
+    assert document["tables"] == {}
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
@@ -131,6 +230,9 @@ def test_hostile_keys_are_harmless(tmp_path: Path) -> None:
     assert max(map(len, result.stdout.splitlines())) <= 100
     text = (tmp_path / "t" / "task_bottleneck.csv").read_text(encoding="utf-8")
     assert ",'=HYPERLINK(1)-4," in text
+    document = json.loads(analyse(path, "--json").stdout)
+    keys = {row["Task Key"] for row in document["tables"]["task_bottleneck"]}
+    assert keys == {*HOSTILE_KEYS[:4], "surrogate\\udcff-5", HOSTILE_KEYS[5]}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +246,8 @@ def test_hostile_keys_are_harmless(tmp_path: Path) -> None:
         (["several"], 1, "'several' holds 2 runs: one, two"),
         (["mine.msgpack", "--head", "0"], 2, "--head"),
         (["mine.msgpack", "--head", "-3"], 2, "--head"),
-        (["mine.msgpack", "-a", "gpu"], 2, "'function', 'task', 'balance'"),
+        (["mine.msgpack", "-a", "gpu"], 2, "'findings', 'time', 'function', 'task', 'balance'"),
+        (["mine.msgpack", "--json", "-o", "t"], 2, "not both"),
         (["mine.msgpack", "-o", "notes.txt"], 2, "'notes.txt' is a file"),
         (["mine.msgpack", "-o", "notes.txt/below"], 1, "notes.txt/below"),
         ([], 2, "SOURCE"),

@@ -11,14 +11,14 @@ from shell import BIN, environment, shell, write_trace
 
 import dasfprof
 
-COMMANDS = ("demo", "run", "analyse", "info")
+COMMANDS = ("demo", "run", "analyse", "report", "export", "info")
 
 
 def test_help_names_commands_and_exit_codes(tmp_path: Path) -> None:
     done = shell("dasfprof", "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert all(f"\n  {name} " in done.stdout for name in COMMANDS)
-    assert "Exit codes: 0" in done.stdout
+    assert "Exit codes: 0 done; 1 " in done.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -26,6 +26,7 @@ def test_each_command_has_help(command: str, tmp_path: Path) -> None:
     done = shell("dasfprof", command, "-h", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Usage: dasfprof " + command in done.stdout
+    assert f"Examples:\n    dasfprof {command}" in done.stdout
 
 
 def test_help_loads_nothing_heavy() -> None:

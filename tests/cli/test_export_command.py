@@ -1,0 +1,90 @@
+"""``dasfprof export`` on a small trace."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from shell import compute, held, shell, write_trace
+
+from dasfprof.cli.main import cli
+
+EVENTS = (compute("load-1", "load", 1000.0, 2.0), held(1002.0, 1))
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return write_trace(tmp_path / "traces" / "mine-TracePlugin-c096-0.msgpack", *EVENTS, run="mine")
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(cli, ["export", *map(str, args)], catch_exceptions=False)
+
+
+def test_perfetto(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(trace, "--to", "perfetto")
+    assert result.exit_code == 0
+    document = json.loads(gzip.decompress((tmp_path / "mine.json.gz").read_bytes()))
+    slices = [event for event in document["traceEvents"] if event["ph"] == "X"]
+    assert [(event["name"], event["dur"]) for event in slices] == [("load", 2e6)]
+    assert document["otherData"]["run"] == "mine"
+    assert "Wrote mine.json.gz" in result.stdout
+    assert "ui.perfetto.dev" in result.stdout
+
+
+def test_directories_are_made(trace: Path, tmp_path: Path) -> None:
+    result = run(trace.parent, "--to", "csv", "-o", tmp_path / "new" / "tables")
+    assert result.exit_code == 0
+    tables = list((tmp_path / "new" / "tables").iterdir())
+    assert f"{len(tables)} files" in result.stdout
+    assert "load-1" in (tmp_path / "new" / "tables" / "processed_tasks.csv").read_text()
+
+
+def test_parquet(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.chdir(tmp_path)
+    assert run(trace, "--to", "parquet").exit_code == 0
+    rows = parquet.read_table(tmp_path / "mine-parquet" / "tasks.parquet").to_pylist()
+    assert [(row["key"], row["duration"]) for row in rows] == [("load-1", 2.0)]
+
+
+def test_a_run_s_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = write_trace(tmp_path / "a-TracePlugin-h-0.msgpack", *EVENTS, run="../up/\x1b[2J")
+    monkeypatch.chdir(tmp_path)
+    result = run(trace, "--to", "perfetto")
+    assert result.exit_code == 0
+    (written,) = tmp_path.glob("*.json.gz")
+    assert written.parent == tmp_path
+    assert "\x1b" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["nothing", "--to", "csv"], 1, "'nothing'"),
+        (["mine.msgpack"], 2, "--to"),
+        (["mine.msgpack", "--to", "excel"], 2, "'perfetto', 'csv', 'parquet'"),
+        (["mine.msgpack", "--to", "csv", "-o", "notes.txt"], 1, "notes.txt"),
+        (["mine.msgpack", "--to", "perfetto", "-o", "traces"], 1, "traces"),
+        ([], 2, "SOURCE"),
+    ],
+)
+def test_bad_input(args: list[str], code: int, message: str, tmp_path: Path) -> None:
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "notes.txt").write_text("these are notes, and no trace")
+    write_trace(tmp_path / "mine.msgpack", *EVENTS)
+    done = shell("dasfprof", "export", *args, cwd=tmp_path)
+    assert done.returncode == code
+    assert message in done.stderr.replace("│", "")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_library_is_named(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    result = run(trace, "--to", "parquet", "-o", trace.parent / "out")
+    assert result.exit_code == 1
+    assert "pip install 'dasfprof[parquet]'" in result.stderr
