@@ -11,7 +11,8 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,6 @@ from dasfprof import TraceAnalyser
 #: Repeats that differ by less can tell whether a prediction is right.
 STEADY = 0.05
 COLUMNS = ["pipeline", "change", "recorded (s)", "real (s)", "spread", "predicted (s)", "error"]
-
-Pipeline = Callable[[Client, float], None]
 
 
 def nap(seconds: float, *inputs: Any) -> float:
@@ -73,96 +72,87 @@ def naps(seed: int, count: int, low: float, high: float) -> list[float]:
     return np.random.default_rng(seed).uniform(low, high, count).tolist()
 
 
-def compute(client: Client, *results: Any) -> None:
-    client.gather(client.compute(list(results), optimize_graph=False))
+@dataclass(frozen=True)
+class Pipelines:
+    """The pipelines: how long their tasks sleep, by what is in the code, and one function more."""
 
+    client: Client
+    scale: float = 1.0
+    factor: float = 1.0
 
-def independent(client: Client, factor: float) -> None:
-    seconds = [factor * each for each in naps(1, 120, 0.02, 0.12)]
-    client.gather(client.map(nap, seconds, pure=False))
+    def compute(self, *results: Any) -> None:
+        self.client.gather(self.client.compute(list(results), optimize_graph=False))
 
+    def run(self, function: Callable[..., Any], seconds: float, *inputs: Any) -> Any:
+        return dask.delayed(function)(seconds * self.scale, *inputs)
 
-def tree(client: Client, factor: float) -> None:
-    level = [dask.delayed(load)(each * factor) for each in naps(2, 64, 0.03, 0.09)]
-    while len(level) > 1:
-        level = [dask.delayed(merge)(0.04, *level[at : at + 2]) for at in range(0, len(level), 2)]
-    compute(client, *level)
+    def changed(self, function: Callable[..., Any], seconds: float, *inputs: Any) -> Any:
+        return self.run(function, seconds * self.factor, *inputs)
 
+    def independent(self) -> None:
+        self.compute(*[self.run(nap, seconds) for seconds in naps(1, 120, 0.02, 0.12)])
 
-def mixed(client: Client, factor: float) -> None:
-    loaded = [dask.delayed(load)(each) for each in naps(3, 48, 0.02, 0.06)]
-    cleaned = [
-        dask.delayed(clean)(factor * each, one)
-        for one, each in zip(loaded, naps(4, 48, 0.03, 0.1), strict=True)
-    ]
-    pairs = [dask.delayed(merge)(0.05, *cleaned[at : at + 3]) for at in range(0, 48, 3)]
-    compute(client, dask.delayed(merge)(0.1, *pairs))
+    def tree(self) -> None:
+        level = [self.changed(load, seconds) for seconds in naps(2, 64, 0.03, 0.09)]
+        while len(level) > 1:
+            level = [self.run(merge, 0.04, *level[at : at + 2]) for at in range(0, len(level), 2)]
+        self.compute(*level)
 
-
-def chains(client: Client, factor: float) -> None:
-    ends = []
-    for seed in range(6):
-        end = dask.delayed(load)(0.03)
-        for each in naps(seed, 10, 0.02, 0.08):
-            end = dask.delayed(clean)(factor * each, end)
-        ends.append(end)
-    compute(client, *ends)
-
-
-def stencil(client: Client, factor: float) -> None:
-    row = [dask.delayed(load)(each) for each in naps(5, 12, 0.03, 0.06)]
-    for step in range(8):
-        seconds = naps(step, 12, 0.02, 0.06)
-        row = [
-            dask.delayed(clean)(factor * each, *row[max(at - 1, 0) : at + 2])
-            for at, each in enumerate(seconds)
+    def mixed(self) -> None:
+        loaded = [self.run(load, seconds) for seconds in naps(3, 48, 0.02, 0.06)]
+        cleaned = [
+            self.changed(clean, seconds, one)
+            for one, seconds in zip(loaded, naps(4, 48, 0.03, 0.1), strict=True)
         ]
-    compute(client, *row)
+        groups = [self.run(merge, 0.05, *cleaned[at : at + 3]) for at in range(0, 48, 3)]
+        self.compute(self.run(merge, 0.1, *groups))
+
+    def chains(self) -> None:
+        ends = []
+        for seed in range(6):
+            end = self.run(load, 0.03)
+            for seconds in naps(seed, 10, 0.02, 0.08):
+                end = self.run(clean, seconds, end)
+            ends.append(end)
+        self.compute(*ends)
+
+    def stencil(self) -> None:
+        row = [self.run(load, seconds) for seconds in naps(5, 12, 0.03, 0.06)]
+        for step in range(8):
+            row = [
+                self.changed(clean, seconds, *row[max(at - 1, 0) : at + 2])
+                for at, seconds in enumerate(naps(step, 12, 0.02, 0.06))
+            ]
+        self.compute(*row)
+
+    def gaps(self) -> None:
+        for seed in range(3):
+            self.compute(*[self.run(nap, seconds) for seconds in naps(seed, 24, 0.02, 0.08)])
+            time.sleep(0.3 * self.scale)
+
+    def shuffle(self) -> None:
+        blocks = [dask.delayed(block)(number, 4_000_000) for number in range(16)]
+        parts = [[dask.delayed(part)(data, to, 16) for data in blocks] for to in range(16)]
+        self.compute(*[dask.delayed(together)(*own) for own in parts])
+
+    def tiny(self) -> None:
+        self.compute(*[dask.delayed(nothing)(number) for number in range(1500)])
 
 
-def gaps(client: Client, factor: float) -> None:
-    for seed in range(3):
-        seconds = [factor * each for each in naps(seed, 24, 0.02, 0.08)]
-        client.gather(client.map(nap, seconds, pure=False))
-        time.sleep(0.4)
-
-
-def shuffle(client: Client, factor: float) -> None:
-    blocks = [dask.delayed(block)(number, 4_000_000) for number in range(16)]
-    compute(
-        client,
-        *[
-            dask.delayed(together)(*[dask.delayed(part)(data, to, 16) for data in blocks])
-            for to in range(16)
-        ],
-    )
-
-
-def tiny(client: Client, factor: float) -> None:
-    client.gather(client.map(nothing, range(1500), pure=False))
-
-
-PIPELINES: dict[str, Pipeline] = {
-    "independent": independent,
-    "tree": tree,
-    "mixed": mixed,
-    "chains": chains,
-    "stencil": stencil,
-    "gaps": gaps,
-    "shuffle": shuffle,
-    "tiny": tiny,
-}
+NAMES = ["independent", "tree", "mixed", "chains", "stencil", "gaps", "shuffle", "tiny"]
 #: Their times rest on the machine, not on the tasks: they are shown as ranges.
 RANGES = ("shuffle", "tiny")
 #: The function that is made faster and slower, and the pipelines where.
 CHANGED = {"mixed": "clean", "tree": "load", "stencil": "clean"}
 
 
-def record(client: Client, pipeline: Pipeline, factor: float, directory: Path) -> TraceAnalyser:
-    """Run a pipeline once; nothing of an earlier one is left on the cluster."""
+def record(
+    client: Client, name: str, directory: Path, scale: float = 1.0, factor: float = 1.0
+) -> TraceAnalyser:
+    """Run a pipeline once, after the scheduler has let go of the one before."""
     time.sleep(0.2)
     with dasfprof.profile(client, directory=directory):
-        pipeline(client, factor)
+        getattr(Pipelines(client, scale, factor), name)()
     return TraceAnalyser(directory, progress=False)
 
 
@@ -171,22 +161,24 @@ def wall_of(analyser: TraceAnalyser) -> float:
 
 
 def run_for_real(
-    workers: int, names: list[str], repeats: int, factor: float = 1.0
-) -> dict[str, list[TraceAnalyser]]:
-    """Run pipelines on a cluster of so many workers of two threads each, in turns."""
-    runs: dict[str, list[TraceAnalyser]] = {name: [] for name in names}
+    workers: int, names: Sequence[str], scale: float, factors: Sequence[float] = (1.0,)
+) -> dict[tuple[str, float], TraceAnalyser]:
+    """Run pipelines once on a cluster of so many workers of two threads each."""
     with (
         tempfile.TemporaryDirectory() as directory,
         LocalCluster(n_workers=workers, threads_per_worker=2, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
-        for name in names:  # the first run of each function on a worker takes longer
-            PIPELINES[name](client, 0.1)
-        for turn in range(repeats):
-            for name in names:
-                place = Path(directory) / f"{name}-{turn}"
-                runs[name].append(record(client, PIPELINES[name], factor, place))
-    return runs
+        for name in names:  # the first run of a function on a worker takes longer
+            getattr(Pipelines(client, 0.1), name)()
+        return {
+            (name, factor): record(
+                client, name, Path(directory) / f"{name}-{factor}", scale, factor
+            )
+            for name in names
+            for factor in factors
+            if factor == 1 or name in CHANGED
+        }
 
 
 def compare(
@@ -197,58 +189,78 @@ def compare(
     tables = [run.what_if(**change) for run in recorded]
     predicted = [float(table["Predicted (s)"][0]) for table in tables]
     middle = statistics.median(walls)
+    told = [wall for wall in predicted if np.isfinite(wall)]
     return {
         "recorded": [float(table["Recorded (s)"][0]) for table in tables],
         "calibration": [float(table["Calibration Error (%)"][0]) for table in tables],
         "real": walls,
         "spread": (max(walls) - min(walls)) / middle,
         "predicted": predicted,
-        "error": statistics.median(predicted) / middle - 1,
-        "verdict": str(tables[0]["Verdict"][0]),
+        "error": statistics.median(told) / middle - 1 if told else None,
+        "verdicts": [str(table["Verdict"][0]) for table in tables],
     }
 
 
 def show(name: str, change: str, found: dict[str, Any]) -> list[str]:
     def shown(values: list[float]) -> str:
+        told = [value for value in values if np.isfinite(value)]
+        if not told:
+            return "refused"
+        refused = f" ({len(values) - len(told)} refused)" if len(told) < len(values) else ""
         if name in RANGES:
-            return f"{min(values):.2f} to {max(values):.2f}"
-        return f"{statistics.median(values):.2f}"
+            return f"{min(told):.2f} to {max(told):.2f}{refused}"
+        return f"{statistics.median(told):.2f}{refused}"
 
     row = [shown(found["recorded"]), shown(found["real"]), f"{found['spread']:.1%}"]
-    return [name, change, *row, shown(found["predicted"]), f"{found['error']:+.1%}"]
+    error = "" if found["error"] is None else f"{found['error']:+.1%}"
+    return [name, change, *row, shown(found["predicted"]), error]
+
+
+def summary(figures: dict[str, Any]) -> list[str]:
+    """Sum up the errors where repeats are alike."""
+    steady = [
+        abs(found["error"])
+        for label, found in figures.items()
+        if found["error"] is not None
+        and found["spread"] < STEADY
+        and label.split()[0] not in RANGES
+    ]
+    note = f"{len(steady)} with a spread under {STEADY:.0%}"
+    if not steady:
+        return [note, *[""] * 6]
+    low, high = np.quantile(steady, [0.5, 0.9])
+    return [note, *[""] * 5, f"median {low:.1%}, 90th {high:.1%}"]
 
 
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=2, help="N, an even number")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--pipelines", nargs="+", default=list(PIPELINES))
+    parser.add_argument("--scale", type=float, default=1.0, help="how much longer tasks sleep")
+    parser.add_argument("--pipelines", nargs="+", default=NAMES, choices=NAMES)
     options = parser.parse_args(arguments)
-    count, names, repeats = options.workers, options.pipelines, options.repeats
+    count, names = options.workers, options.pipelines
+    factors = {count: (1.0, 0.5, 2.0), count // 2: (1.0,), count * 2: (1.0,)}
+    runs: dict[tuple[int, str, float], list[TraceAnalyser]] = {}
+    for _ in range(options.repeats):
+        # All clusters in each round, so that what else the machine does hits all alike.
+        for workers, wanted in factors.items():
+            found = run_for_real(workers, names, options.scale, wanted)
+            for (name, factor), analyser in found.items():
+                runs.setdefault((workers, name, factor), []).append(analyser)
     result = Result(f"Predict other clusters from {count} workers", COLUMNS)
-    recorded = run_for_real(count, names, repeats)
-    for workers in (count // 2, count * 2):
-        real = run_for_real(workers, names, repeats)
-        for name in names:
-            found = compare(recorded[name], real[name], workers=workers)
-            result.rows.append(show(name, f"{workers} workers", found))
-            result.figures[f"{name} {workers}"] = found
-    changed = {name: function for name, function in CHANGED.items() if name in names}
-    for times in (2.0, 0.5):
-        real = run_for_real(count, list(changed), repeats, 1 / times) if changed else {}
-        for name, function in changed.items():
-            found = compare(recorded[name], real[name], speedup={function: times})
-            result.rows.append(show(name, f"{function} x{times:g}", found))
-            result.figures[f"{name} x{times:g}"] = found
-    steady = [
-        abs(found["error"])
-        for label, found in result.figures.items()
-        if found["spread"] < STEADY and label.split()[0] not in RANGES
-    ]
-    if steady:
-        low, high = np.quantile(steady, [0.5, 0.9])
-        note = f"{len(steady)} with a spread under {STEADY:.0%}"
-        result.rows.append([note, "", "", "", "", "", f"median {low:.1%}, 90th {high:.1%}"])
+    for (workers, name, factor), real in runs.items():
+        if workers == count and factor == 1:
+            continue
+        if workers != count:
+            change, asked = f"{workers} workers", {"workers": workers}
+        else:
+            change = f"{CHANGED[name]} x{1 / factor:g}"
+            asked = {"speedup": {CHANGED[name]: 1 / factor}}
+        found = compare(runs[count, name, 1.0], real, **asked)
+        result.rows.append(show(name, change, found))
+        result.figures[f"{name} {change}"] = found
+    result.rows.append(summary(result.figures))
     print(result.show(), flush=True)
     return [result]
 
