@@ -60,7 +60,13 @@ def critical_path(trace: Trace) -> pd.DataFrame:
     """List the segments of the critical path; see `TraceAnalyser`."""
     slots = task_slots(trace)
     bindings = find_bindings(trace, slots)
-    path = find_path(trace, slots, bindings)
+    return path_segments(trace, slots, bindings, find_path(trace, slots, bindings))
+
+
+def path_segments(
+    trace: Trace, slots: TaskSlots, bindings: Bindings, path: CriticalPath
+) -> pd.DataFrame:
+    """List the segments of a path; see `TraceAnalyser.critical_path`."""
     begins = np.vstack([path.begin, path.edges[:-1]])
     lengths = path.edges - begins
     run, step = np.nonzero(lengths.T > 0)

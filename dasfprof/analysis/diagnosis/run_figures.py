@@ -11,7 +11,7 @@ import pandas as pd
 from dasfprof.analysis.attempts import find_attempts
 from dasfprof.analysis.bindings import Bindings, find_bindings
 from dasfprof.analysis.busy_lanes import USES
-from dasfprof.analysis.critical_path import KINDS, CriticalPath, critical_path, find_path
+from dasfprof.analysis.critical_path import KINDS, CriticalPath, find_path, path_segments
 from dasfprof.analysis.degradation import degradation
 from dasfprof.analysis.diagnosis.out_of_line import OutOfLine
 from dasfprof.analysis.diagnosis.sampled_figures import SampledFigures
@@ -68,7 +68,7 @@ class RunFigures(SampledFigures):
     @cached_property
     def path_table(self) -> pd.DataFrame:
         """The segments of the critical path."""
-        return critical_path(self.trace)
+        return path_segments(self.trace, self.slots, self.bindings, self.path)
 
     @cached_property
     def accounts(self) -> Accounts:
