@@ -9,7 +9,7 @@ import click
 from dasfprof.cli.naming import run_title
 from dasfprof.cli.streams import echo, say
 from dasfprof.cli.summary import print_summary
-from dasfprof.cli.tables import DEFAULT_ROWS, TABLES, open_source, print_answers
+from dasfprof.cli.tables import DEFAULT_ROWS, TABLES, open_source, print_answers, tables_of
 from dasfprof.report.text import clean
 
 
@@ -60,7 +60,7 @@ def analyse(
 
     analyser = TraceAnalyser(database)
     title = run_title(database, source)
-    names = [name for name in TABLES if name in analyses] if analyses else list(TABLES)
+    names = [name for name in TABLES if name in analyses] or tables_of(analyser.trace)
     if as_json:
         from dasfprof.cli.document import document
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COLOURS = {"high": "red", "medium": "yellow", "low": "cyan"}
+#: Those whose evidence is worth the lines; that of others is in the table.
+_PROVEN = ("high", "medium")
 #: A finding that names a key of a megabyte does not fill the terminal with it.
 _LONGEST = 700
 #: Columns of the severity and of the seconds, before the text.
@@ -43,8 +45,9 @@ def _print_finding(finding: dict[Any, Any], *, err: bool) -> None:
         echo(" " * _MARGIN + click.style(line, bold=True), err=err)
     for line in _paragraph(finding["Suggestion"], "→ "):
         echo(" " * _MARGIN + line, err=err)
-    for line in _paragraph(finding["Evidence"], "  "):
-        echo(" " * _MARGIN + click.style(line, dim=True), err=err)
+    if severity in _PROVEN:
+        for line in _paragraph(finding["Evidence"], "  "):
+            echo(" " * _MARGIN + click.style(line, dim=True), err=err)
 
 
 def _paragraph(text: object, lead: str) -> list[str]:

@@ -17,7 +17,7 @@ from dasfprof.report.text import clean, format_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dasfprof.analysis import TraceAnalyser
+    from dasfprof.analysis import Trace, TraceAnalyser
     from dasfprof.database import MultiEventDatabase
 
 DEFAULT_ROWS = 10
@@ -43,6 +43,12 @@ class Table:
 TABLES = {
     "findings": Table("Findings", "diagnose", "findings.csv"),
     "time": Table("Where the time of all threads went", "time_accounting", "time_accounting.csv"),
+    "step": Table(
+        "Steps of the pipeline",
+        "per_step_bottleneck",
+        "step_bottleneck.csv",
+        ("Functions", "Workers", "Failed Tasks", "Mean Throughput (MB/s)", "Mean Data Size (MB)"),
+    ),
     "function": Table(
         "Functions that took the most time, by worker",
         "per_function_bottleneck",
@@ -75,8 +81,13 @@ def open_source(source: str) -> MultiEventDatabase:
     return database
 
 
+def tables_of(trace: Trace) -> list[str]:
+    """Give the names of the tables that tell something of a run: no steps, no table of them."""
+    return [name for name in TABLES if name != "step" or trace.tasks["step"].notna().any()]
+
+
 def print_answers(
-    analyser: TraceAnalyser, rows: int, *, names: Iterable[str] = TABLES, err: bool = False
+    analyser: TraceAnalyser, rows: int, *, names: Iterable[str] = (), err: bool = False
 ) -> dict[str, pd.DataFrame]:
     """Print answers as they come, then what evidence is missing; gives the whole tables.
 
@@ -87,12 +98,12 @@ def print_answers(
     rows
         How many rows to print of each.
     names
-        Which of `TABLES`.
+        Which of `TABLES`; none: those that `tables_of` gives.
     err
         Whether to print on standard error.
     """
     answers = {}
-    for name in names:
+    for name in names or tables_of(analyser.trace):
         table = TABLES[name]
         answers[name] = frame = table.ask(analyser)
         if name == "findings":

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from dasfprof.report.csv import write_csv
 
@@ -14,12 +14,6 @@ if TYPE_CHECKING:
 
 #: Files that are not called by their method.
 _NAMES = {"per_worker_task_balance": "task_balance", "diagnose": "findings"}
-#: Further groupings that methods take as ``by``; the one without a name is the default.
-_GROUPINGS = {
-    "time_accounting": ("host", "worker", "function"),
-    "transfers": ("host", "function", "time"),
-    "processed_tasks": ("function",),
-}
 
 
 def write_csv_tables(analyser: TraceAnalyser, directory: Path) -> list[Path]:
@@ -51,5 +45,13 @@ def _questions(kind: type[TraceAnalyser]) -> Iterator[tuple[str, str, dict[str, 
             continue
         name = _NAMES.get(method, method.removeprefix("per_"))
         yield name, method, {}
-        for by in _GROUPINGS.get(method, ()):
+        for by in _further_groupings(function):
             yield f"{name}_by_{by}", method, {"by": by}
+
+
+def _further_groupings(function: Callable[..., Any]) -> list[str]:
+    """Give what a method takes as ``by``, less its default."""
+    if "by" not in inspect.signature(function).parameters:
+        return []
+    by = inspect.signature(function, eval_str=True).parameters["by"]
+    return [grouping for grouping in get_args(by.annotation) if grouping != by.default]

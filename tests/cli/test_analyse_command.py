@@ -246,7 +246,11 @@ def test_hostile_keys_are_harmless(tmp_path: Path) -> None:
         (["several"], 1, "'several' holds 2 runs: one, two"),
         (["mine.msgpack", "--head", "0"], 2, "--head"),
         (["mine.msgpack", "--head", "-3"], 2, "--head"),
-        (["mine.msgpack", "-a", "gpu"], 2, "'findings', 'time', 'function', 'task', 'balance'"),
+        (
+            ["mine.msgpack", "-a", "gpu"],
+            2,
+            "'findings', 'time', 'step', 'function', 'task', 'balance'",
+        ),
         (["mine.msgpack", "--json", "-o", "t"], 2, "not both"),
         (["mine.msgpack", "-o", "notes.txt"], 2, "'notes.txt' is a file"),
         (["mine.msgpack", "-o", "notes.txt/below"], 1, "notes.txt/below"),

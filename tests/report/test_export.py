@@ -59,6 +59,7 @@ def test_each_question_has_a_file(tables: Path) -> None:
     assert names >= GUIDE_NAMES
     assert names >= {"function_bottleneck", "task_bottleneck", "task_balance", "findings"}
     assert names >= {"time_accounting", "time_accounting_by_worker", "transfers_by_function"}
+    assert "time_accounting_by_cluster" not in names, "it is what is given by default"
     answers = [
         method
         for method, function in inspect.getmembers(TraceAnalyser, inspect.isfunction)
