@@ -14,7 +14,7 @@ import functools
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import dask
@@ -23,23 +23,22 @@ from distributed import Client
 
 from dasfprof.recording import steps
 from dasfprof.recording.step_facts import ANNOTATION
+from dasfprof.recording.step_frames import FrameSteps, unwrapped
+from dasfprof.recording.steps import OpenStep
 
 logger = logging.getLogger(__name__)
 
 Names = tuple[str, ...]
 
-#: Beyond so many names of layers or expressions all are forgotten: memory stays bounded.
+#: Beyond so many names of layers all are forgotten: memory stays bounded.
 _MOST_NAMES = 500_000
-#: Expressions that are looked through for one whose step is known.
-_MOST_EXPRESSIONS = 1000
+#: What rewrites a part of a dataframe's expression, and all of it.
+_REWRITING = ("simplify_once", "lower_once", "rewrite", "lower_completely", "optimize")
 
-#: The steps that built each layer, and each dataframe's expression; the last one last. A layer that
-#: none built, and that others were built out of, has none.
+#: The steps that built each layer, the last one last. A layer that none built, and that others
+#: were built out of, has none.
 _layers: dict[str, list[Names]] = {}
-_frames: dict[str, list[Names]] = {}
-
-#: What a dataframe is wrapped in to be computed.
-_WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", "HLGFinalize")
+_frames = FrameSteps()
 
 #: Whether this thread is in `HighLevelGraph.from_collections`, or rewrites an expression.
 _busy = threading.local()
@@ -90,7 +89,7 @@ def _place() -> None:
         for place in ("dask._expr", "dask.dataframe.dask_expr._expr"):
             owner = getattr(sys.modules.get(place), "Expr", None)
             for base in owner.__mro__ if owner is not None else ():
-                for method in ("optimize", "lower_completely"):
+                for method in _REWRITING:
                     _replace(base, method, _noting_rewritten)
 
 
@@ -139,8 +138,8 @@ def _noting_sources(original: Any) -> Any:
 def _noting_frame(original: Any) -> Any:
     def __init__(self: Any, expr: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(self, expr, *args, **kwargs)
-        if steps.current_step() is not None:
-            _safely(_note_frame, expr)
+        if not getattr(_busy, "rewriting", False):
+            _safely(_frames.built, expr, steps.current_step())
 
     return __init__
 
@@ -149,14 +148,15 @@ def _noting_rewritten(original: Any) -> Any:
     """Let what an expression is rewritten to belong to the step that built the expression."""
 
     def rewrite(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _frames or getattr(_busy, "rewriting", False):
+        if not _frames:
             return original(self, *args, **kwargs)
+        inside = getattr(_busy, "rewriting", False)
         _busy.rewriting = True
         try:
             result = original(self, *args, **kwargs)
         finally:
-            _busy.rewriting = False
-        _safely(_note_rewritten, self, result)
+            _busy.rewriting = inside
+        _safely(_note_rewritten, self, result, inside)
         return result
 
     return rewrite
@@ -188,9 +188,14 @@ def _note_layers(names: Iterable[Any]) -> None:
     if opened is None:
         return
     for name in names:
-        if isinstance(name, str) and _add(_layers, name, opened.names):
-            for observer in steps.observers:
-                observer.built(opened, name)
+        if isinstance(name, str):
+            _note_layer(name, opened)
+
+
+def _note_layer(name: str, opened: OpenStep) -> None:
+    if _add(_layers, name, opened.names):
+        for observer in steps.observers:
+            observer.built(opened, name)
 
 
 def _note_derived(name: Any, dependencies: Any) -> None:
@@ -216,17 +221,17 @@ def _note_sources(layers: Any) -> None:
         _note_layers([name for name in layers if name not in _layers])
 
 
-def _note_frame(expr: Any) -> None:
-    opened = steps.current_step()
-    if opened is not None:
-        _add(_frames, expr._name, opened.names)
-
-
-def _note_rewritten(expr: Any, result: Any) -> None:
-    if result._name not in _frames:
-        built = _find(expr, _frames)
-        if built:
-            _frames[result._name] = built
+def _note_rewritten(expr: Any, result: Any, inside: bool) -> None:
+    if inside:
+        _frames.rewritten(expr, result)
+        _busy.last = result
+        return
+    # What came of the parts comes first: fusing them is not the last step's doing alone.
+    _frames.rewritten(expr, result, getattr(_busy, "last", None))
+    _busy.last = None
+    if hasattr(result, "operands"):
+        for name, opened in _frames.layers(result):
+            _note_layer(name, opened)
 
 
 def _add(known: dict[str, list[Names]], name: str, names: Names) -> bool:
@@ -246,48 +251,28 @@ def _step_of_graph(graph: Any, keys: Any) -> Names | None:
     """Find the step of those tasks of a graph whose layers nobody knows."""
     opened = steps.current_step()
     current = opened.names if opened is not None else None
-    if not _frames and not _layers:
-        return current
-    built = _find(graph, _frames) or _find_key(keys, _frames)
+    built = [builder.names for builder in _frames.root(graph) or ()]
+    if not built and not hasattr(graph, "operands") and _frames:
+        built = _built_by(keys)  # older versions of Dask make graphs of expressions before this
     if built:
         return current if current in built else built[-1]
     if current is None:
-        built = _find(graph, _layers) or _find_key(keys, _layers)
+        built = _built_by(keys) or _built_by(_output_keys(graph))
     return built[-1] if built else current
 
 
-def _find(expr: Any, known: dict[str, list[Names]]) -> list[Names] | None:
-    """Find the steps that built an expression, or what it only prepares to be computed."""
-    if not known or not hasattr(expr, "operands"):
-        return None
-    for part in _wrapped_parts(expr):
-        built = known.get(part._name) or _find_key(_output_keys(part), known)
-        if built:
-            return built
-    return None
-
-
-def _wrapped_parts(expr: Any) -> Iterator[Any]:
-    """Give an expression and, where it is a wrapper, what is in it."""
-    waiting, count = [expr], 0
-    while waiting and count < _MOST_EXPRESSIONS:
-        inner: list[Any] = []
-        for part in waiting:
-            count += 1
-            yield part
-            if type(part).__name__.startswith(_WRAPPERS):
-                inner += [operand for operand in part.operands if hasattr(operand, "operands")]
-        waiting = inner
-
-
-def _output_keys(part: Any) -> Any:
-    return part.operand("output_keys") if "output_keys" in part._parameters else ()
-
-
-def _find_key(keys: Any, known: dict[str, list[Names]]) -> list[Names] | None:
-    """Find the steps of the layer of the first key."""
+def _built_by(keys: Any) -> list[Names]:
+    """Give the steps that built the layer of the first key."""
     key = keys
     while isinstance(key, list | set | frozenset | dict):
         key = next(iter(key), None)
     name = key[0] if isinstance(key, tuple) and key else key
-    return known.get(name) if isinstance(name, str) else None
+    return _layers.get(name, []) if isinstance(name, str) else []
+
+
+def _output_keys(graph: Any) -> Any:
+    """Give the keys of a graph before what Dask puts around it to compute it."""
+    for part in unwrapped(graph):
+        if "output_keys" in part._parameters:
+            return part.operand("output_keys")
+    return ()

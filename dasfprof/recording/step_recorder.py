@@ -105,7 +105,6 @@ class StepRecorder:
         """Note that a step was left."""
         self._tell(opened)
         self._append((STEP_END, (time(), opened.id)))
-        self._told.discard(opened.id)
 
     def built(self, opened: OpenStep, layer: str) -> None:
         """Note that a layer of a graph was built in a step."""

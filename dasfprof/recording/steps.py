@@ -77,11 +77,12 @@ class step:  # noqa: N801  (a context manager, used like a function)
 
     Notes
     -----
-    Tasks belong to the step in which their layer of the graph was built, wherever that graph is
-    computed; tasks of which that is not known, such as futures and those of dataframes, which
-    Dask rewrites, to the step in which the graph was handed to the cluster. A layer that was built
-    in several steps belongs to the one that computes it, if it is one of them, else to the last.
-    As with `dask.annotate`, threads that are started in a step are in none.
+    Tasks belong to the step in which their layer of the graph, or their part of a dataframe, was
+    built, wherever that is computed; where Dask fused several, to that of the last. Tasks of which
+    this is not known, futures among them, belong to the step in which their graph was handed to
+    the cluster. What was built in several steps belongs to the one that computes it, if it is one
+    of them, else to the last. As with `dask.annotate`, threads that are started in a step are in
+    none.
 
     It records where the profiler was registered by this process, and does nothing elsewhere. It
     also decorates functions, coroutines too.

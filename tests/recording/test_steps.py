@@ -61,6 +61,14 @@ def numbers(chunks: int = 4) -> Any:
     return da.random.random((chunks, 10), chunks=(1, 10))
 
 
+def wait_until_forgotten(client: Client) -> None:
+    """Wait for the results to go: what is computed again meanwhile would not run again."""
+    deadline = time.monotonic() + 60
+    while client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 # --- a: futures ----------------------------------------------------------------------------------
 
 
@@ -158,6 +166,7 @@ def test_a_layer_built_anew_in_each_step_belongs_to_the_one_that_computes_it(
             with dasfprof.step(f"epoch {number}"):
                 # The same names each time: Dask derives them from what is computed.
                 assert da.from_array(x, chunks=1).map_blocks(normal).sum().compute() == 12
+            wait_until_forgotten(client)
     tasks = run.analyser(progress=False).trace.tasks
     assert len(set(tasks["step"].value_counts())) == 1
     assert set(tasks["step"]) == {"epoch 0", "epoch 1", "epoch 2"}
@@ -218,8 +227,44 @@ def test_dataframe_belongs_to_the_step_that_built_it(
             result = grouped.compute() if where == "inside" else None
         result = grouped.compute() if result is None else result
     assert result.to_dict() == {0: 6, 1: 9}
-    counts = sum(steps_of(run).values(), Counter())
-    assert set(counts) == {"group"}
+    counts = steps_of(run)
+    # What reads the data is another expression now: one that reads what the sum needs.
+    assert counts.pop("frompandas") == {"load": 3}
+    assert set(sum(counts.values(), Counter())) == {"group"}
+
+
+def test_dataframe_of_several_steps(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        outside = frame("outside too")
+        with dasfprof.step("load"):
+            data = frame("several")
+        with dasfprof.step("clean"):
+            clean = data[data.several > 0].assign(c=data.several + 1)
+        with dasfprof.step("join"):
+            joined = clean.merge(outside, on="b", how="inner", shuffle_method="tasks")
+        with dasfprof.step("group"):
+            grouped = joined.groupby("c").several.count()
+        assert grouped.sum().compute() == 15
+    counts = steps_of(run)
+    assert counts["frompandas"] == {"load": 3, NONE: 3}
+    assert counts["taskshuffle"] == {"join": 6}
+    assert counts["count-tree"] == {"group": 1}
+    assert counts["sum-tree"] == {NONE: 1}
+    assert list(run.analyser(progress=False).trace.steps["step"]) == [
+        "load", "clean", "join", "group"
+    ]  # fmt: skip
+
+
+def test_dataframe_built_anew_in_each_step(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        data = frame("anew")
+        for number in range(3):
+            with dasfprof.step(f"epoch {number}"):
+                assert data.anew.sum().compute() == 15
+            wait_until_forgotten(client)
+    tasks = run.analyser(progress=False).trace.tasks
+    assert len(set(tasks["step"].value_counts())) == 1
+    assert set(tasks["step"]) == {"epoch 0", "epoch 1", "epoch 2"}
 
 
 def test_dataframe_built_outside_belongs_to_the_step_that_computes_it(

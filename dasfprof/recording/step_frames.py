@@ -1,0 +1,143 @@
+"""`FrameSteps`: which step built each expression of a dataframe, through Dask's rewriting of it.
+
+Dask names an expression by what is in it, and rewrites all of it before it runs: next to no name of
+what a step built is left. So each rewriting of a part is followed: what is new in the result
+belongs to the step of that part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dasfprof.recording.steps import OpenStep
+
+#: Beyond so many expressions all are forgotten: memory stays bounded.
+_MOST_NAMES = 500_000
+#: Parts of an expression that are looked at, at most.
+_MOST_PARTS = 10_000
+#: What a dataframe is wrapped in to be computed.
+_WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", "HLGFinalize")
+
+#: The steps that built an expression, the last one last; none, if it was built in none. Those that
+#: were built together share the list, so that they are built anew together.
+Builders = list[OpenStep]
+
+
+class FrameSteps:
+    """The steps of the expressions of a program's dataframes."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Builders] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._known.clear()
+
+    def built(self, expr: Any, opened: OpenStep | None) -> None:
+        """Note that the program made a collection of an expression, in a step or in none."""
+        builders = self._known.get(expr._name)
+        if builders is None:
+            builders = [] if opened is None else [opened]
+            self._adopt(expr, builders, None)
+        elif opened is not None and (not builders or builders[-1].names != opened.names):
+            builders[:] = [other for other in builders if other.names != opened.names]
+            builders.append(opened)
+
+    def rewritten(self, expr: Any, result: Any, last: Any = None) -> None:
+        """Note what an expression was rewritten to, and what it was just before that."""
+        if getattr(result, "_name", None) in self._known:
+            return
+        builders = self.root(expr)
+        if builders is not None and hasattr(result, "operands"):
+            self._adopt(result, builders, last if hasattr(last, "operands") else expr)
+
+    def root(self, expr: Any) -> Builders | None:
+        """Give the steps of an expression, or of what it only prepares to be computed."""
+        for part in unwrapped(expr):
+            builders = self._known.get(part._name)
+            if builders is not None:
+                return builders
+        return None
+
+    def layers(self, expr: Any) -> Iterator[tuple[str, OpenStep]]:
+        """Give the names of the layers of an expression, as far as steps built them."""
+        for part in _parts(expr):
+            builders = self._known.get(part._name)
+            if builders:
+                yield part._name, builders[-1]
+
+    def _adopt(self, expr: Any, builders: Builders, before: Any) -> None:
+        """Let parts that nobody knows belong to steps: to those of what they were before."""
+        if len(self._known) > _MOST_NAMES:
+            self._known.clear()
+        waiting = [(expr, before)]
+        while waiting:
+            part, twin = waiting.pop()
+            if part._name not in self._known:
+                self._known[part._name] = self._builders_of(part, builders, before, twin)
+                inner = _inner(part)
+                twins = _inner(twin) if type(twin) is type(part) else []
+                if len(twins) != len(inner):
+                    twins = [None] * len(inner)
+                waiting += zip(inner, twins, strict=True)
+
+    def _builders_of(self, part: Any, builders: Builders, before: Any, twin: Any) -> Builders:
+        if type(part).__name__.startswith("Fused"):
+            exprs = part.operands[0]
+            fused = exprs if isinstance(exprs, list) else [exprs]
+            named = [self._was(expr, before, None, builders) for expr in fused]
+            return next((found for found in named if found), named[0])
+        return self._was(part, before, twin, builders)
+
+    def _was(self, part: Any, before: Any, twin: Any, builders: Builders) -> Builders:
+        """Give the steps of what a part was before it was rewritten.
+
+        Whatever changes below a part changes its name, as when a choice of columns is pushed
+        through it; it still does the work of the one that it was.
+        """
+        known = self._known.get(part._name)
+        if known is not None:
+            return known
+        others = _parts(before) if before is not None else ()
+        if type(twin) is type(part):
+            others = (twin, *others)
+        for other in others:
+            if _kind(other) == _kind(part) and other._name in self._known:
+                return self._known[other._name]
+        return builders
+
+
+def _kind(part: Any) -> tuple[Any, str]:
+    """Give what stays of a part when what is below it changes."""
+    return type(part), part._name.rpartition("-")[0]
+
+
+def unwrapped(expr: Any) -> Iterator[Any]:
+    """Give an expression and, where Dask put it around others to compute them, those."""
+    waiting = [expr] if hasattr(expr, "operands") else []
+    for part in waiting:
+        yield part
+        if type(part).__name__.startswith(_WRAPPERS) and len(waiting) < _MOST_PARTS:
+            waiting += _inner(part)
+
+
+def _inner(part: Any) -> list[Any]:
+    """Give the expressions that one consists of."""
+    return [operand for operand in part.operands if hasattr(operand, "operands")]
+
+
+def _parts(expr: Any) -> Iterator[Any]:
+    """Give an expression and all in it, each once."""
+    waiting, seen = [expr], {expr._name}
+    for part in waiting:
+        if len(seen) > _MOST_PARTS:
+            return
+        yield part
+        for inner in _inner(part):
+            if inner._name not in seen:
+                seen.add(inner._name)
+                waiting.append(inner)
