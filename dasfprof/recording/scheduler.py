@@ -27,22 +27,15 @@ from dasfprof.recording.facts import (
     WORKER_REMOVED,
 )
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.scheduler_folder import fold_notes, task_run_row
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.step_facts import ANNOTATION
 
 #: What clients that want a task are told of.
 _OUTCOMES = ("memory", "erred")
 
-#: One object for all: the encoder knows it again.
-_NO_ANNOTATIONS: dict[str, Any] = {}
-
-_SCHEMAS = (TASK_RUN, GRAPH, STEAL, WORKER_ADDED, WORKER_REMOVED)
-
 _HELD_BACK = ("queued", "no-worker")
 _UNSENT = ("waiting", *_HELD_BACK)
-
-#: When a task became waiting, and by which stimulus, where recording began later.
-_UNKNOWN = (None, "")
 
 
 class SchedulerTaskPlugin(SchedulerPlugin):
@@ -61,12 +54,13 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         #: What `stop` has to do.
         self._undo: list[Callable[[], object]] = []
         self._append: Callable[[tuple[Any, ...]], None] = _ignore
-        #: By key, of tasks on their way: when each came to its state and by which stimulus, and
-        #: for those that were sent to a worker also run_id, worker, priority and annotations.
+        #: By key, of tasks on their way: when and by which stimulus each became known, when it was
+        #: held back and when stolen, and of those on a worker (key, time sent, stimulus, run_id,
+        #: worker, priority, annotations).
         self._waiting: dict[Any, tuple[float, str]] = {}
         self._queued: dict[Any, float] = {}
-        self._sent: dict[Any, tuple[Any, ...]] = {}
         self._stolen: dict[Any, float] = {}
+        self._sent: dict[Any, tuple[Any, ...]] = {}
 
     async def start(self, scheduler: Any) -> None:
         """Open the file and note the workers that are there."""
@@ -79,7 +73,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             writer = self.database.writer
             self._guard = HookGuard(writer)
             constants = {"process_id": socket.gethostname(), "thread_id": "scheduler"}
-            self._source = Source(_by_schema, constants, self._unfinished)
+            self._source = Source(fold_notes, constants, self._unfinished)
             self._threshold = writer.commit_threshold
             writer.start(self._source)
             self._append = self._source.rows.append
@@ -120,75 +114,74 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         stimulus_id: str = "",
         **kwargs: Any,
     ) -> None:
-        """Keep when a task came to a state; a run that ends makes a row."""
+        """Keep when a task came to a state; a run that ends makes a note."""
         try:
             if start == "processing":
                 sent = self._sent.pop(key, None)
                 if sent is not None:  # else it was sent before recording began
-                    self._append(self._row(key, sent, finish, stimulus_id, kwargs))
-                    if len(self._source.rows) >= self._threshold:
-                        self.database.writer.threshold_reached(self._source)
+                    self._ended(key, sent, finish, stimulus_id, kwargs)
             elif finish == "processing":
                 task = self._tasks[key]
-                worker, annotations = task.processing_on.address, task.annotations
-                facts = (task.run_id, worker, task.priority, annotations or _NO_ANNOTATIONS)
-                self._sent[key] = (time(), stimulus_id, *facts)
+                worker = task.processing_on.address
+                facts = (task.run_id, worker, task.priority, task.annotations)
+                self._sent[key] = (key, time(), stimulus_id, *facts)
             elif finish == "waiting":
                 if key not in self._waiting:
                     self._waiting[key] = time(), stimulus_id
+            elif start == "memory":
+                return  # what becomes of results is of no interest, and is much
             elif finish in _HELD_BACK:
                 self._queued.setdefault(key, time())
-            elif start == "waiting" or start in _HELD_BACK:  # it never ran
+            elif start != "released":  # it never ran
                 self._waiting.pop(key, None)
                 self._queued.pop(key, None)
         except Exception:
             self._guard.caught("transition")
 
-    def _row(
+    def _ended(
         self,
         key: Any,
         sent: tuple[Any, ...],
         finish: str,
         stimulus_id: str,
         facts: dict[str, Any],
-    ) -> tuple[Any, ...]:
-        """Make the row of a task run, and forget what was kept of it."""
-        now = time()
-        since, cause, run_id, worker, priority, annotations = sent
-        start = stop = None
-        # A worker may tell of earlier attempts as well: the last is this one.
-        for span in reversed(facts.get("startstops") or ()):
-            if span["action"] == "compute":
-                start, stop = span["start"], span["stop"]
-                break
-        waiting, graph = self._waiting.pop(key, _UNKNOWN)
-        return (
-            TASK_RUN,
-            since,
-            max(0.0, now - since),  # the clock may have been set back
-            key,
-            run_id,
-            worker,
-            finish,
-            waiting,
-            self._queued.pop(key, None) if self._queued else None,
-            self._stolen.pop(key, None) if self._stolen else None,
-            start,
-            stop,
-            facts.get("nbytes") or 0,
-            1 if finish in _OUTCOMES and self._tasks[key].who_wants else 0,
-            cause,
-            stimulus_id,
-            graph,
-            *priority,
-            annotations,
-            facts.get("exception_text"),
+    ) -> None:
+        """Note a task run, and forget what was kept of it."""
+        now, start, stop = time(), None, None
+        spans = facts.get("startstops")
+        if spans:
+            # A worker may tell of earlier attempts as well: the last is this one.
+            span = spans[-1]
+            if span["action"] != "compute":
+                span = next((s for s in reversed(spans) if s["action"] == "compute"), {})
+            start, stop = span.get("start"), span.get("stop")
+        self._append(
+            (
+                TASK_RUN,
+                sent,
+                now,
+                finish,
+                self._waiting.pop(key, None),
+                self._queued.pop(key, None) if self._queued else None,
+                self._stolen.pop(key, None) if self._stolen else None,
+                start,
+                stop,
+                facts.get("nbytes"),
+                finish in _OUTCOMES and bool(self._tasks[key].who_wants),
+                stimulus_id,
+                facts.get("exception_text"),
+            )
         )
+        if len(self._source.rows) >= self._threshold:
+            self.database.writer.threshold_reached(self._source)
 
     def _unfinished(self) -> Folded:
         """Give the tasks that are on a worker, or on none yet, when the file is closed."""
-        sent = dict(self._sent)
-        rows = [self._row(key, facts, "processing", "", {})[1:] for key, facts in sent.items()]
+        rows = []
+        for sent in list(self._sent.values()):
+            key, since = sent[:2]
+            states = (self._waiting.get(key), self._queued.get(key), self._stolen.get(key))
+            rows.append(task_run_row(sent, since, "processing", *states))
         unsent = self._unsent()
         first = len(rows)
         return [
@@ -249,7 +242,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 sent = self._sent.get(key)
                 if sent is not None:
                     self._stolen[key] = now
-                    self._sent[key] = (*sent[:2], run_id, thief, *sent[4:])
+                    self._sent[key] = (*sent[:3], run_id, thief, *sent[5:])
         except Exception:
             self._guard.caught("log_event")
 
@@ -281,13 +274,6 @@ def _restrictions(task: Any) -> dict[str, Any]:
         "resources": dict(task.resource_restrictions or {}),
     }
     return {name: value for name, value in asked.items() if value}
-
-
-def _by_schema(notes: list[tuple[Any, ...]]) -> Folded:
-    """Sort notes, each a schema and then a row of it, by their schemas."""
-    for schema in _SCHEMAS:
-        positions = [i for i, note in enumerate(notes) if note[0] is schema]
-        yield schema, [notes[i][1:] for i in positions], positions
 
 
 def _ignore(note: tuple[Any, ...]) -> None:
