@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dasfprof.cli.naming import run_title
-from dasfprof.cli.streams import echo, say
+from dasfprof.cli.streams import say
 from dasfprof.cli.summary import print_summary
 from dasfprof.cli.tables import DEFAULT_ROWS, TABLES, open_source, print_answers, tables_of
 from dasfprof.report.text import clean
@@ -64,7 +64,8 @@ def analyse(
     if as_json:
         from dasfprof.cli.document import document
 
-        echo(document(analyser, title, names, head))
+        for piece in document(analyser, title, names, head):
+            click.echo(piece, nl=False)
         return
     print_summary(analyser.trace, title)
     answers = print_answers(analyser, head or DEFAULT_ROWS, names=names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,18 @@ if TYPE_CHECKING:
 
     from dasfprof.analysis import TraceAnalyser
 
+#: Rows that are text at a time.
+_BLOCK = 1 << 12
 
-def document(analyser: TraceAnalyser, title: str, names: Iterable[str], rows: int | None) -> str:
-    """Write answers as JSON, in ASCII.
+
+def document(
+    analyser: TraceAnalyser, title: str, names: Iterable[str], rows: int | None
+) -> Iterator[str]:
+    """Write answers as JSON, in ASCII, piece by piece.
+
+    The whole is an object of ``run`` (its name), ``summary``, ``findings``, ``tables`` (by the
+    names of their CSV files) and ``notes`` (what evidence is missing). A table is a list of objects
+    by label; NA and numbers that are not finite are null; times are ISO 8601.
 
     Parameters
     ----------
@@ -31,36 +40,40 @@ def document(analyser: TraceAnalyser, title: str, names: Iterable[str], rows: in
         Which of `TABLES`.
     rows
         How many rows of each; None: all.
-
-    Returns
-    -------
-    str
-        An object of ``run`` (its name), ``summary``, ``findings``, ``tables`` (by the names of
-        their CSV files) and ``notes`` (what evidence is missing). A table is a list of objects by
-        label; NA and numbers that are not finite are null; times are ISO 8601.
     """
     from dasfprof.report.run_summary import summarise
 
-    tables = {
-        Path(TABLES[name].file_name).stem: _records(TABLES[name].ask(analyser), rows)
-        for name in names
-    }
-    findings = {"findings": tables.pop("findings")} if "findings" in tables else {}
-    contents = {
-        "run": title,
-        "summary": summarise(analyser.trace),
-        **findings,
-        "tables": tables,
-        "notes": list(analyser.trace.notes),
-    }
-    return json.dumps(_plain(contents), indent=1, allow_nan=False)
+    yield f'{{"run": {_json(title)},\n"summary": {_json(summarise(analyser.trace))},\n'
+    tables = [TABLES[name] for name in names]
+    for table in tables:
+        if table.method == "diagnose":
+            yield from _member("findings", table.ask(analyser), rows)
+            yield ",\n"
+    yield '"tables": {'
+    separator = "\n"
+    for table in tables:
+        if table.method != "diagnose":
+            yield separator
+            yield from _member(Path(table.file_name).stem, table.ask(analyser), rows)
+            separator = ",\n"
+    yield f'}},\n"notes": {_json(list(analyser.trace.notes))}}}\n'
 
 
-def _records(frame: pd.DataFrame, rows: int | None) -> list[dict[Any, Any]]:
+def _member(name: str, frame: pd.DataFrame, rows: int | None) -> Iterator[str]:
+    """Write a table, a row a line."""
+    yield f"{_json(name)}: ["
     whole = frame if rows is None else frame.head(rows)
-    values = whole.astype(object).where(whole.notna(), None)
-    records: list[dict[Any, Any]] = values.to_dict("records")
-    return records
+    separator = "\n"
+    for begin in range(0, len(whole), _BLOCK):
+        block = whole.iloc[begin : begin + _BLOCK]
+        values = block.astype(object).where(block.notna(), None)
+        yield separator + ",\n".join(map(_json, values.to_dict("records")))
+        separator = ",\n"
+    yield "]"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_plain(value), allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
