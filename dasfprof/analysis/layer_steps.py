@@ -17,6 +17,8 @@ from dasfprof.database.columns import Array
 
 #: Bits of a time beside a layer's number: microseconds, 12 days of them.
 _TIME_BITS = 40
+#: Mixes the two halves of a hash; arrays of integers wrap around.
+_ODD = np.uint64(0xFF51AFD7ED558CCD)
 
 
 class LayerNames:
@@ -56,7 +58,7 @@ class LayerNames:
         """Give the identity of the layer that keys which are tuples name first."""
         (kind, text), tail = keys.split_key(name)
         if kind in (keys.HEX, keys.UUID):
-            return (tail[0] << 32) | tail[1]
+            return int(_hash(np.array([tail], dtype=np.uint32))[0])
         if kind == keys.NUMBERED:
             number = self._number((True, text), new)
             return (number << 32) + tail[0] if number else 0
@@ -69,8 +71,9 @@ class LayerNames:
 
 
 def _hash(tails: Array) -> Array:
-    words = tails[:, :2].astype(np.uint64)
-    found: Array = (words[:, 0] << np.uint64(32)) | words[:, 1]
+    words = tails.astype(np.uint64)
+    high = (words[:, 0] << np.uint64(32)) | words[:, 1]
+    found: Array = high * _ODD + ((words[:, 2] << np.uint64(32)) | words[:, 3])
     return found
 
 

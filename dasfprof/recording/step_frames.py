@@ -102,12 +102,12 @@ class FrameSteps:
         known = self._known.get(part._name)
         if known is not None:
             return known
-        others = _parts(before) if before is not None else ()
-        if type(twin) is type(part):
-            others = (twin, *others)
-        for other in others:
-            if _kind(other) == _kind(part) and other._name in self._known:
-                return self._known[other._name]
+        for start in (twin, before):
+            for other in _parts(start) if start is not None else ():
+                if _kind(other) == _kind(part) and other._name in self._known:
+                    return self._known[other._name]
+                if start is twin:
+                    break
         return builders
 
 
