@@ -60,7 +60,8 @@ class ReplayQuestions:
               replay's changes; NA where nothing can be predicted
             - ``Saved (s)``, ``Saved (%)``
             - ``Calibration Error (%)``: of the replay at the recorded cluster; ``Error with
-              Recorded Placement (%)``: the same, with each task on the worker where it ran
+              Recorded Placement (%)``: the same, with each task on the worker where it ran (NA
+              for more than 200,000 task runs)
             - ``Verdict``, or why nothing can be predicted
 
         Raises

@@ -92,6 +92,14 @@ def replay_inputs(trace: Trace, slots: TaskSlots, lives: WorkerLives) -> ReplayI
     )
 
 
+def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[int]]:
+    """Give the runs that take each run's result, the first by priority first, as rows of places."""
+    takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
+    order = np.lexsort((priority[takers], inputs.inputs))
+    offsets = np.searchsorted(inputs.inputs[order], np.arange(len(inputs) + 1))
+    return offsets.tolist(), takers[order].tolist()
+
+
 def _told(trace: Trace, column: str, count: int) -> Array:
     """Give a column of the trace's tasks for all runs, 0 where it is not told or negative."""
     told = np.zeros(count)

@@ -186,6 +186,9 @@ class Placement:
         if first == last:
             return self._idle()
         home, copies, there = self.home, self.copies, self.there
+        if last - first == 1 and self._inputs[first] not in copies:
+            worker = home[self._inputs[first]]
+            return worker if there[worker] else self._idle()
         held: dict[int, float] = {}
         total = 0.0
         for used in self._inputs[first:last]:

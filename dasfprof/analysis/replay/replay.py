@@ -22,6 +22,8 @@ from dasfprof.errors import InvalidArgumentError
 
 #: A replay that misses the recorded wall time by more foretells nothing.
 MOST_ERROR = 0.15
+#: Runs of more tasks are replayed no more than has to be.
+_LARGE = 200_000
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,13 @@ class Replay:
 
     @cached_property
     def recorded_placement_wall(self) -> float:
-        """Wall seconds of the replay with each run on the worker that it was recorded on."""
+        """Wall seconds of the replay with each run on the worker that it was recorded on.
+
+        NaN for a run of more than 200,000 tasks, as nothing rests on it and it takes a replay more.
+        """
         inputs, cluster = self.inputs, self.cluster
+        if len(inputs) > _LARGE:
+            return float("nan")
         held = self.held()
         return Simulation(inputs, held, cluster, self.costs, recorded_placement=True).run().wall
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dasfprof.analysis.replay.cluster import ReplayCluster
 from dasfprof.analysis.replay.costs import Costs
-from dasfprof.analysis.replay.inputs import ReplayInputs
+from dasfprof.analysis.replay.inputs import ReplayInputs, takers_of
 from dasfprof.analysis.replay.placement import Placement
 from dasfprof.analysis.replay.receiving import Receiving
 from dasfprof.analysis.replay.stealing import find_moves
@@ -76,18 +76,19 @@ class Simulation:
         recorded_placement: bool = False,
     ) -> None:
         count = len(inputs)
-        self._count, self._cluster, self._costs = count, cluster, costs
+        self._count, self._cluster = count, cluster
         self._recorded = recorded_placement
-        self._events: list[tuple[float, int]] = []
-        #: Codes of events: kind * stride + place.
-        self._stride = max(count, len(cluster.threads) ** 2, len(inputs.gates.delay), 1)
+        self._to_worker, self._to_scheduler = costs.to_worker, costs.to_scheduler
+        self._to_start, self._scheduling = costs.start, costs.scheduler
+        #: When what happens, and to which run, worker, graph or pair of workers.
+        self._events: list[tuple[float, int, int]] = []
         self._held: list[float] = held.tolist()
         self._later: list[float] = inputs.seceded.tolist()
         priority = inputs.begun if recorded_placement else inputs.priority
         self._rank: list[int] = priority.tolist()
         self._by_rank: list[int] = np.argsort(priority, kind="stable").tolist()
         self._waits: list[int] = (np.diff(inputs.input_offsets) + 1).tolist()
-        self._offsets, self._takers = _takers(inputs, priority)
+        self._offsets, self._takers = takers_of(inputs, priority)
         self._free: list[int] = cluster.threads.tolist()
         self._ready: list[list[int]] = [[] for _ in self._free]
         self._starting = [False] * len(self._free)
@@ -117,7 +118,7 @@ class Simulation:
 
     def run(self) -> Outcome:
         """Take events in turn until all runs are known to have ended."""
-        events, stride, pop = self._events, self._stride, heappop
+        events, pop = self._events, heappop
         handlers: list[Callable[[float, int], None]] = [getattr(self, name) for name in _EVENTS]
         if self._count:
             self._push(0.0, _GRAPH, 0)
@@ -130,14 +131,13 @@ class Simulation:
         while self._unfinished:
             if not events:  # times that contradict each other: the client need not wait any more
                 self._push(self._scheduler_free, _GRAPH, self._awaited)
-            now, code = pop(events)
-            kind, place = divmod(code, stride)
+            now, kind, place = pop(events)
             handlers[kind](now, place)
         placed = np.array(self._placement.worker, dtype=np.int64)
         return Outcome(np.array(self._begun), np.array(self._known), placed)
 
     def _push(self, time: float, kind: int, place: int) -> None:
-        heappush(self._events, (time, kind * self._stride + place))
+        heappush(self._events, (time, kind, place))
 
     # --- the scheduler ---------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class Simulation:
     def _finish(self, now: float, row: int) -> None:
         """The scheduler knows that a run ended: others can be sent."""
         begin = max(now, self._scheduler_free)
-        at = self._scheduler_free = begin + self._costs.scheduler
+        at = self._scheduler_free = begin + self._scheduling
         self._known[row] = begin
         self._unfinished -= 1
         if self._told[row]:
@@ -199,7 +199,7 @@ class Simulation:
             row = self._placement.next_queued(worker)
 
     def _send(self, row: int, now: float) -> None:
-        self._push(now + self._costs.to_worker, _RECEIVED, row)
+        heappush(self._events, (now + self._to_worker, _RECEIVED, row))
 
     def _join(self, now: float, worker: int) -> None:
         self._placement.join(worker)
@@ -245,7 +245,7 @@ class Simulation:
             self._push(now + seconds, _FETCHED, pair)
 
     def _fetch(self, now: float, pair: int) -> None:
-        for row in self._receiving.arrive(pair):
+        for row in sorted(self._receiving.arrive(pair), key=self._rank.__getitem__):
             self._make_ready(row, self._placement.worker[row], now)
         self._launch(now)
 
@@ -253,10 +253,17 @@ class Simulation:
         heappush(self._ready[worker], self._rank[row])
         self._waiting += 1
         if self._free[worker] and not self._starting[worker]:
-            self._starting[worker] = True
-            self._push(now + self._costs.start, _START, worker)
+            self._start_at(now + self._to_start, worker)
         elif not self._free[worker]:
             self._balance_soon(now)
+
+    def _start_at(self, time: float, worker: int) -> None:
+        """Let a worker's threads take tasks, after all else that happens until then."""
+        if self._events and self._events[0][0] <= time:
+            self._starting[worker] = True
+            heappush(self._events, (time, _START, worker))
+        else:
+            self._start(time, worker)
 
     def _start(self, now: float, worker: int) -> None:
         """The free threads of a worker take what comes first of what is ready."""
@@ -268,29 +275,20 @@ class Simulation:
             if place[row] == worker and begun[row] < 0:  # else it was moved
                 self._free[worker] -= 1
                 begun[row] = now
-                self._push(now + self._held[row], _ENDED, row)
+                heappush(self._events, (now + self._held[row], _ENDED, row))
 
     def _end(self, now: float, row: int) -> None:
         """A run gave its thread back."""
         worker = self._placement.worker[row]
         self._free[worker] += 1
-        if self._ready[worker] and not self._starting[worker]:
-            self._starting[worker] = True
-            self._push(now, _START, worker)
         if self._later[row]:
             self._push(now + self._later[row], _DONE, row)
         else:
             self._report(now, row)
+        if self._ready[worker] and not self._starting[worker]:
+            self._start_at(now, worker)
 
     def _report(self, now: float, row: int) -> None:
         """A worker tells the scheduler that a run is done."""
         self._placement.home[row] = self._placement.worker[row]
-        self._push(now + self._costs.to_scheduler, _KNOWN, row)
-
-
-def _takers(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[int]]:
-    """Give the runs that take each run's result, the first by priority first, as rows of places."""
-    takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
-    order = np.lexsort((priority[takers], inputs.inputs))
-    offsets = np.searchsorted(inputs.inputs[order], np.arange(len(inputs) + 1))
-    return offsets.tolist(), takers[order].tolist()
+        heappush(self._events, (now + self._to_scheduler, _KNOWN, row))
