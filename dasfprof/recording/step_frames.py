@@ -8,6 +8,7 @@ belongs to the step of that part.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from dasfprof.recording.steps import OpenStep
@@ -102,12 +103,10 @@ class FrameSteps:
         known = self._known.get(part._name)
         if known is not None:
             return known
-        for start in (twin, before):
-            for other in _parts(start) if start is not None else ():
-                if _kind(other) == _kind(part) and other._name in self._known:
-                    return self._known[other._name]
-                if start is twin:
-                    break
+        twins = [] if twin is None else [twin]
+        for other in chain(twins, _parts(before) if before is not None else ()):
+            if _kind(other) == _kind(part) and other._name in self._known:
+                return self._known[other._name]
         return builders
 
 
