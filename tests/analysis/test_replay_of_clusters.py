@@ -1,0 +1,108 @@
+"""Predictions from runs of real clusters, beside other real runs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+import dasfprof
+from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof.analysis.replay import replay_of
+
+#: What a prediction may be off by: the machine that runs the tests may be busy.
+ALLOWED = 0.15
+
+
+def load(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def merge(seconds: float, *inputs: Any) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def pipeline(client: Client, factor: float) -> None:
+    """A tree, a pause of the client, and a chain."""
+    level = client.map(load, [factor * (0.2 + 0.02 * n) for n in range(12)], pure=False)
+    while len(level) > 1:
+        level = [
+            client.submit(merge, 0.15, *level[at : at + 2], pure=False)
+            for at in range(0, len(level), 2)
+        ]
+    client.gather(level)
+    time.sleep(0.5)
+    end = client.submit(merge, 0.2, pure=False)
+    client.submit(merge, 0.3, end, pure=False).result()
+
+
+def run(directory: Path, workers: int, *factors: float) -> list[Path]:
+    """Run the pipeline on a cluster of its own, once for each factor."""
+    paths = []
+    with (
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        pipeline(client, 0.1)  # the first run of a function on a worker takes longer
+        for factor in factors:
+            paths.append(directory / f"{workers}-{factor}")
+            with dasfprof.profile(client, directory=paths[-1]):
+                pipeline(client, factor)
+    return paths
+
+
+def wall_of(path: Path) -> float:
+    return replay_of(Trace.from_database(path)).inputs.wall
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The pipeline on two workers, as it is and with loading half as fast; and on one worker."""
+    directory = tmp_path_factory.mktemp("runs")
+    return run(directory, 2, 1.0, 2.0) + run(directory, 1, 1.0)
+
+
+def test_real_runs_are_predicted(recorded: list[Path]) -> None:
+    two, slower, one = recorded
+    replay = replay_of(Trace.from_database(two))
+    # On a busy machine tasks wait for cores, and nothing is predicted; the replay is the same.
+    assert abs(replay.error) < ALLOWED
+    assert abs(replay.recorded_placement_error) < ALLOWED
+    on_one = replay.outcome(cluster=replay.cluster.with_workers(1)).wall
+    assert replay.inputs.wall * on_one / replay.base == pytest.approx(wall_of(one), rel=ALLOWED)
+    half = replay.held(factor=replay.factors({"load": 0.5}))
+    predicted = replay.inputs.wall * replay.outcome(held=half).wall / replay.base
+    assert predicted == pytest.approx(wall_of(slower), rel=ALLOWED)
+
+
+def test_the_face(recorded: list[Path]) -> None:
+    analyser = TraceAnalyser(recorded[0], progress=False)
+    table = analyser.what_if(workers=1)
+    told = np.isfinite(table["Predicted (s)"][0])
+    assert told == ("Not to be predicted" not in table["Verdict"][0])
+    scaling = analyser.scaling()
+    assert (scaling["Wall Time (s)"] >= scaling["Least (s)"] * (1 - ALLOWED)).all() == told
+    assert scaling["Wall Time (s)"].notna().all() == told
+    # 3.72 s of loading, 1.65 s of merging, and 0.5 s: in that order, or side by side.
+    assert scaling["Least (s)"].iloc[0] == pytest.approx(6.42, rel=ALLOWED)
+    blocked = analyser.blocked_time()
+    assert "no blocking in functions" in blocked["Change"].tolist()
+    tree = analyser.pop_efficiency().set_index("Efficiency")["Value (%)"]
+    assert 40 < tree["Parallel"] < 100
+    assert tree["Computation"] < 20  # it sleeps
+
+
+@pytest.mark.parametrize("missing", ["SchedulerPlugin", "TracePlugin"])
+def test_a_real_run_without_some_files(recorded: list[Path], missing: str) -> None:
+    paths = [path for path in sorted(recorded[0].iterdir()) if f"-{missing}-" not in path.name]
+    table = TraceAnalyser(paths, progress=False).what_if(workers=1)
+
+    # Without the scheduler's file the client's pause is unknown; without workers', the graph.
+    assert np.isnan(table["Predicted (s)"][0])
+    assert "Not to be predicted" in table["Verdict"][0]
