@@ -19,6 +19,7 @@ from measure import Result, spread
 from synthetic import HOST, TOKENS
 
 from dasfprof import FileDatabase, TraceAnalyser
+from dasfprof.analysis.replay.replay import make_replay, replay_of
 from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Source
 from dasfprof.recording.facts import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
@@ -39,6 +40,8 @@ QUESTIONS: dict[str, Callable[[TraceAnalyser], Any]] = {
     "critical_path_summary": lambda analyser: analyser.critical_path_summary(),
     "per_task_slack": lambda analyser: analyser.per_task_slack(),
     "diagnose": lambda analyser: analyser.diagnose(),
+    "(inputs and costs of a replay)": lambda analyser: make_replay(analyser.trace).inputs,
+    "(one replay)": lambda analyser: replay_of(analyser.trace).outcome().known,
 }
 
 

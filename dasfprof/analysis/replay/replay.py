@@ -168,13 +168,14 @@ def replay_of(trace: Trace) -> Replay:
     known = _REPLAYS.get(id(trace))
     if known is not None and known[0]() is trace:
         return known[1]
-    made = _make_replay(trace)
+    made = make_replay(trace)
     number = id(trace)
     _REPLAYS[number] = (weakref.ref(trace, lambda _: _REPLAYS.pop(number, None)), made)
     return made
 
 
-def _make_replay(trace: Trace) -> Replay:
+def make_replay(trace: Trace) -> Replay:
+    """Take what a replay needs from a trace."""
     slots = task_slots(trace)
     lives = worker_lives(trace, slots)
     inputs = replay_inputs(trace, slots, lives)
