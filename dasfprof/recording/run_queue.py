@@ -42,22 +42,22 @@ def availability() -> str:
             text = file.read(_LENGTH)
     except OSError as error:
         return f"{SCHEDSTAT}: {error.strerror}"
-    if run_queue_seconds(text, text) is None:
+    if run_queue_seconds((text, text)) is None:
         return f"{SCHEDSTAT}: the kernel does not count it"
     return "available"
 
 
-def run_queue_seconds(before: bytes | None, after: bytes | None) -> float | None:
+def run_queue_seconds(readings: Readings | None) -> float | None:
     """Give the seconds between two readings for which a thread waited for a core.
 
     None where nothing was read, or where the kernel does not count: then it writes zeros, for the
     time on a core too.
     """
-    if before is None or after is None:
+    if readings is None:
         return None
     try:
-        (_, first, *_), (ran, last, *_) = before.split(), after.split()
-        return (int(last) - int(first)) * 1e-9 if int(ran) else None
+        (_, before, *_), (ran, after, *_) = map(bytes.split, readings)
+        return (int(after) - int(before)) * 1e-9 if int(ran) else None
     except ValueError:  # not what Linux writes
         return None
 

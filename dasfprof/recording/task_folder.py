@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from dasfprof.recording.clock_correction import Correction
 from dasfprof.recording.describe import type_name
 from dasfprof.recording.facts import CLOCK, COMPUTE, TRANSFER
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.run_queue import run_queue_seconds
+from dasfprof.recording.run_queue import Readings, run_queue_seconds
 
 #: First items of the notes: a task run that ended, a transfer, a change of the clock's correction.
 FINISHED, FETCHED, CORRECTED = "finished", "fetched", "corrected"
@@ -65,35 +65,26 @@ class TaskFolder:
     def _finish(  # noqa: PLR0917
         self,
         key: Any,
-        prefix: str | None,
-        run_id: int | None,
-        state: str,
-        size: int,
-        kind: type | None,
-        dtype: Any,
-        shape: Any,
-        dependencies: tuple[Any, ...],
-        input_size: int,
-        thread: int | None,
-        start: float | None,
-        stop: float | None,
-        correction: Correction,
+        facts: tuple[Any, ...],
         received: float | None,
         ready: float | None,
-        executing: float | None,
+        executing: tuple[float, Correction] | None,
         seceded: float | None,
         done: float,
+        correction: Correction,
+        thread: int | None,
+        readings: Readings | None,
+        metrics: Sequence[Any],
         exception: str | None,
-        before: bytes | None,
-        after: bytes | None,
-        *metrics: Any,
     ) -> None:
-        if start is None or stop is None:
-            # Dask does not say: it was rescheduled, or failed before its function
-            begin, duration = executing or done, done - (executing or done)
+        prefix, run_id, state, size, kind, dtype, shape, dependencies, input_size = facts[:9]
+        start, stop = facts[9:]
+        given, correction = executing or (None, correction)
+        if start is None:  # Dask does not say: it was rescheduled, or failed before its function
+            begin, duration = given or done, done - (given or done)
         else:
             duration = stop - start
-            begin = correction.uncorrected(start, duration, executing, done)
+            begin = correction.uncorrected(start, duration, given, done)
         seconds = _sum_metrics(metrics)
         cpu = seconds.get(("thread-cpu", "seconds"))
         if metrics and cpu is None:  # a coroutine: many at a time share the loop's thread
@@ -114,10 +105,10 @@ class TaskFolder:
                 input_size,
                 thread,
                 cpu,
-                run_queue_seconds(before, after),
+                run_queue_seconds(readings),
                 received,
                 ready,
-                executing,
+                given,
                 seceded,
                 done,
                 seconds.get(("deserialize", "seconds"), 0.0),
@@ -136,7 +127,7 @@ class TaskFolder:
         keys: tuple[Any, ...],
         size: int,
         state: str,
-        *metrics: Any,
+        metrics: Sequence[Any],
     ) -> None:
         seconds = _sum_metrics(metrics)
         self._transfers.append(
@@ -174,9 +165,9 @@ class TaskFolder:
         return text
 
 
-def _sum_metrics(metrics: tuple[Any, ...]) -> dict[tuple[str, str], float]:
-    """Sum a ledger's labels, values and units, one after the other, by label and unit."""
+def _sum_metrics(metrics: Sequence[Any]) -> dict[tuple[str, str], float]:
+    """Sum a ledger's (label, value, unit) by label and unit."""
     sums: dict[tuple[str, str], float] = {}
-    for label, value, unit in zip(metrics[::3], metrics[1::3], metrics[2::3], strict=True):
+    for label, value, unit in metrics:
         sums[label, unit] = sums.get((label, unit), 0.0) + value
     return sums

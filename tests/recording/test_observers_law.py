@@ -115,7 +115,7 @@ SITES: list[tuple[Any, str]] = [
     (TaskFolder, "__init__"),
     (TaskFolder, "fold"),
     (Correction, "uncorrected"),
-    (WorkerTaskPlugin, "_times"),
+    (WorkerTaskPlugin, "_note_run"),
     (TaskFolder, "_finish"),
     (TaskFolder, "_fetch"),
     (TaskFolder, "_type_text"),
