@@ -121,6 +121,24 @@ def _commit_dasf() -> None:
             thing.commit()
 
 
+def settle(client: Any) -> None:
+    """Wait until scheduler and workers have forgotten the tasks.
+
+    Keys are released after the results have come. A profiler that takes a moment to stop would have
+    that work counted as its own, and one that stops at once would have it counted in no run.
+    """
+    while client.run_on_scheduler(_tasks_left) or any(client.run(_tasks_here).values()):
+        time.sleep(0.02)
+
+
+def _tasks_left(dask_scheduler: Any = None) -> int:
+    return len(dask_scheduler.tasks)
+
+
+def _tasks_here(dask_worker: Any = None) -> int:
+    return len(dask_worker.state.tasks)
+
+
 # --- measuring -----------------------------------------------------------------------------------
 
 
@@ -147,6 +165,7 @@ def serve(name: str, workload: str, count: int, dasf: Path | None, pipe: Any) ->
             cpu, wall = cpu_seconds(), time.perf_counter()
             with profiler(name, client, directory, dasf):
                 function(client, count)
+                settle(client)
             pipe.send((cpu_seconds() - cpu, time.perf_counter() - wall))
 
 
