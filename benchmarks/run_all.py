@@ -17,6 +17,7 @@ BENCHMARKS = {
     "bench_file_size": [],
     "bench_analysis": ["--rounds", "1", "--events", "120000"],
     "bench_explain": ["--rounds", "1", "--tasks", "100000"],
+    "bench_predictions": ["--repeats", "1", "--pipelines", "tree", "gaps"],
     "bench_growth": ["--rounds", "1", "--events", "100000", "--events", "1000000"],
     "bench_reports": ["--rounds", "1", "--tasks", "100000"],
     "bench_decoding": ["--rounds", "3", "--events", "200000"],

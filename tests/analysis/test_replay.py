@@ -428,3 +428,65 @@ def test_whatever_the_times_nothing_is_negative(
         assert np.isfinite(told).all() == (not replay.refusal)
     shares = analyser.pop_efficiency()["Value (%)"].dropna()
     assert ((shares >= 0) & (shares <= 100 + 1e-9)).all()
+
+
+# --- Dask's rules --------------------------------------------------------------------------------
+
+
+def test_a_task_behind_a_long_one_is_moved() -> None:
+    # Five tasks take what a made, whose worker is the first choice for all of them.
+    runs = [run("a-0", 0, 0, 1, 0, size=1000.0)]
+    runs += [run(f"b{n}-0", 0, 1 + n, 2 + n, 0, sent=1, dependencies=["a-0"]) for n in range(6)]
+    replay = replay_of(made_trace(runs, workers=[{**WORKERS[0], "joined": 0.0}] * 2))
+    outcome = replay.outcome()
+
+    # By 0.1 s after they came some are on the other worker.
+    assert sorted(np.bincount(outcome.worker[1:])) == [3, 3]
+    assert 4 <= outcome.wall <= 4.2
+    assert replay.recorded_placement_error == pytest.approx(0)
+
+
+def test_messages_take_what_has_gathered() -> None:
+    # While the first message is on its way 60 inputs of 1 MB gather, 50 MB fit into a message.
+    runs = [run(f"a{n}-0", 0, 0, 1, 0, size=1e6) for n in range(61)]
+    runs += [run("b-0", 0, 0, 1, 1, size=1e9)]
+    inputs = [f"a{n}-0" for n in range(61)]
+    runs += [
+        run("c-0", 0, 4.62, 5.62, 1, sent=1, ready=4.62, dependencies=["b-0", "a0-0"]),
+        run("d-0", 0, 4.62, 5.62, 1, sent=1, ready=4.62, dependencies=["b-0", *inputs[1:]]),
+    ]
+    trace = made_trace(runs, workers=[{**WORKERS[0], "nthreads": 61}] * 2)
+    replay = replay_of(with_transfers(trace, (10, 1.0), (200e6, 3.0)))
+    outcome = Simulation(
+        replay.inputs, replay.held(), replay.cluster, replay.costs, recorded_placement=True
+    ).run()
+
+    # 1 s and 1 MB; 1 s and 50 MB; 1 s and the last 10 MB.
+    assert outcome.begun[-2] == pytest.approx(1 + 1.01)
+    assert outcome.begun[-1] == pytest.approx(1 + 1.01 + 1.5 + 1.1)
+
+
+@pytest.mark.parametrize("queued", [True, False])
+def test_tasks_wait_in_the_queue_or_on_workers(queued: bool) -> None:
+    # Twelve of one group on two threads: with a queue each worker has two at a time.
+    runs = []
+    for number in range(12):
+        start = float(number // 2)
+        sent = max(start - 1, 0) if queued else 0.0
+        more = {"queued": 0.0} if queued else {}
+        runs.append(run(f"f-{number}", 0, start, start + 1, number % 2, sent=sent, **more))
+    replay = replay_of(made_trace(runs, workers=WORKERS))
+
+    assert replay.inputs.queues == queued
+    assert replay.error == pytest.approx(0)
+    assert replay.recorded_placement_error == pytest.approx(0)
+
+
+def test_groups_that_are_rootish() -> None:
+    runs = [run("a-0", 0, 0, 1)]
+    runs += [run(f"b-{n}", 0, 1 + n, 2 + n, sent=1, dependencies=["a-0"]) for n in range(6)]
+    runs += [run(f"c-{n}", 0, 7 + n, 8 + n, sent=7, dependencies=[f"b-{n}"]) for n in range(6)]
+    trace = made_trace(runs, workers=WORKERS)
+
+    # b takes one task's result, c those of a group of six.
+    assert replay_of(trace).inputs.root_group_size.tolist() == [1] + [6] * 6 + [0] * 6

@@ -48,8 +48,8 @@ class ReplayInputs:
     #: The graph that it came with, and when graphs come.
     gate: Array
     gates: Gates
-    #: Whether the scheduler held runs back in its queue, as far as is known.
-    queued: bool
+    #: Whether the scheduler holds root-ish runs back in its queue, as it does by default.
+    queues: bool
     #: Wall seconds from the first arrival to the last known finish.
     wall: float
 
@@ -66,6 +66,7 @@ def replay_inputs(trace: Trace, slots: TaskSlots, lives: WorkerLives) -> ReplayI
     place_of = np.zeros(len(trace.workers), dtype=np.int64)
     place_of[lives.ids] = np.arange(len(lives.ids))
     gate, gates = find_gates(trace, times)
+    root_sizes = _root_group_sizes(trace, slots, gate, offsets, inputs)
     end = slots.end
     start, stop = np.minimum(times.start, end), np.minimum(times.stop, end)
     prelude = start - times.executing
@@ -84,10 +85,10 @@ def replay_inputs(trace: Trace, slots: TaskSlots, lives: WorkerLives) -> ReplayI
         worker=place_of[slots.worker],
         begun=begun,
         priority=_priorities(trace, begun),
-        root_group_size=_root_group_sizes(trace, slots, gate, offsets, inputs),
+        root_group_size=root_sizes,
         gate=gate,
         gates=gates,
-        queued=_is_known_to_queue(trace),
+        queues=_queues(trace, slots, root_sizes),
         wall=float(times.known.max() - times.arrival.min()) if count else 0.0,
     )
 
@@ -181,5 +182,27 @@ def _groups(trace: Trace, slots: TaskSlots) -> Array:
     return np.where(in_tuples[heads], heads + len(names), codes[key_ids])
 
 
-def _is_known_to_queue(trace: Trace) -> bool:
-    return "queued" in trace.tasks and bool(trace.tasks["queued"].notna().any())
+def _queues(trace: Trace, slots: TaskSlots, root_sizes: Array) -> bool:
+    """Tell whether the scheduler holds runs back: not where workers had far more than they could.
+
+    It sends all at once where ``distributed.scheduler.worker-saturation`` is infinite.
+    """
+    tasks = trace.tasks
+    if "queued" not in tasks or tasks["queued"].notna().any():
+        return True
+    rootish = np.flatnonzero(root_sizes[: len(tasks)] > 0)
+    times, worker = slots.times, slots.worker[rootish]
+    width = len(trace.workers)
+    sent = _at_a_time(times.sent[rootish], times.known[rootish], worker, width)
+    running = _at_a_time(times.executing[rootish], slots.end[rootish], worker, width)
+    return bool((sent <= 2 * running + 1).all())
+
+
+def _at_a_time(begin: Array, end: Array, group: Array, count: int) -> Array:
+    """Count how many spans of each group there are at a time at most."""
+    time, step = np.concatenate([begin, end]), np.repeat([1, -1], len(begin))
+    groups = np.tile(group, 2)
+    order = np.lexsort((step, time, groups))  # ends before begins of the same time
+    most = np.zeros(count, dtype=np.int64)
+    np.maximum.at(most, groups[order], np.cumsum(step[order]))
+    return most

@@ -49,7 +49,7 @@ class Placement:
         #: Whether tasks are moved to workers that have nothing to do.
         self.steals = not recorded and workers > 1
         self._recorded: list[int] | None = inputs.worker.tolist() if recorded else None
-        slots = np.maximum(np.ceil(np.round(SATURATION * cluster.threads, 9)), 1)
+        slots = np.ceil(SATURATION * cluster.threads if inputs.queues else np.full(workers, np.inf))
         self._slots: list[float] = slots.tolist()
         self._total_threads = sum(self._there(self.threads))
         self._bandwidth = costs.bandwidth

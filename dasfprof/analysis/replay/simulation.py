@@ -276,6 +276,8 @@ class Simulation:
                 self._free[worker] -= 1
                 begun[row] = now
                 heappush(self._events, (now + self._held[row], _ENDED, row))
+        if ready:
+            self._balance_soon(now)
 
     def _end(self, now: float, row: int) -> None:
         """A run gave its thread back."""
