@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from dasfprof.cli.streams import echo, terminal_width
 from dasfprof.cli.tables import open_source
-from dasfprof.report.text import clean, elide, format_size
+from dasfprof.report.text import clean, elide, format_date, format_size
 
 if TYPE_CHECKING:
     from dasfprof.cli.contents import FileContents
@@ -60,7 +59,7 @@ def _list_runs(source: str, runs: list[Run]) -> None:
     rows = [
         {
             "Run": run.name,
-            "Began (UTC)": _date(run.created) if run.created else "unknown",
+            "Began (UTC)": format_date(run.created) if run.created else "unknown",
             "Files": len(run.files),
             "Size": format_size(sum(path.stat().st_size for path in run.files)),
         }
@@ -136,7 +135,7 @@ def _when(contents: list[FileContents]) -> str:
     seconds = f"{max(lasts) - min(firsts):.1f} s"
     if any(file.is_dasf for file in contents):
         return f"{seconds}, on clocks that began with their host"
-    return f"{_date(min(firsts))} UTC, {seconds}"
+    return f"{format_date(min(firsts))} UTC, {seconds}"
 
 
 def _versions(file: FileContents) -> str:
@@ -144,14 +143,6 @@ def _versions(file: FileContents) -> str:
     if not isinstance(versions, dict):
         return ""
     return ", ".join(f"{name} {versions[name]}" for name in _PACKAGES if versions.get(name))
-
-
-def _date(seconds: Any) -> str:
-    """Write Unix seconds as a date; a file may claim any."""
-    try:
-        return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds!r} (Unix)"
 
 
 def _count(number: int, noun: str) -> str:

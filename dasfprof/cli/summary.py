@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dasfprof.cli.streams import echo, say, terminal_width
-from dasfprof.report.text import elide
+from dasfprof.report.text import elide, format_date
 
 if TYPE_CHECKING:
     from dasfprof.analysis import Trace
@@ -35,8 +34,7 @@ def print_summary(trace: Trace, title: str) -> None:
 def _when(facts: dict[str, Any]) -> str:
     if facts["begin"] is None or facts["seconds"] is None:
         return ""
-    begin = datetime.fromtimestamp(facts["begin"], timezone.utc)
-    return f"  {begin:%Y-%m-%d %H:%M:%S} UTC, {facts['seconds']:.1f} s"
+    return f"  {format_date(facts['begin'])} UTC, {facts['seconds']:.1f} s"
 
 
 def _count(number: float, noun: str) -> str:

@@ -11,7 +11,6 @@ import gzip
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timezone
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -26,8 +25,9 @@ from dasfprof.report.perfetto_flows import Flows, Producers, TransferSlices, dep
 from dasfprof.report.perfetto_marks import graph_events, life_events
 from dasfprof.report.perfetto_steps import StepSlices
 from dasfprof.report.perfetto_tasks import TaskSlices, microseconds
-from dasfprof.report.perfetto_tracks import NANOSECONDS, RUN, Tracks
+from dasfprof.report.perfetto_tracks import RUN, Tracks, whole_nanoseconds
 from dasfprof.report.resource_series import metrics_of
+from dasfprof.report.text import format_date
 
 #: Rows of a table that are text at a time: what bounds the memory.
 _BLOCK = 1 << 13
@@ -77,8 +77,7 @@ def _head(trace: Trace, title: str, timeless: int) -> str:
         notes.append(f"{timeless} task runs have no time and no slice.")
     about: dict[str, Any] = {"run": title, "notes": notes}
     if np.isfinite(trace.begin):
-        begin = datetime.fromtimestamp(trace.begin, timezone.utc)
-        about |= {"begin (UTC)": begin.isoformat(), "begin (Unix s)": trace.begin}
+        about |= {"begin (UTC)": format_date(trace.begin), "begin (Unix s)": trace.begin}
     other = without_surrogates(json.dumps(about, ensure_ascii=False))
     return f'{{"displayTimeUnit":"ms","otherData":{other},"traceEvents":[\n'
 
@@ -104,7 +103,7 @@ def _counter_events(trace: Trace, tracks: Tracks) -> Iterator[str]:
             head = f'{{"ph":"C","pid":{tracks.process(series.host)},"name":{name},'
             tail = f'"args":{{{json_text(metric.unit or "number")}:'
             for at in range(0, len(series.times), _BLOCK):
-                times = np.rint(series.times[at : at + _BLOCK] * NANOSECONDS)
+                times = whole_nanoseconds(series.times[at : at + _BLOCK])
                 values = series.values[at : at + _BLOCK].tolist()
                 for time, value in zip(microseconds("ts", times), values, strict=True):
                     yield f"{head}{time}{tail}{value:.9g}}}}}"

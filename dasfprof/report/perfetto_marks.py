@@ -9,6 +9,7 @@ import numpy as np
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.report.json_text import json_text, json_texts
+from dasfprof.report.perfetto_tracks import whole_nanoseconds
 
 
 def graph_events(trace: Trace, place: str) -> Iterator[str]:
@@ -55,4 +56,4 @@ def _instant(place: str, at: float, name: str, args: str) -> str:
 
 def _microseconds(trace: Trace, time: float) -> float:
     """Give microseconds from the trace's begin, before which nothing is shown."""
-    return max(time - trace.begin, 0.0) * 1e6
+    return float(whole_nanoseconds(np.array([time - trace.begin]))[0]) / 1000

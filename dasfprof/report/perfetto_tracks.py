@@ -12,7 +12,9 @@ from dasfprof.database.columns import Array
 from dasfprof.report.json_text import json_text
 
 #: Times are written in whole nanoseconds, as microseconds with three decimals.
-NANOSECONDS = 1e9
+_NANOSECONDS = 1e9
+#: Seconds: 285 years, as nanoseconds just within 64 bits.
+_LATEST = 9e9
 #: Two tasks of one thread never overlap; their times, as floats of Unix seconds, can by this much.
 _CLOCK_GRAIN = 2000
 #: The process of what belongs to no host. Perfetto takes 0 for the idle process.
@@ -83,9 +85,14 @@ class Slices:
 
 def to_nanoseconds(starts: Array, stops: Array) -> tuple[Array, Array]:
     """Round spans in seconds to whole nanoseconds, none before 0 and each at least one long."""
-    begins = np.rint(np.maximum(starts, 0.0) * NANOSECONDS).astype(np.int64)
-    ends = np.rint(np.maximum(stops, 0.0) * NANOSECONDS).astype(np.int64)
-    return begins, np.maximum(ends, begins + 1)
+    begins = whole_nanoseconds(starts)
+    return begins, np.maximum(whole_nanoseconds(stops), begins + 1)
+
+
+def whole_nanoseconds(times: Array) -> Array:
+    """Round seconds to whole nanoseconds, from 0 to as many as a viewer can hold."""
+    rounded: Array = np.rint(np.clip(times, 0.0, _LATEST) * _NANOSECONDS).astype(np.int64)
+    return rounded
 
 
 def trimmed(starts: Array, stops: Array) -> Array:

@@ -11,6 +11,7 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -78,6 +79,14 @@ def format_size(count: int) -> str:
     if count >= 1e5:
         return f"{count / 1e6:.1f} MB"
     return f"{count / 1e3:.1f} kB" if count >= 1e3 else f"{count} B"
+
+
+def format_date(seconds: float) -> str:
+    """Write Unix seconds as a date and time in UTC; a trace may claim any."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds!r} (Unix)"
 
 
 def format_table(frame: pd.DataFrame, width: int, *, expendable: Sequence[str] = ()) -> str:

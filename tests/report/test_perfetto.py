@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from exported_traces import ChromeTrace, analyser_of
+from exported_traces import ChromeTrace, analyser_of, at_scheduler
 from hypothesis import given
 from hypothesis import strategies as st
-from opened_pages import LOAD, SUM, compute
+from opened_pages import LOAD, SUM, compute, held
 
 import dasfprof
 from dasfprof.report.json_text import json_text
@@ -164,7 +164,7 @@ def test_the_file_says_what_it_is_about(trace: ChromeTrace) -> None:
     about = trace.document["otherData"]
     assert about["run"] == "my run"
     assert about["begin (Unix s)"] == 1_790_000_000.0
-    assert about["begin (UTC)"] == "2026-09-21T14:13:20+00:00"
+    assert about["begin (UTC)"] == "2026-09-21 14:13:20"
     assert sorted(trace.processes.values()) == ["head", "my run", "node"]
     orders = {
         event["pid"]: event["args"]["sort_index"]
@@ -218,6 +218,28 @@ def test_any_text_is_json(text: str) -> None:
     read.encode("utf-8")
     if not any("\ud800" <= sign <= "\udfff" for sign in text):
         assert read == text
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of sums of such times
+@pytest.mark.parametrize("time", [1e300, -1e300, 1e18, 5e-324])
+def test_times_beyond_any_clock(time: float, tmp_path: Path) -> None:
+    events = [
+        compute("now-1", 1.0, 1.0, 0),
+        compute("then-1", time, 1.0, 0, dependencies=["now-1"]),
+        compute("long-1", 3.0, abs(time), 1),
+        held(time, 0, 3),
+        at_scheduler("Worker Added", time, worker="a", name="a", host="h", nthreads=1),
+        at_scheduler("Graph", time, client="c", tasks=1, wanted=1, stimulus="s"),
+    ]
+    analyser = analyser_of(tmp_path / "run", events)
+    trace = ChromeTrace.of(analyser, tmp_path / "mine.json")
+    slices = {event["name"] for event in trace.of_kind("X", "task")}
+    assert slices <= {"now", "then", "long"}
+    notes = trace.document["otherData"]["notes"]
+    left_out = f"{3 - len(slices)} task runs have no time and no slice."
+    assert (left_out in notes) == (len(slices) < 3)
+    assert all(0 <= event.get("ts", 0) < 1e16 for event in trace.events)
+    assert analyser.export(tmp_path / "parquet", to="parquet").is_dir()
 
 
 def test_a_run_without_anything(tmp_path: Path) -> None:
