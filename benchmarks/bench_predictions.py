@@ -23,6 +23,7 @@ from measure import Result
 
 import dasfprof
 from dasfprof import TraceAnalyser
+from dasfprof.analysis.replay import replay_of
 
 #: Repeats that differ by less can tell whether a prediction is right.
 STEADY = 0.05
@@ -182,12 +183,18 @@ def run_for_real(
 
 
 def compare(
-    recorded: list[TraceAnalyser], real: list[TraceAnalyser], **change: Any
+    recorded: list[TraceAnalyser], real: list[TraceAnalyser], *, ranges: bool, **change: Any
 ) -> dict[str, Any]:
-    """Give predictions from each recording beside the wall times of real runs."""
+    """Give predictions from each recording beside the wall times of real runs.
+
+    Where ranges are shown they are those of the replays, though it may have refused to predict.
+    """
     walls = [wall_of(run) for run in real]
     tables = [run.what_if(**change) for run in recorded]
     predicted = [float(table["Predicted (s)"][0]) for table in tables]
+    refused = sum(not np.isfinite(wall) for wall in predicted)
+    if ranges:
+        predicted = [replayed(run, **change) for run in recorded]
     middle = statistics.median(walls)
     told = [wall for wall in predicted if np.isfinite(wall)]
     return {
@@ -196,24 +203,31 @@ def compare(
         "real": walls,
         "spread": (max(walls) - min(walls)) / middle,
         "predicted": predicted,
+        "refused": refused,
         "error": statistics.median(told) / middle - 1 if told else None,
         "verdicts": [str(table["Verdict"][0]) for table in tables],
     }
+
+
+def replayed(run: TraceAnalyser, workers: int) -> float:
+    replay = replay_of(run.trace)
+    wall = replay.outcome(cluster=replay.cluster.with_workers(workers)).wall
+    return replay.inputs.wall * wall / replay.base
 
 
 def show(name: str, change: str, found: dict[str, Any]) -> list[str]:
     def shown(values: list[float]) -> str:
         told = [value for value in values if np.isfinite(value)]
         if not told:
-            return "refused"
-        refused = f" ({len(values) - len(told)} refused)" if len(told) < len(values) else ""
+            return ""
         if name in RANGES:
-            return f"{min(told):.2f} to {max(told):.2f}{refused}"
-        return f"{statistics.median(told):.2f}{refused}"
+            return f"{min(told):.2f} to {max(told):.2f}"
+        return f"{statistics.median(told):.2f}"
 
     row = [shown(found["recorded"]), shown(found["real"]), f"{found['spread']:.1%}"]
     error = "" if found["error"] is None else f"{found['error']:+.1%}"
-    return [name, change, *row, shown(found["predicted"]), error]
+    refused = f" ({found['refused']} refused)" if found["refused"] else ""
+    return [name, change, *row, shown(found["predicted"]) + refused, error]
 
 
 def summary(figures: dict[str, Any]) -> list[str]:
@@ -257,7 +271,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         else:
             change = f"{CHANGED[name]} x{1 / factor:g}"
             asked = {"speedup": {CHANGED[name]: 1 / factor}}
-        found = compare(runs[count, name, 1.0], real, **asked)
+        found = compare(runs[count, name, 1.0], real, ranges=name in RANGES, **asked)
         result.rows.append(show(name, change, found))
         result.figures[f"{name} {change}"] = found
     result.rows.append(summary(result.figures))

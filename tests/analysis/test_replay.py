@@ -116,6 +116,20 @@ def test_a_client_that_takes_results_as_they_come() -> None:
     assert predicted(analyser, speedup={"a": 4}) == pytest.approx(11.01)
 
 
+def test_a_client_that_is_prompt_by_chance() -> None:
+    # One of three graphs that came every 2 s happened to come just after a finish.
+    runs = [
+        run("a-0", 0, 0, 3.99, 0),
+        run("b-0", 2, 2, 12, 1),
+        run("c-0", 4, 4, 14, 0),
+        run("d-0", 6, 12, 22, 1),
+        run("e-0", 8, 14, 24, 0),
+    ]
+    analyser = analyse(*runs, graphs=[0.0, 2.0, 4.0, 6.0, 8.0])
+
+    assert replay_of(analyser.trace).inputs.gates.finishes.tolist() == [0, 0, 0, 0, 0]
+
+
 def test_a_second_attempt_comes_after_the_first() -> None:
     runs = [
         run("a-0", 0, 0, 4, 0, state="erred", scheduler_state="released"),
@@ -272,10 +286,13 @@ def test_traces_without_some_files() -> None:
         ({"workers": 0}, "workers=0: give a whole number, 1 or more"),
         ({"workers": 1.5}, "workers=1.5"),
         ({"workers": True}, "workers=True"),
+        ({"workers": "4"}, "workers='4'"),
         ({"threads": -1}, "threads=-1"),
         ({"bandwidth": -5}, "bandwidth=-5: give bytes a second, more than 0"),
         ({"bandwidth": 0}, "bandwidth=0"),
         ({"bandwidth": float("nan")}, "bandwidth=nan"),
+        ({"bandwidth": "fast"}, "bandwidth='fast'"),
+        ({"speedup": 2}, "speedup=2: give a dict of functions' names"),
         ({"speedup": {"none": 2}}, "no such function; some of those that it has: f"),
         ({"speedup": {"f": 0}}, "give a factor more than 0"),
         ({"speedup": {"f": float("inf")}}, "give a factor more than 0"),
@@ -291,8 +308,9 @@ def test_gains_that_make_no_sense() -> None:
     for change in ({"caps": {"g": 1.0}}, {"caps": {"f": -1.0}}, {"running": np.ones(2)}):
         with pytest.raises(InvalidArgumentError):
             gain(trace, **change)
-    with pytest.raises(InvalidArgumentError, match="workers=\\[2, 0\\]"):
-        TraceAnalyser(trace).scaling([2, 0])
+    for workers in ([2, 0], 4, ["4"]):
+        with pytest.raises(InvalidArgumentError, match="workers="):
+            TraceAnalyser(trace).scaling(workers)  # type: ignore[arg-type]
 
 
 # --- properties ----------------------------------------------------------------------------------

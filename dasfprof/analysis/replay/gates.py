@@ -15,6 +15,8 @@ from dasfprof.database.columns import Array
 _APART = 0.001
 #: A client that submits so soon after a finish, and had been silent before, waited for it: seconds.
 _PROMPT = 0.02
+#: So large a share of the graphs that come while tasks run must, for that to be how clients work.
+_MOSTLY = 0.8
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,9 @@ def find_gates(trace: Trace, times: TaskTimes) -> tuple[Array, Gates]:
     """Find the graph that each run came with, and what each graph waited for.
 
     Dask does not record what a client waits for. A graph that comes when all is finished that
-    clients wanted before it waited for that; so did one that comes promptly after such a finish,
-    while other tasks run and no graph had come since (as clients do that take results as they
-    complete). Else a client submits at its own pace.
+    clients wanted before it waited for that. Where most others come promptly after such a finish,
+    with no graph since, they waited for it, as clients do that take results as they complete.
+    Else a client submits at its own pace.
 
     Returns
     -------
@@ -62,8 +64,11 @@ def find_gates(trace: Trace, times: TaskTimes) -> tuple[Array, Gates]:
     finished = np.minimum(np.searchsorted(known, first, side="right") - own, before)
     since_finish = first - np.append(-np.inf, known)[finished]
     since_graph = np.diff(first, prepend=first[0])
-    prompt = (since_finish < _PROMPT) & (since_finish < since_graph / 2)
-    waited = (finished > 0) & ((finished == before) | prompt)
+    idle = (finished > 0) & (finished == before)
+    others = (finished > 0) & ~idle
+    prompt = others & (since_finish < _PROMPT) & (since_finish < since_graph / 2)
+    # Some are prompt by chance.
+    waited = idle | prompt if prompt.sum() >= _MOSTLY * others.sum() else idle
     delay = np.maximum(np.where(waited, since_finish, since_graph), 0.0)
     return gate, Gates(np.where(waited, finished, 0), delay, np.maximum(last - first, 0.0), told)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.replay.arguments import check_count, is_positive
 from dasfprof.analysis.replay.cluster import ReplayCluster
 from dasfprof.analysis.replay.costs import Costs
 from dasfprof.analysis.replay.replay import Replay, replay_of
@@ -96,11 +97,8 @@ def _verdict(recorded: float, predicted: float) -> str:
 
 def _changed_cluster(replay: Replay, workers: int | None, threads: int | None) -> ReplayCluster:
     for name, count in (("workers", workers), ("threads", threads)):
-        if count is not None and (isinstance(count, bool) or count < 1 or count != int(count)):
-            raise InvalidArgumentError(
-                f"{name}={count!r}: give a whole number, 1 or more, or None for as many as were "
-                "recorded."
-            )
+        if count is not None:
+            check_count(name, count)
     cluster = replay.cluster if workers is None else replay.cluster.with_workers(workers)
     return cluster if threads is None else cluster.with_threads(threads)
 
@@ -108,7 +106,7 @@ def _changed_cluster(replay: Replay, workers: int | None, threads: int | None) -
 def _changed_costs(replay: Replay, bandwidth: float | None) -> Costs:
     if bandwidth is None:
         return replay.costs
-    if not bandwidth > 0:
+    if not is_positive(bandwidth):
         raise InvalidArgumentError(
             f"bandwidth={bandwidth!r}: give bytes a second, more than 0 (1e9 is 1 GB/s), or None "
             f"for the measured {replay.costs.bandwidth:.3g}."

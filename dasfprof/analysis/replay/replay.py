@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dasfprof.analysis.replay.arguments import check_mapping, is_positive
 from dasfprof.analysis.replay.cluster import ReplayCluster, recorded_cluster
 from dasfprof.analysis.replay.contention import contention
 from dasfprof.analysis.replay.costs import Costs, measure_costs
@@ -127,10 +128,11 @@ class Replay:
         InvalidArgumentError
             If there is no such function, or a factor is not positive.
         """
+        check_mapping("speedup", speedup, '{"load": 2}, which is twice as fast')
         factors = np.ones(len(self.inputs.functions))
         for name, factor in speedup.items():
             number = self.function_number(name, f"speedup={{{name!r}: ...}}")
-            if not (np.isfinite(factor) and factor > 0):
+            if not is_positive(factor):
                 raise InvalidArgumentError(
                     f"speedup={{{name!r}: {factor!r}}}: give a factor more than 0; 2 is twice as "
                     "fast, 0.5 half as fast."

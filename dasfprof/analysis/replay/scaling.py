@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.progress import track
+from dasfprof.analysis.replay.arguments import is_count
 from dasfprof.analysis.replay.bounds import find_bounds
 from dasfprof.analysis.replay.replay import Replay, replay_of
 from dasfprof.analysis.report_columns import text
@@ -59,12 +60,11 @@ def scaling(
 def _counts(workers: Sequence[int] | None, recorded: int) -> list[int]:
     if workers is None:
         return sorted({max(round(recorded * share), 1) for share in _USUAL})
-    for count in workers:
-        if isinstance(count, bool) or count < 1 or count != int(count):
-            raise InvalidArgumentError(
-                f"workers={workers!r}: give whole numbers, each 1 or more, or None for 10 % to "
-                "1000 % of the recorded ones."
-            )
+    if not isinstance(workers, Sequence) or not all(map(is_count, workers)):
+        raise InvalidArgumentError(
+            f"workers={workers!r}: give a list of whole numbers, each 1 or more, or None for 10 % "
+            "to 1000 % of the recorded ones."
+        )
     return [int(count) for count in workers]
 
 
