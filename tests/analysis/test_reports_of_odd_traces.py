@@ -13,12 +13,17 @@ from hypothesis import strategies as st
 from written_traces import Plugin, row
 
 from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof.analysis.diagnosis import RULES
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.recording.disk_usage import DISK_USAGE
 from dasfprof.recording.facts import (
     COMPUTE,
+    GRAPH,
+    MANAGED_MEMORY,
     RESOURCE_USAGE,
     TASK_RUN,
     TRANSFER,
+    UNSENT_TASKS,
     WORKER_ADDED,
     WORKER_REMOVED,
 )
@@ -74,9 +79,9 @@ def rows_of(schema: Any, most: int = 8) -> st.SearchStrategy[list[Any]]:
 _traces = st.fixed_dictionaries(
     {
         schema: rows_of(schema)
-        for schema in (COMPUTE, TRANSFER, RESOURCE_USAGE, DISK_USAGE, TASK_RUN)
+        for schema in (COMPUTE, TRANSFER, RESOURCE_USAGE, DISK_USAGE, TASK_RUN, MANAGED_MEMORY)
     }
-    | {schema: rows_of(schema, 2) for schema in (WORKER_ADDED, WORKER_REMOVED)}
+    | {schema: rows_of(schema, 2) for schema in (WORKER_ADDED, WORKER_REMOVED, GRAPH, UNSENT_TASKS)}
 )
 
 REPORTS = (
@@ -101,12 +106,16 @@ AS_RECORDED = ("node_resource_usage", "node_disk_usage", "processes_resource_usa
 
 def written(directory: Path, facts: dict[Any, list[Any]]) -> Path:
     path = directory / "run"
+    path.parent.mkdir(exist_ok=True)
     Plugin(path, address=A).write(*((schema, facts[schema]) for schema in (COMPUTE, TRANSFER)))
     Plugin(path, "ResourceMonitor", address=A).write(
-        *((schema, facts[schema]) for schema in (RESOURCE_USAGE, DISK_USAGE))
+        *((schema, facts[schema]) for schema in (RESOURCE_USAGE, DISK_USAGE, MANAGED_MEMORY))
     )
     Plugin(path, "SchedulerPlugin").write(
-        *((schema, facts[schema]) for schema in (TASK_RUN, WORKER_ADDED, WORKER_REMOVED))
+        *(
+            (schema, facts[schema])
+            for schema in (TASK_RUN, WORKER_ADDED, WORKER_REMOVED, GRAPH, UNSENT_TASKS)
+        )
     )
     return path
 
@@ -134,3 +143,27 @@ def test_no_report_fails_or_is_negative(facts: dict[Any, list[Any]]) -> None:
     assert totals == tables["node_summary"]["Total"].sum()
     assert totals == len(tables["processed_tasks"]) == tables["by function"]["Total"].sum()
     assert totals >= len(facts[COMPUTE])
+
+
+def sane(value: Any) -> Any:
+    """Give None for numbers that are no time at all: the accounts of time need some."""
+    return None if isinstance(value, float) and not abs(value) < 1e12 else value
+
+
+@settings(max_examples=15, deadline=None, phases=(Phase.reuse, Phase.generate))
+@given(_traces)
+def test_the_diagnosis_holds(facts: dict[Any, list[Any]]) -> None:
+    if not any(facts.values()):
+        return
+    likely = {
+        schema: [(*row[:2], *map(sane, row[2:])) for row in rows] for schema, rows in facts.items()
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        TraceAnalyser(Trace.from_database(written(Path(directory) / "odd", facts))).diagnose()
+        trace = Trace.from_database(written(Path(directory) / "likely", likely))
+        run = RunFigures(trace)
+        for rule in RULES.values():
+            list(rule(run))
+        seconds = TraceAnalyser(trace).diagnose()["Seconds at stake (s)"].to_numpy()
+
+    assert not (seconds < 0).any()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.analysis.attempts import WORKER_LOST
 from dasfprof.analysis.diagnosis.findings import Finding
@@ -34,8 +36,8 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
     if not kept.any():
         return
     own = attempts[kept]
-    name, category = str(own["function"].mode()[0]), str(own["category"].mode()[0])
-    message = own.loc[own["category"] == category, "message"].iloc[0]
+    name, category = _most(own["function"]), _most(own["category"])
+    message = own["message"].to_numpy()[(own["category"] == category).to_numpy()][0]
     yield Finding(
         f"{count(int(kept.sum()), 'attempt')} failed and had to be made again, most with "
         f"{category} in {name}: {duration(float(seconds[kept].sum()))} of thread time.",
@@ -59,7 +61,7 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     erred = last[(last["status"] == "erred") & ~last["succeeded"]]
     if not len(erred):
         return
-    first = erred.iloc[0]
+    first = erred.head(1).to_dict("records")[0]
     name = str(first["function"])
     yield Finding(
         f"{count(len(erred), 'task')} ended in an error: {first['category']} in {name}.",
@@ -82,7 +84,7 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
         return
     numbers, counts = np.unique(lost["worker"].to_numpy(), return_counts=True)
     worst = int(numbers[counts.argmax()])
-    name = str(lost["function"].mode()[0])
+    name = _most(lost["function"])
     left = run.trace.workers["left"].to_numpy()[run.workers.of_lives == worst]
     at = float(np.nanmin(left)) - run.trace.begin if np.isfinite(left).any() else float("nan")
     yield Finding(
@@ -107,7 +109,7 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
     again = run.succeeded & (_attempt_numbers(tasks["key_id"].to_numpy(), run.succeeded) > 0)
     seconds = run.working
     lost = float(seconds[again].sum())
-    if not again.any() or lost < _AGAIN * seconds.sum():
+    if not lost > _AGAIN * seconds.sum():
         return
     by_function = np.bincount(run.functions.codes[again], weights=seconds[again])
     code = int(by_function.argmax())
@@ -136,7 +138,7 @@ def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
         return
     waited = (run.trace.end - left["sent"]).to_numpy(dtype=float)
     longest = int(np.nanargmax(waited))
-    name = str(left["function"].mode()[0])
+    name = _most(left["function"])
     label = str(left["worker"].iloc[longest])
     key = run.trace.keys.texts(left["key_id"].to_numpy()[longest : longest + 1])[0]
     unsent = run.trace.unsent
@@ -189,6 +191,11 @@ def _cost(run: RunFigures, rows: Array) -> float:
     held = float((slots.end - slots.times.executing)[own].sum()) / run.threads
     waited = run.seconds_of("Scheduler latency", "Worker latency", "Transfer wait")
     return held + waited * len(own) / len(slots.end)
+
+
+def _most(column: pd.Series) -> str:
+    """Give the text that a column has most often."""
+    return str(Counter(column.tolist()).most_common(1)[0][0])
 
 
 def _usually(run: RunFigures, name: str) -> str:

@@ -24,7 +24,7 @@ _WORTH_IT = 1.5
 def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that are so short that handling them takes longer than running them."""
     durations = run.working[run.succeeded]
-    if not len(durations):
+    if not len(durations) or not run.chunk_sizing:
         return
     overhead, median = run.seconds_of(*_OVERHEAD), float(np.median(durations))
     compute = float(durations.sum()) / run.threads

@@ -26,8 +26,10 @@ from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
 _CLASSES = list(CLASSES)
-#: Runs with more tasks are not replayed: a replay takes about 10 us a task.
+#: Runs with more tasks, or more seconds, are not replayed: a replay takes about 10 us a task, and
+#: looks for tasks to steal ten times a simulated second.
 _MOST_REPLAYED = 100_000
+_LONGEST_REPLAYED = 100_000.0
 
 
 class RunFigures(SampledFigures):
@@ -162,7 +164,7 @@ class RunFigures(SampledFigures):
         change
             See `dasfprof.analysis.replay.gain`.
         """
-        if len(self.trace.tasks) > _MOST_REPLAYED:
+        if len(self.trace.tasks) > _MOST_REPLAYED or not self.wall < _LONGEST_REPLAYED:
             return estimate
         found = gain(self.trace, **change)
         return max(found, 0.0) if np.isfinite(found) else estimate
