@@ -127,6 +127,8 @@ def share_pool(lanes: list[WorkerLanes], demand: PoolDemand) -> Array:
         Thread-seconds by worker and cause, of the causes of the pool.
     """
     times = np.concatenate([np.empty(0), *(lane.times for lane in lanes)])
+    if not len(times):
+        return np.zeros((len(lanes), CAUSES))
     order = np.argsort(times, kind="stable")
     steps = [np.diff(lane.idle, prepend=0) for lane in lanes]
     idle = np.cumsum(np.concatenate([np.empty(0, int), *steps])[order])

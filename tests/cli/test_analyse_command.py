@@ -270,3 +270,12 @@ def test_bad_input(args: list[str], code: int, message: str, tmp_path: Path) -> 
     if code == 1 and "below" not in message:
         assert done.stdout == ""
         assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of sums of such times
+@pytest.mark.parametrize("time", [1e300, 1e18])
+def test_times_beyond_any_clock(time: float, tmp_path: Path) -> None:
+    events = (compute("then-1", "then", time, 1.0), *EVENTS)
+    result = analyse(write_trace(tmp_path / "odd.msgpack", *events))
+    assert result.exit_code == 0
+    assert "4 task runs of 3 functions" in result.stdout
