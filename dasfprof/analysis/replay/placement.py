@@ -76,20 +76,24 @@ class Placement:
 
     def place(self, row: int) -> int:
         """Choose a worker for a run that can be sent; -1: it has to wait in the queue."""
+        worker = self._choose(row)
+        if worker >= 0:
+            self.assign(row, worker)
+        else:
+            queue = 0 if self._recorded is None else self._recorded[row]
+            heappush(self._queues[queue], self._rank[row])
+        return worker
+
+    def _choose(self, row: int) -> int:
         rootish = self._root_size[row] > 2 * self._total_threads
         if self._recorded is not None:
             worker = self._recorded[row]
             full = rootish and self.processing[worker] >= self._slots[worker]
-            if full or not self.there[worker]:
-                heappush(self._queues[worker], self._rank[row])
-                return -1
-        else:
-            worker = self._least_busy() if rootish else self._soonest(row)
-            if worker < 0:
-                heappush(self._queues[0], self._rank[row])
-                return -1
-        self.assign(row, worker)
-        return worker
+            return -1 if full or not self.there[worker] else worker
+        if not rootish:
+            return self._soonest(row)
+        # While runs wait in the queue no worker has room.
+        return -1 if self._queues[0] else self._least_busy()
 
     def assign(self, row: int, worker: int) -> None:
         """Note that a run is sent to a worker."""

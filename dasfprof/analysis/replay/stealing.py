@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import nsmallest
+
 from dasfprof.analysis.replay.placement import Placement
 
 #: Dask moves no task whose inputs take so many times as long to fetch as it runs, with a tenth of
@@ -10,8 +12,8 @@ _TOO_DEAR = 2**8.5
 _LATENCY = 0.1
 #: Seconds of work beyond which a worker may be stolen from.
 _BUSY = 0.2
-#: So many of the busiest workers are looked at.
-_VICTIMS = 10
+#: So many of the busiest workers are looked at, and so many runs on each.
+_VICTIMS, _LOOKED_AT = 10, 100
 
 
 def find_moves(
@@ -53,7 +55,7 @@ def find_moves(
     victims = sorted(set(victims) - set(thieves), key=lambda worker: -occupancy[worker])
     moves = []
     for victim in victims[:_VICTIMS]:
-        for rank in sorted(ready[victim]):
+        for rank in nsmallest(_LOOKED_AT, ready[victim]):
             row = by_rank[rank]
             seconds = placement.expected_seconds(row)
             if placement.worker[row] != victim or begun[row] >= 0:
