@@ -17,7 +17,8 @@ from dasfprof.database.columns import Array
 from dasfprof.errors import MissingExtraError
 from dasfprof.report.json_text import without_surrogates
 from dasfprof.report.parquet_columns import as_array, as_lists, field_of
-from dasfprof.report.parquet_schema import SCHEMAS, Column, TableSchema
+from dasfprof.report.parquet_schema import Column, TableSchema
+from dasfprof.report.parquet_tables import SCHEMAS
 
 #: Rows of a row group: what is in memory at a time.
 _ROWS = 1 << 16

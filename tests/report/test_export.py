@@ -16,7 +16,8 @@ from opened_pages import BEGIN, LOAD, SUM, compute
 import dasfprof
 from dasfprof import TraceAnalyser, export
 from dasfprof.errors import InvalidArgumentError, MissingExtraError
-from dasfprof.report.parquet_schema import KINDS, SCHEMAS
+from dasfprof.report.parquet_schema import KINDS
+from dasfprof.report.parquet_tables import SCHEMAS
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'dasfprof[parquet]'")
 
