@@ -113,6 +113,7 @@ class TableMaker:
                 worker.name = joined["name"][row]
                 threads = joined["nthreads"][row]
                 worker.nthreads = int(threads) if np.isfinite(threads) else None
+            worker.memory_limit = worker.memory_limit or float(joined["memory_limit"][row]) or None
         for row, address in enumerate(left["worker"]):
             worker = register.workers[register.id_of_address(str(address))]
             worker.left = float(left["timestamp"][row])

@@ -53,9 +53,9 @@ class Trace:
     samples: pd.DataFrame
     #: A row a sample of what a worker holds: ``worker_id, time, tasks, size, ...``.
     managed_memory: pd.DataFrame
-    #: A row a life of a worker process: ``host, worker, kind, name, address, nthreads, first_seen,
-    #: last_seen, boot_id, pid, closed, joined, left, left_reason``. ``closed`` is False where a
-    #: file of it ends early.
+    #: A row a life of a worker process: ``host, worker, kind, name, address, nthreads,
+    #: memory_limit`` (bytes, NaN: none), ``first_seen, last_seen, boot_id, pid, closed, joined,
+    #: left, left_reason``. ``closed`` is False where a file of it ends early.
     workers: pd.DataFrame
     #: The graphs that arrived at the scheduler (``time, client, tasks, wanted, stimulus, step``:
     #: names of steps, the outermost first), and the steals.

@@ -33,6 +33,8 @@ class Worker:
     address: str | None = None
     name: Any = None
     nthreads: int | None = None
+    #: Bytes; None: it has no limit, or nothing tells.
+    memory_limit: float | None = None
     boot_id: str | None = None
     pid: int | None = None
     #: For each of its files, whether the writer finished it.
@@ -91,6 +93,7 @@ class WorkerRegister:
         worker = self.workers[number]
         worker.name = facts.get("name")
         worker.nthreads = facts.get("nthreads")
+        worker.memory_limit = facts.get("memory_limit") or None
         worker.boot_id, worker.pid = header.get("boot_id"), header.get("pid")
         worker.plugins.add(str(header.get("plugin", "")))
         return number
@@ -149,6 +152,7 @@ class WorkerRegister:
             "name": _texts(worker.name for worker in workers),
             "address": _texts(worker.address for worker in workers),
             "nthreads": pd.array([worker.nthreads for worker in workers], dtype="Int64"),
+            "memory_limit": np.array([worker.memory_limit for worker in workers], dtype=float),
             "first_seen": np.array([worker.first_seen for worker in workers], dtype=float),
             "last_seen": np.array([worker.last_seen for worker in workers], dtype=float),
             "boot_id": _texts(worker.boot_id for worker in workers),

@@ -87,6 +87,8 @@ class Plan:
     unseen: list[dict[str, Any]] = field(default_factory=list)
     #: Worker, time and reason.
     left: list[tuple[int, float, str]] = field(default_factory=list)
+    #: Of each worker, bytes; 0: none.
+    memory_limit: int = 0
     scheduler: bool = True
     resources: bool = True
     #: Workers whose file ends early.
@@ -139,6 +141,7 @@ class Plan:
                 worker=_address(n),
                 name=n,
                 nthreads=self.threads,
+                memory_limit=self.memory_limit,
                 host="h",
             )
             for n in range(self.workers)

@@ -119,6 +119,22 @@ def test_a_host_without_memory(tmp_path: Path) -> None:
     assert finding["Start (s)"] == 2.0
 
 
+def test_a_worker_near_its_limit(tmp_path: Path) -> None:
+    used = [
+        (n, at, {"memory": 920_000_000 if n and at else 400_000_000})
+        for n in (0, 1)
+        for at in (0.0, 4.0)
+    ]
+    plan = Plan(filled(["load"], 1.0), used=used, memory_limit=1_000_000_000)
+    findings = found(plan, tmp_path)
+
+    assert findings.keys() == {"memory-near-limit"}
+    finding = findings["memory-near-limit"]
+    assert finding["Worker"] == "worker-node1-1"
+    assert "920 MB of 1 GB" in finding["Finding"]
+    assert "memory_limit of 1.15 GB" in finding["Suggestion"]  # 80 % of that are 920 MB
+
+
 # --- cores ---------------------------------------------------------------------------------------
 
 

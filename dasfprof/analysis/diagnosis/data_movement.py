@@ -9,7 +9,7 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.wording import count, duration, percent, size
-from dasfprof.analysis.groups import Groups
+from dasfprof.analysis.groups import Groups, ratio
 from dasfprof.analysis.transfers import transfers
 
 #: Shares of the threads' time, or of the critical path, spent waiting for transfers.
@@ -21,6 +21,9 @@ _AROUND = 0.1
 _PAUSED = 0.01
 #: Workers begin to spill at this share of their memory limit, by Dask's defaults.
 _TARGET = 0.6
+#: They pause at this share, and are killed at 0.95; what comes so near is told.
+_PAUSES = 0.8
+_NEAR_LIMIT = 0.85
 _LITTLE_LEFT = 0.05
 
 
@@ -61,15 +64,18 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     held = groups.max(run.trace.managed_memory["size"].to_numpy(dtype=float))
     peak = float(np.nanmax(held))
     worst = int((written + read).argmax())
+    limit = run.memory_limits[worst]
+    now = f" in place of {size(limit)}" if np.isfinite(limit) else ""
     yield Finding(
         f"Workers spill to disk for want of memory: {size(float(written.sum()))} were written and "
         f"{size(float(read.sum()))} read back.",
         f"{percent(share)} of the threads' time is spent on that, and {percent(around)} around "
         f"functions besides; one worker held up to {size(peak)} of results. See "
         'time_accounting("worker") and node_disk_usage().',
-        f"Give each worker a memory_limit of {size(peak / _TARGET)} or more (it spills from "
-        f"{percent(_TARGET)} of its limit on), or use fewer threads a worker and smaller chunks, "
-        "and release what is not needed any more (del futures; no persist of what is used once).",
+        f"Give each worker a memory_limit of {size(peak / _TARGET)} or more{now} (it spills "
+        f"from {percent(_TARGET)} of its limit on), or use fewer threads a worker and smaller "
+        "chunks, and release what is not needed any more (del futures; no persist of what is used "
+        "once).",
         seconds=run.seconds_of("Unspill and spill")
         + (run.seconds_of("Task overhead") if share < _DISK else 0.0),
         at_least="medium",
@@ -100,6 +106,26 @@ def memory_pressure(run: RunFigures) -> Iterator[Finding]:
         worker=str(run.trace.workers["worker"].iloc[worst]),
         start=float(times.min(initial=np.inf)) if len(times) else float("nan"),
         stop=float(times.max(initial=-np.inf)) if len(times) else float("nan"),
+    )
+
+
+def memory_near_limit(run: RunFigures) -> Iterator[Finding]:
+    """Find workers whose process came near the limit at which Dask kills it."""
+    share = ratio(run.memory_peaks, run.memory_limits)
+    if not (share >= _NEAR_LIMIT).any():
+        return
+    worst = int(np.nanargmax(share))
+    limit, peak = run.memory_limits[worst], run.memory_peaks[worst]
+    yield Finding(
+        f"A worker came near its memory limit: its process had {size(peak)} of {size(limit)}.",
+        f"{count(int((share >= _NEAR_LIMIT).sum()), 'worker')} had {percent(_NEAR_LIMIT)} or more "
+        "of theirs; Dask pauses them at 80 % and kills them at 95 %. See "
+        "processes_resource_usage().",
+        f"Give each worker a memory_limit of {size(peak / _PAUSES)} or more, or use fewer threads "
+        "a worker or smaller chunks.",
+        at_least="low",
+        at_most="low",
+        worker=str(run.trace.workers["worker"].iloc[worst]),
     )
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from dasfprof.analysis.attempts import WORKER_LOST
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, percent
+from dasfprof.analysis.diagnosis.wording import count, duration, percent, size
 from dasfprof.database.columns import Array
 
 #: Shares of the seconds of all tasks, and of all attempts, that failed.
@@ -91,7 +91,8 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
         f"{count(len(numbers), 'worker')} left the cluster with {count(len(lost), 'task')} on "
         f"them, most of {name}.",
         f"{run.workers.labels[worst]} left {duration(at)} into the trace, with "
-        f"{int(counts.max())} of them. See processed_tasks() and process_summary().",
+        f"{int(counts.max())} of them.{_memory(run, worst)} See processed_tasks() and "
+        "process_summary().",
         f"Look at what killed it: often memory, as many tasks of {name} run at a time (fewer "
         "threads, a higher memory_limit, smaller chunks); else the batch system, or a crash in a "
         "library. Its log tells.",
@@ -101,6 +102,15 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
         start=at,
         stop=at,
     )
+
+
+def _memory(run: RunFigures, worker: int) -> str:
+    """Say how much of its memory a worker had used at most, if that is known."""
+    lives = run.workers.of_lives == worker
+    peak, limit = run.memory_peaks[lives].max(), run.memory_limits[lives].max()
+    if not np.isfinite(peak + limit):
+        return ""
+    return f" Its process had up to {size(peak)} of a limit of {size(limit)}."
 
 
 def recomputation(run: RunFigures) -> Iterator[Finding]:

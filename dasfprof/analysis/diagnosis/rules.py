@@ -19,6 +19,7 @@ from dasfprof.analysis.diagnosis.cores import (
 )
 from dasfprof.analysis.diagnosis.data_movement import (
     host_memory_full,
+    memory_near_limit,
     memory_pressure,
     spilling,
     transfer_bound,
@@ -66,6 +67,7 @@ RULES: dict[str, Rule] = {
     "spilling": spilling,
     "memory-pressure": memory_pressure,
     "host-memory-full": host_memory_full,
+    "memory-near-limit": memory_near_limit,
     "transfer-bound": transfer_bound,
     "poor-placement": poor_placement,
     "imbalance": imbalance,

@@ -50,6 +50,21 @@ class SampledFigures:
         return grown
 
     @cached_property
+    def memory_peaks(self) -> Array:
+        """The most bytes that the process of each life of a worker had; NaN if not sampled."""
+        samples = self.trace.samples
+        if "memory" not in samples:
+            return np.full(len(self.trace.workers), np.nan)
+        memory = pd.to_numeric(samples["memory"], errors="coerce").to_numpy(dtype=float)
+        return Groups(samples["worker_id"].to_numpy(), len(self.trace.workers)).max(memory)
+
+    @cached_property
+    def memory_limits(self) -> Array:
+        """The memory limit of each life of a worker in bytes; NaN where it has none."""
+        limits: Array = self.trace.workers["memory_limit"].to_numpy(dtype=float)
+        return limits
+
+    @cached_property
     def gpus(self) -> pd.DataFrame:
         """How busy each GPU was."""
         return per_gpu_utilisation(self.trace)
