@@ -35,6 +35,11 @@ host_disk_io.read_count count  reads since boot
 host_disk_io.write_count count writes since boot
 host_tcp_connections  count    TCP connections of the host
 host_udp_connections  count    UDP connections of the host
+host_cpu_pressure.some seconds some tasks of the host waited for a core, since boot
+host_memory_pressure.some seconds some waited for memory, since boot
+host_memory_pressure.full seconds all waited for memory, since boot
+host_io_pressure.some seconds  some waited for disks, since boot
+host_io_pressure.full seconds  all waited for disks, since boot
 gpu_index             count    NVML's index of the worker's GPU
 gpu_utilization       number   % of the driver's last period with a kernel on it
 gpu_memory_used       bytes    of the GPU, by all processes

@@ -21,6 +21,8 @@ priority_generation   count    Dask's: lower for graphs that came earlier
 priority_order        count    Dask's: place within its graph
 cause                 stimulus stimulus id of what sent it
 end_cause             stimulus stimulus id of what ended it
+graph                 stimulus stimulus id of the graph that made it runnable, as in graphs
+wanted                count    1: as it ended a client held a future of it, and was told
 annotations           text     Dask's annotations
 """
 
@@ -117,6 +119,7 @@ kind                  text     worker, scheduler, or host for facts of no worker
 name                  text     as Dask calls it
 address               text     as Dask knows it
 nthreads              count    its threads
+memory_limit          bytes    that it may take; null: no limit
 pid                   count    its process
 boot_id               text     of its host: equal ones share a clock
 first_seen            time     its earliest fact
