@@ -16,8 +16,9 @@ from dasfprof.database.columns import Array
 _USUAL_TASK, _USUAL_LATENCY, _USUAL_BANDWIDTH = 0.0003, 0.001, 100e6
 #: Transfers up to here take no time for their bytes.
 _SMALL = 100_000
-#: No latency counts as more of the median one.
-_LONGEST = 20.0
+#: No latency counts as more of the median one, and no time that the scheduler takes: it did
+#: something else then.
+_LONGEST, _LONGEST_GAP = 20.0, 3.0
 #: So many of a kind tell a cost.
 _ENOUGH = 10
 
@@ -53,7 +54,8 @@ def measure_costs(trace: Trace, slots: TaskSlots) -> Costs:
     worker_told = tasks["received"].notna().to_numpy() & scheduled
     done_told = tasks["done"].notna().to_numpy() & scheduled
     to_worker = _mean(received[worker_told] - slots.sent[:count][worker_told], _USUAL_LATENCY)
-    to_scheduler = _mean(known[done_told] - done[done_told], _USUAL_LATENCY)
+    done, known = done[done_told], known[done_told]
+    to_scheduler, scheduler = _from_workers(done, known)
     executing, ready = slots.times.executing, slots.times.ready
     free = (last_slots(slots, executing, ready) < 0)[:count]
     free &= tasks["ready"].notna().to_numpy() & tasks["executing"].notna().to_numpy()
@@ -62,27 +64,35 @@ def measure_costs(trace: Trace, slots: TaskSlots) -> Costs:
     return Costs(
         to_worker=to_worker,
         to_scheduler=to_scheduler,
-        scheduler=_scheduler_cost(done[done_told], known[done_told], to_scheduler),
+        scheduler=scheduler,
         start=_mean(waits, 0.0),
         transfer=transfer,
         bandwidth=bandwidth,
     )
 
 
-def _mean(values: Array, usual: float) -> float:
-    """Average latencies; single pauses of a process count as `_LONGEST` medians."""
+def _mean(values: Array, usual: float, longest: float = _LONGEST) -> float:
+    """Average latencies; none counts as more than so many medians: single pauses are no rule."""
     if not len(values):
         return usual
-    return float(np.mean(np.minimum(values, _LONGEST * np.median(values))))
+    return float(np.mean(np.minimum(values, longest * np.median(values))))
 
 
-def _scheduler_cost(done: Array, known: Array, latency: float) -> float:
-    """Measure the seconds from one finish to the next where the next was waiting already."""
+def _from_workers(done: Array, known: Array) -> tuple[float, float]:
+    """Measure the latency of finishes, and for how long each keeps the scheduler.
+
+    The latency is that of messages that did not wait for another one; where they did, the time
+    from one to the next is what the scheduler takes.
+    """
     order = np.argsort(known, kind="stable")
     done, known = done[order], known[order]
-    waited = done[1:] + latency < known[:-1]
-    gaps = np.diff(known)[waited]
-    return _mean(gaps, 0.0) if len(gaps) >= _ENOUGH else min(_USUAL_TASK, latency)
+    before = np.append(-np.inf, known)[:-1]
+    alone = (known - done)[before <= done]
+    latency = _mean(alone if len(alone) >= _ENOUGH else known - done, _USUAL_LATENCY)
+    gaps = (known - before)[done + latency < before]
+    if len(gaps) < _ENOUGH:
+        return latency, min(_USUAL_TASK, latency)
+    return latency, _mean(gaps, _USUAL_TASK, _LONGEST_GAP)
 
 
 def _transfers(trace: Trace) -> tuple[float, float]:
