@@ -107,9 +107,10 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
 def _memory(run: RunFigures, worker: int) -> str:
     """Say how much of its memory a worker had used at most, if that is known."""
     lives = run.workers.of_lives == worker
-    peak, limit = run.memory_peaks[lives].max(), run.memory_limits[lives].max()
-    if not np.isfinite(peak + limit):
+    known = lives & np.isfinite(run.memory_peaks + run.memory_limits)
+    if not known.any():
         return ""
+    peak, limit = run.memory_peaks[known].max(), run.memory_limits[known].max()
     return f" Its process had up to {size(peak)} of a limit of {size(limit)}."
 
 

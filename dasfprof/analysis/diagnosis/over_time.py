@@ -52,6 +52,10 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
         change, name = float(row["Run Method Seconds Last/First Third"]), str(row["Function"])
         code = int(np.flatnonzero(run.function_names == name)[0])
         own = run.functions.codes == code
+        # In other steps of the graph the same function may do other work.
+        in_one_step = run.width(name) == run.functions.sizes[code]
+        if not in_one_step and row["Count Falling"] is not True:
+            continue
         first, excess = _excess(run, own)
         if excess <= 0:
             continue

@@ -148,7 +148,13 @@ SYMPTOMS: dict[str, tuple[str, ...]] = {
     "lost-workers": ("recomputation", "imbalance", "too-few-tasks", "serial-chain"),
     "failed-attempts": ("recomputation", "straggling-tasks", "imbalance", "too-few-tasks"),
     "lock-bound": ("blocked-tasks", "dominating-function", "cpu-oversubscribed"),
-    "cpu-oversubscribed": ("dominating-function", "straggling-tasks", "degrading-functions"),
+    "cpu-oversubscribed": (
+        "tasks-too-small",
+        "scheduler-bound",
+        "dominating-function",
+        "straggling-tasks",
+        "degrading-functions",
+    ),
     "dominating-function": ("blocked-tasks",),
     "recomputation": ("tasks-too-small", "dominating-function", "blocked-tasks", "io-bound"),
 }

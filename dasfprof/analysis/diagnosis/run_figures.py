@@ -60,12 +60,12 @@ class RunFigures(SampledFigures):
     @cached_property
     def bindings(self) -> Bindings:
         """What each run waited for."""
-        return find_bindings(self.trace, self.slots)
+        return find_bindings(self.trace)
 
     @cached_property
     def path(self) -> CriticalPath:
         """The critical path."""
-        return find_path(self.trace, self.slots, self.bindings)
+        return find_path(self.trace)
 
     @cached_property
     def path_table(self) -> pd.DataFrame:
