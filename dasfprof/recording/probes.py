@@ -14,6 +14,7 @@ from dasfprof.database.batch import Schema
 from dasfprof.recording.facts import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.pressure import UNKNOWN, HostPressure
+from dasfprof.recording.process_usage import ProcessUsage
 
 Rows = Iterable[tuple[Schema, tuple[Any, ...]]]
 
@@ -37,7 +38,7 @@ class Probe(Protocol):
 
 
 class ResourceProbe:
-    """Reads this process and, on duty, its host through psutil.
+    """Reads this process and, on duty, its host.
 
     Parameters
     ----------
@@ -58,28 +59,28 @@ class ResourceProbe:
         self._gpu = gpu
         self._pressure = pressure
         self._process = psutil.Process()
-        self._last_cpu = monotonic(), _cpu_seconds(self._process)
+        self._usage = ProcessUsage()
+        self._last_cpu = monotonic(), self._usage.read().cpu_seconds
         self._host_due = self._connections_due = monotonic()
         self._last: tuple[float, Any, Any] | None = None
 
     def sample(self, host_duty: bool) -> Rows:
         """Give one row of "Resource Usage"."""
         now, clock = time(), monotonic()
-        process = self._process
-        with process.oneshot():
-            cpu_seconds = _cpu_seconds(process)
-            row = (
-                now,
-                now,
-                clock,
-                self._cpu_percent(clock, cpu_seconds),
-                process.memory_info().rss,
-                _or_none(process.num_fds) or 0,
-                process.num_threads(),
-                self._connections(clock),
-                cpu_seconds,
-                *_process_io(process),
-            )
+        usage = self._usage.read()
+        row = (
+            now,
+            now,
+            clock,
+            self._cpu_percent(clock, usage.cpu_seconds),
+            usage.memory,
+            usage.descriptors,
+            usage.threads,
+            self._connections(clock),
+            usage.cpu_seconds,
+            usage.read_bytes,
+            usage.write_bytes,
+        )
         host = _NO_HOST
         if host_duty and clock >= self._host_due:
             self._host_due = clock + self.HOST_INTERVAL
@@ -87,7 +88,8 @@ class ResourceProbe:
         yield RESOURCE_USAGE, row + host + self._gpu.own_usage
 
     def close(self) -> None:
-        """Close the files of the host's pressure."""
+        """Close the files of the process's usage and of the host's pressure."""
+        self._usage.close()
         self._pressure.close()
 
     def _cpu_percent(self, clock: float, seconds: float) -> float | None:
@@ -209,16 +211,6 @@ def _or_none(read: Any) -> Any:
         return read()
     except (psutil.Error, OSError, AttributeError, NotImplementedError, RuntimeError):
         return None
-
-
-def _cpu_seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
-def _process_io(process: psutil.Process) -> tuple[int | None, int | None]:
-    counters = _or_none(lambda: process.io_counters())  # noqa: PLW0108  (absent on macOS)
-    return getattr(counters, "read_bytes", None), getattr(counters, "write_bytes", None)
 
 
 def _host_sockets() -> tuple[int | None, int | None]:
