@@ -13,7 +13,9 @@ import pytest
 from planned_runs import Plan, Task, filled, found
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.analysis.diagnosis import RULES, diagnose
+from dasfprof.analysis.diagnosis import RULES, diagnose, wording
+from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.rules import SYMPTOMS
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 
 COLUMNS = ["Severity", "Finding", "Seconds at stake (s)", "Evidence", "Suggestion"]
@@ -55,6 +57,53 @@ def test_a_rule_that_fails_is_told_and_takes_no_other(tmp_path: Path) -> None:
     assert table.loc["rule-failed", "Severity"] == "info"
     assert "broken" in str(table.loc["rule-failed", "Finding"])
     assert "no workers" in str(table.loc["rule-failed", "Evidence"])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limits", "severity"),
+    [
+        (20.0, {}, "high"),
+        (19.9, {}, "medium"),
+        (4.9, {}, "low"),
+        (float("nan"), {}, "info"),
+        (90.0, {"at_most": "medium"}, "medium"),
+        (0.1, {"at_least": "medium"}, "medium"),
+        (float("nan"), {"at_least": "high"}, "high"),
+        (0.0, {"at_least": "low", "at_most": "low"}, "low"),
+    ],
+)
+def test_severity_in_a_run_of_100_seconds(
+    seconds: float, limits: dict[str, Any], severity: str
+) -> None:
+    finding = Finding("It is so.", "See it.", "Change it.", seconds=seconds, **limits)
+
+    assert finding.severity(100.0) == severity
+    symptom = finding.as_symptom_of(["spilling"])
+    assert symptom.severity(100.0) in ("low", "info")
+    assert symptom.evidence == "See it. It may follow from spilling."
+
+
+def test_symptoms_are_of_rules_and_go_one_way() -> None:
+    for cause, symptoms in SYMPTOMS.items():
+        assert {cause, *symptoms} <= RULES.keys()
+        for symptom in symptoms:
+            assert cause not in SYMPTOMS.get(symptom, ()), (cause, symptom)
+
+
+def test_figures_in_words() -> None:
+    assert [wording.duration(x) for x in (0, 0.000_25, 0.0123, 1.5, 12.34, 1234.5)] == [
+        *("0 s", "250 us", "12.3 ms", "1.5 s", "12.3 s", "1,234 s"),
+    ]
+    assert wording.duration(float("nan")) == "an unknown time"
+    assert [wording.size(x) for x in (12, 1500, 2.5e6, 3e9)] == [
+        "12 bytes",
+        "1.5 kB",
+        "2.5 MB",
+        "3 GB",
+    ]
+    assert [wording.percent(x) for x in (0.0123, 0.5)] == ["1.2 %", "50 %"]
+    assert [wording.times(x) for x in (1.25, 1234.0)] == ["1.2", "1,234"]
+    assert [wording.count(x, "task") for x in (1, 2000)] == ["1 task", "2,000 tasks"]
 
 
 def test_small_tasks(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ class DiagnosisQuestion:
 
         Notes
         -----
-        A finding that another one brings about is ``low``, and says what it may follow from. A
+        A finding that another one brings about is ``low``, and says what it may follow from. That
+        a function takes long, or waits, is ``medium`` at most: it may have to. A
         rule without the evidence that it needs says nothing; one that fails is a finding of the
         rule ``rule-failed``.
         """
