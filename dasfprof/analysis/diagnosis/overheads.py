@@ -91,7 +91,7 @@ def _larger_chunks(run: RunFigures, name: str) -> str:
     if factor < _WORTH_IT:
         return (
             f"Have fewer tasks to handle: do several steps of the pipeline in one function (there "
-            f"are only {count(width, 'task')} of {name} to a step, and larger chunks would leave "
+            f"are only {count(width, 'task')} of {name} in a layer, and larger chunks would leave "
             "threads without), or use fewer threads."
         )
     words = f"Make the tasks of {name} about {times(factor)} times larger"
@@ -99,4 +99,4 @@ def _larger_chunks(run: RunFigures, name: str) -> str:
         words += f": chunks of {size(chunk * factor * 1e6)} in place of {size(chunk * 1e6)}"
     else:
         words += f": put {times(factor)} inputs into each, as a list"
-    return f"{words}. That leaves {width / factor:,.0f} tasks to a step."
+    return f"{words}. That leaves {width / factor:,.0f} tasks in a layer."
