@@ -15,6 +15,10 @@ from dasfprof.analysis.worker_lives import WorkerLives
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
+#: How many tasks for each thread a worker is sent of those that can wait in the queue, as Dask's
+#: default.
+SATURATION = 1.1
+
 
 @dataclass(frozen=True)
 class ReplayInputs:
@@ -66,7 +70,10 @@ def replay_inputs(trace: Trace, slots: TaskSlots, lives: WorkerLives) -> ReplayI
     place_of = np.zeros(len(trace.workers), dtype=np.int64)
     place_of[lives.ids] = np.arange(len(lives.ids))
     gate, gates = find_gates(trace, times)
-    root_sizes = _root_group_sizes(trace, slots, gate, offsets, inputs)
+    groups = _groups(trace)
+    root_sizes = _root_group_sizes(groups, gate, offsets, inputs)
+    rootish = root_sizes > 2 * lives.threads.sum()
+    room = int(np.ceil(SATURATION * lives.threads).sum())
     end = slots.end
     start, stop = np.minimum(times.start, end), np.minimum(times.stop, end)
     prelude = start - times.executing
@@ -88,7 +95,7 @@ def replay_inputs(trace: Trace, slots: TaskSlots, lives: WorkerLives) -> ReplayI
         root_group_size=root_sizes,
         gate=gate,
         gates=gates,
-        queues=_queues(trace, slots, root_sizes),
+        queues=_queues(trace, groups, gate, rootish, room),
         wall=float(times.known.max() - times.arrival.min()) if count else 0.0,
     )
 
@@ -145,14 +152,11 @@ def _priorities(trace: Trace, begun: Array) -> Array:
     return ranks
 
 
-def _root_group_sizes(
-    trace: Trace, slots: TaskSlots, gate: Array, offsets: Array, inputs: Array
-) -> Array:
+def _root_group_sizes(groups: Array, gate: Array, offsets: Array, inputs: Array) -> Array:
     """Give the sizes of groups that may be root-ish, as Dask's `SchedulerState.is_rootish` has it.
 
     Such a group takes results of fewer than 5 groups, which have fewer than 5 tasks in all.
     """
-    groups = _groups(trace, slots)
     count = int(groups.max(initial=-1)) + 1
     consumers = groups[np.repeat(np.arange(len(groups)), np.diff(offsets))]
     pairs = np.unique(consumers.astype(np.int64) * max(count, 1) + groups[inputs])
@@ -169,7 +173,7 @@ def _root_group_sizes(
     return np.where(((number < 5) & (tasks < 5))[groups], so_far, 0)
 
 
-def _groups(trace: Trace, slots: TaskSlots) -> Array:
+def _groups(trace: Trace) -> Array:
     """Number the groups of runs: a key's name with its token where it is a tuple, else its prefix.
 
     As `dask.utils.key_split_group`, but for packed keys, which count by their prefix.
@@ -182,27 +186,14 @@ def _groups(trace: Trace, slots: TaskSlots) -> Array:
     return np.where(in_tuples[heads], heads + len(names), codes[key_ids])
 
 
-def _queues(trace: Trace, slots: TaskSlots, root_sizes: Array) -> bool:
-    """Tell whether the scheduler holds runs back: not where workers had far more than they could.
+def _queues(trace: Trace, groups: Array, gate: Array, rootish: Array, slots: int) -> bool:
+    """Tell whether the scheduler holds runs back, if it did not: only where it had no need to.
 
     It sends all at once where ``distributed.scheduler.worker-saturation`` is infinite.
     """
-    tasks = trace.tasks
-    if "queued" not in tasks or tasks["queued"].notna().any():
+    if "queued" not in trace.tasks or trace.tasks["queued"].notna().any():
         return True
-    rootish = np.flatnonzero(root_sizes[: len(tasks)] > 0)
-    times, worker = slots.times, slots.worker[rootish]
-    width = len(trace.workers)
-    sent = _at_a_time(times.sent[rootish], times.known[rootish], worker, width)
-    running = _at_a_time(times.executing[rootish], slots.end[rootish], worker, width)
-    return bool((sent <= 2 * running + 1).all())
-
-
-def _at_a_time(begin: Array, end: Array, group: Array, count: int) -> Array:
-    """Count how many spans of each group there are at a time at most."""
-    time, step = np.concatenate([begin, end]), np.repeat([1, -1], len(begin))
-    groups = np.tile(group, 2)
-    order = np.lexsort((step, time, groups))  # ends before begins of the same time
-    most = np.zeros(count, dtype=np.int64)
-    np.maximum.at(most, groups[order], np.cumsum(step[order]))
-    return most
+    rows = np.flatnonzero(rootish)
+    together = groups[rows].astype(np.int64) * (int(gate.max(initial=0)) + 1) + gate[rows]
+    largest = np.unique(together, return_counts=True)[1].max(initial=0)
+    return bool(largest <= slots)

@@ -8,12 +8,10 @@ import numpy as np
 
 from dasfprof.analysis.replay.cluster import ReplayCluster
 from dasfprof.analysis.replay.costs import Costs
-from dasfprof.analysis.replay.inputs import ReplayInputs
+from dasfprof.analysis.replay.inputs import SATURATION, ReplayInputs
 
-#: Dask's defaults: seconds that a task of an unknown function is taken to last, and how many
-#: tasks for each thread a worker is sent of those that can wait in the queue.
+#: Seconds that a task of an unknown function is taken to last, as Dask's default.
 UNKNOWN_DURATION = 0.5
-SATURATION = 1.1
 
 
 class Placement:

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from dasfprof.analysis.replay.client import SimulatedClient
 from dasfprof.analysis.replay.cluster import ReplayCluster
 from dasfprof.analysis.replay.costs import Costs
 from dasfprof.analysis.replay.inputs import ReplayInputs, takers_of
@@ -76,7 +77,7 @@ class Simulation:
         recorded_placement: bool = False,
     ) -> None:
         count = len(inputs)
-        self._count, self._cluster = count, cluster
+        self._cluster = cluster
         self._recorded = recorded_placement
         self._to_worker, self._to_scheduler = costs.to_worker, costs.to_scheduler
         self._to_start, self._scheduling = costs.start, costs.scheduler
@@ -97,22 +98,17 @@ class Simulation:
         self._known = [0.0] * count
         self._scheduler_free = 0.0
         gates = inputs.gates
-        self._gate_needs: list[int] = gates.finishes.tolist()
-        self._gate_delay: list[float] = gates.delay.tolist()
         self._gate_span: list[float] = gates.span.tolist()
         order = np.lexsort((priority, inputs.gate))
         self._gate_rows: list[int] = order.tolist()
         bounds = np.searchsorted(inputs.gate[order], np.arange(len(gates.delay) + 1))
         self._gate_bounds: list[int] = bounds.tolist()
         self._told: list[bool] = gates.told.tolist()
-        #: When clients were told of finishes, one after the other, and the graph that waits for
-        #: some of these.
-        self._ends: list[float] = []
-        self._awaited = 0
         self._unfinished = count
         #: How many runs wait for a thread, and whether a look for some to move is due.
         self._waiting = 0
         self._balancing = False
+        self._client = SimulatedClient(gates)
         self._placement = Placement(inputs, cluster, costs, recorded=recorded_placement)
         self._receiving = Receiving(inputs, self._placement, costs, len(self._free))
 
@@ -120,7 +116,7 @@ class Simulation:
         """Take events in turn until all runs are known to have ended."""
         events, pop = self._events, heappop
         handlers: list[Callable[[float, int], None]] = [getattr(self, name) for name in _EVENTS]
-        if self._count:
+        if self._unfinished:
             self._push(0.0, _GRAPH, 0)
         for worker, joined in enumerate(self._cluster.joined.tolist()):
             if joined > 0:
@@ -130,7 +126,7 @@ class Simulation:
                 self._push(left, _LEFT, worker)
         while self._unfinished:
             if not events:  # times that contradict each other: the client need not wait any more
-                self._push(self._scheduler_free, _GRAPH, self._awaited)
+                self._push(self._scheduler_free, _GRAPH, self._client.held_back)
             now, kind, place = pop(events)
             handlers[kind](now, place)
         placed = np.array(self._placement.worker, dtype=np.int64)
@@ -149,16 +145,11 @@ class Simulation:
             waits[row] -= 1
             if not waits[row]:
                 self._place(row, at)
-        following = gate + 1
-        if following < len(self._gate_needs):
-            need = self._gate_needs[following]
-            if not need:
-                self._push(now + self._gate_delay[following], _GRAPH, following)
-            elif len(self._ends) >= need:
-                came = self._ends[need - 1] + self._gate_delay[following]
-                self._push(max(now, came), _GRAPH, following)
-            else:
-                self._awaited = following
+        self._submit(self._client.submitted(gate, now))
+
+    def _submit(self, graph: tuple[float, int] | None) -> None:
+        if graph is not None:
+            self._push(graph[0], _GRAPH, graph[1])
 
     def _finish(self, now: float, row: int) -> None:
         """The scheduler knows that a run ended: others can be sent."""
@@ -167,7 +158,7 @@ class Simulation:
         self._known[row] = begin
         self._unfinished -= 1
         if self._told[row]:
-            self._tell(begin)
+            self._submit(self._client.told(begin))
         placement, waits = self._placement, self._waits
         placement.finish(row)
         for taker in self._takers[self._offsets[row] : self._offsets[row + 1]]:
@@ -177,14 +168,6 @@ class Simulation:
         self._fill(placement.worker[row], at)
         if self._waiting:
             self._balance_soon(at)
-
-    def _tell(self, now: float) -> None:
-        """A client is told of a finish, and may submit what it held back until then."""
-        self._ends.append(now)
-        awaited = self._awaited
-        if awaited and len(self._ends) == self._gate_needs[awaited]:
-            self._awaited = 0
-            self._push(now + self._gate_delay[awaited], _GRAPH, awaited)
 
     def _place(self, row: int, now: float) -> None:
         worker = self._placement.place(row)
