@@ -151,3 +151,19 @@ def test_runs_that_do_not_end(clusters: Clusters, tmp_path: Path) -> None:
     left = findings.loc["unfinished-tasks"]
     assert left["Function"] == "stuck"
     assert "2 more tasks had not been sent" in left["Evidence"]
+
+
+def test_a_run_without_some_of_its_files(clusters: Clusters, tmp_path: Path) -> None:
+    client = clusters.client({})
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        HEALTHY["three stages"].run(client, tmp_path)
+    for missing in ("TracePlugin", "ResourceMonitor", "SchedulerPlugin"):
+        files = [path for path in run.files() if f"-{missing}-" not in path.name]
+        analyser = TraceAnalyser(files, progress=False)
+        figures = RunFigures(analyser.trace)
+        for rule in RULES.values():
+            list(rule(figures))
+        rules = analyser.diagnose()["Rule"].tolist()
+
+        assert "missing-evidence" in rules, missing
+        assert not set(rules) & {"errors", "recomputation", "tasks-too-small"}, rules
