@@ -29,8 +29,9 @@ _LENGTH = 80
 #: Readings kept for the event loop. More than it may have to take at a time: it takes none.
 _MOST = 10_000
 
-#: What was read as a task began and as it ended.
-Readings = tuple[bytes, bytes]
+#: What was read as a task began and as it ended (None: there is no such file), and the correction
+#: of the clock that Dask adds to the task's start and stop, seconds (None: this Dask tells none).
+Readings = tuple[bytes | None, bytes | None, float | None]
 
 
 def availability() -> str:
@@ -42,7 +43,7 @@ def availability() -> str:
             text = file.read(_LENGTH)
     except OSError as error:
         return f"{SCHEDSTAT}: {error.strerror}"
-    if run_queue_seconds((text, text)) is None:
+    if run_queue_seconds((text, text, None)) is None:
         return f"{SCHEDSTAT}: the kernel does not count it"
     return "available"
 
@@ -53,10 +54,10 @@ def run_queue_seconds(readings: Readings | None) -> float | None:
     None where nothing was read, or where the kernel does not count: then it writes zeros, for the
     time on a core too.
     """
-    if readings is None:
+    if readings is None or readings[0] is None or readings[1] is None:
         return None
     try:
-        (_, before, *_), (ran, after, *_) = map(bytes.split, readings)
+        (_, before, *_), (ran, after, *_) = readings[0].split(), readings[1].split()
         return (int(after) - int(before)) * 1e-9 if int(ran) else None
     except ValueError:  # not what Linux writes
         return None
@@ -110,7 +111,7 @@ class RunQueue:
         # All in one function: calls would cost as much again as everything but the reading.
         @functools.wraps(run)
         def run_measured(task: Any, *args: Any, **kwargs: Any) -> Any:
-            descriptor, before = None, b""
+            descriptor = before = after = None
             try:
                 try:
                     descriptors = local.descriptors
@@ -125,13 +126,14 @@ class RunQueue:
             try:
                 return run(task, *args, **kwargs)
             finally:
-                if descriptor is not None:
-                    try:
+                try:
+                    if descriptor is not None:
                         after = pread(descriptor, _LENGTH, 0)
-                        if len(readings) < _MOST and not self._stopped:
-                            readings[task.key] = before, after
-                    except Exception:
-                        self._guard.caught(RUN_TASK)
+                    if len(readings) < _MOST and not self._stopped:
+                        readings[task.key] = before, after, args[1] if len(args) > 1 else None
+                except Exception:
+                    self._guard.caught(RUN_TASK)
+                if descriptor is not None:
                     descriptors.append(descriptor)
                     if self._stopped:
                         _close(descriptors)

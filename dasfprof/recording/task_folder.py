@@ -84,7 +84,11 @@ class TaskFolder:
             begin, duration = given or done, done - (given or done)
         else:
             duration = stop - start
-            begin = correction.uncorrected(start, duration, given, done)
+            told = readings[2] if readings else None
+            if told is None:
+                begin = correction.uncorrected(start, duration, given, done)
+            else:
+                begin = start - told
         seconds = _sum_metrics(metrics)
         cpu = seconds.get(("thread-cpu", "seconds"))
         if metrics and cpu is None:  # a coroutine: many at a time share the loop's thread

@@ -21,7 +21,16 @@ import independent_record as record
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, Event, LocalCluster, Reschedule, secede, worker_client
+from distributed import (
+    Client,
+    Event,
+    LocalCluster,
+    Reschedule,
+    WorkerPlugin,
+    get_worker,
+    secede,
+    worker_client,
+)
 from recorded_facts import NOISE, assert_same_runs, assert_whole, computed, delays, facts
 
 import dasfprof
@@ -277,16 +286,18 @@ def test_cpu_seconds_are_those_of_the_task_alone(client: Client, tmp_path: Path)
     assert rows["nap"]["thread"] is None
 
 
+def correct(seconds: float, dask_worker: Any) -> None:
+    dask_worker.periodic_callbacks["heartbeat"].stop()  # it would set the correction anew
+    dask_worker.scheduler_delay = seconds
+
+
+def restore(dask_worker: Any) -> None:
+    dask_worker.scheduler_delay = 0
+    dask_worker.periodic_callbacks["heartbeat"].start()
+
+
 def test_times_are_those_of_the_worker_s_own_clock(client: Client, tmp_path: Path) -> None:
     """Whatever correction Dask applies at the time, also where it changes while a task runs."""
-
-    def correct(seconds: float, dask_worker: Any) -> None:
-        dask_worker.periodic_callbacks["heartbeat"].stop()  # it would set the correction anew
-        dask_worker.scheduler_delay = seconds
-
-    def restore(dask_worker: Any) -> None:
-        dask_worker.scheduler_delay = 0
-        dask_worker.periodic_callbacks["heartbeat"].start()
 
     def around(event: str | None) -> tuple[float, float]:
         start = time.time()
@@ -315,6 +326,39 @@ def test_times_are_those_of_the_worker_s_own_clock(client: Client, tmp_path: Pat
         assert stop <= row["timestamp"] + row["duration"] <= row["done"]
     clocks = [r for r in facts(run, "TracePlugin", "Clock") if r["address"] == worker[0]]
     assert [row["scheduler_delay"] for row in clocks] == [5.0, -7.0]
+
+
+class Heartbeat(WorkerPlugin):
+    """Changes the correction as a task is given a thread: the task begins a moment later."""
+
+    name = "heartbeat-between"
+
+    def setup(self, worker: Any) -> None:
+        self.worker = worker
+
+    def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
+        if finish == "executing" and str(key).startswith("shifted"):
+            self.worker.scheduler_delay = 0.05
+
+
+def test_start_is_right_where_a_heartbeat_comes_just_before_it(
+    client: Client, tmp_path: Path
+) -> None:
+    def begin() -> float:
+        begun = time.time()
+        # The worker learns late that it ended, so that either correction fits what it knows.
+        get_worker().loop.add_callback(time.sleep, 0.3)
+        return begun
+
+    worker = list(client.scheduler_info()["workers"])[:1]
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        client.register_plugin(Heartbeat())
+        client.run(correct, 0.0, workers=worker)
+        begun = client.submit(begin, key="shifted-1", workers=worker).result()
+        client.run(restore, workers=worker)
+        client.unregister_worker_plugin(Heartbeat.name)
+    (row,) = computed(run)
+    assert begun - 0.03 < row["timestamp"] <= begun
 
 
 def test_heartbeat_between_being_given_a_thread_and_beginning() -> None:
