@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.task_slots import TaskSlots, unseen_runs
+from dasfprof.analysis.once_per_trace import once_per_trace
+from dasfprof.analysis.task_slots import TaskSlots, task_slots, unseen_runs
 from dasfprof.analysis.task_times import TaskTimes
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -32,7 +33,8 @@ class Bindings:
     rank: Array
 
 
-def find_bindings(trace: Trace, slots: TaskSlots) -> Bindings:
+@once_per_trace
+def find_bindings(trace: Trace) -> Bindings:
     """Find what bound each run, from what came latest to what came first.
 
     A run that was ready before a slot of its worker ended and began after it waited for that
@@ -41,6 +43,7 @@ def find_bindings(trace: Trace, slots: TaskSlots) -> Bindings:
     dependency to be known, or the client that submitted it, after the last finish before of what
     a client wanted: of other finishes clients are not told.
     """
+    slots = task_slots(trace)
     times, count = slots.times, len(slots.worker)
     order = np.lexsort((np.arange(count), slots.end, times.executing))
     rank = np.empty(count, dtype=np.int64)

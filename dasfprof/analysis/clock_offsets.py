@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.once_per_trace import once_per_trace
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 
+@once_per_trace
 def clock_offsets(trace: Trace) -> Array:
     """Find the seconds to take from each worker's times to put them on the scheduler's clock.
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.bindings import CLIENT, NAMES, NOTHING, Bindings, find_bindings
+from dasfprof.analysis.once_per_trace import once_per_trace
 from dasfprof.analysis.step_groups import NO_STEP, step_column
 from dasfprof.analysis.task_slots import TaskSlots, task_slots, unseen_runs
 from dasfprof.analysis.task_times import to_ticks
@@ -58,9 +59,7 @@ class CriticalPath:
 
 def critical_path(trace: Trace) -> pd.DataFrame:
     """List the segments of the critical path; see `TraceAnalyser`."""
-    slots = task_slots(trace)
-    bindings = find_bindings(trace, slots)
-    return path_segments(trace, slots, bindings, find_path(trace, slots, bindings))
+    return path_segments(trace, task_slots(trace), find_bindings(trace), find_path(trace))
 
 
 def path_segments(
@@ -116,8 +115,10 @@ def critical_path_summary(trace: Trace, by: By = "function") -> pd.DataFrame:
     return summary.take(order).reset_index(drop=True)
 
 
-def find_path(trace: Trace, slots: TaskSlots, bindings: Bindings) -> CriticalPath:
+@once_per_trace
+def find_path(trace: Trace) -> CriticalPath:
     """Walk from the last finish back to the first submission, through what bound each run."""
+    slots, bindings = task_slots(trace), find_bindings(trace)
     times = slots.times
     rows, enters = [], []
     row = int(np.argmax(times.known)) if len(times) else -1

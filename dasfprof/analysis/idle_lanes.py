@@ -7,6 +7,7 @@ by all threads of the pool alike.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -172,7 +173,7 @@ class PoolDemand:
 
         def spans(*edges: tuple[Array, Array]) -> Spans:
             begins, ends = zip(*edges, strict=True)
-            return np.sort(np.concatenate(begins)), np.sort(np.concatenate(ends))
+            return _ascending(begins), _ascending(ends)
 
         return cls(
             spans((times.runnable, times.sent), (more.runnable, more.sent)),
@@ -190,7 +191,8 @@ class PoolDemand:
         for edge in edges:
             places = np.searchsorted(times, edge, side="right") - 1
             kept.append(edge[(places >= 0) & (idle[places] > 0)])
-        return np.unique(np.concatenate(kept))
+        merged = _ascending(kept)
+        return merged[np.append(True, merged[1:] != merged[:-1])]
 
     def split(self, times: Array, idle: Array, surplus: Array) -> dict[int, Array]:
         """Give the shares of the causes in the pool from each time on; all sum to 1."""
@@ -210,6 +212,11 @@ class PoolDemand:
             DEPENDENCIES: waiting / there,
             CLIENT: np.where(~late & (live <= 0), rest, 0) / there,
         }
+
+
+def _ascending(parts: Sequence[Array]) -> Array:
+    """Sort times; they come in long sorted stretches, which a stable sort merges."""
+    return np.sort(np.concatenate(parts), kind="stable")
 
 
 def _open(spans: Spans, times: Array) -> Array:

@@ -13,7 +13,7 @@ from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.process_summary import threads, working
 from dasfprof.analysis.report_columns import text, whole
 from dasfprof.analysis.task_overhead import task_overhead
-from dasfprof.analysis.task_times import TaskTimes, recorded_times, task_times
+from dasfprof.analysis.task_times import TaskTimes, ordered_times, recorded_times
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -39,7 +39,7 @@ def cluster_sizing(
     """
     _check(durations, threads_per_worker)
     recorded = recorded_times(trace)
-    times = task_times(recorded)
+    times = ordered_times(trace)
     seconds = _thread_seconds(trace, times)
     work, chain, wall = float(seconds.sum()), longest_chain(trace, seconds), _wall(times)
     if durations is None:
@@ -88,7 +88,7 @@ def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
     groups = Groups(function.codes.to_numpy(), len(function.categories))
     duration = groups.mean(tasks["duration"].to_numpy())
     recorded = recorded_times(trace)
-    cost = groups.median(task_overhead(trace, recorded)[tasks.index.to_numpy()])
+    cost = groups.median(task_overhead(trace)[tasks.index.to_numpy()])
     count = _all_threads(trace)
     rate = np.fmax(highest_rate(recorded), DOCUMENTED_RATE)
     by_share, by_rate = cost * (1 - overhead) / overhead, np.full(groups.count, count / rate)

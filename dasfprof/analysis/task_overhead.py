@@ -5,27 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.task_times import task_times
+from dasfprof.analysis.task_times import ordered_times, recorded_times
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 
-def task_overhead(trace: Trace, recorded: dict[str, Array]) -> Array:
+def task_overhead(trace: Trace) -> Array:
     """Measure the overhead of each task run: seconds of its thread, NaN where no file tells.
 
     It is the time from being given the thread until the worker knew the outcome, less the
     function, unspilling and deserialising, which grow with the data; and the time for which the
     thread had stood idle before, though the task was runnable, less the wait for its inputs. Of a
     coroutine, which has no thread, that second part is unknown, and left out.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    recorded
-        Its `recorded_times`.
     """
-    times, tasks = task_times(recorded), trace.tasks
+    recorded, times, tasks = recorded_times(trace), ordered_times(trace), trace.tasks
     moved = tasks["disk_read"].to_numpy(dtype=float) + tasks["deserialize"].to_numpy(dtype=float)
     free = _thread_free_since(tasks, times.executing, times.done)
     with np.errstate(invalid="ignore"):

@@ -16,10 +16,10 @@ from dasfprof.database.columns import Array
 def per_task_slack(trace: Trace) -> pd.DataFrame:
     """List the task runs with their slack, the least first; see `TraceAnalyser`."""
     slots = task_slots(trace)
-    bindings = find_bindings(trace, slots)
+    bindings = find_bindings(trace)
     slack = find_slack(trace, slots, bindings)
     critical = np.zeros(len(slack), dtype=bool)
-    critical[find_path(trace, slots, bindings).rows] = True
+    critical[find_path(trace).rows] = True
     length = slots.times.stop - slots.times.start
     order = np.lexsort((slots.times.start, -length, slack))
     workers = trace.workers

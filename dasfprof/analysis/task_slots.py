@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.once_per_trace import once_per_trace
 from dasfprof.analysis.task_times import (
     TaskTimes,
     fit_between,
+    ordered_times,
     recorded_times,
     task_times,
     to_ticks,
@@ -56,6 +58,7 @@ class TaskSlots:
         return most
 
 
+@once_per_trace
 def task_slots(trace: Trace) -> TaskSlots:
     """Find the slots of a trace's task runs."""
     tasks, unseen = trace.tasks, unseen_runs(trace)
@@ -68,7 +71,7 @@ def task_slots(trace: Trace) -> TaskSlots:
         recorded = {name: np.concatenate([recorded[name], more[name]]) for name in recorded}
         nothing = np.full(len(unseen), np.nan)
         stolen, seceded = np.append(stolen, nothing), np.append(seceded, nothing)
-    times = task_times(recorded)
+    times = task_times(recorded) if len(unseen) else ordered_times(trace)
     end = np.maximum(
         np.fmin(np.fmin(times.done, seceded), _taken_again(trace, times)), times.executing
     )
@@ -98,6 +101,7 @@ class UnfinishedRuns:
     taken: Array
 
 
+@once_per_trace
 def unfinished_runs(trace: Trace) -> UnfinishedRuns:
     """Find the runs of which only the scheduler knows, and not that they ran."""
     only = trace.scheduler_only
@@ -118,6 +122,7 @@ def unfinished_runs(trace: Trace) -> UnfinishedRuns:
     )
 
 
+@once_per_trace
 def unseen_runs(trace: Trace) -> pd.DataFrame:
     """Give the runs that are known to have run and that no worker's file holds."""
     only = trace.scheduler_only

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.once_per_trace import once_per_trace
 from dasfprof.analysis.step_groups import step_column, step_groups
-from dasfprof.analysis.task_times import TaskTimes, recorded_times, task_times
+from dasfprof.analysis.task_times import ordered_times, recorded_times
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -52,9 +53,7 @@ _NOTHING = "No time of its task runs is known."
 def per_task_status(trace: Trace) -> pd.DataFrame:
     """Tell how long each task run had each status; see `TraceAnalyser`."""
     tasks = trace.tasks
-    recorded = recorded_times(trace)
-    times = task_times(recorded)
-    seconds = status_seconds(recorded, times)
+    times, seconds = ordered_times(trace), status_seconds(trace)
     total = times.known - times.arrival
     order = np.lexsort((times.arrival, -total))
     columns = {
@@ -85,8 +84,7 @@ def per_step_status(trace: Trace) -> pd.DataFrame:
 
 
 def _sum_up(trace: Trace, label: str, codes: Array, groups: list[str]) -> pd.DataFrame:
-    recorded = recorded_times(trace)
-    times = task_times(recorded)
+    times = ordered_times(trace)
     names = np.array(groups, dtype=object)
     runs = np.bincount(codes, minlength=len(names))
 
@@ -96,7 +94,7 @@ def _sum_up(trace: Trace, label: str, codes: Array, groups: list[str]) -> pd.Dat
         counts = np.bincount(codes[known], minlength=len(names))
         return np.where(counts > 0, sums, np.nan)
 
-    seconds = {name: total(values) for name, values in status_seconds(recorded, times).items()}
+    seconds = {name: total(values) for name, values in status_seconds(trace).items()}
     whole = np.nan_to_num(total(times.known - times.arrival))
     dominant = _dominant(list(seconds.values()))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -117,11 +115,13 @@ def _sum_up(trace: Trace, label: str, codes: Array, groups: list[str]) -> pd.Dat
     return table.take(order).reset_index(drop=True)
 
 
-def status_seconds(recorded: dict[str, Array], times: TaskTimes) -> dict[str, Array]:
+@once_per_trace
+def status_seconds(trace: Trace) -> dict[str, Array]:
     """Give the seconds that each task run had each status, which sum to ``known - arrival``.
 
     A status of which nothing is known has NaN: its seconds are in the status before it.
     """
+    recorded, times = recorded_times(trace), ordered_times(trace)
     seconds = {}
     for name, spans in STATUSES.items():
         length = np.zeros(len(times))

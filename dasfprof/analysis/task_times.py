@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.clock_offsets import clock_offsets, ended_there
+from dasfprof.analysis.once_per_trace import once_per_trace
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -51,6 +52,7 @@ _SCHEDULER = {"arrival": "scheduler_waiting", "sent": "sent"}
 _WORKER = ("received", "ready", "executing", "done")
 
 
+@once_per_trace
 def recorded_times(trace: Trace) -> dict[str, Array]:
     """Give the times of `Trace.tasks` on the scheduler's clock; what nobody recorded is NaN."""
     tasks = trace.tasks
@@ -69,7 +71,16 @@ def recorded_times(trace: Trace) -> dict[str, Array]:
     fitted = fit_between(start, length, times["sent"], times["known"])
     times["start"] = np.where(seen, start, fitted)
     times["stop"] = times["start"] + length
-    return {name: to_ticks(times[name]) for name in STAGES}
+    recorded = {name: to_ticks(times[name]) for name in STAGES}
+    for stage in recorded.values():
+        stage.setflags(write=False)
+    return recorded
+
+
+@once_per_trace
+def ordered_times(trace: Trace) -> TaskTimes:
+    """Give the recorded times of `Trace.tasks`, put in order."""
+    return task_times(recorded_times(trace))
 
 
 def task_times(recorded: dict[str, Array]) -> TaskTimes:
@@ -88,11 +99,16 @@ def task_times(recorded: dict[str, Array]) -> TaskTimes:
     # Without word from its worker a run was done when its function was.
     clamped["done"] = np.where(np.isnan(clamped["done"]), clamped["stop"], clamped["done"])
     table = np.stack([clamped[name] for name in STAGES])
-    latest = np.fmax.accumulate(table)
-    table = np.where(np.isnan(table), np.nan, latest)
+    missing = np.isnan(table)
+    np.fmax.accumulate(table, out=table)
+    # What nobody recorded is that of the next stage, at the end that of the one before.
+    later = ~missing[-1]
     for stage in range(len(STAGES) - 2, -1, -1):
-        table[stage] = np.where(np.isnan(table[stage]), table[stage + 1], table[stage])
-    return TaskTimes(*np.where(np.isnan(table), latest, table))
+        filled = missing[stage] & later
+        table[stage, filled] = table[stage + 1, filled]
+        later |= ~missing[stage]
+    table.setflags(write=False)
+    return TaskTimes(*table)
 
 
 def fit_between(start: Array, length: Array, sent: Array, known: Array) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis import busy_lanes, idle_lanes
+from dasfprof.analysis.once_per_trace import once_per_trace
 from dasfprof.analysis.step_groups import step_groups
 from dasfprof.analysis.task_slots import TaskSlots, task_slots, unfinished_runs, unseen_runs
 from dasfprof.analysis.trace import Trace
@@ -148,6 +149,7 @@ def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> 
     return whole
 
 
+@once_per_trace
 def make_accounts(trace: Trace) -> Accounts:
     """Account for every thread-second of every worker's life."""
     slots = task_slots(trace)

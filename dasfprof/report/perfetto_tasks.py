@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.task_status import status_seconds
-from dasfprof.analysis.task_times import recorded_times, task_times
+from dasfprof.analysis.task_times import recorded_times
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.report.json_text import json_text, json_texts
@@ -48,9 +48,8 @@ class TaskSlices:
 
     def __init__(self, trace: Trace, tracks: Tracks) -> None:
         self._trace = trace
-        recorded = recorded_times(trace)
-        self._statuses = status_seconds(recorded, task_times(recorded))
-        begins, durations = recorded["start"], trace.tasks["duration"].to_numpy()
+        self._statuses = status_seconds(trace)
+        begins, durations = recorded_times(trace)["start"], trace.tasks["duration"].to_numpy()
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
         lanes = Lanes(trace, placed, begins[placed])
         rows = placed[lanes.order]

@@ -14,7 +14,7 @@ import pandas as pd
 
 from dasfprof.analysis.key_table import KeyTable
 from dasfprof.analysis.task_status import status_seconds
-from dasfprof.analysis.task_times import recorded_times, task_times
+from dasfprof.analysis.task_times import recorded_times
 from dasfprof.analysis.trace import Trace
 from dasfprof.database import keys as key_parts
 from dasfprof.database.columns import Array
@@ -45,7 +45,7 @@ class TimelineData:
         """Make the columns."""
         tasks = trace.tasks
         recorded = recorded_times(trace)
-        statuses = status_seconds(recorded, task_times(recorded))
+        statuses = status_seconds(trace)
         starts, durations = recorded["start"], tasks["duration"].to_numpy()
         placed = np.flatnonzero(np.isfinite(starts) & np.isfinite(durations))
         lanes = Lanes(trace, placed, starts[placed])

@@ -17,7 +17,6 @@ from written_traces import Plugin, compute, record, row, usage, write_as_dasf
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.longest_chain import longest_chain
 from dasfprof.analysis.task_overhead import task_overhead
-from dasfprof.analysis.task_times import recorded_times
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording.facts import COMPUTE, TASK_RUN
 
@@ -133,7 +132,7 @@ def test_overhead_of_each_run(tmp_path: Path) -> None:
     ]
     analyser = written(tmp_path, *rows, SchedulerPlugin=(TASK_RUN, sent))
 
-    found = task_overhead(analyser.trace, recorded_times(analyser.trace))
+    found = task_overhead(analyser.trace)
     assert found.tolist() == pytest.approx(
         [0.25, 0.25 + 1.0, 0.125 + 0.25, 0.25, 0.25, np.nan], nan_ok=True
     )
