@@ -50,7 +50,7 @@ FIVE = [
     run("f-1", 0, 0, 3, 1),
     run("f-2", 0, 4, 6, 0),
     run("f-3", 0, 3, 5, 1),
-    run("f-4", 0, 5, 6, 1),
+    run("f-4", 0, 5, 6, 1, sent=3, queued=0.0),
 ]
 
 
@@ -359,7 +359,6 @@ class PlainSchedule:
                     float(self.ends[number]),
                     self.worker[number],
                     sent=float(sent),
-                    priority_order=number,
                     dependencies=[f"f{one}-0" for one in self.inputs[number]],
                 )
             )
@@ -508,3 +507,13 @@ def test_groups_that_are_rootish() -> None:
 
     # b takes one task's result, c those of a group of six.
     assert replay_of(trace).inputs.root_group_size.tolist() == [1] + [6] * 6 + [0] * 6
+
+
+def test_without_a_queue_neighbours_go_to_one_worker() -> None:
+    runs = [run(f"f-{n}", 0, n % 4, n % 4 + 1, n // 4) for n in range(8)]
+    replay = replay_of(made_trace(runs, workers=WORKERS))
+
+    assert not replay.inputs.queues
+    assert replay.outcome().wall == pytest.approx(4)
+    first, *others = replay.outcome().worker[np.argsort(replay.inputs.priority)].tolist()
+    assert others == [first] * 3 + [1 - first] * 4

@@ -49,6 +49,8 @@ class ReplayInputs:
     #: Its group takes so many other tasks' results at most that Dask may call it root-ish: then
     #: how many tasks the group had when it arrived, else 0.
     root_group_size: Array
+    #: The number of its group.
+    group: Array
     #: The graph that it came with, and when graphs come.
     gate: Array
     gates: Gates
@@ -93,6 +95,7 @@ def replay_inputs(trace: Trace, slots: TaskSlots, lives: WorkerLives) -> ReplayI
         begun=begun,
         priority=_priorities(trace, begun),
         root_group_size=root_sizes,
+        group=groups,
         gate=gate,
         gates=gates,
         queues=_queues(trace, groups, gate, rootish, room),

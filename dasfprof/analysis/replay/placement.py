@@ -18,7 +18,8 @@ class Placement:
     """The scheduler's view of workers: what they hold, what they have to do, and who gets what.
 
     As Dask: a run of a large group with few inputs goes to the worker with the fewest tasks, as
-    long as one has room, and else waits in a queue; another one goes, of the workers that hold an
+    long as one has room, and else waits in a queue (where the scheduler has none, to that of the
+    runs before it); another one goes, of the workers that hold an
     input, to that which can start it first by its occupancy and by what it would have to fetch.
 
     Parameters
@@ -56,6 +57,10 @@ class Placement:
         self._inputs: list[int] = inputs.inputs.tolist()
         self._users: list[int] = np.bincount(inputs.inputs, minlength=count).tolist()
         self._root_size: list[int] = inputs.root_group_size.tolist()
+        self._queueing = inputs.queues
+        #: Without a queue: where the last run of each group went, and how many more are to.
+        self._last_of_group: dict[int, tuple[int, int]] = {}
+        self._group: list[int] = inputs.group.tolist()
         self._function: list[int] = inputs.function.tolist()
         self._average = [-1.0] * len(inputs.functions)
         #: Runs that were sent before the length of their function was known.
@@ -90,6 +95,8 @@ class Placement:
             return -1 if full or not self.there[worker] else worker
         if not rootish:
             return self._soonest(row)
+        if not self._queueing:
+            return self._beside(row)
         # While runs wait in the queue no worker has room.
         return -1 if self._queues[0] else self._least_busy()
 
@@ -181,6 +188,16 @@ class Placement:
             if busy < slots and self.there[worker] and busy / threads[worker] < least:
                 found, least = worker, busy / threads[worker]
         return found
+
+    def _beside(self, row: int) -> int:
+        """Choose the worker of the run before, for a thread's share of the group at a time."""
+        group, size = self._group[row], self._root_size[row]
+        worker, left = self._last_of_group.get(group, (-1, 0))
+        if left <= 0 or not self.there[worker]:
+            worker = self._idle()
+            left = size * self.threads[worker] // self._total_threads
+        self._last_of_group[group] = worker, left - 1
+        return worker
 
     def _soonest(self, row: int) -> int:
         """Choose the worker that is expected to start a run first, of those that hold an input."""
