@@ -74,6 +74,8 @@ class Plan:
     tasks: list[Task] = field(default_factory=list)
     workers: int = 2
     threads: int = 2
+    #: Of each worker; none: all are on one.
+    hosts: Sequence[str] = ()
     #: When a graph arrived.
     graphs: Sequence[float] = (0.0,)
     #: Worker, start, stop, bytes and keys of transfers from the other worker.
@@ -99,7 +101,7 @@ class Plan:
         for number in range(self.workers):
             rows = [self._compute(task) for task in self.tasks if task.worker == number]
             moved = [self._transfer(*move) for move in self.transfers if move[0] == number]
-            plugin = Plugin(directory, name=number, address=_address(number))
+            plugin = self._plugin(directory, "TracePlugin", number)
             plugin.write((COMPUTE, rows), (TRANSFER, moved), close=number not in self.killed)
             if self.resources:
                 self._write_resources(directory, number)
@@ -107,13 +109,17 @@ class Plan:
             self._write_scheduler(directory)
         return TraceAnalyser(directory, progress=False)
 
+    def _plugin(self, directory: Path, name: str, number: int) -> Plugin:
+        host = self.hosts[number] if self.hosts else "node1"
+        return Plugin(directory, name, host=host, name=number, address=_address(number))
+
     def _write_resources(self, directory: Path, number: int) -> None:
         held = [(at, facts) for worker, at, facts in self.held if worker == number]
         used = [(at, facts) for worker, at, facts in self.used if worker == number]
         end = max((task.stop for task in self.tasks), default=0.0)
         held = held or [(0.0, {"state": "running"}), (end, {"state": "running"})]
         used = used or [(0.0, {}), (end, {})]
-        Plugin(directory, "ResourceMonitor", name=number, address=_address(number)).write(
+        self._plugin(directory, "ResourceMonitor", number).write(
             (
                 MANAGED_MEMORY,
                 [row(MANAGED_MEMORY, timestamp=T + at, **facts) for at, facts in held],

@@ -228,6 +228,44 @@ def test_a_slow_worker(tmp_path: Path) -> None:
     assert all(findings[rule]["Severity"] == "low" for rule in findings.keys() - {"slow-worker"})
 
 
+def two_speeds(slow: set[int], **of_slow: Any) -> list[Task]:
+    """Plan four workers of which some take twice as long for as many tasks."""
+    return [
+        Task(
+            f"f-{worker}{thread}{n}",
+            worker,
+            n * seconds,
+            (n + 1) * seconds,
+            thread=thread,
+            **(of_slow if worker in slow else {}),
+        )
+        for worker in range(4)
+        for thread in (0, 1)
+        for n in range(8)
+        for seconds in [1.0 if worker in slow else 0.5]
+    ]
+
+
+def test_a_slow_host(tmp_path: Path) -> None:
+    plan = Plan(two_speeds({2, 3}), workers=4, hosts=["a", "a", "b", "b"])
+    finding = found(plan, tmp_path)["slow-worker"]
+
+    assert finding["Finding"].startswith("Host b is slow: f takes 2 times as long there")
+    assert finding["Worker"] is None
+    assert finding["Seconds at stake (s)"] == pytest.approx(4.0)
+    assert "10.0.0.1:4002" in finding["Suggestion"]
+    assert "10.0.0.1:4003" in finding["Suggestion"]
+
+
+def test_a_worker_with_larger_partitions_is_not_slow(tmp_path: Path) -> None:
+    tasks = two_speeds({3}, size=2_000_000)
+    for task in tasks:
+        task.size = max(task.size, 1_000_000)
+
+    assert "slow-worker" not in found(Plan(tasks, workers=4), tmp_path / "larger")
+    assert "slow-worker" in found(Plan(two_speeds({3}), workers=4), tmp_path / "alike")
+
+
 def test_waits_for_cores_make_no_worker_slow(tmp_path: Path) -> None:
     tasks = [
         Task(f"f-{worker}{thread}{n}", worker, n * s, n * s + s, thread=thread, run_queue=s - 0.5)

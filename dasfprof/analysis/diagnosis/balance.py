@@ -16,6 +16,8 @@ from dasfprof.database.columns import Array
 
 #: Shares of the run's wall time that something out of line costs at least.
 _GAIN = 0.05
+#: So many slow workers, or hosts, are told of at most.
+_MOST_SLOW = 3
 #: Shares of the threads' time.
 _ELSEWHERE = 0.1
 _UNEVEN_IDLE = 0.1
@@ -94,36 +96,48 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
 
 
 def slow_worker(run: RunFigures) -> Iterator[Finding]:
-    """Find workers on which the same functions take longer than on the others."""
+    """Find workers, or whole hosts, on which the same functions take longer than on others."""
     slowness, workers = run.out_of_line.slowness, run.workers
     excess = np.where(
         slowness.slow, slowness.runs * (slowness.median - slowness.median_elsewhere), 0.0
     )
     by_worker = np.bincount(slowness.place, weights=excess, minlength=len(workers))
-    for number in np.argsort(-by_worker)[: np.count_nonzero(by_worker)].tolist():
-        own = (slowness.place == number) & slowness.slow
-        seconds = _slow_worker_gain(run, number, float(by_worker[number]))
+    for numbers in _slow_places(run, by_worker)[:_MOST_SLOW]:
+        own = np.isin(slowness.place, numbers) & slowness.slow
+        seconds = _slow_gain(run, numbers, float(by_worker[numbers].sum()))
         if seconds < _GAIN * run.wall:
             continue
         worst = np.flatnonzero(own)[np.argmax(excess[own])]
         factor = slowness.median[worst] / slowness.median_elsewhere[worst]
-        name = str(run.function_names[slowness.function[worst]])
-        label, host = str(workers.labels[number]), str(workers.hosts[number])
+        name, host = str(run.function_names[slowness.function[worst]]), workers.hosts[numbers[0]]
+        label = str(workers.labels[numbers[0]]) if len(numbers) == 1 else None
+        addresses = ", ".join(f'"{run.address(number)}"' for number in numbers.tolist())
         yield Finding(
-            f"Worker {label} is slow: {name} takes {times(factor)} times as long there as on the "
-            "other workers.",
+            f"{f'Worker {label}' if label else f'Host {host}'} is slow: {name} takes "
+            f"{times(factor)} times as long there as elsewhere.",
             f"{duration(slowness.median[worst])} against "
-            f"{duration(slowness.median_elsewhere[worst])} (medians, waits for a core left out); "
-            f"{count(int(own.sum()), 'function')} slow there, beyond chance "
-            f"(z {slowness.z[worst]:.1f}). See imbalance() and process_summary().",
+            f"{duration(slowness.median_elsewhere[worst])} (medians, waits for a core left out), "
+            f"beyond chance (z {slowness.z[worst]:.1f}); {count(len(numbers), 'worker')} of "
+            f"{len(workers)}. See imbalance() and process_summary().",
             f"Look at host {host} for other processes, throttled or shared cores and slow disks "
-            "(node_resource_usage()), and take the worker out: "
-            f'client.retire_workers(["{run.address(number)}"]).',
+            f"(node_resource_usage()), and do without: client.retire_workers([{addresses}]).",
             seconds=seconds,
             at_least="medium",
             function=name,
             worker=label,
         )
+
+
+def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
+    """Give the numbers of slow workers, the slowest first: those of hosts all of whose are slow."""
+    hosts, worked = run.workers.hosts, np.unique(run.out_of_line.slowness.place)
+    places: dict[object, list[int]] = {}
+    for number in np.flatnonzero(excess > 0).tolist():
+        of_host = worked[hosts[worked] == hosts[number]]
+        whole = len(of_host) > 1 and len(of_host) < len(worked) and (excess[of_host] > 0).all()
+        places.setdefault(hosts[number] if whole else number, []).append(number)
+    found = [np.array(numbers, dtype=np.int64) for numbers in places.values()]
+    return sorted(found, key=lambda numbers: -float(excess[numbers].sum()))
 
 
 def imbalance(run: RunFigures) -> Iterator[Finding]:
@@ -192,19 +206,19 @@ def _gain(run: RunFigures, found: Stragglers, kept: Array) -> float:
     return run.saved(estimate, running=run.with_durations(rows, usual))
 
 
-def _slow_worker_gain(run: RunFigures, number: int, excess: float) -> float:
-    """Estimate the wall seconds that a worker's slowness costs.
+def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
+    """Estimate the wall seconds that the slowness of some workers costs.
 
-    Without a replay that is at the least its excess spread over all threads, at the most that on
-    its own threads, as far as the others idled.
+    Without a replay that is at the least their excess spread over all threads, at the most that on
+    their own threads, as far as the others idled.
     """
-    lives = run.accounts.lives
-    own = float(lives.threads[run.workers.of_lives[lives.ids] == number].max(initial=1))
+    lives, slowness = run.accounts.lives, run.out_of_line.slowness
+    own = float(lives.threads[np.isin(run.workers.of_lives[lives.ids], numbers)].sum())
     spread = excess / run.threads
     idle = run.seconds_of("No runnable task", "Runnable elsewhere")
-    estimate = max(spread, min(excess / own, spread + idle))
-    slowness = run.out_of_line.slowness
-    rows = np.flatnonzero((slowness.slow & (slowness.place == number))[slowness.of_run])
+    estimate = max(spread, min(excess / max(own, 1.0), spread + idle))
+    slow = slowness.slow & np.isin(slowness.place, numbers)
+    rows = np.flatnonzero(slow[slowness.of_run])
     factor = (slowness.median_elsewhere / slowness.median)[slowness.of_run[rows]]
     usual = run.trace.tasks["duration"].to_numpy()[rows] * factor
     return run.saved(estimate, running=run.with_durations(rows, usual))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dasfprof.analysis.groups import ratio
-from dasfprof.analysis.slow_workers import Slowness, measure_slowness
+from dasfprof.analysis.groups import Groups, ratio
+from dasfprof.analysis.slow_workers import TIMES_OTHERS, Slowness, measure_slowness
 from dasfprof.analysis.stragglers import find_stragglers
 from dasfprof.database.columns import Array
 
@@ -59,11 +60,19 @@ class OutOfLine:
 
     @cached_property
     def slowness(self) -> Slowness:
-        """How slow each function is on each worker, waiting for cores left out."""
+        """How slow each function is on each worker.
+
+        Waits for cores do not count, and a worker with larger partitions is not slow.
+        """
         run = self._run
-        return measure_slowness(
+        found = measure_slowness(
             run.functions.codes, run.workers.numbers(run.trace.tasks), run.working
         )
+        sizes = np.fmax(run.task_column("input_size"), run.task_column("size"))
+        here = Groups(found.of_run, len(found.runs)).median(sizes)
+        with np.errstate(invalid="ignore"):
+            larger = here >= TIMES_OTHERS * run.functions.median(sizes)[found.function]
+        return dataclasses.replace(found, slow=found.slow & ~larger)
 
     @cached_property
     def on_slow_worker(self) -> Array:

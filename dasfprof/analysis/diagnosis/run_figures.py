@@ -11,7 +11,7 @@ import pandas as pd
 from dasfprof.analysis.attempts import find_attempts
 from dasfprof.analysis.bindings import Bindings, find_bindings
 from dasfprof.analysis.busy_lanes import USES
-from dasfprof.analysis.critical_path import KINDS, CriticalPath, find_path, path_segments
+from dasfprof.analysis.critical_path import CriticalPath, find_path, path_segments
 from dasfprof.analysis.degradation import degradation
 from dasfprof.analysis.diagnosis.out_of_line import OutOfLine
 from dasfprof.analysis.diagnosis.sampled_figures import SampledFigures
@@ -28,7 +28,7 @@ from dasfprof.database.keys import TUPLE
 _CLASSES = list(CLASSES)
 #: Runs with more tasks, or more seconds, are not replayed: a replay takes about 10 us a task, and
 #: looks for tasks to steal ten times a simulated second.
-_MOST_REPLAYED = 100_000
+_MOST_REPLAYED = 50_000
 _LONGEST_REPLAYED = 100_000.0
 
 
@@ -149,7 +149,6 @@ class RunFigures(SampledFigures):
 
     def path_seconds(self, kind: str) -> float:
         """Give the seconds of the critical path that are of a kind."""
-        assert kind in KINDS
         table = self.path_table
         return float(table.loc[table["Kind"] == kind, "Duration (s)"].sum())
 
