@@ -27,8 +27,11 @@ _HOMES = {
     # What `--preload dasfprof` asks the module for; `dasfprof.preload` is the same.
     "dask_setup": "dasfprof.preload",
     "dask_teardown": "dasfprof.preload",
+    # What `%load_ext dasfprof` asks it for.
+    "load_ipython_extension": "dasfprof.jupyter",
     "Trace": "dasfprof.analysis",
     "TraceAnalyser": "dasfprof.analysis",
+    "analyser_html": "dasfprof.report.notebook",  # for the analyser's own display
     "export": "dasfprof.report.export",
     "write_report": "dasfprof.report.html",
 }

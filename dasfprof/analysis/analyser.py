@@ -224,3 +224,8 @@ class TraceAnalyser(
 
     def __repr__(self) -> str:
         return f"TraceAnalyser({self.trace!r})"
+
+    def _repr_html_(self) -> str:
+        from dasfprof import analyser_html
+
+        return str(analyser_html(self))

@@ -12,6 +12,9 @@ from dasfprof.errors import InvalidArgumentError
 
 Item = TypeVar("Item")
 
+#: Seconds of work that nobody has to be told of.
+_DELAY = 0.5
+
 
 def is_wanted(progress: bool | None = None) -> bool:
     """Tell whether to show progress.
@@ -36,7 +39,10 @@ def is_wanted(progress: bool | None = None) -> bool:
 def track(
     items: Iterable[Item], description: str, *, shown: bool, total: int, unit: str
 ) -> Iterator[Item]:
-    """Give the items, with a bar that advances as they are taken if `shown`."""
+    """Give the items; if `shown`, with a bar that advances as they are taken, while it is long.
+
+    It goes when the work is done, in a notebook as in a terminal.
+    """
     if not shown:
         yield from items
         return
@@ -44,5 +50,6 @@ def track(
         warnings.simplefilter("ignore")  # tqdm warns in notebooks that have no ipywidgets
         from tqdm.auto import tqdm
 
-        bar = tqdm(items, desc=description, total=total, unit=unit)
-    yield from bar
+        bar = tqdm(items, desc=description, total=total, unit=unit, delay=_DELAY, leave=False)
+    with bar:
+        yield from bar

@@ -12,6 +12,7 @@ from dasfprof.analysis.evidence import Evidence
 from dasfprof.analysis.fact_columns import make_categorical
 from dasfprof.analysis.steps import BuiltLayers, TaskSteps, step_table
 from dasfprof.database.columns import Array
+from dasfprof.database.display import count_of
 
 Columns = dict[str, Any]
 
@@ -148,7 +149,8 @@ class TableMaker:
             return
         last = devices.drop_duplicates("worker_id", keep="last")["availability"].astype(object)
         for reason, count in last[last != "available"].value_counts().sort_index().items():
-            self._notes.append(f"no full readings of a GPU on {count} workers: {reason}.")
+            where = count_of(count, "worker")
+            self._notes.append(f"no full readings of a GPU on {where}: {reason}.")
         readings = samples.reindex(columns=["gpu_utilization", "gpu_memory_used"])
         if not len(devices) and readings.isna().to_numpy().all():
             self._notes.append("no resource sample tells of a GPU: the columns about GPUs are NA.")
@@ -241,7 +243,7 @@ class TableMaker:
         for number in np.unique(rest["worker_id"][lost]).tolist():
             rows = lost[rest["worker_id"][lost] == number]
             worker = self._register.workers[number]
-            count = f"{len(rows)} task run" + "s" * (len(rows) > 1)
+            count = count_of(len(rows), "task run")
             self._notes.append(
                 f"{worker.label}: the scheduler saw {count} "
                 f"({durations[rows].sum():.3f} s) there that no worker's file holds "

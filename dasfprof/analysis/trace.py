@@ -18,6 +18,7 @@ from dasfprof.analysis.progress import is_wanted
 from dasfprof.analysis.tables import TableMaker
 from dasfprof.database import EventDatabase, EventProfiler, MultiEventDatabase, open_run
 from dasfprof.database.columns import Array
+from dasfprof.database.display import count_of
 from dasfprof.errors import InvalidArgumentError
 
 Database = MultiEventDatabase | EventDatabase | EventProfiler
@@ -169,17 +170,13 @@ class Trace:
     def __repr__(self) -> str:
         tasks = self.tasks
         counts = [
-            _count(len(tasks), "task run") + " on",
-            _count(tasks["worker_id"].nunique(), "worker") + " of",
-            _count(tasks["host"].nunique(), "host") + " in",
+            count_of(len(tasks), "task run") + " on",
+            count_of(tasks["worker_id"].nunique(), "worker") + " of",
+            count_of(tasks["host"].nunique(), "host") + " in",
         ]
         seconds = 0.0 if np.isnan(self.begin) else self.end - self.begin
-        notes = f", {_count(len(self.notes), 'note')}" if self.notes else ""
+        notes = f", {count_of(len(self.notes), 'note')}" if self.notes else ""
         return f"Trace of {' '.join(counts)} {seconds:.3f} s{notes}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _databases(source: Any) -> list[EventDatabase]:

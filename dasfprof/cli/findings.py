@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dasfprof.cli.streams import echo, terminal_width
-from dasfprof.report.text import clean, elide
+from dasfprof.report.text import clean, elide, format_seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +36,7 @@ def print_findings(findings: pd.DataFrame, rows: int, *, err: bool = False) -> N
 
 def _print_finding(finding: dict[Any, Any], *, err: bool) -> None:
     severity = clean(finding["Severity"])
-    margin = f"  {severity:<7}{_at_stake(finding['Seconds at stake (s)']):>9}  "
+    margin = f"  {severity:<7}{format_seconds(finding['Seconds at stake (s)']):>9}  "
     head, *rest = _paragraph(finding["Finding"], "")
     colour = _COLOURS.get(severity)
     echo(f"{click.style(margin, fg=colour)}{click.style(head, bold=True)}", err=err)
@@ -61,11 +60,3 @@ def _paragraph(text: object, lead: str) -> list[str]:
         break_on_hyphens=False,
     )
     return lines or [lead]
-
-
-def _at_stake(seconds: float) -> str:
-    if math.isnan(seconds):
-        return ""
-    if seconds < 0.01:
-        return "< 0.01 s"
-    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"

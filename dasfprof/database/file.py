@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database.batch import Batch, fold_events, make_batches
+from dasfprof.database.display import files_html
 from dasfprof.database.reader import FORMAT_VERSION, TraceFile
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.errors import InvalidArgumentError, ReadOnlyError
@@ -180,6 +181,9 @@ class FileDatabase(EventDatabase):
 
     def __repr__(self) -> str:
         return f"FileDatabase at {self._given.parent / self.path.name}"
+
+    def _repr_html_(self) -> str:
+        return files_html(repr(self), [self.path] if self.path.exists() else [])
 
     def _start(self, event: Event) -> None:
         if self._reader is not None:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database.batch import Batch
-from dasfprof.database.dasf import is_dasf_trace
-from dasfprof.database.file import EventDatabase
+from dasfprof.database.dasf import DasfDatabase, is_dasf_trace
+from dasfprof.database.display import count_of, escape, files_html
+from dasfprof.database.file import EventDatabase, FileDatabase
 from dasfprof.database.profiler import EventProfiler, open_database
 from dasfprof.database.reader import TraceFile, is_trace
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
@@ -57,7 +58,12 @@ class MultiEventDatabase:
                 yield database, batch
 
     def __repr__(self) -> str:
-        return f"MultiEventDatabase with {len(self.databases)} databases"
+        return f"MultiEventDatabase with {count_of(len(self.databases), 'database')}"
+
+    def _repr_html_(self) -> str:
+        files = (FileDatabase, DasfDatabase)
+        paths = [item.path for item in self.databases if isinstance(item, files)]
+        return files_html(repr(self), paths) if paths else f"<p>{escape(repr(self))}</p>"
 
 
 def open_run(source: Source) -> MultiEventDatabase:

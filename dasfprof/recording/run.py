@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import html
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
@@ -15,6 +14,7 @@ from distributed import Client
 from distributed.comm import CommClosedError
 
 from dasfprof.database import MultiEventDatabase
+from dasfprof.database.display import clean, count_of, escape, files_html, format_size
 from dasfprof.errors import SourceNotFoundError
 from dasfprof.recording.cluster_calls import (
     commit_plugin,
@@ -137,16 +137,23 @@ class ProfiledRun:
         return TraceAnalyser(self.database(), **options)
 
     def __repr__(self) -> str:
-        state = "stopped" if self._stopped else "recording"
-        files = self.files()
-        size = sum(path.stat().st_size for path in files)
-        return (
-            f"<ProfiledRun {self.name!r}: {state}, {len(files)} files, {size / 1e6:.1f} MB "
-            f"in {self.directory}>"
-        )
+        return f"<ProfiledRun {clean(self.name)!r}: {self._in_words()}>"
 
     def _repr_html_(self) -> str:
-        return f"<code>{html.escape(repr(self))}</code>"
+        caption = f"ProfiledRun {clean(self.name)!r}: {self._in_words()}"
+        try:
+            return files_html(caption, self.files())
+        except OSError:
+            return f"<p>{escape(caption)}</p>"
+
+    def _in_words(self) -> str:
+        state = "stopped" if self._stopped else "recording"
+        try:
+            files = list_files(self._settings.directory, self._settings.uuid)
+        except OSError as error:
+            return f"{state}, {clean(self.directory)} cannot be read: {type(error).__name__}"
+        size = format_size(sum(size for _, size in files))
+        return f"{state}, {count_of(len(files), 'file')}, {size} in {clean(self.directory)}"
 
     def _sync(self, function: Any, *args: Any) -> Any:
         if self._client.status == "closed" and not self._client.asynchronous:

@@ -1,4 +1,4 @@
-"""What the head of a report says of a run: `summarise`."""
+"""What the head of a report says of a run: `summarise`, and the same in words."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pandas as pd
 
 from dasfprof.analysis.time_accounting import CLASSES
 from dasfprof.analysis.trace import Trace
+from dasfprof.database.display import count_of
+from dasfprof.report.text import format_date
 
 _NUMBER, _TEXT = "number", "text"
 _SECONDS = "Thread Time (s)"
@@ -47,6 +49,27 @@ def summarise(trace: Trace) -> dict[str, Any]:
         "moved": _known(arrived["size"].sum()) if len(trace.transfers) else None,
         "results": _known(tasks["size"].sum(min_count=1)),
     }
+
+
+def when(facts: dict[str, Any]) -> str:
+    """Say when the run of a summary was, and for how long; nothing if no file tells."""
+    if facts["begin"] is None or facts["seconds"] is None:
+        return ""
+    return f"{format_date(facts['begin'])} UTC, {facts['seconds']:.1f} s"
+
+
+def in_words(facts: dict[str, Any]) -> str:
+    """Say what the run of a summary computed where, in a sentence or two."""
+    used = ""
+    if facts["capacity"]:
+        used = f" Tasks held {facts['compute'] / facts['capacity']:.0%} of the threads' time."
+    failed = f", {facts['failed']:,} failed" if facts["failed"] else ""
+    threads = f", {count_of(facts['threads'], 'thread')}," if facts["threads"] else ""
+    runs = f"{count_of(facts['tasks'], 'task run')} of {count_of(facts['functions'], 'function')}"
+    return (
+        f"{runs}{failed}, on {count_of(facts['workers'], 'worker')}{threads} of "
+        f"{count_of(len(facts['hosts']), 'host')}.{used}"
+    )
 
 
 def sum_classes(accounting: pd.DataFrame) -> pd.DataFrame:

@@ -14,8 +14,20 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from dasfprof.database.display import clean, format_size
+
 if TYPE_CHECKING:
     import pandas as pd
+
+__all__ = [
+    "clean",
+    "display_width",
+    "elide",
+    "format_date",
+    "format_seconds",
+    "format_size",
+    "format_table",
+]
 
 ELLIPSIS = "…"
 NOT_AVAILABLE = "NA"
@@ -32,25 +44,6 @@ _MAX_WORD = 20
 _MAX_CELL = 1000
 _MAX_DECIMALS = 6
 _SIGNIFICANT = 4
-
-
-def clean(text: object) -> str:
-    r"""Make any text one line of visible characters.
-
-    What is not printable (control characters, escape sequences, line breaks, marks that change the
-    direction of text, lone surrogates) is shown as Python writes it: ``\x1b``, ``\n``, ``\u202e``.
-    """
-    text = str(text)
-    if text.isprintable():
-        return text
-    return "".join(
-        character
-        if character.isprintable()
-        else " "
-        if unicodedata.category(character) == "Zs"
-        else character.encode("unicode_escape").decode("ascii")
-        for character in text
-    )
 
 
 def elide(text: object, width: int) -> str:
@@ -74,11 +67,13 @@ def display_width(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
-def format_size(count: int) -> str:
-    """Write a number of bytes: ``312 B``, ``29.1 kB``, ``0.2 MB``."""
-    if count >= 1e5:
-        return f"{count / 1e6:.1f} MB"
-    return f"{count / 1e3:.1f} kB" if count >= 1e3 else f"{count} B"
+def format_seconds(seconds: float) -> str:
+    """Write the seconds that a finding puts at stake in three digits; nothing if unknown."""
+    if math.isnan(seconds):
+        return ""
+    if seconds < 0.01:
+        return "< 0.01 s"
+    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
 
 
 def format_date(seconds: float) -> str:

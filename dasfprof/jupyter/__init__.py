@@ -1,0 +1,19 @@
+"""dasfprof in notebooks: ``%load_ext dasfprof``, ``%%dasfprof``, and `show` for any run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dasfprof.jupyter.view import RunView, show
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+__all__ = ["RunView", "load_ipython_extension", "show"]
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Give a shell the magic ``%%dasfprof``; ``%load_ext dasfprof`` calls it."""
+    from dasfprof.jupyter.magic import CellMagic
+
+    shell.register_magic_function(CellMagic(shell).dasfprof, "cell", "dasfprof")

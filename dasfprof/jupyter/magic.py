@@ -1,0 +1,134 @@
+"""``%%dasfprof``: profiles a cell on the current Dask client and shows what came of it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import logging
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from distributed import Client, default_client
+from IPython.core.displayhook import DisplayHook
+from IPython.core.error import UsageError
+from IPython.core.magic_arguments import MagicArgumentParser
+from IPython.display import display
+
+from dasfprof.errors import DasfprofError
+from dasfprof.jupyter.view import show
+from dasfprof.recording import ProfiledRun, register_default_profiler
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+logger = logging.getLogger(__name__)
+
+#: The variable that holds the last view, unless another is named.
+VARIABLE = "_dasfprof"
+
+_INSTEAD = (
+    "use `async with dasfprof.profile(client) as run:`, and `dasfprof.jupyter.show(run)` after it."
+)
+
+
+class CellMagic:
+    """The magic of one shell.
+
+    Parameters
+    ----------
+    shell
+        The shell whose cells it runs.
+    """
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+
+    def dasfprof(self, line: str, cell: str) -> None:
+        """Profile a cell on the current Dask client; show its findings and its timeline.
+
+        ::
+
+            %%dasfprof [NAME] [-d DIRECTORY] [-o VARIABLE]
+
+        NAME begins the names of the run's files, which go to DIRECTORY (default: Dask's config
+        ``dasfprof.directory``, else the working directory) with its report. VARIABLE (default:
+        ``_dasfprof``) gets what is shown, whose ``analyser`` answers further questions.
+
+        The cell runs as it would without. If it raises, recording ends, what there is is shown,
+        and the exception goes on. It needs a synchronous client, the one made last, and a cell
+        that does not await.
+
+        Examples::
+
+            %%dasfprof
+            %%dasfprof load -d traces -o loaded
+        """
+        __tracebackhide__ = True  # of an error in the cell, only the cell is of interest
+        options = _parser().parse_argstring(line)
+        if not options.output.isidentifier():
+            raise UsageError(f"-o {options.output!r}: give the name of a variable.")
+        codes = self._compile(cell)
+        try:
+            run = register_default_profiler(
+                _current_client(), options.name, directory=options.directory
+            )
+        except DasfprofError as error:
+            raise UsageError(str(error)) from error
+        try:
+            for code in codes:
+                exec(code, self._shell.user_global_ns, self._shell.user_ns)
+        finally:
+            self._finish(run, options.output)
+
+    def _compile(self, cell: str) -> list[CodeType]:
+        """Compile a cell as the shell does, so that its last expression is shown."""
+        shell = self._shell
+        source = shell.transform_cell(cell)
+        # By now the shell has counted on, or not, as its version has it; it has kept the input.
+        number = len(shell.history_manager.input_hist_parsed) - 1
+        name = shell.compile.cache(source, number, raw_code=cell)
+        body = shell.transform_ast(shell.compile.ast_parse(source, filename=name)).body
+        whole = ast.Module(body, [])
+        awaiting = compile(whole, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if awaiting.co_flags & inspect.CO_COROUTINE:
+            raise UsageError(f"%%dasfprof cannot run a cell that awaits; {_INSTEAD}")
+        shown: list[ast.stmt] = []
+        silent = DisplayHook.semicolon_at_end_of_expression(cell)
+        if body and isinstance(body[-1], ast.Expr) and not silent:
+            shown = [body.pop()]
+        codes = [shell.compile(ast.Module(body, []), name, "exec")]
+        return codes + [shell.compile(ast.Interactive([node]), name, "single") for node in shown]
+
+    def _finish(self, run: ProfiledRun, variable: str) -> None:
+        """Stop a run and show it; what goes wrong here is told and fails no cell."""
+        try:
+            run.stop()
+            run.collect(run.directory)  # of hosts whose disks are not this one's
+            view = show(run)
+        except Exception as error:
+            logger.debug("the run could not be shown", exc_info=True)
+            print(f"dasfprof could not show the run: {type(error).__name__}: {error}")  # noqa: T201
+        else:
+            self._shell.user_ns[variable] = view
+            display(view)
+
+
+def _current_client() -> Client:
+    try:
+        client = default_client()
+    except ValueError:
+        raise UsageError(
+            "there is no Dask client whose cluster %%dasfprof could observe; make one in a cell "
+            "before: `from distributed import Client; client = Client()`."
+        ) from None
+    if client.asynchronous:
+        raise UsageError(f"%%dasfprof needs a synchronous client; {_INSTEAD}")
+    return client
+
+
+def _parser() -> MagicArgumentParser:
+    parser = MagicArgumentParser(prog="%%dasfprof")
+    parser.add_argument("name", nargs="?")
+    parser.add_argument("-d", "--directory")
+    parser.add_argument("-o", "--output", default=VARIABLE)
+    return parser

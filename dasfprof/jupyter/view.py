@@ -1,0 +1,86 @@
+"""`RunView`: a recorded run, its findings and its timeline, as a notebook shows them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.database.display import clean, escape
+from dasfprof.recording import ProfiledRun
+from dasfprof.report.html import write_report
+from dasfprof.report.notebook import frame_html, run_html, run_text
+
+#: Bytes of a report up to which it goes into the notebook's file: some 30,000 task runs.
+INLINE_BYTES = 2_000_000
+
+
+class RunView:
+    """What a notebook shows of a run: a summary, the findings, and the report in a frame.
+
+    The report is a file beside the trace. Of a large run the notebook has a link to it only.
+
+    Parameters
+    ----------
+    analyser
+        The run.
+    report
+        Where its report goes; an existing file is replaced.
+    title
+        What the run is called.
+
+    Raises
+    ------
+    OSError
+        If the report cannot be written.
+    """
+
+    def __init__(self, analyser: TraceAnalyser, report: Path, title: str) -> None:
+        #: Answers any further question.
+        self.analyser = analyser
+        #: What is wrong with the run.
+        self.findings = analyser.diagnose()
+        #: The report's file.
+        self.report = write_report(analyser, report, title=title)
+        self._title = title
+
+    def __repr__(self) -> str:
+        text = run_text(self.analyser, self.findings, self._title)
+        return f"{text}\nThe report: {clean(self.report)}"
+
+    def _repr_html_(self) -> str:
+        parts = [run_html(self.analyser, self.findings, self._title)]
+        try:
+            size = self.report.stat().st_size
+            page = self.report.read_text(encoding="utf-8") if size <= INLINE_BYTES else None
+        except OSError as error:
+            parts.append(f"<p>The report is gone: {escape(error)}</p>")
+        else:
+            large = "" if page is not None else ", too large to be shown here"
+            parts.append(f"<p>The report{large}: {_link(self.report)}</p>")
+            if page is not None:
+                parts.append(frame_html(page, f"Report of {self._title}"))
+        return "".join(parts)
+
+
+def show(run: ProfiledRun | Any) -> RunView:
+    """Show a run in a notebook as ``%%dasfprof`` does.
+
+    Parameters
+    ----------
+    run
+        A `ProfiledRun`, or what `TraceAnalyser` takes: a database, a path, a run's name. The report
+        goes beside the files of a `ProfiledRun`, else into the working directory.
+    """
+    if isinstance(run, ProfiledRun):
+        return RunView(run.analyser(), run.directory / f"{run.name}.html", run.name)
+    analyser = run if isinstance(run, TraceAnalyser) else TraceAnalyser(run)
+    return RunView(analyser, Path("dasfprof-report.html"), "Dask run")
+
+
+def _link(path: Path) -> str:
+    """Link to a file by its place beside the notebook: Jupyter follows no other links to files."""
+    where = os.path.relpath(path)
+    return f'<a href="{escape(quote(where))}" target="_blank"><code>{escape(where)}</code></a>'

@@ -1,0 +1,123 @@
+"""A run as a notebook shows it: what ran and what is wrong with it, in HTML and in plain text.
+
+Colours come with a background of their own, so that both themes can show them. Nothing needs a
+script: a notebook that is not trusted, or is looked at on a web site, shows all but the report.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from dasfprof.database.display import count_of, escape
+from dasfprof.report.run_summary import in_words, summarise, when
+from dasfprof.report.text import elide, format_seconds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dasfprof.analysis import TraceAnalyser
+
+_COLOURS = {"high": "#b3261e", "medium": "#8a5a00", "low": "#00629d", "info": "#5c5f62"}
+#: Findings and notes that are shown; characters of each.
+_MOST, _LONGEST = 10, 700
+#: The diagnosis of more task runs takes longer than a person expects of a name in a cell.
+_MOST_TASKS = 50_000
+_FRAME_STYLE = "width:100%;height:760px;border:1px solid #8888;border-radius:4px;background:#fff"
+
+
+def run_html(analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str = "") -> str:
+    """Give a run's summary and findings as HTML in which nothing of the trace is markup.
+
+    Parameters
+    ----------
+    analyser
+        The run.
+    findings
+        What `TraceAnalyser.diagnose` gives; None: they were not asked for.
+    title
+        What to call the run.
+    """
+    facts = summarise(analyser.trace)
+    begin = f"<b>{_text(title)}</b> " if title else ""
+    parts = [f"<p>{begin}{_text(when(facts))}<br>{_text(in_words(facts))}</p>"]
+    if findings is None:
+        parts.append("<p>What is wrong with it? Ask <code>.diagnose()</code>.</p>")
+    else:
+        parts += _findings_html(findings)
+    notes = analyser.trace.notes
+    if notes:
+        items = "".join(f"<li>{_text(note)}</li>" for note in notes[:_MOST])
+        label = f"{count_of(len(notes), 'note')} on what evidence is missing"
+        parts.append(f"<details><summary>{label}</summary><ul>{items}</ul></details>")
+    return f'<div style="line-height:1.4">{"".join(parts)}</div>'
+
+
+def run_text(analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str = "") -> str:
+    """Give a run's summary and findings as text."""
+    facts = summarise(analyser.trace)
+    head = "  ".join(part for part in (elide(title, _LONGEST), when(facts)) if part)
+    lines = [line for line in (head, in_words(facts)) if line]
+    if findings is not None and not len(findings):
+        lines.append("None of the known faults was found.")
+    for finding in _shown(findings):
+        at_stake = format_seconds(finding["Seconds at stake (s)"])
+        lines.append(f"{finding['Severity']:<7}{at_stake:>9}  {_short(finding['Finding'])}")
+        lines.append(f"{'':18}→ {_short(finding['Suggestion'])}")
+    return "\n".join(lines)
+
+
+def analyser_html(analyser: TraceAnalyser) -> str:
+    """Give what a notebook shows for an analyser; it never raises.
+
+    The findings of a large run are left to be asked for.
+    """
+    try:
+        small = len(analyser.trace.tasks) <= _MOST_TASKS
+        return run_html(analyser, analyser.diagnose() if small else None)
+    except Exception as error:
+        return f"<p>{escape(type(error).__name__)}: {_text(error)}</p>"
+
+
+def frame_html(page: str, title: str) -> str:
+    """Put a whole page into a frame of its own, which reaches neither the notebook nor the network.
+
+    A frame with its page inside is plain HTML: JupyterLab, Notebook and VS Code show it alike. It
+    may run the page's scripts and save the tables that they export.
+    """
+    return (
+        f'<iframe sandbox="allow-scripts allow-downloads" title="{_text(title)}" '
+        f'style="{_FRAME_STYLE}" srcdoc="{html.escape(page)}"></iframe>'
+    )
+
+
+def _findings_html(findings: pd.DataFrame) -> Iterable[str]:
+    if not len(findings):
+        yield "<p>None of the known faults was found.</p>"
+    for finding in _shown(findings):
+        colour = _COLOURS.get(finding["Severity"], _COLOURS["info"])
+        badge = f"background:{colour};color:#fff;border-radius:3px;padding:0 .5em"
+        seconds = finding["Seconds at stake (s)"]
+        at_stake = "" if math.isnan(seconds) else f"{format_seconds(seconds)} at stake. "
+        yield (
+            f'<div style="margin:.4em 0"><span style="{badge}">{_text(finding["Severity"])}</span> '
+            f"<b>{_text(finding['Finding'])}</b> {_text(at_stake)}"
+            f"<br>→ {_text(finding['Suggestion'])}"
+            f"<details><summary>Evidence</summary>{_text(finding['Evidence'])}</details></div>"
+        )
+    if len(findings) > _MOST:
+        yield f"<p>And {len(findings) - _MOST} more: <code>.diagnose()</code> has them all.</p>"
+
+
+def _shown(findings: pd.DataFrame | None) -> list[dict[Any, Any]]:
+    return [] if findings is None else findings.head(_MOST).to_dict("records")
+
+
+def _short(text: object) -> str:
+    return elide(text, _LONGEST)
+
+
+def _text(text: object) -> str:
+    return escape(_short(text))
