@@ -100,6 +100,8 @@ class _ValueEncoder:
         self._last: tuple[Any, int] = (object(), 0)
 
     def convert(self, items: Sequence[Any]) -> Array:
+        if _is_one_object(items):
+            return np.full(len(items), self._code(items[0]), dtype=_CODE)
         return np.array([self._code(item) for item in items], dtype=_CODE)
 
     def _code(self, item: Any) -> int:
@@ -131,7 +133,11 @@ class _KeyEncoder:
         self._tails: list[Array] = []
 
     def convert(self, items: Iterable[Any]) -> tuple[Array, Array]:
-        heads, tails = keys.split_keys(list(items))
+        items = list(items)
+        if _is_one_object(items):  # the stimulus that sent many tasks
+            (head,), tails = keys.split_keys(items[:1])
+            return np.full(len(items), self._index[head], dtype=_CODE), tails.repeat(len(items), 0)
+        heads, tails = keys.split_keys(items)
         return np.array(list(map(self._index.__getitem__, heads)), dtype=_CODE), tails
 
     def add(self, converted: tuple[Array, Array]) -> None:
@@ -236,6 +242,10 @@ def _encode_times(array: Array, tag: str) -> list[Any] | None:
                 return None
             return [tag, dtype, base, _TICK, counts.tobytes()]
     return None
+
+
+def _is_one_object(items: Sequence[Any]) -> bool:
+    return len(set(map(id, items))) == 1
 
 
 def _encode_dictionary(slices: list[Array], entries: list[Any]) -> list[Any]:
