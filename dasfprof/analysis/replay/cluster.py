@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dasfprof.analysis.task_slots import TaskSlots
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.worker_lives import WorkerLives
 from dasfprof.database.columns import Array
 
-#: A worker that joins so soon after the first task arrived was there: seconds.
+#: A worker that joins so soon after the first task arrived was there, and one that leaves so soon
+#: after it took a task took that: seconds.
 _AT_ONCE = 0.001
 
 
@@ -54,22 +56,23 @@ class ReplayCluster:
         return replace(self, threads=np.full(len(self.threads), count))
 
 
-def recorded_cluster(trace: Trace, lives: WorkerLives, first: float, last: float) -> ReplayCluster:
+def recorded_cluster(trace: Trace, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
     """Give the cluster that a trace was recorded on.
 
-    Parameters
-    ----------
-    trace, lives
-        The trace, and the lives of its workers.
-    first, last
-        When the first task arrived and the last was sent; a worker that left later did not leave.
+    A worker that left takes no task after the last one that it took: it had been told to close
+    before, or what it took later died with it. One that left after all tasks were sent, did not.
     """
+    first = float(slots.times.arrival.min(initial=np.inf))
+    last = float(slots.times.sent.max(initial=-np.inf))
     workers = trace.workers.iloc[lives.ids]
     joined = np.fmax(workers["joined"].to_numpy(dtype=float) - trace.begin, lives.begin)
     joined = np.where(workers["joined"].isna(), 0.0, joined) - first
     left = workers["left"].to_numpy(dtype=float) - trace.begin
+    taken = np.full(len(trace.workers), -np.inf)
+    np.maximum.at(taken, slots.worker, slots.times.executing)
+    taken = np.where(np.isfinite(taken[lives.ids]), taken[lives.ids] + _AT_ONCE, left)
     return ReplayCluster(
         threads=lives.threads,
         joined=np.where(joined > _AT_ONCE, joined, 0.0),
-        left=np.where(left < last, np.maximum(left - first, 0.0), np.inf),
+        left=np.where(left < last, np.maximum(np.fmin(left, taken) - first, 0.0), np.inf),
     )

@@ -181,12 +181,10 @@ def make_replay(trace: Trace) -> Replay:
     slots = task_slots(trace)
     lives = worker_lives(trace, slots)
     inputs = replay_inputs(trace, slots, lives)
-    first = float(slots.times.arrival.min(initial=np.inf))
-    last = float(slots.times.sent.max(initial=-np.inf))
     return Replay(
         inputs=inputs,
         costs=measure_costs(trace, slots),
-        cluster=recorded_cluster(trace, lives, first, last),
+        cluster=recorded_cluster(trace, lives, slots),
         obstacle=_obstacle(trace, inputs),
     )
 
