@@ -31,8 +31,8 @@ def diagnose(trace: Trace, rules: Mapping[str, Rule] = RULES) -> pd.DataFrame:
     """
     run = RunFigures(trace)
     findings = [found for name in rules for found in _found(name, rules[name], run)]
-    findings = _with_symptoms(findings)
     wall = run.wall if findings else 0.0
+    findings = _with_symptoms([(name, finding.within(wall)) for name, finding in findings])
 
     def rank(item: tuple[str, Finding]) -> tuple[int, float]:
         finding = item[1]

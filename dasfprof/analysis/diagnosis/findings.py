@@ -50,6 +50,11 @@ class Finding:
         place = min(place, SEVERITIES.index(self.at_least))
         return SEVERITIES[max(place, SEVERITIES.index(self.at_most))]
 
+    def within(self, wall: float) -> Finding:
+        """Give it with no more seconds at stake than the run took."""
+        seconds = float(np.minimum(self.seconds, wall)) if wall > 0 else self.seconds
+        return dataclasses.replace(self, seconds=seconds)
+
     def as_symptom_of(self, causes: Sequence[str]) -> Finding:
         """Give it as what other rules' findings bring about: it is not grave by itself."""
         words = f"{self.evidence} It may follow from {', '.join(causes)}."
