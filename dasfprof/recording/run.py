@@ -6,6 +6,7 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,8 +158,10 @@ class ProfiledRun:
 
     def _sync(self, function: Any, *args: Any) -> Any:
         if self._client.status == "closed" and not self._client.asynchronous:
-            # Its event loop may be gone with it, and nothing is left to talk to.
-            return asyncio.run(function(*args))
+            # Its event loop may be gone with it, and nothing is left to talk to. This thread may
+            # have a loop of its own that runs, as a notebook's has.
+            with ThreadPoolExecutor(1) as thread:
+                return thread.submit(lambda: asyncio.run(function(*args))).result()
         return self._client.sync(function, *args)
 
     def _cluster_is_up(self) -> bool:

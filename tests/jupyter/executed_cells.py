@@ -1,0 +1,73 @@
+"""Runs cells in a real kernel, one after the other, and looks at what each shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+
+def execute(sources: Sequence[str], place: Path) -> list[Any]:
+    """Run cells of code in a directory; one that fails does not end it."""
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    NotebookClient(
+        notebook,
+        timeout=120,
+        kernel_name="python3",
+        allow_errors=True,
+        resources={"metadata": {"path": str(place)}},
+    ).execute()
+    return list(notebook.cells)
+
+
+def cell(cells: list[Any], begin: str) -> Any:
+    """Give the one cell that begins so."""
+    (found,) = (item for item in cells if item.source.startswith(begin))
+    return found
+
+
+def shown(item: Any, kind: str = "display_data") -> dict[str, str]:
+    """Give the forms of the one thing of a kind that a cell shows."""
+    (found,) = (output for output in item.outputs if output.output_type == kind)
+    data: dict[str, str] = dict(found["data"])
+    return data
+
+
+def printed(item: Any, name: str = "stdout") -> str:
+    """Give what a cell wrote on a stream."""
+    streams = [output for output in item.outputs if output.output_type == "stream"]
+    return "".join(output["text"] for output in streams if output["name"] == name)
+
+
+def failure(item: Any) -> Any:
+    """Give the one error that a cell ended with."""
+    (found,) = (output for output in item.outputs if output.output_type == "error")
+    return found
+
+
+class Elements(HTMLParser):
+    """The elements and the text of some HTML, as a browser takes it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def value(self, tag: str, name: str) -> str:
+        """Give an attribute of the one element that has it."""
+        (found,) = (value for of, key, value in self.attributes if (of, key) == (tag, name))
+        return found

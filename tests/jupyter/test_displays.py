@@ -1,0 +1,120 @@
+"""What handles and databases show of themselves, with files that are there, damaged or gone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from distributed import Client, LocalCluster
+from executed_cells import Elements
+
+import dasfprof
+from dasfprof import FileDatabase, InstantEvent, MultiEventDatabase
+from dasfprof.jupyter import show, view
+
+IMAGE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def client() -> Client:
+    """Give a client of a cluster in this process."""
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def run(client: Client, tmp_path: Path) -> dasfprof.recording.ProfiledRun:
+    """Give a run that is over."""
+    with dasfprof.profile(
+        client, "few", directory=tmp_path / "traces", add_time_suffix=False
+    ) as it:
+        client.submit(abs, -1, pure=False).result()
+    return it
+
+
+def test_the_handle(client: Client, tmp_path: Path) -> None:
+    run = dasfprof.register_default_profiler(client, "on <b>", directory=tmp_path)
+    assert "recording" in repr(run)
+    run.stop()
+    files = run.files()
+    size = sum(path.stat().st_size for path in files)
+    assert size < 100_000
+    told = f"'{run.name}': stopped, {len(files)} files, {size / 1e3:.1f} kB in {tmp_path}"
+    assert repr(run) == f"<ProfiledRun {told}>"
+    page = Elements(run._repr_html_())
+    assert told in page.text
+    assert "b" not in page.tags
+    for path in files:
+        assert path.name in page.text
+    assert page.tags.count("tr") == 1 + len(files)
+
+
+def test_the_handle_of_files_that_are_gone(client: Client, tmp_path: Path) -> None:
+    run = dasfprof.register_default_profiler(client, "gone", directory=tmp_path / "traces")
+    run.stop()
+    shutil.rmtree(tmp_path / "traces")
+    assert "stopped, 0 files, 0 B in" in repr(run)
+    assert "0 files" in run._repr_html_()
+
+
+def test_a_database_of_files(run: dasfprof.recording.ProfiledRun) -> None:
+    database = run.database()
+    page = Elements(database._repr_html_())
+    assert f"MultiEventDatabase with {len(run.files())} databases" in page.text
+    for words in ("TracePlugin", "SchedulerPlugin", "ResourceMonitor"):
+        assert words in page.text
+    one = MultiEventDatabase(run.files()[:1])
+    assert repr(one) == "MultiEventDatabase with 1 database"
+    assert Elements(one._repr_html_()).tags.count("tr") == 2
+
+
+def test_files_that_are_damaged_or_gone(run: dasfprof.recording.ProfiledRun) -> None:
+    database = run.database()
+    first, second, *_ = run.files()
+    first.unlink()
+    second.write_bytes(b"<b>no trace</b>")
+    html = database._repr_html_()
+    assert "cannot be read: SourceNotFoundError" in html
+    assert "cannot be read: NotATraceError" in html
+    assert "<b>" not in html
+
+
+def test_a_header_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "x.msgpack"
+    header = {"plugin": IMAGE, "worker": {"name": f"{IMAGE}\ud800\x07"}, "host": ["h"]}
+    with FileDatabase(path, header=header) as database:
+        assert "tbody" in database._repr_html_(), "not written yet"
+        database.record(InstantEvent("a", 1.0))
+    for shown in (FileDatabase(path), dasfprof.open_run(path)):
+        html = shown._repr_html_()
+        assert "img" not in Elements(html).tags
+        assert "&lt;img src=x onerror=alert(1)&gt;\\x07" in html or "\\ud800\\x07" in html
+        html.encode()
+
+
+def test_a_large_report_is_linked(
+    run: dasfprof.recording.ProfiledRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = show(run)
+    assert shown.report == run.directory / "few.html"
+    assert "<iframe" in shown._repr_html_()
+    monkeypatch.setattr(view, "INLINE_BYTES", 10_000)
+    page = Elements(shown._repr_html_())
+    assert "iframe" not in page.tags
+    assert "too large to be shown here" in page.text
+    assert page.value("a", "href").endswith("/few.html")
+    shown.report.unlink()
+    assert "The report is gone" in shown._repr_html_()
+
+
+def test_any_run_can_be_shown(
+    run: dasfprof.recording.ProfiledRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for source in (run.directory, run.database(), run.analyser()):
+        assert show(source).report.read_bytes().startswith(b"<!doctype html>")
+        assert "1 task run of 1 function" in repr(show(source))
