@@ -103,6 +103,8 @@ def test_figures_in_words() -> None:
     ]
     assert [wording.percent(x) for x in (0.0123, 0.5)] == ["1.2 %", "50 %"]
     assert [wording.times(x) for x in (1.25, 1234.0)] == ["1.2", "1,234"]
+    assert wording.excerpt("no\n  answer") == "no answer"
+    assert wording.excerpt("x" * 300) == "x" * 199 + "…"
     assert [wording.count(x, "task") for x in (1, 2000)] == ["1 task", "2,000 tasks"]
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from dasfprof.analysis.attempts import WORKER_LOST
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, percent, size
+from dasfprof.analysis.diagnosis.wording import count, duration, excerpt, percent, size
 from dasfprof.database.columns import Array
 
 #: Shares of the seconds of all tasks, and of all attempts, that failed.
@@ -41,7 +41,7 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
     yield Finding(
         f"{count(int(kept.sum()), 'attempt')} failed and had to be made again, most with "
         f"{category} in {name}: {duration(float(seconds[kept].sum()))} of thread time.",
-        f"{percent(float(kept.mean()))} of all attempts. The first message: {message} See "
+        f"{percent(float(kept.mean()))} of all attempts. The first message: {excerpt(message)} See "
         "processed_tasks().",
         f"Make {name} not fail: catch and retry {category} inside of it where it is cheap, or "
         "mend what causes it; retries= starts the whole task again.",
@@ -65,8 +65,8 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     name = str(first["function"])
     yield Finding(
         f"{count(len(erred), 'task')} ended in an error: {first['category']} in {name}.",
-        f"The first: {run.trace.keys.texts(np.array([first['key_id']]))[0]}: {first['message']} "
-        "See processed_tasks().",
+        f"The first: {run.text_of_key(first['key_id'])}: "
+        f"{excerpt(str(first['message']))} See processed_tasks().",
         f"Mend {name}, or give retries= where the error passes by itself; what depends on these "
         "tasks has no result.",
         at_least="high",
@@ -151,7 +151,7 @@ def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
     longest = int(np.nanargmax(waited))
     name = _most(left["function"])
     label = str(left["worker"].iloc[longest])
-    key = run.trace.keys.texts(left["key_id"].to_numpy()[longest : longest + 1])[0]
+    key = run.text_of_key(int(left["key_id"].iloc[longest]))
     unsent = run.trace.unsent
     behind = int(unsent["tasks"].sum()) if "tasks" in unsent else 0
     waiting = f" {count(behind, 'more task')} had not been sent to a worker." if behind else ""
@@ -178,7 +178,7 @@ def no_worker_fits(run: RunFigures) -> Iterator[Finding]:
             continue
         asked = row["restrictions"] or {}
         words = "; ".join(f"{name}={value}" for name, value in asked.items())
-        name, key = str(row["name"]), run.trace.keys.texts(np.array([row["key"]]))[0]
+        name, key = str(row["name"]), run.text_of_key(int(row["key"]))
         since = float(row["time"]) - run.trace.begin
         yield Finding(
             f"No worker fits {count(int(row['tasks']), 'task')} of {name}: they had not been sent "

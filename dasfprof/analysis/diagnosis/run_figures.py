@@ -15,6 +15,7 @@ from dasfprof.analysis.critical_path import CriticalPath, find_path, path_segmen
 from dasfprof.analysis.degradation import degradation
 from dasfprof.analysis.diagnosis.out_of_line import OutOfLine
 from dasfprof.analysis.diagnosis.sampled_figures import SampledFigures
+from dasfprof.analysis.diagnosis.wording import excerpt
 from dasfprof.analysis.groups import Groups, ratio
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.replay import gain
@@ -280,8 +281,11 @@ class RunFigures(SampledFigures):
 
     def key_text(self, row: int) -> str:
         """Give the key of a task run as text."""
-        key = self.trace.tasks["key_id"].to_numpy()[row : row + 1]
-        return str(self.trace.keys.texts(key)[0])
+        return self.text_of_key(int(self.trace.tasks["key_id"].iloc[row]))
+
+    def text_of_key(self, key_id: int) -> str:
+        """Give a key as text, or its begin."""
+        return excerpt(str(self.trace.keys.texts(np.array([key_id]))[0]))
 
     def address(self, worker: int) -> str:
         """Give the address of a named worker's last life, or its label."""

@@ -9,12 +9,14 @@ import numpy as np
 from dasfprof.analysis.clock_offsets import clock_offsets
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration
+from dasfprof.analysis.diagnosis.wording import count, duration, excerpt
 
 #: Notes that are no fault of a trace: it has no GPU, or its data came from the client.
 _NO_FAULT = ("GPU", "inputs whose size")
 #: Seconds that a clock may be off before it is told of.
 _CLOCK = 0.5
+#: So many notes are repeated at most.
+_MOST_NOTES = 5
 
 
 def missing_evidence(run: RunFigures) -> Iterator[Finding]:
@@ -25,9 +27,11 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     if not notes:
         return
     yield Finding(
-        f"The trace is not whole, so that other findings may be missing or wrong: {notes[0]}"
+        "The trace is not whole, so that other findings may be missing or wrong: "
+        + excerpt(notes[0])
         + (f" And {count(len(notes) - 1, 'more note')}." if len(notes) > 1 else ""),
-        " ".join(notes),
+        " ".join(excerpt(note) for note in notes[:_MOST_NOTES])
+        + (" Trace.notes has more." if len(notes) > _MOST_NOTES else ""),
         "Record the scheduler and all workers (register_default_profiler does), let run.stop() "
         "return before the cluster closes, and collect the files of other hosts: run.collect().",
         at_least="low",

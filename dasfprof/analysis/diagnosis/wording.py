@@ -34,6 +34,12 @@ def times(factor: float) -> str:
     return f"{factor:.2g}" if factor < 10 else f"{factor:,.0f}"
 
 
+def excerpt(text: str, length: int = 200) -> str:
+    """Give the begin of a text that may be long, such as that of an exception, in one line."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= length else line[: length - 1] + "…"
+
+
 def count(number: int, noun: str) -> str:
     """Give a number of things."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
