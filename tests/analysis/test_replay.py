@@ -281,6 +281,11 @@ def test_traces_without_some_files() -> None:
         assert TraceAnalyser(trace).pop_efficiency()["Value (%)"].isna().all()
 
 
+def test_times_that_are_none() -> None:
+    for verdict in refusals(analyse(run("a-0", 0, 0, 4), run("b-0", 0, 4, np.inf))):
+        assert "times in its files are no times" in verdict
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -79,13 +79,15 @@ def _values(trace: Trace, replay: Replay) -> dict[str, float]:
     unknown = float("nan")
     values = dict.fromkeys(_TREE, unknown)
     inputs, wall = replay.inputs, replay.inputs.wall
-    if not len(inputs) or wall <= 0:
+    if not len(inputs) or not 0 < wall < np.inf or not np.isfinite(inputs.running).all():
         return values
     lives = replay.cluster
     seconds = np.minimum(lives.left, wall) - np.minimum(lives.joined, wall)
     there = lives.threads * np.maximum(seconds, 0.0)
     useful = Groups(inputs.worker, len(there)).sum(inputs.running)
     lived = there > 0
+    if not lived.any():
+        return values
     # Concurrent coroutines, and clocks, may give a thread more work than seconds.
     shares = np.minimum(useful[lived] / there[lived], 1.0)
     mean, most = float(np.average(shares, weights=there[lived])), float(shares.max(initial=0.0))

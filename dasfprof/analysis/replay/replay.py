@@ -178,15 +178,17 @@ def replay_of(trace: Trace) -> Replay:
 
 def make_replay(trace: Trace) -> Replay:
     """Take what a replay needs from a trace."""
-    slots = task_slots(trace)
-    lives = worker_lives(trace, slots)
-    inputs = replay_inputs(trace, slots, lives)
-    return Replay(
-        inputs=inputs,
-        costs=measure_costs(trace, slots),
-        cluster=recorded_cluster(trace, lives, slots),
-        obstacle=_obstacle(trace, inputs),
-    )
+    # Damaged files hold times that are none: see `_obstacle`.
+    with np.errstate(invalid="ignore", over="ignore"):
+        slots = task_slots(trace)
+        lives = worker_lives(trace, slots)
+        inputs = replay_inputs(trace, slots, lives)
+        return Replay(
+            inputs=inputs,
+            costs=measure_costs(trace, slots),
+            cluster=recorded_cluster(trace, lives, slots),
+            obstacle=_obstacle(trace, inputs),
+        )
 
 
 def _obstacle(trace: Trace, inputs: ReplayInputs) -> str:
@@ -194,6 +196,9 @@ def _obstacle(trace: Trace, inputs: ReplayInputs) -> str:
         return "there is no task run"
     if inputs.wall <= 0:
         return "the task runs took no time"
+    held = inputs.before + inputs.unspill + inputs.running + inputs.after + inputs.seceded
+    if not np.isfinite([inputs.wall, held.sum(), inputs.gates.delay.sum()]).all():
+        return "times in its files are no times"
     if (trace.tasks["source"] == "scheduler").all():
         return "no worker's file is there, and without them nobody knows what depends on what"
     return contention(trace)
