@@ -169,7 +169,7 @@ class TraceAnalyser(
         """
         return task_graph.create_annotated_task_graph(self.trace, progress=self._progress)
 
-    def report(self, path: str | os.PathLike[str], *, title: str = "Dask run") -> Path:
+    def report(self, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
         """Write the run as one HTML file that needs neither server nor network.
 
         Parameters
@@ -177,7 +177,7 @@ class TraceAnalyser(
         path
             The file; an existing one is replaced.
         title
-            What to call the run.
+            What to call the run; None: as its files do.
 
         Raises
         ------

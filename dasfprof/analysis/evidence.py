@@ -119,6 +119,8 @@ class Evidence:
         self.notes: list[str] = []
         #: Plugins whose files are there, once a file.
         self.plugins: list[str] = []
+        #: What the files' headers call the run.
+        self.runs: set[str] = set()
         #: Hosts of files whose clock began with the host.
         self.dasf_hosts: set[str] = set()
         self._kinds = {
@@ -163,6 +165,8 @@ class Evidence:
             header, owner = file.header, self.register.add_header(file.header)
         if "plugin" in header:
             self.plugins.append(str(header["plugin"]))
+        if header.get("run"):
+            self.runs.add(str(header["run"]))
         if owner is not None:
             self.register.workers[owner].closed.append(file.end is not None)
         self._note_losses(file, header)

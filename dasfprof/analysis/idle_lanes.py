@@ -192,7 +192,8 @@ class PoolDemand:
             places = np.searchsorted(times, edge, side="right") - 1
             kept.append(edge[(places >= 0) & (idle[places] > 0)])
         merged = _ascending(kept)
-        return merged[np.append(True, merged[1:] != merged[:-1])]
+        distinct: Array = merged[np.append(True, merged[1:] != merged[:-1])]
+        return distinct
 
     def split(self, times: Array, idle: Array, surplus: Array) -> dict[int, Array]:
         """Give the shares of the causes in the pool from each time on; all sum to 1."""

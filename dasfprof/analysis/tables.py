@@ -39,6 +39,7 @@ class TableMaker:
         self._plugins = evidence.plugins
         self._dasf_hosts = evidence.dasf_hosts
         self._notes = list(evidence.notes)
+        self._run = next(iter(evidence.runs)) if len(evidence.runs) == 1 else None
         self._keys, self._ids = evidence.collector.finish()
         self._columns = {name: facts.columns(self._ids) for name, facts in self._facts.items()}
         self._stimuli, stimulus_ids = evidence.stimulus_collector.finish()
@@ -82,6 +83,7 @@ class TableMaker:
             "notes": tuple(self._notes),
             "task_dependencies": dependencies,
             "transfer_keys": transfer_keys,
+            "run": self._run,
         }
 
     # --- clocks and workers ----------------------------------------------------------------------

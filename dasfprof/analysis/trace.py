@@ -91,6 +91,8 @@ class Trace:
     task_dependencies: tuple[Array, Array]
     #: For each transfer the number of its keys, and their key ids.
     transfer_keys: tuple[Array, Array]
+    #: What the files call the run; None where they name none, or several.
+    run: str | None
 
     @classmethod
     def from_database(cls, source: Source, *, progress: bool | None = None) -> Trace:

@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dasfprof.analysis.step_groups import has_steps
 from dasfprof.report.packing import pack_all
 from dasfprof.report.path_data import path_columns
 from dasfprof.report.resource_data import ResourceData
@@ -32,25 +33,32 @@ _SCRIPTS = (
     "painter.js",
     "marks.js",
     "summary.js",
+    "findings.js",
+    "filters.js",
     "gestures.js",
     "selection.js",
     "timeline.js",
     "resources.js",
     "table.js",
     "columns.js",
+    "sections.js",
     "details.js",
     "accounting.js",
     "page.js",
 )
 
 
+#: What a run is called whose files name none.
+_NAMELESS = "Dask run"
+
+
 def write_report(
-    analyser: TraceAnalyser, path: str | os.PathLike[str], *, title: str = "Dask run"
+    analyser: TraceAnalyser, path: str | os.PathLike[str], *, title: str | None = None
 ) -> Path:
     """Write a run as one HTML file; an existing file is replaced.
 
-    The file holds all task runs, samples and tables, forbids itself the network, and shows what
-    the trace holds as text only.
+    The file holds the findings and all task runs, samples and tables, forbids itself the network,
+    and shows what the trace holds as text only.
 
     Parameters
     ----------
@@ -59,7 +67,7 @@ def write_report(
     path
         Where to.
     title
-        What to call the run.
+        What to call the run; None: as its files do.
 
     Raises
     ------
@@ -68,7 +76,7 @@ def write_report(
     """
     path = Path(path)
     with path.open("wb") as file:
-        file.writelines(_parts(analyser, title))
+        file.writelines(_parts(analyser, title or analyser.trace.run or _NAMELESS))
     return path
 
 
@@ -83,17 +91,14 @@ def _parts(analyser: TraceAnalyser, title: str) -> Iterator[bytes]:
     facts = {
         "title": title,
         "summary": summarise(trace),
+        "findings": table_facts(analyser.diagnose()),
         "timeline": {**timeline.facts, "path": path_facts},
         "resources": resources.metrics,
         "accounting": {
             "cluster": table_facts(sum_classes(accounting)),
             "workers": table_facts(accounting),
         },
-        "tables": {
-            "functions": table_facts(analyser.per_function_bottleneck()),
-            "status": table_facts(analyser.per_function_status()),
-            "balance": table_facts(analyser.per_worker_task_balance()),
-        },
+        "tables": _tables(analyser),
         "notes": _notes(analyser, timeline),
         "columns": {name: column.about for name, column in columns.items()},
     }
@@ -116,6 +121,18 @@ def _parts(analyser: TraceAnalyser, title: str) -> Iterator[bytes]:
         yield packed
         yield b"</script>\n"
     yield tail.encode()
+
+
+def _tables(analyser: TraceAnalyser) -> dict[str, Any]:
+    tables = {
+        "functions": analyser.per_function_bottleneck(),
+        "status": analyser.per_function_status(),
+        "balance": analyser.per_worker_task_balance(),
+    }
+    if has_steps(analyser.trace):
+        tables["steps"] = analyser.per_step_bottleneck()
+        tables["step-status"] = analyser.per_step_status()
+    return {name: table_facts(table) for name, table in tables.items()}
 
 
 def _notes(analyser: TraceAnalyser, timeline: TimelineData) -> list[str]:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.key_table import KeyTable
+from dasfprof.analysis.step_groups import has_steps, step_groups
 from dasfprof.analysis.task_status import status_seconds
 from dasfprof.analysis.task_times import recorded_times
 from dasfprof.analysis.trace import Trace
@@ -33,8 +34,9 @@ class TimelineData:
 
     #: Columns by name; those that the first exact picture needs come first.
     columns: dict[str, PackedColumn]
-    #: Small facts: ``lanes`` (``worker, thread, first``), ``workers``, ``functions``, ``span``
-    #: (seconds), ``overview`` (busy share of each lane and part of the run, in percent).
+    #: Small facts: ``lanes`` (``worker, thread, first``), ``workers``, ``functions``, ``steps``
+    #: (the last is that of no step; empty where none is known), ``span`` (seconds), ``overview``
+    #: (busy share of each lane and part of the run, in tenths).
     facts: dict[str, Any]
     #: The row of `Trace.tasks` that each row of the page is about. Task runs that have no time
     #: have no place in it.
@@ -44,9 +46,8 @@ class TimelineData:
     def of(cls, trace: Trace) -> TimelineData:
         """Make the columns."""
         tasks = trace.tasks
-        recorded = recorded_times(trace)
         statuses = status_seconds(trace)
-        starts, durations = recorded["start"], tasks["duration"].to_numpy()
+        starts, durations = recorded_times(trace)["start"], tasks["duration"].to_numpy()
         placed = np.flatnonzero(np.isfinite(starts) & np.isfinite(durations))
         lanes = Lanes(trace, placed, starts[placed])
         rows = placed[lanes.order]
@@ -60,6 +61,10 @@ class TimelineData:
         function_columns, functions = _functions(trace.keys, key_order)
         columns |= function_columns
         columns["states"], states = _categories(tasks["state"], rows)
+        steps: list[str] = []
+        if has_steps(trace):
+            codes, steps = step_groups(tasks)
+            columns["steps"] = whole_numbers(codes[rows])
         columns |= _key_columns(trace.keys, key_order)
         columns |= _dependency_columns(trace, ranks, key_order)
         columns["sizes"] = amounts(tasks["size"].to_numpy(dtype=float)[rows])
@@ -79,6 +84,7 @@ class TimelineData:
             "workers": lanes.workers,
             "functions": functions,
             "states": states,
+            "steps": steps,
             "statuses": list(statuses),
             "overview": lanes.busy_shares(starts, durations, _span(trace), _OVERVIEW_BINS),
             "tasks": len(rows),

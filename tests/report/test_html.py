@@ -130,7 +130,7 @@ def test_a_run_without_tasks(browser: Any, tmp_path: Path) -> None:
     page.tab.locator("#timeline .overlay").focus()
     for key in ("Enter", "ArrowDown", "+", "Home", "f", "."):
         page.tab.keyboard.press(key)
-    for view in ("compact", "functions", "flatten"):
+    for view in ("compact", "hierarchy", "flatten"):
         page.tab.click(f'label:has(input[value="{view}"])')
     page.tab.fill("#search", "x")
     page.until(lambda: page.text("#found") == "0 found")

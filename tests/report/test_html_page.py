@@ -171,7 +171,7 @@ def test_views(opened: Opener) -> None:
     page.tab.fill("#threshold", "900")
     page.until(lambda: page.text("#shown") == "3 of 6 task runs")
     page.until(lambda: 0 < page.painted() < flat)
-    page.tab.click('label:has(input[value="functions"])')
+    page.tab.click('label:has(input[value="hierarchy"])')
     page.until(lambda: page.painted() > 1000)
     closed = page.canvas()["height"]
     # load takes the most time: its lane is the first, and opens to one for each worker.
@@ -255,7 +255,7 @@ def test_sorting(opened: Opener) -> None:
             assert values == sorted(values, reverse=descending), label
 
 
-@pytest.mark.parametrize("fragment", [f"#task={SUM_0}", f"#view=functions&task={SUM_0}"])
+@pytest.mark.parametrize("fragment", [f"#task={SUM_0}", f"#view=hierarchy&task={SUM_0}"])
 def test_links_to_a_task(opened: Opener, fragment: str) -> None:
     page = opened(fragment)
     page.until(lambda: page.details().get("Key") == SUM_0)
@@ -263,7 +263,7 @@ def test_links_to_a_task(opened: Opener, fragment: str) -> None:
 
 
 def test_links_to_a_time_and_a_function(opened: Opener) -> None:
-    page = opened("#time=2,4&function=sum")
+    page = opened(f"#time=2,4&function={SUM}")
     page.until(lambda: page.text("#found") == "2 found")
     assert page.window() == (2.0, 4.0)
 

@@ -103,6 +103,17 @@ function taskColumns(tasks) {
       (row) => tasks.functionOf(row),
       facts.functions,
     ),
+    ...(tasks.steps
+      ? [
+          ranked(
+            "Step",
+            (row) => tasks.stepName(row),
+            8,
+            (row) => tasks.steps[row],
+            facts.steps,
+          ),
+        ]
+      : []),
     ranked(
       "Worker",
       (row) => tasks.workerName(row),

@@ -14,6 +14,7 @@ function showDetails(pane, tasks, row, select) {
   const facts = [
     ["Key", longText(tasks.keyText(key))],
     ["Function", visible(tasks.functionName(row))],
+    ["Step", visible(tasks.stepName(row) ?? "")],
     ["Worker", visible(lane.worker)],
     ["Thread", lane.thread],
     ["Started", `${formatCell(tasks.starts[row], 3)} s after the begin`],

@@ -69,7 +69,7 @@ class Gestures {
     timeline.hover(row, event.offsetX, event.offsetY);
     const lane = timeline.view?.lanes[timeline.frame().lane(event.offsetY)];
     surface.title = row < 0 && event.offsetX < GUTTER && lane ? lane.hint : "";
-    surface.style.cursor = row >= 0 || lane?.function !== undefined ? "pointer" : "grab";
+    surface.style.cursor = row >= 0 || lane?.branch !== undefined ? "pointer" : "grab";
   }
 
   onKey(event) {

@@ -162,6 +162,14 @@ function legend(tasks, by) {
       code: at,
     }));
   }
+  if (by === "step") {
+    const last = tasks.facts.steps.length - 1;
+    return tasks.facts.steps.map((name, at) => ({
+      name,
+      colour: at === last ? OTHER : at % OTHER,
+      code: at,
+    }));
+  }
   return tasks.functionsByTime.map((code, rank) => ({
     name: tasks.facts.functions[code],
     colour: Math.min(rank, OTHER),
@@ -174,6 +182,7 @@ function legend(tasks, by) {
 function codeOf(tasks, by) {
   if (by === "worker") return (row) => tasks.lanes[tasks.laneOfRow[row]].worker;
   if (by === "status") return (row) => tasks.longestStatus(row);
+  if (by === "step") return (row) => tasks.steps[row];
   return by === "state" ? (row) => tasks.states[row] : (row) => tasks.functionOf(row);
 }
 

@@ -8,7 +8,12 @@ class Page {
     this.columns = new Columns(facts.columns);
     this.tasks = new Tasks(facts.timeline, this.columns);
     this.searched = 0;
+    /** A flag for each row that is lit; null: all are. */
+    this.matches = null;
     showSummary(facts);
+    this.findings = new Findings(facts.findings, facts.summary.seconds, byId("findings"), (at) =>
+      this.showFinding(at),
+    );
     const events = {
       selected: (row) => this.onSelected(row),
       moved: (from, to) => this.onMoved(from, to),
@@ -36,6 +41,7 @@ class Page {
     await breathe();
     await this.resources.read();
     await this.tasks.readRest();
+    this.filters = new Filters(this.tasks, () => this.light());
     this.buildTables();
     this.listen();
     this.followLink();
@@ -56,27 +62,10 @@ class Page {
       true,
     );
     exportButton("task-csv", this.taskTable, "task_runs.csv");
-    for (const [name, title, file] of [
-      ["functions", "Functions by worker", "function_bottleneck.csv"],
-      ["status", "Status of functions", "function_status.csv"],
-      ["balance", "Tasks in memory", "task_balance.csv"],
-    ]) {
-      const root = byId(`${name}-table`);
-      const table = facts.tables[name];
-      if (table.absent) {
-        root.append(make("p", { class: "absent" }, table.absent));
-        byId(`${name}-csv`).hidden = true;
-        continue;
-      }
-      const count = table.columns[0]?.values.length ?? 0;
-      const listed = listedColumns(table);
-      const columns = name === "status" ? withBars(listed, facts.timeline.statuses) : listed;
-      const shown = new DataTable(root, { name: title, columns, count });
-      noteUnknown(root, table);
-      exportButton(`${name}-csv`, shown, file);
-      filterBox(`${name}-filter`, shown, table);
+    for (const [name, title, file] of TABLES) buildTable(name, title, file, facts);
+    for (const list of document.querySelectorAll(".status-legend")) {
+      list.replaceChildren(...statusLegend(facts.timeline.statuses));
     }
-    byId("status-legend").replaceChildren(...statusLegend(facts.timeline.statuses));
     this.countRows();
   }
 
@@ -95,6 +84,7 @@ class Page {
       if (event.key === "Enter") this.nextMatch(event.shiftKey ? -1 : 1);
       if (event.key === "Escape") this.search((search.value = ""));
     });
+    byId("show-all").addEventListener("click", () => this.showAll());
     byId("zoom-in").addEventListener("click", () => this.timeline.zoom(0.5));
     byId("zoom-out").addEventListener("click", () => this.timeline.zoom(2));
     byId("zoom-all").addEventListener("click", () => this.timeline.showAll());
@@ -104,6 +94,7 @@ class Page {
       search.focus();
       event.preventDefault();
     });
+    if (!this.tasks.steps) document.querySelector("#colour [value=step]").remove();
     for (const control of document.querySelectorAll("[data-waits]")) control.disabled = false;
   }
 
@@ -123,7 +114,7 @@ class Page {
     const views = {
       critical: () => criticalView(this.tasks),
       flatten: () => flattenView(this.tasks),
-      functions: () => functionsView(this.tasks, this.timeline.opened),
+      hierarchy: () => hierarchyView(this.tasks, this.timeline.opened),
     };
     this.timeline.show(views[name]());
   }
@@ -151,15 +142,21 @@ class Page {
 
   async search(query) {
     const mine = ++this.searched;
-    let matches = null;
+    let found = null;
     if (query !== "") {
-      matches = await this.tasks.search(query, () => mine !== this.searched);
-      if (matches === null) return;
+      found = await this.tasks.search(query, () => mine !== this.searched);
+      if (found === null) return;
     }
+    this.filters.found = found;
+    this.light();
+  }
+
+  /** Lights the task runs that the search and the filters leave, and lists these alone. */
+  light() {
+    const matches = this.filters.lit();
     this.matches = matches;
     this.timeline.highlight(matches);
-    const { keys } = this.tasks;
-    this.taskTable.filter(matches && ((row) => matches[keys[row]] === 1));
+    this.taskTable.filter(matches && ((row) => matches[row] === 1));
     this.countRows();
   }
 
@@ -167,17 +164,18 @@ class Page {
     const count = this.taskTable.rows.length;
     const all = `${formatCount(this.tasks.count)} task runs`;
     byId("found").textContent = this.matches ? `${formatCount(count)} found` : "";
+    byId("show-all").hidden = !this.matches && !this.timeline.marked;
     byId("task-count").textContent = this.matches ? `${formatCount(count)} of ${all}` : all;
   }
 
   /** Selects the next match by lane and time, or the last one. */
   nextMatch(step) {
     if (!this.matches) return;
-    const { keys, count } = this.tasks;
+    const { count } = this.tasks;
     const first = this.timeline.selected < 0 ? (step > 0 ? -1 : 0) : this.timeline.selected;
     for (let walked = 1; walked <= count; walked += 1) {
       const row = (((first + step * walked) % count) + count) % count;
-      if (this.matches[keys[row]]) return this.timeline.select(row, { reveal: true });
+      if (this.matches[row]) return this.timeline.select(row, { reveal: true });
     }
   }
 
@@ -205,20 +203,56 @@ class Page {
       `${clockText(from, step)} to ${clockText(to, step)}, ${formatSeconds(to - from)}`;
   }
 
-  /** Goes where the address points: #view=…, #task=KEY, #function=NAME, #time=FROM,TO. */
-  followLink() {
+  /**
+   * Goes where the address points: #finding=NUMBER, or any of #view=…, #task=KEY, #search=TEXT,
+   * #function=NAME, #worker=NAME, #step=NAME, #time=FROM,TO.
+   */
+  async followLink() {
     const link = new URLSearchParams(location.hash.slice(1));
-    if (
-      link.has("view") &&
-      document.querySelector(`input[name=view][value="${CSS.escape(link.get("view"))}"]`)
-    ) {
-      this.view(link.get("view"));
-    }
-    const wanted = link.get("function") ?? link.get("search");
-    if (wanted !== null) this.search((byId("search").value = wanted));
+    if (link.has("finding")) return this.showFinding(Number(link.get("finding")) - 1);
+    const view = `input[name=view][value="${CSS.escape(link.get("view") ?? "")}"]`;
+    if (document.querySelector(view)) this.view(link.get("view"));
+    await this.only(link);
     const [from, to] = (link.get("time") ?? "").split(",").map(Number);
     if (to > from) this.timeline.move(from, to);
     if (link.has("task")) this.selectKey(link.get("task"));
+  }
+
+  /** Sets the search and the filters as a link has them; what it does not name is open to all. */
+  async only(link) {
+    for (const name of FILTERS) this.filters.choose(name, link.get(name));
+    byId("search").value = link.get("search") ?? "";
+    await this.search(byId("search").value);
+  }
+
+  /** Shows the time, function and worker that a finding speaks of, and nothing else lit. */
+  async showFinding(at) {
+    const row = this.findings.rows[at];
+    if (!row) return;
+    this.findings.mark(at);
+    const { Function: name, Worker: worker, "Start (s)": start, "Stop (s)": stop } = row;
+    this.view(name !== null || worker !== null ? "flatten" : "critical");
+    this.timeline.select(-1);
+    await this.only(
+      new Map([
+        ["function", name],
+        ["worker", worker],
+      ]),
+    );
+    this.timeline.mark(start !== null && stop !== null ? [start, stop] : null);
+    this.timeline.revealLit();
+    this.countRows();
+    byId("timeline-title").scrollIntoView();
+    this.timeline.overlay.focus({ preventScroll: true });
+    byId("said").textContent = visible(`Timeline: ${row.Finding}`);
+  }
+
+  showAll() {
+    this.findings.mark(null);
+    this.timeline.mark(null);
+    history.replaceState(null, "", location.pathname);
+    this.only(new Map());
+    this.timeline.overlay.focus({ preventScroll: true });
   }
 
   selectKey(text) {
@@ -236,26 +270,6 @@ function usualThreshold(tasks) {
   const order = ascending(tasks.durations);
   const seconds = order.length ? tasks.durations[order[Math.floor(order.length * 0.95)]] : 0;
   return Number((seconds * 1000).toPrecision(2));
-}
-
-/** Says which columns are left out because nothing in them is known. */
-function noteUnknown(root, table) {
-  const labels = table.columns.filter((column) => isUnknown(column)).map((column) => column.label);
-  if (labels.length)
-    root.append(make("p", { class: "absent" }, `NA in every row: ${visible(labels.join(", "))}.`));
-}
-
-function exportButton(id, table, file) {
-  byId(id).addEventListener("click", async () => download(file, await table.csv()));
-}
-
-function filterBox(id, table, facts) {
-  const texts = facts.columns.filter((column) => column.kind === "text");
-  byId(id)?.addEventListener("input", (event) => {
-    const wanted = event.target.value.toLowerCase();
-    const holds = (row) => texts.some(({ values }) => values[row]?.toLowerCase().includes(wanted));
-    table.filter(wanted === "" ? null : holds);
-  });
 }
 
 const facts = JSON.parse(byId("facts").textContent);

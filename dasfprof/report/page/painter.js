@@ -98,7 +98,7 @@ class Painter {
   }
 
   /** Paints the bars of a view; `colours` has a place in the palette for each row, `matches` a
-   * flag for each key or null. */
+   * flag for each row or null. */
   paint(context, view, frame, colours, matches, palette) {
     const [first, last] = frame.lanes(view.lanes.length);
     const parts = [];
@@ -134,7 +134,7 @@ class Painter {
         );
         if (end < frame.left) continue;
         const width = Math.max(end - x, 0.75);
-        const lit = matches ? matches[tasks.keys[row]] : !view.lit || view.lit[row];
+        const lit = matches ? matches[row] : !view.lit || view.lit[row];
         context.fillStyle = (lit ? palette.series : palette.dimSeries)[colours[row]];
         context.fillRect(x, y, width > 4 ? width - 1 : width, height);
         if (labels && width > LABEL_WIDTH && lit) {
@@ -183,7 +183,7 @@ class Painter {
 
   /** Sums for each pixel how much of it tasks cover, and finds the colour of the longest one. */
   cover(view, frame, from, to, colours, matches, { width, line, longest, colour }) {
-    const { starts, durations, keys } = this.tasks;
+    const { starts, durations } = this.tasks;
     const { rows, lit } = view;
     const perSecond = width / (frame.to - frame.from || 1);
     for (let at = from; at < to; at += 1) {
@@ -192,7 +192,7 @@ class Painter {
       const end = begin + durations[row] * perSecond;
       if (end < 0 || begin >= width) continue;
       // What is lit is worth more than anything that is not.
-      const dim = matches ? !matches[keys[row]] : lit !== undefined && !lit[row];
+      const dim = matches ? !matches[row] : lit !== undefined && !lit[row];
       const tone = dim ? colours[row] + DIM : colours[row];
       const weight = dim ? 1e-6 : 1;
       const first = begin > 0 ? begin | 0 : 0;

@@ -11,11 +11,25 @@ function paintSelection(timeline, palette = currentPalette()) {
   context.beginPath();
   context.rect(frame.left, frame.top, frame.width, frame.height);
   context.clip();
+  if (timeline.marked) paintMarked(context, timeline.marked, frame, palette);
   if (view.chain) paintChain(context, tasks, view, frame, palette);
   if (selected >= 0 && tasks.dependencies) paintArrows(context, timeline, frame, palette);
   if (hovered >= 0) outline(context, timeline, frame, hovered, palette.text, 1);
   if (selected >= 0) outline(context, timeline, frame, selected, palette.accent, 2.5);
   context.restore();
+}
+
+/** Paints the bounds of the time that a finding speaks of, and shades what is outside of it. */
+function paintMarked(context, [from, to], frame, palette) {
+  const bottom = frame.top + frame.height;
+  const [x, end] = [Math.round(frame.x(from)), Math.round(frame.x(to))];
+  context.globalAlpha = 0.5;
+  context.fillStyle = palette.background;
+  context.fillRect(frame.left, frame.top, Math.max(0, x - frame.left), frame.height);
+  context.fillRect(end, frame.top, Math.max(0, frame.left + frame.width - end), frame.height);
+  context.globalAlpha = 1;
+  context.fillStyle = palette.accent;
+  for (const edge of [x - 2, end]) context.fillRect(edge, frame.top, 2, bottom - frame.top);
 }
 
 function outline(context, { tasks, view }, frame, row, colour, thickness) {
@@ -45,4 +59,21 @@ function paintArrows(context, { tasks, view, selected }, frame, palette) {
   for (const user of tasks.dependentsOf(key).subarray(0, MAX_ARROWS)) {
     arrow(selected, tasks.rowOfKey[user], palette.needed, [5, 3]);
   }
+}
+
+/** What is told of the task run under the pointer, and of the critical path's segment there. */
+function told(tasks, row, path, segment) {
+  const parts = [formatSeconds(tasks.durations[row]), visible(tasks.workerName(row))];
+  if (tasks.steps) parts.push(shortened(tasks.stepName(row), 40));
+  const lines = [
+    make("strong", {}, shortened(tasks.functionName(row), 60)),
+    make("span", {}, shortened(tasks.keyText(tasks.keys[row]), 70)),
+    make("span", {}, parts.join(" · ")),
+  ];
+  if (segment >= 0) {
+    const { name, meaning } = path.kinds[segment];
+    const seconds = formatSeconds(path.durations[segment]);
+    lines.push(make("span", {}, `${name} ${seconds}: ${meaning}`));
+  }
+  return lines;
 }

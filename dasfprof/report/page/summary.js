@@ -3,7 +3,7 @@
 /** Times below are of clocks that began with their host, and no date. */
 const UNIX_TIME = 1e9;
 
-function showSummary({ title, summary, timeline, notes }) {
+function showSummary({ title, summary, timeline, accounting, notes }) {
   byId("title").textContent = visible(title);
   const hosts =
     summary.hosts.length === 1 ? shortened(summary.hosts[0], 40) : `${summary.hosts.length} hosts`;
@@ -16,7 +16,8 @@ function showSummary({ title, summary, timeline, notes }) {
   const busy = summary.capacity ? summary.compute / summary.capacity : NaN;
   const working = summary.cpu !== null && summary.compute ? summary.cpu / summary.compute : NaN;
   const tiles = [
-    ["Run time", formatSeconds(summary.seconds ?? NaN), "from the first fact recorded to the last"],
+    ["Run time", formatSeconds(summary.seconds ?? NaN), leastTime(summary)],
+    efficiency(rowsOf(accounting.cluster), busy),
     ["Task runs", formatCount(summary.tasks), `of ${counted(summary.functions, "function")}`],
     ["Threads busy", formatShare(busy), "of their time, running tasks", busy],
     ["CPU in tasks", formatShare(working), "of the tasks' time; else they waited", working],
@@ -28,6 +29,23 @@ function showSummary({ title, summary, timeline, notes }) {
   byId("notes").replaceChildren(...list);
   byId("notes-section").hidden = !list.length;
   byId("empty").hidden = timeline.tasks > 0;
+}
+
+/** What the run could not be shorter than on its threads. */
+function leastTime({ compute, threads }) {
+  return threads
+    ? `the tasks alone would take ${formatSeconds(compute / threads)} on all threads`
+    : "from the first fact recorded to the last";
+}
+
+/** The share of the threads' time that functions were on a core; where unknown, that they ran. */
+function efficiency(classes, busy) {
+  const computing = classes.find((row) => row.Class === "Computing");
+  if (computing) {
+    const share = computing["Share (%)"] / 100;
+    return ["Efficiency", formatShare(share), "of the threads' time computed", share];
+  }
+  return ["Efficiency", formatShare(busy), "of the threads' time ran tasks; CPU unknown", busy];
 }
 
 function tileElement(name, value, about, share = null, bad = false) {

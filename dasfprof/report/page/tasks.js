@@ -26,6 +26,7 @@ class Tasks {
     this.keys = await columns.read("keys");
     this.functionOfKey = await columns.read("functions");
     this.states = await columns.read("states");
+    this.steps = columns.has("steps") ? await columns.read("steps") : null;
     const kinds = await columns.read("path_kinds");
     this.path = {
       starts: await columns.amounts("path_starts"),
@@ -89,6 +90,11 @@ class Tasks {
 
   functionName(row) {
     return this.facts.functions[this.functionOf(row)];
+  }
+
+  /** The step of the pipeline, null if none is known of any task run. */
+  stepName(row) {
+    return this.steps ? this.facts.steps[this.steps[row]] : null;
   }
 
   workerName(row) {

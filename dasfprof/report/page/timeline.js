@@ -16,7 +16,9 @@ class Timeline {
     this.canvas = root.querySelector("canvas.picture");
     this.overlay = root.querySelector("canvas.overlay");
     this.tip = root.querySelector(".tip");
-    this.opened = new Set();
+    this.opened = usuallyOpen(tasks);
+    /** The time that a finding speaks of. */
+    this.marked = null;
     this.from = 0;
     this.to = tasks.span || 1;
     this.scroll = 0;
@@ -96,6 +98,31 @@ class Timeline {
 
   showAll() {
     this.move(0, this.tasks.span || 1);
+  }
+
+  /** Marks a time, [from, to] or null, and shows it with some room around it. */
+  mark(span) {
+    this.marked = span;
+    if (!span) return this.showAll();
+    const room = Math.max((span[1] - span[0]) * 0.25, MIN_SPAN, this.tasks.span / 200);
+    this.move(span[0] - room, span[1] + room);
+  }
+
+  /** Scrolls to the first lane that has a lit task run in the window. */
+  revealLit() {
+    const { view, tasks, matches } = this;
+    if (!matches) return this.scrollTo(0);
+    for (let lane = 0; lane < view.lanes.length; lane += 1) {
+      const [first, end] = seenIn(view, tasks, lane, this.from, this.to);
+      for (let at = first; at < end; at += 1) {
+        if (matches[view.rows ? view.rows[at] : at]) {
+          const top = lane * this.laneHeight;
+          if (top + this.laneHeight > this.lanesHeight) this.scrollTo(top);
+          else this.scrollTo(0);
+          return;
+        }
+      }
+    }
   }
 
   pan(share) {
@@ -212,15 +239,15 @@ class Timeline {
   click(x, y) {
     const lane = this.view.lanes[this.frame().lane(y)];
     const row = this.rowAt(x, y);
-    if (row < 0 && lane?.function !== undefined && y > RULER) this.toggle(lane.function);
+    if (row < 0 && lane?.branch !== undefined && y > RULER) this.toggle(lane.branch);
     else this.select(row);
   }
 
-  /** Opens or closes a function's lanes. */
-  toggle(code) {
-    if (!this.opened.delete(code)) this.opened.add(code);
+  /** Opens or closes the lanes of a step or function. */
+  toggle(branch) {
+    if (!this.opened.delete(branch)) this.opened.add(branch);
     const { scroll } = this;
-    this.show(functionsView(this.tasks, this.opened));
+    this.show(hierarchyView(this.tasks, this.opened));
     this.scrollTo(scroll);
   }
 
@@ -233,26 +260,8 @@ class Timeline {
     const { tasks } = this;
     const segment = this.segmentAt(x, y);
     if (row !== before || segment !== this.segment) {
-      const kind = segment >= 0 ? this.view.path.kinds[segment] : null;
       this.segment = segment;
-      this.tip.replaceChildren(
-        make("strong", {}, shortened(tasks.functionName(row), 60)),
-        make("span", {}, shortened(tasks.keyText(tasks.keys[row]), 70)),
-        make(
-          "span",
-          {},
-          `${formatSeconds(tasks.durations[row])} · ${visible(tasks.workerName(row))}`,
-        ),
-        ...(kind
-          ? [
-              make(
-                "span",
-                {},
-                `${kind.name} ${formatSeconds(this.view.path.durations[segment])}: ${kind.meaning}`,
-              ),
-            ]
-          : []),
-      );
+      this.tip.replaceChildren(...told(tasks, row, this.view.path, segment));
     }
     const left = Math.min(x + 14, this.width - this.tip.offsetWidth - 4);
     const below = y + 18 + this.tip.offsetHeight < this.height;

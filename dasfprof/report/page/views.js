@@ -1,7 +1,10 @@
 // The views of the timeline: which rows are shown in which lanes. A view has `lanes` (title, hint,
 // `short` where low lanes have another title, `area` where the lane shows how many tasks ran at a
 // time instead of each), `rows` by lane and start (null: all rows as they are) and `offsets` of the
-// lanes in them.
+// lanes in them. A lane with a `branch` opens and closes.
+
+/** More steps than this are closed at first. */
+const MAX_OPEN = 12;
 
 /** All task runs on the threads of the workers. */
 function flattenView(tasks) {
@@ -22,29 +25,103 @@ function compactView(tasks, threshold) {
   return { lanes: threadLanes(tasks), rows: rows.subarray(0, count), offsets };
 }
 
-/** Functions, those that took the most time first; an opened one has a lane for each of its
- * tasks that ran at a time. */
-function functionsView(tasks, opened) {
-  const byFunction = rowsByFunction(tasks);
+/**
+ * Steps with their functions, those with their tasks; without steps the functions alone, those
+ * that took the most time first. What is not opened shows how many tasks ran at a time; `opened`
+ * has the `branch` of each lane that is.
+ */
+function hierarchyView(tasks, opened) {
   const lanes = [];
   const offsets = [0];
   const parts = [];
-  for (const code of tasks.functionsByTime) {
-    const rows = byFunction.rows.subarray(byFunction.offsets[code], byFunction.offsets[code + 1]);
-    const open = opened.has(code);
-    const title = `${open ? "▾" : "▸"} ${shortened(tasks.facts.functions[code], 21)}`;
-    const seconds = formatSeconds(tasks.secondsOfFunction[code]);
-    const name = shortened(tasks.facts.functions[code], 100);
-    const hint = `${name}: ${formatCount(rows.length)} tasks, ${seconds}`;
-    for (const [at, part] of (open ? packed(tasks, rows) : [rows]).entries()) {
-      lanes.push({ title: at ? "" : title, hint, area: !open, function: code, group: code });
-      parts.push(part);
-      offsets.push(offsets.at(-1) + part.length);
+  const add = (lane, rows) => {
+    lanes.push(lane);
+    parts.push(rows);
+    offsets.push(offsets.at(-1) + rows.length);
+  };
+  const addFunctions = (rows, group, depth) => {
+    const byFunction = grouped(tasks, rows, codeOf(tasks, "function"));
+    for (const [code, own] of byFunction) {
+      const branch = `${group}/${code}`;
+      const open = opened.has(branch);
+      const lane = branchLane(tasks.facts.functions[code], secondsOf(tasks, own), own, open, depth);
+      for (const [at, part] of (open ? packed(tasks, own) : [own]).entries()) {
+        add({ ...lane, title: at ? "" : lane.title, area: !open, branch, group: branch }, part);
+      }
     }
+  };
+  const rows = rowsByStart(tasks);
+  if (tasks.steps) {
+    for (const [step, own] of stepsInOrder(tasks, rows)) {
+      const branch = `${step}`;
+      const open = opened.has(branch);
+      const lane = branchLane(tasks.facts.steps[step], secondsOf(tasks, own), own, open, 0);
+      add({ ...lane, area: true, branch, group: branch }, own);
+      if (open) addFunctions(own, branch, 1);
+    }
+  } else addFunctions(rows, "", 0);
+  const all = new Uint32Array(offsets.at(-1));
+  for (const [at, part] of parts.entries()) all.set(part, offsets[at]);
+  return { lanes, rows: all, offsets };
+}
+
+function branchLane(name, seconds, rows, open, depth) {
+  const mark = `${"\u2003".repeat(depth)}${open ? "▾" : "▸"}`;
+  return {
+    title: `${mark} ${shortened(name, 21 - 2 * depth)}`,
+    hint: `${shortened(name, 100)}: ${formatCount(rows.length)} tasks, ${formatSeconds(seconds)}`,
+  };
+}
+
+/** The branches that are open at first: the steps, if these are few. */
+function usuallyOpen(tasks) {
+  return new Set(tasks.facts.steps.length <= MAX_OPEN ? tasks.facts.steps.map((_, at) => `${at}`) : []);
+}
+
+/** Steps with their rows in the order in which they began, the task runs of none last. */
+function stepsInOrder(tasks, rows) {
+  const none = tasks.facts.steps.length - 1;
+  const groups = [...groupsOf(rows, (row) => tasks.steps[row])];
+  return groups.sort(
+    ([one, its], [other, others]) =>
+      (one === none) - (other === none) || tasks.starts[its[0]] - tasks.starts[others[0]],
+  );
+}
+
+/** Groups of rows by code, those that took the most time first. */
+function grouped(tasks, rows, code) {
+  const groups = [...groupsOf(rows, code)].map(([key, own]) => [key, own, secondsOf(tasks, own)]);
+  return groups.sort((one, other) => other[2] - one[2]);
+}
+
+/** Rows by code, in their order. */
+function groupsOf(rows, code) {
+  const sizes = new Map();
+  for (const row of rows) sizes.set(code(row), (sizes.get(code(row)) ?? 0) + 1);
+  const groups = new Map();
+  const filled = new Map();
+  for (const [key, size] of sizes) {
+    groups.set(key, new Uint32Array(size));
+    filled.set(key, 0);
   }
-  const rows = new Uint32Array(tasks.count);
-  for (const [at, part] of parts.entries()) rows.set(part, offsets[at]);
-  return { lanes, rows, offsets };
+  for (const row of rows) {
+    const key = code(row);
+    const at = filled.get(key);
+    groups.get(key)[at] = row;
+    filled.set(key, at + 1);
+  }
+  return groups;
+}
+
+function secondsOf(tasks, rows) {
+  let seconds = 0;
+  for (const row of rows) seconds += tasks.durations[row];
+  return seconds;
+}
+
+function rowsByStart(tasks) {
+  tasks.inOrder ??= ascending(tasks.starts);
+  return tasks.inOrder;
 }
 
 function threadLanes(tasks) {
@@ -65,20 +142,6 @@ function threadLanes(tasks) {
       group: worker,
     };
   });
-}
-
-/** All rows by function and start. */
-function rowsByFunction(tasks) {
-  if (!tasks.byFunction) {
-    const offsets = new Uint32Array(tasks.facts.functions.length + 1);
-    for (let row = 0; row < tasks.count; row += 1) offsets[tasks.functionOf(row) + 1] += 1;
-    for (let code = 1; code < offsets.length; code += 1) offsets[code] += offsets[code - 1];
-    const free = offsets.slice();
-    const rows = new Uint32Array(tasks.count);
-    for (const row of ascending(tasks.starts)) rows[free[tasks.functionOf(row)]++] = row;
-    tasks.byFunction = { rows, offsets };
-  }
-  return tasks.byFunction;
 }
 
 /** Spreads rows, ordered by start, over as few lanes as there are tasks at a time. */

@@ -1,0 +1,70 @@
+// Which task runs are lit: those whose key holds what was searched for, of one function, worker
+// and step.
+
+/** More choices than this nobody scrolls through; links and the search reach the others. */
+const MAX_CHOICES = 500;
+const FILTERS = ["step", "function", "worker"];
+
+class Filters {
+  /** `changed()` is called when the person chooses. */
+  constructor(tasks, changed) {
+    this.tasks = tasks;
+    /** A flag for each key that holds what was searched for; null: nothing was. */
+    this.found = null;
+    this.boxes = Object.fromEntries(FILTERS.map((name) => [name, byId(`only-${name}`)]));
+    for (const name of FILTERS) {
+      const places = this.places(name);
+      const box = this.boxes[name];
+      box.closest("label").hidden = places.length < 2;
+      const shown = places.slice(0, MAX_CHOICES);
+      box.append(...shown.map((place) => this.option(name, place)));
+      box.addEventListener("change", changed);
+    }
+  }
+
+  names(name) {
+    const { functions, workers, steps } = this.tasks.facts;
+    return { function: functions, worker: workers, step: steps }[name];
+  }
+
+  /** The places in the list of names that tasks have, in the order of the choices. */
+  places(name) {
+    return name === "function" ? this.tasks.functionsByTime : [...this.names(name).keys()];
+  }
+
+  option(name, place) {
+    return make("option", { value: String(place) }, shortened(this.names(name)[place], 60));
+  }
+
+  /** Lights those of one function, worker or step alone, null: all; true if there is such a one. */
+  choose(name, wanted) {
+    const box = this.boxes[name];
+    const place = this.names(name).indexOf(wanted);
+    if (place >= 0 && !box.querySelector(`option[value="${place}"]`)) {
+      box.append(this.option(name, place));
+    }
+    box.value = place < 0 ? "" : String(place);
+    return place >= 0;
+  }
+
+  get any() {
+    return this.found !== null || FILTERS.some((name) => this.boxes[name].value !== "");
+  }
+
+  /** A flag for each row; null if all are lit. */
+  lit() {
+    if (!this.any) return null;
+    const { tasks, found } = this;
+    const { keys, count } = tasks;
+    const lit = new Uint8Array(count);
+    if (found) for (let row = 0; row < count; row += 1) lit[row] = found[keys[row]];
+    else lit.fill(1);
+    for (const name of FILTERS) {
+      if (this.boxes[name].value === "") continue;
+      const wanted = Number(this.boxes[name].value);
+      const code = codeOf(tasks, name);
+      for (let row = 0; row < count; row += 1) if (lit[row] && code(row) !== wanted) lit[row] = 0;
+    }
+    return lit;
+  }
+}

@@ -1,0 +1,93 @@
+// What the diagnosis found: each finding a link to the place in the timeline that it speaks of.
+
+/** How grave a finding is: a shape and a word, as not everyone tells the colours apart. */
+const SEVERITIES = {
+  high: { shape: "▲", about: "a fifth of the run or more is at stake, or results are" },
+  medium: { shape: "◆", about: "a twentieth of the run or more is at stake" },
+  low: { shape: "●", about: "less is at stake, or it follows from another finding" },
+  info: { shape: "○", about: "good to know" },
+};
+const GRAVE = ["high", "medium"];
+
+class Findings {
+  /** `follow(finding)` is called with the row of `TraceAnalyser.diagnose` that a link is of. */
+  constructor(table, wall, root, follow) {
+    this.follow = follow;
+    this.rows = rowsOf(table);
+    this.items = this.rows.map((row, at) => this.item(row, at, wall));
+    const grave = this.items.filter((_, at) => GRAVE.includes(this.rows[at].Severity));
+    const others = this.items.filter((item) => !grave.includes(item));
+    root.replaceChildren(make("p", { class: "verdict" }, verdict(this.rows, grave.length)));
+    if (grave.length) root.append(make("ol", { class: "findings" }, ...grave));
+    if (!others.length) return;
+    const title = `${counted(others.length, "finding")} of less weight`;
+    const list = make("ol", { class: "findings", start: String(grave.length + 1) }, ...others);
+    this.rest = make("details", { class: "lesser" }, make("summary", {}, title), list);
+    root.append(this.rest);
+  }
+
+  item(row, at, wall) {
+    const { shape, about } = SEVERITIES[row.Severity] ?? SEVERITIES.info;
+    const badge = make(
+      "span",
+      { class: `severity ${row.Severity}`, title: about },
+      make("i", { "aria-hidden": "true" }, shape),
+      visible(row.Severity),
+    );
+    const href = `#finding=${at + 1}`;
+    const link = make("a", { href }, visible(row.Finding));
+    link.addEventListener("click", (event) => {
+      // The address does not change, and nobody is told, if it is there already.
+      if (location.hash !== href) return;
+      event.preventDefault();
+      this.follow(at);
+    });
+    return make(
+      "li",
+      { id: `finding-${at + 1}` },
+      badge,
+      stake(row["Seconds at stake (s)"], wall),
+      make(
+        "div",
+        {},
+        make("p", { class: "sentence" }, link, place(row)),
+        make("p", { class: "suggestion" }, visible(row.Suggestion)),
+        make("p", { class: "evidence" }, visible(row.Evidence)),
+      ),
+    );
+  }
+
+  /** Marks the finding that is looked at; null marks none. */
+  mark(at) {
+    for (const [place, item] of this.items.entries()) {
+      item.toggleAttribute("aria-current", place === at);
+      if (place === at && this.rest?.contains(item)) this.rest.open = true;
+    }
+  }
+}
+
+function verdict(rows, grave) {
+  if (!rows.length) return "No problem found: none of the known faults is in this run.";
+  if (!grave) return "Nothing grave found.";
+  return "The gravest first; each leads to its place in the timeline. Seconds overlap: they do not add up.";
+}
+
+/** Of how many seconds of the run a finding speaks. */
+function stake(seconds, wall) {
+  if (seconds === null) return make("span", { class: "stake" });
+  const bar = make("div", { class: "meter" }, make("div"));
+  const share = wall > 0 ? seconds / wall : 0;
+  bar.firstChild.style.width = `${Math.min(share, 1) * 100}%`;
+  const title = `of ${formatSeconds(wall)} of run time might be saved`;
+  return make("span", { class: "stake", title }, formatSeconds(seconds), bar);
+}
+
+/** Where a finding is: its function, worker and time, as far as it speaks of any. */
+function place({ Function: name, Worker: worker, "Start (s)": start, "Stop (s)": stop }) {
+  const parts = [
+    ...(name === null ? [] : [shortened(name, 40)]),
+    ...(worker === null ? [] : [shortened(worker, 40)]),
+    ...(start === null || stop === null ? [] : [`${formatCell(start, 2)} to ${formatCell(stop, 2)} s`]),
+  ];
+  return parts.length ? make("small", {}, ` ${parts.join(" · ")}`) : "";
+}

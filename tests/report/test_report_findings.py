@@ -1,0 +1,164 @@
+"""The report's findings in a real browser: what they say, and where they lead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from opened_pages import EVENTS, SUM, OpenedPage, chromium, write_trace
+
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.diagnosis.findings import Finding, as_table
+
+SCRIPT = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+ESCAPES = "half-\ud800 bell-\x07 turned-\u202e"
+#: Of the ten seconds of the run.
+FINDINGS = (
+    ("slow-sums", Finding("Sums are slow.", "1.25 s", "Do less.", 2.5, function=SUM)),
+    ("a-time", Finding("A pause.", "1 s", "Do more.", 1.0, start=3.0, stop=3.5)),
+    ("one-worker", Finding("One is slow.", "", "Go.", 0.25, worker="worker-node-1")),
+    ("hostile", Finding(SCRIPT, ESCAPES, SCRIPT, function=SCRIPT, worker=ESCAPES)),
+)
+
+
+class Diagnosed(TraceAnalyser):
+    """An analyser with a diagnosis made by hand."""
+
+    findings: Any = FINDINGS
+
+    def diagnose(self) -> pd.DataFrame:
+        return as_table(self.findings, 10.0)
+
+
+@pytest.fixture(scope="module")
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> Diagnosed:
+    path = tmp_path_factory.mktemp("traces") / "mine-TracePlugin-node-0.msgpack"
+    return Diagnosed(write_trace(path, *EVENTS, run="a <b>run</b>"))
+
+
+@pytest.fixture(scope="module")
+def report(analyser: Diagnosed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return analyser.report(tmp_path_factory.mktemp("reports") / "mine.html")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def page(browser: Any, report: Path) -> Iterator[OpenedPage]:
+    opened = OpenedPage(browser, report)
+    yield opened
+    assert opened.complaints == []
+    opened.close()
+
+
+def found_keys(page: OpenedPage) -> set[str]:
+    """Give the keys that the table of task runs is left with."""
+    return set(page.texts("#task-table .rows .row > div:first-child"))
+
+
+def test_findings_are_told_as_the_table_has_them(page: OpenedPage, analyser: Diagnosed) -> None:
+    table = analyser.diagnose()
+    items = page.tab.locator("#findings li")
+    assert items.count() == len(table) == 4
+    for at, row in enumerate(table.to_dict("records")):
+        text = str(items.nth(at).text_content())
+        assert row["Severity"] in text
+        if row["Rule"] != "hostile":
+            assert all(row[name] in text for name in ("Finding", "Evidence", "Suggestion"))
+    assert page.texts("#findings .stake") == ["2.5 s", "1 s", "250 ms", ""]
+    # A shape and a word, not the colour alone.
+    assert [text[0] for text in page.texts("#findings .severity")] == ["▲", "◆", "●", "○"]
+    # What is of little weight waits behind a summary.
+    assert page.tab.locator("#finding-2").is_visible()
+    assert not page.tab.locator("#finding-3").is_visible()
+
+
+def test_the_title_is_the_name_of_the_run(page: OpenedPage) -> None:
+    assert page.text("#title") == page.tab.title() == "a <b>run</b>"
+
+
+def test_hostile_findings_are_text(page: OpenedPage) -> None:
+    text = page.text("#finding-4")
+    assert SCRIPT in text
+    assert "half-\\ud800 bell-\\x07 turned-\\u202e" in text
+    page.tab.click(".lesser summary")
+    page.tab.click("#finding-4 a")
+    page.until(lambda: page.tab.locator("#finding-4").get_attribute("aria-current") is not None)
+    assert page.tab.evaluate("document.images.length") == 0
+
+
+def test_a_finding_leads_to_its_function(page: OpenedPage) -> None:
+    page.tab.click("#finding-1 a")
+    page.until(lambda: page.text("#found") == "2 found")
+    assert page.tab.url.endswith("#finding=1")
+    assert page.tab.locator("input[value=flatten]").is_checked()
+    assert all(SUM in key for key in found_keys(page))
+    assert page.tab.locator("#finding-1").get_attribute("aria-current") is not None
+    page.until(lambda: page.tab.evaluate("scrollY") > 0)
+    page.tab.click("#show-all")
+    page.until(lambda: len(found_keys(page)) == 6)
+    assert page.tab.locator("[aria-current]").count() == 0
+    # The address is the same as before: following it again leads there again.
+    page.tab.click("#finding-1 a")
+    page.until(lambda: page.text("#found") == "2 found")
+    page.tab.click("#zoom-out")
+    page.tab.click("#finding-1 a")
+    page.until(lambda: page.window() == (0.0, 10.0))
+
+
+def test_a_finding_leads_to_its_time_by_keyboard(page: OpenedPage) -> None:
+    page.tab.locator("#finding-2 a").focus()
+    page.tab.keyboard.press("Enter")
+    # A quarter of the half second on either side.
+    page.until(lambda: page.window() == pytest.approx((2.875, 3.625), abs=0.01))
+    assert page.tab.evaluate("document.activeElement.className") == "overlay"
+    assert page.painted("overlay") > 100
+    page.tab.keyboard.press("Home")
+    page.until(lambda: page.window() == (0.0, 10.0))
+
+
+def test_a_link_to_a_finding_can_be_sent(browser: Any, report: Path) -> None:
+    page = OpenedPage(browser, report, "#finding=3")
+    page.until(lambda: page.text("#found") == "3 found")
+    workers = page.texts("#task-table .rows .row > div:nth-child(3)")
+    assert set(workers) == {"worker-node-1"}
+    assert page.tab.locator("#finding-3").is_visible()
+    assert page.complaints == []
+    page.close()
+
+
+def test_a_run_without_a_fault(browser: Any, report: Path, analyser: Diagnosed) -> None:
+    sound = Diagnosed(analyser.trace)
+    sound.findings = ()
+    page = OpenedPage(browser, sound.report(report.with_name("sound.html")), "#finding=7")
+    assert page.text("#findings").startswith("No problem found")
+    assert page.tab.locator("#findings a").count() == 0
+    assert page.complaints == []
+    page.close()
+
+
+def test_efficiency_is_the_accounting_s(page: OpenedPage, analyser: Diagnosed) -> None:
+    accounts = analyser.time_accounting().set_index("Class")["Share (%)"]
+    tiles = dict(zip(page.texts(".tile dt"), page.texts(".tile dd"), strict=True))
+    assert float(tiles["Efficiency"].removesuffix(" %")) == pytest.approx(
+        accounts["Computing"], rel=0.005
+    )
+
+
+@pytest.mark.parametrize(("name", "left"), [("worker-node-0", 3), ("worker-node-1", 3)])
+def test_filter_by_worker(page: OpenedPage, name: str, left: int) -> None:
+    page.tab.select_option("#only-worker", label=name)
+    page.until(lambda: page.text("#found") == f"{left} found")
+    page.tab.fill("#search", "load")
+    both = {"worker-node-0": 1, "worker-node-1": 2}[name]
+    page.until(lambda: page.text("#found") == f"{both} found")
+    page.tab.click("#show-all")
+    page.until(lambda: page.text("#task-count") == "6 task runs")
+    assert page.tab.input_value("#search") == page.tab.input_value("#only-worker") == ""

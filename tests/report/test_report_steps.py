@@ -1,0 +1,116 @@
+"""Steps of the pipeline in the report: the view of them, colours, filter, details and tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from opened_pages import EVENTS, LOAD, RULER, OpenedPage, chromium, write_trace
+
+from dasfprof import TraceAnalyser
+
+#: The steps of the three loads, the two sums, and of what belongs to none.
+READ, REDUCE = "read <i>all</i>", "reduce/sums"
+LOAD_0 = str((LOAD, 0))
+
+
+@pytest.fixture(scope="module")
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
+    path = tmp_path_factory.mktemp("traces") / "mine-TracePlugin-node-0.msgpack"
+    trace = TraceAnalyser(write_trace(path, *EVENTS)).trace
+    of_functions = {"load": READ, "sum": REDUCE}
+    functions = trace.tasks["function"].astype(str)
+    steps = [of_functions.get(name.split("-")[0]) for name in functions]
+    return TraceAnalyser(
+        dataclasses.replace(trace, tasks=trace.tasks.assign(step=pd.Categorical(steps)))
+    )
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return analyser.report(tmp_path_factory.mktemp("reports") / "steps.html")
+
+
+@pytest.fixture
+def page(browser: Any, report: Path) -> Iterator[OpenedPage]:
+    opened = OpenedPage(browser, report, "#view=flatten")
+    yield opened
+    assert opened.complaints == []
+    opened.close()
+
+
+def test_the_hierarchy_opens_step_by_step(page: OpenedPage) -> None:
+    page.tab.click('label:has(input[value="hierarchy"])')
+    # Three steps, open, of a function each: six lanes of 26 pixels.
+    page.until(lambda: page.canvas()["height"] == RULER + 6 * 26)
+    # The loads are the first; two of them ran at a time.
+    page.tab.mouse.click(*page.at(-0.05, RULER + 26 + 10))
+    page.until(lambda: page.canvas()["height"] == RULER + 7 * 26)
+    page.tab.mouse.click(*page.at(0.25, RULER + 26 + 10))
+    page.until(lambda: page.details().get("Key") == LOAD_0)
+    assert page.details()["Step"] == READ
+    # Closed with its step, they are all in one lane.
+    page.tab.mouse.click(*page.at(-0.05, RULER + 10))
+    page.until(lambda: page.canvas()["height"] == RULER + 5 * 26)
+
+
+def test_the_table_has_the_step(page: OpenedPage) -> None:
+    exported = pd.DataFrame(page.download("#task-csv"))
+    assert exported["Step"].value_counts().to_dict() == {READ: 3, REDUCE: 2, "(no step)": 1}
+
+
+@pytest.mark.parametrize(("step", "left"), [(READ, 3), (REDUCE, 2), ("(no step)", 1)])
+def test_filter_by_step(page: OpenedPage, step: str, left: int) -> None:
+    page.tab.select_option("#only-step", label=step)
+    page.until(lambda: page.text("#found") == f"{left} found")
+
+
+def test_a_link_to_a_step(browser: Any, report: Path) -> None:
+    page = OpenedPage(browser, report, "#step=reduce/sums&view=hierarchy")
+    page.until(lambda: page.text("#found") == "2 found")
+    page.close()
+
+
+def test_colour_by_step(page: OpenedPage) -> None:
+    page.tab.select_option("#colour", "step")
+    page.until(lambda: any(READ in text for text in page.texts("#legend li")))
+    assert len(page.texts("#legend li")) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("steps", "per_step_bottleneck"), ("step-status", "per_step_status")]
+)
+def test_tables_of_steps_equal_the_frames(
+    page: OpenedPage, analyser: TraceAnalyser, name: str, method: str
+) -> None:
+    frame = getattr(analyser, method)()
+    exported = page.download(f"#{name}-csv")
+    assert list(exported[0]) == list(frame.columns)
+    for row, (_, expected) in zip(exported, frame.iterrows(), strict=True):
+        for label, value in expected.items():
+            if pd.isna(value):
+                assert row[label] == ""
+            elif isinstance(value, str):
+                assert row[label] == value
+            else:
+                assert float(row[label]) == value
+
+
+def test_without_steps_nothing_speaks_of_them(browser: Any, tmp_path: Path) -> None:
+    trace = write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS)
+    page = OpenedPage(browser, TraceAnalyser(trace).report(tmp_path / "report.html"))
+    for hidden in ("#steps-section", "#step-status-section", "#only-step"):
+        assert not page.tab.locator(hidden).is_visible()
+    assert page.tab.locator("#colour [value=step]").count() == 0
+    assert "Step" not in page.texts("#task-table .head button")
+    page.close()
