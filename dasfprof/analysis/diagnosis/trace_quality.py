@@ -11,8 +11,9 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.wording import count, duration, excerpt
 
-#: Notes that are no fault of a trace: it has no GPU, or its data came from the client.
-_NO_FAULT = ("GPU", "inputs whose size")
+#: Notes that are no fault of a trace: it has no GPU, its data came from the client, or only some of
+#: the pipeline has steps.
+_NO_FAULT = ("GPU", "inputs whose size", "step of the pipeline")
 #: Seconds that a clock may be off before it is told of.
 _CLOCK = 0.5
 #: So many notes are repeated at most.
