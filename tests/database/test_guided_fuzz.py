@@ -1,0 +1,58 @@
+"""Coverage-guided fuzzing of the reader, with atheris where it installs."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dasfprof.database import FileDatabase
+from dasfprof.events import CompleteEvent, InstantEvent
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("atheris") is None,
+    reason="atheris is not installed: pip install atheris (Linux on x86-64)",
+)
+
+FUZZER = Path(__file__).with_name("guided_fuzz.py")
+
+
+def payloads(directory: Path) -> list[bytes]:
+    """Blocks with every form of column, as the writer makes them."""
+    database = FileDatabase(directory / "seeds.msgpack")
+    for row in range(20):
+        args = {"key": ("x", row, 1), "dependencies": [f"y-{row:032x}"], "value": [row], "n": row}
+        database.record(CompleteEvent("a", 1.7e9 + row, 0.5, args=args))
+        database.record(InstantEvent("b", 1.7e9 + row**3, args={"text": f"t{row % 3}", "f": None}))
+    database.close()
+    data, found = database.path.read_bytes(), []
+    while data:
+        length = 20 + int.from_bytes(data[8:12], "little")
+        found.append(data[20:length])
+        data = data[length:]
+    return found
+
+
+def fuzz(directory: Path, runs: int) -> None:
+    corpus = directory / "corpus"
+    corpus.mkdir()
+    for number, payload in enumerate(payloads(directory)):
+        (corpus / f"{number}").write_bytes(payload)
+    options = [f"-runs={runs}", "-seed=7", "-max_len=4096", "-timeout=20", "-rss_limit_mb=1024"]
+    command = [sys.executable, str(FUZZER), *options, f"-artifact_prefix={directory}/", str(corpus)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert f"Done {runs} runs" in done.stderr
+
+
+def test_payloads_found_by_coverage_raise_only_own_errors(tmp_path: Path) -> None:
+    fuzz(tmp_path, 3000)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_very_many_payloads_found_by_coverage(tmp_path: Path) -> None:
+    fuzz(tmp_path, 200_000)
