@@ -27,13 +27,7 @@ class Findings {
   }
 
   item(row, at, wall) {
-    const { shape, about } = SEVERITIES[row.Severity] ?? SEVERITIES.info;
-    const badge = make(
-      "span",
-      { class: `severity ${row.Severity}`, title: about },
-      make("i", { "aria-hidden": "true" }, shape),
-      visible(row.Severity),
-    );
+    const badge = severity(row);
     const href = `#finding=${at + 1}`;
     const link = make("a", { href }, visible(row.Finding));
     link.addEventListener("click", (event) => {
@@ -63,7 +57,18 @@ class Findings {
       item.toggleAttribute("aria-current", place === at);
       if (place === at && this.rest?.contains(item)) this.rest.open = true;
     }
+    const told = byId("followed");
+    told.hidden = at === null;
+    if (at === null) return;
+    const back = make("a", { href: `#finding-${at + 1}` }, "Back to the findings");
+    told.replaceChildren(severity(this.rows[at]), shortened(this.rows[at].Finding, 400), back);
   }
+}
+
+function severity({ Severity: name }) {
+  const { shape, about } = SEVERITIES[name] ?? SEVERITIES.info;
+  const mark = make("i", { "aria-hidden": "true" }, shape);
+  return make("span", { class: `severity ${name}`, title: about }, mark, visible(name));
 }
 
 function verdict(rows, grave) {

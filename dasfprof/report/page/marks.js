@@ -61,7 +61,7 @@ function paintTitles(context, view, frame, palette) {
   const [first, last] = frame.lanes(view.lanes.length);
   let free = frame.top - 99;
   for (let lane = first; lane <= last; lane += 1) {
-    const { group, title: full, short } = view.lanes[lane];
+    const { group, title: full, short, strong } = view.lanes[lane];
     const title = frame.laneHeight < 14 ? (short ?? full) : full;
     const y = Math.max(frame.y(lane + 0.5), frame.top + 7);
     const begins = lane === 0 || view.lanes[lane - 1].group !== group;
@@ -71,6 +71,7 @@ function paintTitles(context, view, frame, palette) {
     }
     if (!title || y - free < 14) continue;
     context.fillStyle = palette.text;
+    context.font = `${strong ? 600 : 400} 12px system-ui, sans-serif`;
     context.fillText(title, 0, y);
     free = y;
   }

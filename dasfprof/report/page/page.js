@@ -210,12 +210,15 @@ class Page {
   async followLink() {
     const link = new URLSearchParams(location.hash.slice(1));
     if (link.has("finding")) return this.showFinding(Number(link.get("finding")) - 1);
+    if (/^#finding-[0-9]+$/.test(location.hash)) return;
     const view = `input[name=view][value="${CSS.escape(link.get("view") ?? "")}"]`;
     if (document.querySelector(view)) this.view(link.get("view"));
     await this.only(link);
     const [from, to] = (link.get("time") ?? "").split(",").map(Number);
     if (to > from) this.timeline.move(from, to);
     if (link.has("task")) this.selectKey(link.get("task"));
+    const places = ["time", "task", "search", ...FILTERS];
+    if (places.some((name) => link.has(name))) byId("timeline-section").scrollIntoView();
   }
 
   /** Sets the search and the filters as a link has them; what it does not name is open to all. */
@@ -242,7 +245,7 @@ class Page {
     this.timeline.mark(start !== null && stop !== null ? [start, stop] : null);
     this.timeline.revealLit();
     this.countRows();
-    byId("timeline-title").scrollIntoView();
+    byId("timeline-section").scrollIntoView();
     this.timeline.overlay.focus({ preventScroll: true });
     byId("said").textContent = visible(`Timeline: ${row.Finding}`);
   }

@@ -27,8 +27,10 @@ function paintMarked(context, [from, to], frame, palette) {
   context.fillStyle = palette.background;
   context.fillRect(frame.left, frame.top, Math.max(0, x - frame.left), frame.height);
   context.fillRect(end, frame.top, Math.max(0, frame.left + frame.width - end), frame.height);
-  context.globalAlpha = 1;
   context.fillStyle = palette.accent;
+  context.globalAlpha = 0.08;
+  context.fillRect(x, frame.top, end - x, frame.height);
+  context.globalAlpha = 1;
   for (const edge of [x - 2, end]) context.fillRect(edge, frame.top, 2, bottom - frame.top);
 }
 

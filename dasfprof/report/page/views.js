@@ -1,7 +1,7 @@
 // The views of the timeline: which rows are shown in which lanes. A view has `lanes` (title, hint,
 // `short` where low lanes have another title, `area` where the lane shows how many tasks ran at a
 // time instead of each), `rows` by lane and start (null: all rows as they are) and `offsets` of the
-// lanes in them. A lane with a `branch` opens and closes.
+// lanes in them. A lane with a `branch` opens and closes; that of a step is `strong`.
 
 /** More steps than this are closed at first. */
 const MAX_OPEN = 12;
@@ -56,7 +56,7 @@ function hierarchyView(tasks, opened) {
       const branch = `${step}`;
       const open = opened.has(branch);
       const lane = branchLane(tasks.facts.steps[step], secondsOf(tasks, own), own, open, 0);
-      add({ ...lane, area: true, branch, group: branch }, own);
+      add({ ...lane, area: true, branch, group: branch, strong: true }, own);
       if (open) addFunctions(own, branch, 1);
     }
   } else addFunctions(rows, "", 0);
