@@ -1,8 +1,8 @@
 """A recorded run once more, on another cluster or with other durations, in simulated time.
 
-`replay_of` gives the `Replay` of a trace: `inputs` are taken from it, `costs` measured, the
-`cluster` described; `simulation` runs them, with `placement`, `stealing` and `receiving` as Dask
-does these. On it rest `predictions`, `scaling`, `efficiency` and `gain`.
+`replay_of` gives the `Replay` of a trace: `inputs` and `gates` are taken from it, `costs` measured,
+the `cluster` described; `simulation` runs them, with a `client`, `placement`, `stealing` and
+`receiving` as Dask has these. On it rest `predictions`, `scaling`, `efficiency` and `gain`.
 """
 
 from dasfprof.analysis.replay.gain import gain
