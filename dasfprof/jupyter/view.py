@@ -51,18 +51,18 @@ class RunView:
         return f"{text}\nThe report: {clean(self.report)}"
 
     def _repr_html_(self) -> str:
-        parts = [run_html(self.analyser, self.findings, self._title)]
+        frame = ""
         try:
-            size = self.report.stat().st_size
-            page = self.report.read_text(encoding="utf-8") if size <= INLINE_BYTES else None
+            large = self.report.stat().st_size > INLINE_BYTES
+            if not large:
+                page = self.report.read_text(encoding="utf-8")
+                frame = frame_html(page, f"Report of {self._title}")
+            where = f"{'is too large to be shown here' if large else 'as a file'}: "
+            where += _link(self.report)
         except OSError as error:
-            parts.append(f"<p>The report is gone: {escape(error)}</p>")
-        else:
-            large = "" if page is not None else ", too large to be shown here"
-            parts.append(f"<p>The report{large}: {_link(self.report)}</p>")
-            if page is not None:
-                parts.append(frame_html(page, f"Report of {self._title}"))
-        return "".join(parts)
+            where = f"is gone: {escape(error)}"
+        words = run_html(self.analyser, self.findings, self._title, folded=bool(frame))
+        return f"{words}<p>The report {where}</p>{frame}"
 
 
 def show(run: ProfiledRun | Any) -> RunView:

@@ -25,10 +25,13 @@ _COLOURS = {"high": "#b3261e", "medium": "#8a5a00", "low": "#00629d", "info": "#
 _MOST, _LONGEST = 10, 700
 #: The diagnosis of more task runs takes longer than a person expects of a name in a cell.
 _MOST_TASKS = 50_000
-_FRAME_STYLE = "width:100%;height:760px;border:1px solid #8888;border-radius:4px;background:#fff"
+_CHARSET = '<meta charset="utf-8">'
+_FRAME_STYLE = "width:100%;height:760px;border:1px solid #8888;border-radius:4px;resize:vertical"
 
 
-def run_html(analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str = "") -> str:
+def run_html(
+    analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str = "", *, folded: bool = False
+) -> str:
     """Give a run's summary and findings as HTML in which nothing of the trace is markup.
 
     Parameters
@@ -39,12 +42,17 @@ def run_html(analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str 
         What `TraceAnalyser.diagnose` gives; None: they were not asked for.
     title
         What to call the run.
+    folded
+        Whether the findings are to be unfolded first: where the report that has them stands below.
     """
     facts = summarise(analyser.trace)
     begin = f"<b>{_text(title)}</b> " if title else ""
     parts = [f"<p>{begin}{_text(when(facts))}<br>{_text(in_words(facts))}</p>"]
     if findings is None:
         parts.append("<p>What is wrong with it? Ask <code>.diagnose()</code>.</p>")
+    elif folded:
+        label = f"{count_of(len(findings), 'finding')} in words"
+        parts += [f"<details><summary>{label}</summary>", *_findings_html(findings), "</details>"]
     else:
         parts += _findings_html(findings)
     notes = analyser.trace.notes
@@ -87,6 +95,8 @@ def frame_html(page: str, title: str) -> str:
     A frame with its page inside is plain HTML: JupyterLab, Notebook and VS Code show it alike. It
     may run the page's scripts and save the tables that they export.
     """
+    # Else its links to its own places would lead to the notebook: a frame has the address around it.
+    page = page.replace(_CHARSET, f'{_CHARSET}<base href="about:srcdoc">', 1)
     return (
         f'<iframe sandbox="allow-scripts allow-downloads" title="{_text(title)}" '
         f'style="{_FRAME_STYLE}" srcdoc="{html.escape(page)}"></iframe>'

@@ -45,6 +45,14 @@ def test_each_finding_is_told(analyser: TraceAnalyser) -> None:
     assert "<b>no" not in html
 
 
+def test_findings_can_be_folded(analyser: TraceAnalyser) -> None:
+    findings = analyser.diagnose()
+    open_, folded = (run_html(analyser, findings, folded=it) for it in (False, True))
+    assert folded.count("<details>") == open_.count("<details>") + 1
+    for finding in findings["Suggestion"]:
+        assert finding in folded
+
+
 def test_without_findings(analyser: TraceAnalyser) -> None:
     none = analyser.diagnose().head(0)
     assert "None of the known faults was found." in run_html(analyser, none)
@@ -128,6 +136,10 @@ def test_the_frame_is_a_whole_report_in_any_page(
     assert inner.evaluate("self.origin") == "null", "it reaches nothing of the notebook"
     inner.fill("#search", "fails")
     inner.wait_for_selector("#found:has-text('1')", timeout=DEADLINE * 1000)
+    inner.click("#findings a >> nth=0")
+    inner.click("#show-all")
+    assert inner.url.startswith("about:srcdoc#")
+    assert inner.text_content("h1") == IMAGE, "its links lead to its own places"
     assert complaints == []
     assert requests == [page.as_uri()]
     tab.close()

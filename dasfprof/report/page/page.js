@@ -253,7 +253,8 @@ class Page {
   showAll() {
     this.findings.mark(null);
     this.timeline.mark(null);
-    history.replaceState(null, "", location.pathname);
+    // In a notebook's frame the page has no path.
+    history.replaceState(null, "", "#");
     this.only(new Map());
     this.timeline.overlay.focus({ preventScroll: true });
   }
