@@ -95,7 +95,7 @@ def frame_html(page: str, title: str) -> str:
     A frame with its page inside is plain HTML: JupyterLab, Notebook and VS Code show it alike. It
     may run the page's scripts and save the tables that they export.
     """
-    # Else its links to its own places would lead to the notebook: a frame has the address around it.
+    # Else links to its own places would lead to the notebook: a frame has the address around it.
     page = page.replace(_CHARSET, f'{_CHARSET}<base href="about:srcdoc">', 1)
     return (
         f'<iframe sandbox="allow-scripts allow-downloads" title="{_text(title)}" '
