@@ -69,13 +69,17 @@ class Groups:
         """Give the median of each group."""
         rows = np.flatnonzero(np.isfinite(values) & (self.codes >= 0))
         codes = self.codes[rows]
-        rows = rows[sorted_rows(codes, values[rows], stable=False)]
+        # Values alone, group by group, are sorted in a tenth of the time of rows by value.
+        ordered = values[rows[np.argsort(_narrow(codes), kind="stable")]]
         sizes = np.bincount(codes, minlength=self.count)
         first = np.r_[0, np.cumsum(sizes)][:-1]
+        several = sizes > 1
+        for begin, size in zip(first[several].tolist(), sizes[several].tolist(), strict=True):
+            ordered[begin : begin + size].sort()
         found = np.full(self.count, np.nan)
         some = sizes > 0
-        low = values[rows[(first + (sizes - 1) // 2)[some]]]
-        high = values[rows[(first + sizes // 2)[some]]]
+        low = ordered[(first + (sizes - 1) // 2)[some]]
+        high = ordered[(first + sizes // 2)[some]]
         found[some] = (low + high) / 2
         return found
 

@@ -27,6 +27,9 @@ Spans = tuple[Array, Array]
 SCHEDULER, ELSEWHERE, DEPENDENCIES, CLIENT = range(7, 11)
 CAUSES = 11
 
+#: Counts of threads and tasks; there are millions of them, and memory is what limits their speed.
+_INT = np.int32
+
 _BY_STATUS = {STARTING: IDLE_STARTING, PAUSED: IDLE_PAUSED, CLOSING: IDLE_CLOSING}
 
 
@@ -131,24 +134,25 @@ def share_pool(lanes: list[WorkerLanes], demand: PoolDemand) -> Array:
     if not len(times):
         return np.zeros((len(lanes), CAUSES))
     order = np.argsort(times, kind="stable")
-    steps = [np.diff(lane.idle, prepend=0) for lane in lanes]
-    idle = np.cumsum(np.concatenate([np.empty(0, int), *steps])[order])
-    steps = [np.diff(lane.surplus, prepend=0) for lane in lanes]
-    surplus = np.cumsum(np.concatenate([np.empty(0, int), *steps])[order])
-    grid = demand.grid(times[order], idle)
-    places = np.searchsorted(times[order], grid[:-1], side="right") - 1
+    times = times[order]
+    idle, surplus = (
+        np.cumsum(np.concatenate([np.diff(one, prepend=0) for one in of_lanes])[order], dtype=_INT)
+        for of_lanes in ([lane.idle for lane in lanes], [lane.surplus for lane in lanes])
+    )
+    grid = demand.grid(times, idle)
+    places = np.searchsorted(times, grid[:-1], side="right") - 1
     seconds = np.diff(grid)
     shares = demand.split(grid[:-1], idle[places], surplus[places])
-    integrals = np.zeros((CAUSES, len(grid)))
+    integrals = {cause: np.zeros(len(grid)) for cause in shares}
     for cause, share in shares.items():
-        np.cumsum(share * seconds, out=integrals[cause, 1:])
+        np.cumsum(np.multiply(share, seconds, out=share), out=integrals[cause][1:])
     causes = np.zeros((len(lanes), CAUSES))
     for worker, lane in enumerate(lanes):
         held = np.flatnonzero(lane.idle[:-1])
         begins = np.searchsorted(grid, lane.times[held])
         ends = np.searchsorted(grid, lane.times[held + 1])
         for cause in shares:
-            parts = integrals[cause, ends] - integrals[cause, begins]
+            parts = integrals[cause][ends] - integrals[cause][begins]
             causes[worker, cause] = _integral(lane.idle[held], parts)
     return causes
 
@@ -221,8 +225,10 @@ def _ascending(parts: Sequence[Array]) -> Array:
 
 
 def _open(spans: Spans, times: Array) -> Array:
-    """Count the spans that are open from each time on."""
-    begun = np.searchsorted(spans[0], times, side="right")
-    ended = np.searchsorted(spans[1], times, side="right")
-    count: Array = begun - ended
+    """Count the spans that are open from each of some sorted times on."""
+    # The edges are fewer than the times, so it is they that are looked up.
+    begun, ended = (
+        np.bincount(np.searchsorted(times, edges), minlength=len(times) + 1) for edges in spans
+    )
+    count: Array = np.cumsum((begun - ended)[:-1], dtype=_INT)
     return count
