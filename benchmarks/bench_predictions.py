@@ -1,8 +1,9 @@
 """Predictions against reality: record on N workers, predict 2N and N/2, and run both for real.
 
 Tasks sleep, so that the machine's cores do not limit the larger cluster. Each pipeline runs some
-times on each cluster; a prediction's error is shown beside the spread of these repeats, as no
-prediction can be better. One function of a pipeline is made twice as fast and twice as slow, too.
+times on each cluster; a prediction's error is shown beside the spread of these repeats, and of the
+recordings that it rests on, as no prediction can be better. One function of a pipeline is made
+twice as fast and twice as slow, too.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from dasfprof.analysis.replay import replay_of
 
 #: Repeats that differ by less can tell whether a prediction is right.
 STEADY = 0.05
-COLUMNS = ["pipeline", "change", "recorded (s)", "real (s)", "spread", "predicted (s)", "error"]
+COLUMNS = ["pipeline", "change", "recorded (s)", "spread", "real (s)", "spread"]
+COLUMNS += ["predicted (s)", "error"]
 
 
 def nap(seconds: float, *inputs: Any) -> float:
@@ -182,6 +184,10 @@ def run_for_real(
         }
 
 
+def spread_of(walls: list[float]) -> float:
+    return (max(walls) - min(walls)) / statistics.median(walls)
+
+
 def compare(
     recorded: list[TraceAnalyser], real: list[TraceAnalyser], *, ranges: bool, **change: Any
 ) -> dict[str, Any]:
@@ -201,7 +207,8 @@ def compare(
         "recorded": [float(table["Recorded (s)"][0]) for table in tables],
         "calibration": [float(table["Calibration Error (%)"][0]) for table in tables],
         "real": walls,
-        "spread": (max(walls) - min(walls)) / middle,
+        "recorded spread": spread_of([float(table["Recorded (s)"][0]) for table in tables]),
+        "spread": spread_of(walls),
         "predicted": predicted,
         "refused": refused,
         "error": statistics.median(told) / middle - 1 if told else None,
@@ -224,7 +231,8 @@ def show(name: str, change: str, found: dict[str, Any]) -> list[str]:
             return f"{min(told):.2f} to {max(told):.2f}"
         return f"{statistics.median(told):.2f}"
 
-    row = [shown(found["recorded"]), shown(found["real"]), f"{found['spread']:.1%}"]
+    row = [shown(found["recorded"]), f"{found['recorded spread']:.1%}"]
+    row += [shown(found["real"]), f"{found['spread']:.1%}"]
     error = "" if found["error"] is None else f"{found['error']:+.1%}"
     refused = f" ({found['refused']} refused)" if found["refused"] else ""
     return [name, change, *row, shown(found["predicted"]) + refused, error]
@@ -236,14 +244,14 @@ def summary(figures: dict[str, Any]) -> list[str]:
         abs(found["error"])
         for label, found in figures.items()
         if found["error"] is not None
-        and found["spread"] < STEADY
+        and max(found["recorded spread"], found["spread"]) < STEADY
         and label.split()[0] not in RANGES
     ]
     note = f"{len(steady)} with a spread under {STEADY:.0%}"
     if not steady:
-        return [note, *[""] * 6]
+        return [note, *[""] * 7]
     low, high = np.quantile(steady, [0.5, 0.9])
-    return [note, *[""] * 5, f"median {low:.1%}, 90th {high:.1%}"]
+    return [note, *[""] * 6, f"median {low:.1%}, 90th {high:.1%}"]
 
 
 def main(arguments: list[str] | None = None) -> list[Result]:
