@@ -1,9 +1,14 @@
-"""Bytes on disk for each recorded task run: the files of workers and scheduler together."""
+"""Bytes on disk for each recorded task run, of workers and scheduler together; samples apart."""
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import dask
 from bench_overhead import WORKLOADS
@@ -13,30 +18,56 @@ from measure import Result
 import dasfprof
 
 
+def sizes(paths: Iterable[Path]) -> tuple[int, float, float]:
+    """Give task runs, bytes for each of them, and bytes of samples for a second of a worker."""
+    files = list(paths)
+    database = dasfprof.MultiEventDatabase(files)
+    runs = sum(batch.rows for _, batch in database.batches() if batch.name == "Compute")
+    samples = [path for path in files if "ResourceMonitor" in path.name]
+    seconds = 0.0
+    for path in samples:
+        usage = (b for _, b in dasfprof.MultiEventDatabase([path]).batches())
+        times = [
+            t for b in usage if b.name == "Resource Usage" for t in b.fields["timestamp"].array
+        ]
+        seconds += max(times) - min(times)
+    tasks = sum(path.stat().st_size for path in files if path not in samples)
+    return runs, tasks / runs, sum(path.stat().st_size for path in samples) / seconds
+
+
+def workload(client: Any, function: Callable[[Any, int], None], count: int) -> list[Path]:
+    """Record a workload of `bench_overhead`."""
+    with dasfprof.profile(client, directory=tempfile.mkdtemp()) as run:
+        function(client, count)
+    return run.files()
+
+
+def demo() -> list[Path]:
+    """Record `dasfprof demo`, of which tasks take long enough to be flushed a few at a time."""
+    directory = tempfile.mkdtemp()
+    program = str(Path(sys.executable).with_name("dasfprof"))
+    command = [program, "demo", "--directory", directory]
+    subprocess.run(command, check=True, capture_output=True)
+    return list(Path(directory).glob("*.msgpack"))
+
+
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.parse_args(arguments)
-    columns = ["workload", "task runs", "bytes a task run", "of it resources"]
+    columns = ["workload", "task runs", "bytes a task run", "samples, bytes a second of a worker"]
     result = Result("File size", columns)
+    recorded = {"dasfprof demo": demo()}
     with (
         dask.config.set({"distributed.scheduler.worker-saturation": "inf"}),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         for name, (function, count) in WORKLOADS.items():
-            with (
-                tempfile.TemporaryDirectory() as directory,
-                dasfprof.profile(client, directory=directory) as run,
-            ):
-                function(client, count)
-                run.stop()
-                sizes = {path.name: path.stat().st_size for path in run.files()}
-                runs = sum(event.name == "Compute" for event in run.database())
-            resources = sum(size for path, size in sizes.items() if "ResourceMonitor" in path)
-            total = sum(sizes.values())
-            cells = [f"{runs:,}", f"{total / runs:.0f}", f"{resources / runs:.0f}"]
-            result.rows.append([name, *cells])
-            result.figures[name] = {"task_runs": runs, "bytes": sizes}
+            recorded[name] = workload(client, function, count)
+    for name, files in recorded.items():
+        runs, of_tasks, of_samples = sizes(files)
+        result.rows.append([name, f"{runs:,}", f"{of_tasks:.0f}", f"{of_samples:.0f}"])
+        result.figures[name] = {"task_runs": runs, "bytes": of_tasks, "samples": of_samples}
     print(result.show(), flush=True)
     return [result]
 

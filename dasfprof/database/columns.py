@@ -122,8 +122,10 @@ def decode(encoded: Any, rows: int, limit: int) -> Column:
         raise CorruptBlockError(f"malformed column: {error}") from error
 
 
-def decode_numbers(encoded: Any, rows: int) -> NumberColumn:
+def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
     """Decode a constant, a series or a buffer of numbers.
+
+    Whole numbers become 64 bits wide; without `widen` they may stay as narrow as they are.
 
     Raises
     ------
@@ -151,13 +153,16 @@ def decode_numbers(encoded: Any, rows: int) -> NumberColumn:
         raise CorruptBlockError(f"a base that is {type(base).__name__}")
     if isinstance(scale, float):
         with np.errstate(over="ignore", invalid="ignore"):
-            numbers = base + array * scale
+            numbers = np.multiply(array, scale, dtype=np.float64)
+            numbers += base
         if optional:
-            numbers[array == np.iinfo(array.dtype).max] = np.nan
+            missing = array == np.iinfo(array.dtype).max
+            if missing.any():
+                numbers[missing] = np.nan
         return NumberColumn(numbers, optional)
     if array.dtype.kind == "u" and array.dtype.itemsize < 8:
         _whole(_whole(base) + int(array.max(initial=0)))
-        array = array.astype(np.int64) + base
+        array = np.add(array, base, dtype=np.int64) if widen or base else array
     return NumberColumn(array, optional)
 
 
@@ -170,10 +175,13 @@ def _whole(value: Any) -> int:
 
 def _decode_small(encoded: Any, rows: int, limit: int, what: str) -> Array:
     """Decode whole numbers from 0 to `limit` - 1."""
-    numbers = decode_numbers(encoded, rows).array
+    numbers = decode_numbers(encoded, rows, widen=False).array
     if numbers.dtype.kind not in "ui":
         raise CorruptBlockError(f"{what} that are not whole numbers")
-    if rows and not 0 <= int(numbers.min()) <= int(numbers.max()) < limit:
+    # A constant stands in memory once; what is unsigned needs no look for the least.
+    checked = numbers[:1] if numbers.strides == (0,) else numbers
+    least = int(checked.min(initial=0)) if numbers.dtype.kind == "i" else 0
+    if least < 0 or (rows and int(checked.max()) >= limit):
         raise CorruptBlockError(f"{what} beyond {limit}")
     return numbers
 

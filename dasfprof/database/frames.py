@@ -11,7 +11,7 @@ from __future__ import annotations
 import mmap
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 #: 0xC1 is the one byte that msgpack never writes.
@@ -58,8 +58,12 @@ class Damage:
         return bool(self.corrupt_bytes or self.cut_bytes or self.unreadable)
 
 
-def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Iterator[tuple[int, bytes]]:
-    """Give the position and payload of each intact frame; note the rest in `damage`."""
+def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int, memoryview]]:
+    """Give the position and payload of each intact frame; note the rest in `damage`.
+
+    A payload is a view of `data`, until the next is asked for: a copy would cost an eighth of all
+    reading.
+    """
     position, size = 0, len(data)
     # Frames of honest files overlap only where damage took bytes away. Without a bound, heads that
     # all claim the rest of the file would cost its length once for each.
@@ -67,11 +71,14 @@ def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Iterator[tuple[int, 
     while position < size:
         length = _believed_length(data, position, size)
         if length is not None and position + HEAD_BYTES + length <= size:
-            payload = data[position + HEAD_BYTES : position + HEAD_BYTES + length]
+            start = position + HEAD_BYTES
             allowance -= length
-            if zlib.crc32(payload) == _HEAD.unpack_from(data, position)[2]:
-                yield position, payload
-                position += HEAD_BYTES + length
+            with memoryview(data) as whole, whole[start : start + length] as payload:
+                intact = zlib.crc32(payload) == _HEAD.unpack_from(data, position)[2]
+                if intact:
+                    yield position, payload
+            if intact:
+                position = start + length
                 continue
         following = _next_head(data, position + 1, size) if allowance >= 0 else None
         if following is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,9 +73,9 @@ class TraceFile:
         return self.header
 
     def _blocks(self) -> Iterator[tuple[dict[str, Any], int]]:
-        with _map(self.path) as data:
+        with _map(self.path) as data, closing(frames.scan_frames(data, self.damage)) as found:
             seen = False
-            for position, payload in frames.scan_frames(data, self.damage):
+            for position, payload in found:
                 seen = True
                 try:
                     block = values.unpack(payload)

@@ -86,7 +86,7 @@ def as_read(value: Any, packed: bytes) -> Any:
         return _description(value)
 
 
-def unpack(data: bytes) -> Any:
+def unpack(data: bytes | memoryview) -> Any:
     """Decode what `pack` wrote, or what any msgpack writer wrote.
 
     Raises
