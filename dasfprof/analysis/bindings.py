@@ -62,11 +62,11 @@ def find_bindings(trace: Trace) -> Bindings:
     bind(STEAL, last_slots(slots, stolen, times.sent), slots.end)
     causes, ends, by_client = _stimuli(trace, count)
     bind(QUEUE, _causing(causes, ends, slots), times.known)
-    unbound = np.flatnonzero((row < 0) & ~by_client)
-    found = np.full(count, -1, dtype=np.int64)
-    found[unbound] = last_dependencies(trace, slots, unbound)
-    bind(DEPENDENCY, found, times.known)
-    kind[_is_dependency(trace, slots, np.flatnonzero(kind == QUEUE), row)] = DEPENDENCY
+    rows, producers = dependency_rows(trace)
+    found = _last_dependencies(rows, producers, times.known)
+    bind(DEPENDENCY, np.where(by_client, -1, found), times.known)
+    own = rows[row[rows] == producers]
+    kind[own[kind[own] == QUEUE]] = DEPENDENCY
     bind(CLIENT, _before_arrival(trace, times, by_client), times.known)
     kind[row < 0] = np.where(by_client[row < 0], CLIENT, NOTHING)
     return Bindings(kind, row, time, rank)
@@ -87,35 +87,29 @@ def last_slots(slots: TaskSlots, before: Array, after: Array) -> Array:
     return found
 
 
-def last_dependencies(trace: Trace, slots: TaskSlots, rows: Array) -> Array:
-    """Find for rows the dependency whose last run before was known last; -1 where there is none."""
-    of_row, producers = dependency_rows(trace, slots, rows)
-    found = np.full(len(rows), -1, dtype=np.int64)
-    order = np.argsort(slots.times.known[producers], kind="stable")
-    found[of_row[order]] = producers[order]
+def _last_dependencies(rows: Array, producers: Array, known: Array) -> Array:
+    """Find for each run the dependency whose run was known last; -1 where there is none."""
+    found = np.full(len(known), -1, dtype=np.int64)
+    order = np.argsort(known[producers], kind="stable")
+    found[rows[order]] = producers[order]
     return found
 
 
-def dependency_rows(trace: Trace, slots: TaskSlots, rows: Array) -> tuple[Array, Array]:
+@once_per_trace
+def dependency_rows(trace: Trace) -> tuple[Array, Array]:
     """Find the runs that made the inputs of other runs.
 
     Returns
     -------
-    of_row, producers
-        For each input that is known: the place in `rows`, and the row of the run of its key that
-        the scheduler last knew the end of before the run was sent.
+    rows, producers
+        For each input that is known: the row of `TaskSlots` that took it, and the row of the run
+        of its key that the scheduler last knew the end of before that was sent.
     """
+    slots = task_slots(trace)
     key_ids = trace.tasks["key_id"].to_numpy()
-    rows_here = np.flatnonzero(rows < len(key_ids))
     lengths, items = trace.task_dependencies
-    lengths = np.maximum(lengths, 0)
-    begins = np.cumsum(lengths) - lengths
-    mine = rows[rows_here]
-    of_row = np.repeat(rows_here, lengths[mine])
-    within = np.arange(len(of_row)) - np.repeat(
-        np.cumsum(lengths[mine]) - lengths[mine], lengths[mine]
-    )
-    wanted = items[np.repeat(begins[mine], lengths[mine]) + within].astype(np.int64)
+    rows = np.repeat(np.arange(len(key_ids)), np.maximum(lengths, 0))
+    wanted = items.astype(np.int64)
     known = slots.times.known[: len(key_ids)]
     by_time = np.argsort(known, kind="stable")
     ranks = np.empty(len(known), dtype=np.int64)
@@ -125,18 +119,11 @@ def dependency_rows(trace: Trace, slots: TaskSlots, rows: Array) -> tuple[Array,
     ends = key_ids.astype(np.int64) * size + ranks
     sorted_rows = np.argsort(ends)
     # Up to what rank an end is before the run was sent, and may thus have provided the input.
-    limits = np.searchsorted(known[by_time], slots.times.sent[rows], side="right")
-    places = np.searchsorted(ends[sorted_rows], wanted * size + limits[of_row]) - 1
+    limits = np.searchsorted(known[by_time], slots.times.sent[: len(known)], side="right")
+    places = np.searchsorted(ends[sorted_rows], wanted * size + limits[rows]) - 1
     producers = sorted_rows[np.maximum(places, 0)] if len(known) else places
     right = (places >= 0) & (key_ids[producers] == wanted)
-    return of_row[right], producers[right]
-
-
-def _is_dependency(trace: Trace, slots: TaskSlots, rows: Array, bound: Array) -> Array:
-    """Give those of the rows that are bound by one of their own dependencies."""
-    of_row, producers = dependency_rows(trace, slots, rows)
-    chosen: Array = np.unique(rows[of_row[bound[rows[of_row]] == producers]])
-    return chosen
+    return rows[right], producers[right]
 
 
 def _stimuli(trace: Trace, count: int) -> tuple[Array, Array, Array]:

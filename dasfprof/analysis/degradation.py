@@ -63,7 +63,11 @@ _FED = (
 
 def degradation(trace: Trace) -> pd.DataFrame:
     """Test each function for degradation over time; see `TraceAnalyser`."""
-    attempts = find_attempts(trace)
+    return degradation_of(find_attempts(trace))
+
+
+def degradation_of(attempts: pd.DataFrame) -> pd.DataFrame:
+    """Test each function of what `find_attempts` gives; see `TraceAnalyser.degradation`."""
     attempts = attempts[attempts["succeeded"] & np.isfinite(attempts["start"])]
     function = attempts["function"].cat
     groups = Groups(function.codes.to_numpy(), len(function.categories))

@@ -159,51 +159,51 @@ def share_pool(lanes: list[WorkerLanes], demand: PoolDemand) -> Array:
 
 @dataclass(frozen=True)
 class PoolDemand:
-    """What the whole cluster had to do, as sorted times at which it began and ended."""
+    """What the whole cluster had to do: when runs came to each stage, as sorted times.
 
+    A run that nobody finished was done when it was given up.
+    """
+
+    #: Known to the scheduler.
+    arrival: Array
     #: Runnable, and not sent to any worker.
-    unsent: Spans
+    runnable: Array
     #: On a worker, or on its way to it.
-    out: Spans
+    sent: Array
     #: Done, and not known to be.
-    unreported: Spans
-    #: Known to the scheduler and not finished.
-    live: Spans
+    done: Array
+    #: Finished.
+    known: Array
 
     @classmethod
     def of(cls, slots: TaskSlots, unfinished: UnfinishedRuns) -> PoolDemand:
         """Find what there was to do."""
         times, more = slots.times, unfinished
-
-        def spans(*edges: tuple[Array, Array]) -> Spans:
-            begins, ends = zip(*edges, strict=True)
-            return _ascending(begins), _ascending(ends)
-
         return cls(
-            spans((times.runnable, times.sent), (more.runnable, more.sent)),
-            spans((times.sent, times.done), (more.sent, more.known)),
-            spans((times.done, times.known)),
-            spans((times.arrival, times.known), (more.arrival, more.known)),
+            arrival=_ascending([times.arrival, more.arrival]),
+            runnable=_ascending([times.runnable, more.runnable]),
+            sent=_ascending([times.sent, more.sent]),
+            done=_ascending([times.done, more.known]),
+            known=_ascending([times.known, more.known]),
         )
 
     def grid(self, times: Array, idle: Array) -> Array:
         """Give the times at which a cause can change, as far as threads are in the pool."""
-        edges = [
-            edge for spans in (self.unsent, self.out, self.unreported, self.live) for edge in spans
-        ]
         kept = [times]
-        for edge in edges:
-            places = np.searchsorted(times, edge, side="right") - 1
-            kept.append(edge[(places >= 0) & (idle[places] > 0)])
+        for edges in (self.arrival, self.runnable, self.sent, self.done, self.known):
+            places = np.searchsorted(times, edges, side="right") - 1
+            kept.append(edges[(places >= 0) & (idle[places] > 0)])
         merged = _ascending(kept)
         distinct: Array = merged[np.append(True, merged[1:] != merged[:-1])]
         return distinct
 
     def split(self, times: Array, idle: Array, surplus: Array) -> dict[int, Array]:
         """Give the shares of the causes in the pool from each time on; all sum to 1."""
-        unsent, out, unreported, live = (
-            _open(spans, times) for spans in (self.unsent, self.out, self.unreported, self.live)
+        runnable, sent, done, known = (
+            _passed(edges, times) for edges in (self.runnable, self.sent, self.done, self.known)
         )
+        unsent, out, unreported = runnable - sent, sent - done, done - known
+        live = _passed(self.arrival, times) - known
         there = np.maximum(idle, 1)
         scheduler = np.minimum(unsent, idle)
         elsewhere = np.minimum(surplus, idle - scheduler)
@@ -224,11 +224,9 @@ def _ascending(parts: Sequence[Array]) -> Array:
     return np.sort(np.concatenate(parts), kind="stable")
 
 
-def _open(spans: Spans, times: Array) -> Array:
-    """Count the spans that are open from each of some sorted times on."""
+def _passed(edges: Array, times: Array) -> Array:
+    """Count the edges that have passed by each of some sorted times."""
     # The edges are fewer than the times, so it is they that are looked up.
-    begun, ended = (
-        np.bincount(np.searchsorted(times, edges), minlength=len(times) + 1) for edges in spans
-    )
-    count: Array = np.cumsum((begun - ended)[:-1], dtype=_INT)
+    steps = np.bincount(np.searchsorted(times, edges), minlength=len(times) + 1)
+    count: Array = np.cumsum(steps[:-1], dtype=_INT)
     return count

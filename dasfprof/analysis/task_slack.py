@@ -72,7 +72,7 @@ def _edges(trace: Trace, slots: TaskSlots, bindings: Bindings) -> tuple[Array, A
     times = slots.times
     every = np.arange(len(slots.worker))
     bound = np.flatnonzero(bindings.row >= 0)
-    of_row, producers = dependency_rows(trace, slots, every)
+    of_row, producers = dependency_rows(trace)
     # A run that began as soon as a thread was free can be ready later by its wait for that.
     waited = last_slots(slots, times.executing, times.ready) >= 0
     wait = np.where(waited, times.executing - times.ready, 0.0)

@@ -12,7 +12,7 @@ from dasfprof.analysis.attempts import find_attempts
 from dasfprof.analysis.bindings import Bindings, find_bindings
 from dasfprof.analysis.busy_lanes import USES
 from dasfprof.analysis.critical_path import CriticalPath, find_path, path_segments
-from dasfprof.analysis.degradation import degradation
+from dasfprof.analysis.degradation import degradation_of
 from dasfprof.analysis.diagnosis.out_of_line import OutOfLine
 from dasfprof.analysis.diagnosis.sampled_figures import SampledFigures
 from dasfprof.analysis.diagnosis.wording import excerpt
@@ -86,7 +86,7 @@ class RunFigures(SampledFigures):
     @cached_property
     def degradation(self) -> pd.DataFrame:
         """Whether functions get slower."""
-        return degradation(self.trace)
+        return degradation_of(self.attempts)
 
     @cached_property
     def chunk_sizing(self) -> dict[str, dict[str, Any]]:

@@ -68,7 +68,7 @@ def replay_inputs(trace: Trace, slots: TaskSlots, lives: WorkerLives) -> ReplayI
     times, count = slots.times, len(slots.worker)
     begun = np.empty(count, dtype=np.int64)
     begun[np.lexsort((np.arange(count), times.known, times.executing))] = np.arange(count)
-    offsets, inputs = _input_rows(trace, slots, begun)
+    offsets, inputs = _input_rows(trace, begun)
     place_of = np.zeros(len(trace.workers), dtype=np.int64)
     place_of[lives.ids] = np.arange(len(lives.ids))
     gate, gates = find_gates(trace, times)
@@ -120,10 +120,10 @@ def _told(trace: Trace, column: str, count: int) -> Array:
     return told
 
 
-def _input_rows(trace: Trace, slots: TaskSlots, begun: Array) -> tuple[Array, Array]:
+def _input_rows(trace: Trace, begun: Array) -> tuple[Array, Array]:
     """Give the runs that each run has to wait for: of its inputs, and of its key before it."""
     count = len(begun)
-    rows, inputs = dependency_rows(trace, slots, np.arange(count))
+    rows, inputs = dependency_rows(trace)
     key_ids = run_columns(trace, "key_id")
     order = np.lexsort((begun, key_ids))
     again = np.flatnonzero(key_ids[order[1:]] == key_ids[order[:-1]])
