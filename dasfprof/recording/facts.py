@@ -173,7 +173,7 @@ WORKER_REMOVED = Schema(
     (("worker", "text"), ("reason", "text")),
 )
 
-#: The process in every sample; its host twice a second, by one worker of each host (else None).
+#: The process in every sample; its host once a second, by one worker of each host (else None).
 RESOURCE_USAGE = Schema(
     EventPhases.INSTANT,
     "Resource Usage",

@@ -48,8 +48,8 @@ class ResourceProbe:
         The host's, closed with the probe.
     """
 
-    #: Seconds between two readings of the host, which cost three times those of the process.
-    HOST_INTERVAL = 0.5
+    #: Seconds between two readings of the host, which cost ten times those of the process.
+    HOST_INTERVAL = 1.0
     #: Seconds between two counts of the process's connections, which may cost milliseconds.
     CONNECTIONS_INTERVAL = 5.0
     #: Seconds below which a share of CPU says nothing: the kernel counts in ticks of 10 ms.

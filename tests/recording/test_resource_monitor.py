@@ -19,10 +19,7 @@ from recorded_facts import assert_whole, facts, trace_files
 
 import dasfprof
 from dasfprof.recording import resource
-from dasfprof.recording.facts import RESOURCE_USAGE
-from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.pressure import UNKNOWN, HostPressure
-from dasfprof.recording.probes import ResourceProbe
 from dasfprof.recording.resource import HostDuty
 
 INTERVAL = 0.05
@@ -120,32 +117,6 @@ def test_process_readings_are_those_from_outside(client: Client, tmp_path: Path)
     )
     seconds = told[-1]["process_cpu_seconds"] - rows[0]["process_cpu_seconds"]
     assert integral == pytest.approx(seconds, rel=0.01, abs=0.03)
-
-
-def test_counters_that_go_back_leave_psutil_s_memory_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """psutil adds what it had before where a counter went back; Dask's monitor relies on it."""
-    received = [0]
-    monkeypatch.setattr(
-        psutil._psplatform, "net_io_counters", lambda: {"eth": (0, received[0], *[0] * 6)}
-    )
-    psutil.net_io_counters.cache_clear()
-    probe = ResourceProbe(GpuProbe(lambda device: HostDuty(device)), HostPressure())
-    monkeypatch.setattr(probe, "HOST_INTERVAL", 0.0)
-    names = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
-    samples = []
-    for count in (1000, 1600, 400, 500):
-        received[0] = count
-        ((_, row),) = probe.sample(True)
-        samples.append(dict(zip(names, row, strict=True)))
-    assert [one["host_net_io.read_size"] for one in samples] == [1000, 1600, 400, 500]
-    rates = [one["host_net_io.read_bps"] for one in samples]
-    assert rates[0] is rates[2] is None
-    assert rates[1] > 0
-    assert rates[3] > 0
-    assert psutil.net_io_counters().bytes_recv == 500
-    psutil.net_io_counters.cache_clear()
 
 
 def on_duty(rows: list[dict[str, Any]]) -> dict[str, list[float]]:

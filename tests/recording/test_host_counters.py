@@ -1,0 +1,41 @@
+"""The host's counters, read where nobody else in the process reads them.
+
+Beside a cluster in this process, Dask's own monitor would read what is put in their place here.
+"""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from dasfprof.recording.facts import RESOURCE_USAGE
+from dasfprof.recording.gpu import GpuProbe
+from dasfprof.recording.pressure import HostPressure
+from dasfprof.recording.probes import ResourceProbe
+from dasfprof.recording.resource import HostDuty
+
+
+def test_counters_that_go_back_leave_psutil_s_memory_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """psutil adds what it had before where a counter went back; Dask's monitor relies on it."""
+    received = [0]
+    monkeypatch.setattr(
+        psutil._psplatform, "net_io_counters", lambda: {"eth": (0, received[0], *[0] * 6)}
+    )
+    psutil.net_io_counters.cache_clear()
+    probe = ResourceProbe(GpuProbe(lambda device: HostDuty(device)), HostPressure())
+    monkeypatch.setattr(probe, "HOST_INTERVAL", 0.0)
+    names = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
+    samples = []
+    for count in (1000, 1600, 400, 500):
+        received[0] = count
+        ((_, row),) = probe.sample(True)
+        samples.append(dict(zip(names, row, strict=True)))
+    assert [one["host_net_io.read_size"] for one in samples] == [1000, 1600, 400, 500]
+    rates = [one["host_net_io.read_bps"] for one in samples]
+    assert rates[0] is rates[2] is None
+    assert rates[1] > 0
+    assert rates[3] > 0
+    assert psutil.net_io_counters().bytes_recv == 500
+    psutil.net_io_counters.cache_clear()
