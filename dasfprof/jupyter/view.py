@@ -13,7 +13,7 @@ from dasfprof.recording import ProfiledRun
 from dasfprof.report.html import write_report
 from dasfprof.report.notebook import frame_html, run_html, run_text
 
-#: Bytes of a report up to which it goes into the notebook's file: some 30,000 task runs.
+#: Bytes of a report up to which it goes into the notebook's file: 50,000 task runs and more.
 INLINE_BYTES = 2_000_000
 
 

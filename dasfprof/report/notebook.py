@@ -26,7 +26,7 @@ _MOST, _LONGEST = 10, 700
 #: The diagnosis of more task runs takes longer than a person expects of a name in a cell.
 _MOST_TASKS = 50_000
 _CHARSET = '<meta charset="utf-8">'
-_FRAME_STYLE = "width:100%;height:760px;border:1px solid #8888;border-radius:4px;resize:vertical"
+_FRAME_STYLE = "width:100%;height:1000px;border:1px solid #8888;border-radius:4px;resize:vertical"
 
 
 def run_html(
