@@ -100,17 +100,21 @@ def _work(client: Client, paths: list[Path], size: Size) -> None:
     """Run the pipeline step by step."""
     from distributed import wait
 
+    from dasfprof import step
     from dasfprof.cli import demo_pipeline
 
-    with _step("normalise", "read in chunks by the workers, normalised, kept there"):
+    with (
+        step("normalise"),
+        _step("normalise", "read in chunks by the workers, normalised, kept there"),
+    ):
         points = demo_pipeline.normalise(demo_pipeline.read_points(paths, size))
         points = client.persist(points)
         wait(points)
-    with _step("k-means", "Lloyd's iterations") as results:
+    with step("k-means"), _step("k-means", "Lloyd's iterations") as results:
         moves = list(demo_pipeline.k_means(points, _CLUSTERS))
         results.append(f"{len(moves)} until the centres rest")
     centres, _ = moves[-1]
-    with _step("shuffle", "to one partition a cluster") as results:
+    with step("shuffle"), _step("shuffle", "to one partition a cluster") as results:
         try:
             import dask.dataframe  # noqa: F401
         except ImportError as error:

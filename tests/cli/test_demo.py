@@ -22,7 +22,8 @@ def test_demo(tmp_path: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert done.stdout.startswith("k-means on 200,000 points, 2 workers\n")
     (run,) = find_runs(tmp_path / "dasfprof-demo")
-    assert f"Recorded dasfprof-demo/{run.name}: 5 trace files, " in done.stdout
+    assert f"Recorded dasfprof-demo/{run.name}: 6 trace files, " in done.stdout
+    assert "Steps of the pipeline" in done.stdout
     iterations = re.search(r"Lloyd's iterations: (\d+) until", done.stdout)
     clusters = re.search(r"one partition a cluster: (.*) points", done.stdout)
     assert iterations is not None
