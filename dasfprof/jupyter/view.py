@@ -77,7 +77,7 @@ def show(run: ProfiledRun | Any) -> RunView:
     if isinstance(run, ProfiledRun):
         return RunView(run.analyser(), run.directory / f"{run.name}.html", run.name)
     analyser = run if isinstance(run, TraceAnalyser) else TraceAnalyser(run)
-    return RunView(analyser, Path("dasfprof-report.html"), "Dask run")
+    return RunView(analyser, Path("dasfprof-report.html"), analyser.trace.run or "Dask run")
 
 
 def _link(path: Path) -> str:

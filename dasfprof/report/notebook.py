@@ -84,7 +84,7 @@ def analyser_html(analyser: TraceAnalyser) -> str:
     """
     try:
         small = len(analyser.trace.tasks) <= _MOST_TASKS
-        return run_html(analyser, analyser.diagnose() if small else None)
+        return run_html(analyser, analyser.diagnose() if small else None, analyser.trace.run or "")
     except Exception as error:
         return f"<p>{escape(type(error).__name__)}: {_text(error)}</p>"
 
