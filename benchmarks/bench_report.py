@@ -7,6 +7,7 @@ a trace and `write_report` into a headless Chromium: sizes and times as a person
 from __future__ import annotations
 
 import argparse
+import hashlib
 import shutil
 import tempfile
 import time
@@ -27,7 +28,9 @@ FRAMES = 90
 BEGIN = 1_790_000_000.0
 #: Mean seconds of a task, and of each of the stages around it.
 MEAN_TASK, MEAN_STAGE = 0.02, 0.002
-QUERIES = {"structured": "function7", "digits": "123", "key": "function3-{}', 12"}
+SEARCHES = ("structured", "digits", "key")
+#: Numbers of tasks, and whether their keys end in hashes.
+CASES = [(10_000, False), (100_000, False), (1_000_000, False), (1_000_000, True)]
 
 MOVE = """(frames) => new Promise((resolve) => {
   const surface = document.querySelector("#timeline .overlay");
@@ -60,8 +63,18 @@ SEARCH = """(query) => new Promise((resolve) => {
 })"""
 
 
-def write_trace(directory: Path, count: int) -> None:
-    """Write the files of workers and scheduler of a run of so many tasks."""
+def write_trace(directory: Path, count: int, *, hashed: bool = False) -> None:
+    """Write the files of workers and scheduler of a run of so many tasks.
+
+    Parameters
+    ----------
+    directory
+        Where to.
+    count
+        How many tasks.
+    hashed
+        Whether all keys end in hashes, as those of `dask.delayed`, in place of chunks' numbers.
+    """
     generator = np.random.default_rng(1)
     lanes = WORKERS * THREADS
     share = count // lanes
@@ -86,7 +99,8 @@ def write_trace(directory: Path, count: int) -> None:
             times = zip(*(column.tolist() for column in (starts, durations, *stages)), strict=True)
             for at, (start, duration, *stage) in enumerate(times):
                 number = at * lanes + lane
-                compute, scheduler = task_rows(number, start, duration, stage, (thread, address))
+                lane_about = (thread, address, hashed)
+                compute, scheduler = task_rows(number, start, duration, stage, lane_about)
                 source.rows.append(compute)
                 scheduled.append(scheduler)
         database.commit()
@@ -94,14 +108,22 @@ def write_trace(directory: Path, count: int) -> None:
     write_scheduler(directory, scheduled)
 
 
+def key_of(token: int, chunk: int, *, hashed: bool) -> Any:
+    """Give the key of a chunk of one of 200 layers."""
+    if hashed:
+        content = f"{token}/{chunk}".encode()
+        return f"{FUNCTIONS[token % 20]}-{hashlib.md5(content, usedforsecurity=False).hexdigest()}"
+    return (f"{FUNCTIONS[token % 20]}-{TOKENS[token]}", chunk, 0)
+
+
 def task_rows(
-    number: int, start: float, duration: float, stage: list[float], worker: tuple[int, str]
+    number: int, start: float, duration: float, stage: list[float], about: tuple[int, str, bool]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Give what worker and scheduler record of one task run."""
-    thread, address = worker
+    thread, address, hashed = about
     token, chunk = number % 200, number // 200
-    key = (f"{FUNCTIONS[token % 20]}-{TOKENS[token]}", chunk, 0)
-    needs = [(f"{FUNCTIONS[token % 20]}-{TOKENS[token]}", chunk - back, 0) for back in (1, 2)]
+    key = key_of(token, chunk, hashed=hashed)
+    needs = [key_of(token, chunk - back, hashed=hashed) for back in (1, 2)]
     executing = start - stage[1]
     ready = executing - stage[2]
     received = ready - stage[3]
@@ -177,7 +199,17 @@ def renderer_megabytes() -> float:
     return max(sizes, default=0) / 1e6
 
 
-def browse(browser: Any, path: Path) -> dict[str, Any]:
+def queries(*, hashed: bool) -> dict[str, str]:
+    """Give what is searched for: a function, digits, a key."""
+    key = key_of(63, 12, hashed=hashed)
+    return {
+        "structured": "function7",
+        "digits": "123",
+        "key": key if hashed else f"{key[0]}', {key[1]}",
+    }
+
+
+def browse(browser: Any, path: Path, *, hashed: bool) -> dict[str, Any]:
     """Open the report, move and search in it."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.goto(path.as_uri(), wait_until="commit")
@@ -187,7 +219,7 @@ def browse(browser: Any, path: Path) -> dict[str, Any]:
     found: dict[str, Any] = dict(page.evaluate(marks))
     found["frames"] = page.evaluate(MOVE, FRAMES)
     found["search"] = {
-        name: page.evaluate(SEARCH, query.format(TOKENS[63])) for name, query in QUERIES.items()
+        name: page.evaluate(SEARCH, query) for name, query in queries(hashed=hashed).items()
     }
     found["memory"] = renderer_megabytes()
     page.close()
@@ -203,7 +235,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         "HTML report",
         [
             *("tasks", "file, MB", "written, s", "CPU, s", "overview, ms", "exact picture, ms"),
-            *("all read, ms", "frame p50/p95, ms", *(f"search {name}, ms" for name in QUERIES)),
+            *("all read, ms", "frame p50/p95, ms", *(f"search {name}, ms" for name in SEARCHES)),
             "page, MB",
         ],
     )
@@ -212,23 +244,25 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         raise SystemExit("needs a Chromium browser: apt-get install chromium")
     from playwright.sync_api import sync_playwright
 
-    for count in options.tasks or (10_000, 100_000, 1_000_000):
+    cases = [(count, False) for count in options.tasks] if options.tasks else CASES
+    for count, hashed in cases:
         with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
-            write_trace(Path(directory), count)
-            analyser = TraceAnalyser(directory, progress=False)
+            write_trace(Path(directory), count, hashed=hashed)
             path = Path(directory, "report.html")
             written, worked, seen = [], [], []
             for _ in range(options.rounds):
+                # What a trace was asked before it answers at once: a new one each time.
+                analyser = TraceAnalyser(directory, progress=False)
                 begin, cpu = time.perf_counter(), time.process_time()
                 write_report(analyser, path)
                 written.append(time.perf_counter() - begin)
                 worked.append(time.process_time() - cpu)
-            del analyser
+                del analyser
             for _ in range(options.rounds):
                 browser = playwright.chromium.launch(
                     executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"]
                 )
-                seen.append(browse(browser, path))
+                seen.append(browse(browser, path, hashed=hashed))
                 browser.close()
             size = path.stat().st_size
         frames = [frame for one in seen for frame in one["frames"]]
@@ -236,10 +270,10 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         def middle(name: str, seen: list[dict[str, Any]] = seen) -> str:
             return f"{spread([one[name] for one in seen])[0]:.0f}"
 
-        searches = [spread([one["search"][name] for one in seen])[0] for name in QUERIES]
+        searches = [spread([one["search"][name] for one in seen])[0] for name in SEARCHES]
         result.rows.append(
             [
-                f"{count:,}",
+                f"{count:,}" + (", hashed" if hashed else ""),
                 f"{size / 1e6:.2f}",
                 f"{spread(written)[0]:.2f}",
                 f"{spread(worked)[0]:.2f}",
@@ -249,7 +283,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
                 middle("memory"),
             ]
         )
-        result.figures[str(count)] = {
+        result.figures[f"{count}{' hashed' if hashed else ''}"] = {
             "size": size,
             "written": written,
             "worked": worked,

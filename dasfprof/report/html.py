@@ -28,6 +28,7 @@ _SCRIPTS = (
     "format.js",
     "data.js",
     "tasks.js",
+    "search.js",
     "views.js",
     "path.js",
     "painter.js",
@@ -137,6 +138,11 @@ def _tables(analyser: TraceAnalyser) -> dict[str, Any]:
 
 def _notes(analyser: TraceAnalyser, timeline: TimelineData) -> list[str]:
     notes = list(analyser.trace.notes)
+    if timeline.facts["crowded"]:
+        notes.append(
+            "Of hashes at the ends of keys the page has the first 16 digits, and times of statuses "
+            "in 256 parts of their mean: with all of so many it would be too large for a browser."
+        )
     timeless = len(analyser.trace.tasks) - len(timeline.rows)
     if timeless:
         notes.append(f"{timeless} task runs have no time; the timeline lacks them.")

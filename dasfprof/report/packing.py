@@ -71,14 +71,23 @@ def whole_numbers(numbers: Array, *, delta: bool = False, **about: Any) -> Packe
     return PackedColumn({"type": code, "count": len(numbers), **about}, content)
 
 
-def seconds(values: Array, *, delta: bool = False) -> PackedColumn:
+def seconds(values: Array, *, delta: bool = False, step: float = 0.0) -> PackedColumn:
     """Pack times in seconds, none negative: whole microseconds, coarser beyond 71 minutes.
 
     NaN stays NaN.
+
+    Parameters
+    ----------
+    values
+        The times.
+    delta
+        See `whole_numbers`.
+    step
+        Seconds in which to tell them at the finest.
     """
     known = np.isfinite(values)
     longest = float(np.max(values, where=known, initial=0.0))
-    scale = max(_MICROSECOND, longest / (MISSING - 1))
+    scale = max(_MICROSECOND, step, longest / (MISSING - 1))
     steps = np.full(len(values), MISSING, dtype=np.uint32)
     steps[known] = np.rint(np.maximum(values[known], 0.0) / scale).astype(np.uint32)
     return whole_numbers(steps, delta=delta, scale=scale)

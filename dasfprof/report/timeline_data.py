@@ -24,6 +24,13 @@ from dasfprof.report.packing import PackedColumn, amounts, seconds, texts, whole
 
 #: How many parts of the run the first picture has.
 _OVERVIEW_BINS = 400
+#: From so many keys that end in hashes on, of which nothing can be packed, the page would be too
+#: large for what else it holds: it has half of each hash, and coarser times of statuses.
+_MANY_HASHES = 300_000
+#: Words of 32 bits of such a hash.
+_HALF = 2
+#: Parts of their mean in which such times are told.
+_PARTS = 256
 #: The status that lasts as long as the task run itself.
 _RUNNING = "Running"
 
@@ -52,7 +59,8 @@ class TimelineData:
         lanes = Lanes(trace, placed, starts[placed])
         rows = placed[lanes.order]
         starts, durations = np.maximum(starts[rows], 0.0), durations[rows]
-        ranks, key_order = _rank_keys(trace.keys)
+        ranks, key_order = _rank_keys(trace.keys, tasks["key_id"].to_numpy()[rows])
+        crowded = int(_hashed(trace.keys).sum()) > _MANY_HASHES
         columns = {
             "starts": seconds(starts, delta=True),
             "durations": seconds(durations),
@@ -65,18 +73,18 @@ class TimelineData:
         if has_steps(trace):
             codes, steps = step_groups(tasks)
             columns["steps"] = whole_numbers(codes[rows])
-        columns |= _key_columns(trace.keys, key_order)
+        columns |= _key_columns(trace.keys, key_order, halved=crowded)
         columns |= _dependency_columns(trace, ranks, key_order)
         columns["sizes"] = amounts(tasks["size"].to_numpy(dtype=float)[rows])
         columns["input_sizes"] = amounts(tasks["input_size"].to_numpy(dtype=float)[rows])
-        columns["cpu"] = seconds(tasks["cpu"].to_numpy(dtype=float)[rows])
+        columns["cpu"] = _spent(tasks["cpu"].to_numpy(dtype=float)[rows], crowded)
         columns["results"], results = _results(tasks, rows)
         columns["result_texts"] = texts(results)
         columns["exceptions"], exceptions = _categories(tasks["exception"], rows)
         columns["exception_texts"] = texts(exceptions)
         for name, spent in statuses.items():
             if name != _RUNNING:
-                columns[f"status:{name}"] = seconds(spent[rows])
+                columns[f"status:{name}"] = _spent(spent[rows], crowded)
         facts = {
             "span": _span(trace),
             "begin": None if np.isnan(trace.begin) else trace.begin,
@@ -89,6 +97,7 @@ class TimelineData:
             "overview": lanes.busy_shares(starts, durations, _span(trace), _OVERVIEW_BINS),
             "tasks": len(rows),
             "keys": len(key_order),
+            "crowded": crowded,
         }
         return cls(columns, facts, rows)
 
@@ -99,25 +108,47 @@ def _span(trace: Trace) -> float:
     return float(trace.end - trace.begin)
 
 
-def _rank_keys(keys: KeyTable) -> tuple[Array, Array]:
-    """Sort the keys by head and numbers.
+def _hashed(keys: KeyTable) -> Array:
+    """Tell which keys end in a hash."""
+    kinds = np.array([kind for kind, _ in keys.heads], dtype=np.int64)
+    return np.isin(kinds, (key_parts.HEX, key_parts.UUID))[keys.head_ids]
+
+
+def _spent(values: Array, crowded: bool) -> PackedColumn:
+    """Pack the seconds of a status."""
+    known = values[np.isfinite(values)]
+    step = float(known.mean()) / _PARTS if crowded and len(known) else 0.0
+    return seconds(values, step=step)
+
+
+def _rank_keys(keys: KeyTable, key_ids: Array) -> tuple[Array, Array]:
+    """Sort the keys by head, then by numbers, or those that end in a hash as they first ran.
+
+    Parameters
+    ----------
+    keys
+        The keys.
+    key_ids
+        Those of the rows of the page.
 
     Returns
     -------
     ranks, order
         Each key id's place, and the key id at each place.
     """
-    tails = keys.tails
-    order = np.lexsort(
-        (*(tails[:, word] for word in (3, 2, 1, 0) if tails[:, word].any()), keys.head_ids)
-    )
+    hashed = _hashed(keys)
+    first = np.full(len(keys), len(key_ids))
+    first[key_ids[::-1]] = np.arange(len(key_ids))[::-1]
+    words = (np.where(hashed, 0, keys.tails[:, word]) for word in range(key_parts.TAIL_WORDS))
+    kept = [word for word in words if word.any()]
+    order = np.lexsort((*kept[::-1], np.where(hashed, first, 0), keys.head_ids))
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.arange(len(order))
     return ranks, order
 
 
-def _key_columns(keys: KeyTable, order: Array) -> dict[str, PackedColumn]:
-    """Give the parts that the page makes the texts of the keys from."""
+def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, PackedColumn]:
+    """Give the parts that the page makes the texts of the keys from, or the halves of hashes."""
     head_ids = keys.head_ids[order]
     firsts = np.flatnonzero(np.r_[True, head_ids[1:] != head_ids[:-1]][: len(order)])
     heads = [keys.heads[head] for head in head_ids[firsts].tolist()]
@@ -130,10 +161,14 @@ def _key_columns(keys: KeyTable, order: Array) -> dict[str, PackedColumn]:
         "head_kinds": whole_numbers(np.array([kind for kind, _ in heads], dtype=np.int64)),
         "head_firsts": whole_numbers(firsts, delta=True),
     }
-    tails = keys.tails[order]
+    tails, hashed = keys.tails[order], _hashed(keys)[order]
+    if halved:
+        tails[hashed, _HALF:] = 0
+    # Distances between hashes are no smaller than these.
+    delta = int(hashed.sum()) * 2 < len(order)
     for word in range(key_parts.TAIL_WORDS):
         if tails[:, word].any():
-            columns[f"tail{word}"] = whole_numbers(tails[:, word], delta=True)
+            columns[f"tail{word}"] = whole_numbers(tails[:, word], delta=delta)
     return columns
 
 

@@ -165,9 +165,14 @@ function keyRanks(tasks) {
     next += end - headFirsts[head];
   }
   const rankOfKey = new Float64Array(tasks.facts.keys);
-  for (let key = 0, head = 0; key < rankOfKey.length; key += 1) {
-    while (head + 1 < headFirsts.length && headFirsts[head + 1] <= key) head += 1;
-    rankOfKey[key] = key + shifts[head];
+  for (const [head, begin] of headFirsts.entries()) {
+    const end = head + 1 < headFirsts.length ? headFirsts[head + 1] : tasks.facts.keys;
+    const hashed = [HEX, UUID].includes(tasks.headKinds[head]);
+    // Keys that end in hashes come as they first ran.
+    const order = hashed && tasks.tails[0] ? ascending(tasks.tails[0].subarray(begin, end)) : null;
+    for (let at = 0; at < end - begin; at += 1) {
+      rankOfKey[begin + (order ? order[at] : at)] = begin + at + shifts[head];
+    }
   }
   return Float64Array.from(tasks.keys, (key) => rankOfKey[key]);
 }

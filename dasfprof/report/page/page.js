@@ -144,7 +144,7 @@ class Page {
     const mine = ++this.searched;
     let found = null;
     if (query !== "") {
-      found = await this.tasks.search(query, () => mine !== this.searched);
+      found = await findKeys(this.tasks, query, () => mine !== this.searched);
       if (found === null) return;
     }
     this.filters.found = found;
@@ -259,7 +259,8 @@ class Page {
     this.timeline.overlay.focus({ preventScroll: true });
   }
 
-  selectKey(text) {
+  selectKey(link) {
+    const text = asTold(this.tasks, link);
     for (let key = 0; key < this.tasks.facts.keys; key += 1) {
       if (this.tasks.rowOfKey[key] >= 0 && this.tasks.keyText(key) === text) {
         this.timeline.select(this.tasks.rowOfKey[key], { reveal: true });

@@ -3,10 +3,6 @@
 /** Kinds of keys' beginnings, as dasfprof.database.keys numbers them. */
 const [NUMBERED, HEX, UUID, FLOAT, TUPLE] = [1, 2, 3, 4, 8];
 const TICKS_PER_SECOND = 2 ** 22;
-/** A key's numbers are written with these alone. */
-const TAIL_CHARACTERS = /^[0-9a-f, ).-]*$/;
-/** How long a search may hold up the page. */
-const SLICE_MS = 40;
 
 class Tasks {
   constructor(facts, columns) {
@@ -143,8 +139,12 @@ class Tasks {
     if (kind === NUMBERED) return String(word(0));
     if (kind === FLOAT) return floatText((word(0) * 2 ** 32 + word(1)) / TICKS_PER_SECOND);
     if (kind !== HEX && kind !== UUID) return "";
-    const digits = [0, 1, 2, 3].map((at) => word(at).toString(16).padStart(8, "0")).join("");
-    return kind === HEX ? digits : digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+    const whole = !this.facts.crowded;
+    const words = whole ? [0, 1, 2, 3] : [0, 1];
+    const digits = words.map((at) => word(at).toString(16).padStart(8, "0")).join("");
+    if (kind === HEX) return whole ? digits : `${digits}…`;
+    if (whole) return digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+    return digits.replace(/^(.{8})(.{4})/, "$1-$2-") + "…";
   }
 
   /** Keys that a key needs; those of them that ran are rows of `rowOfKey`. */
@@ -163,72 +163,6 @@ class Tasks {
       this.dependents.offsets[key + 1],
     );
   }
-
-  /**
-   * Finds the keys whose text holds the query, whatever the case of its letters.
-   *
-   * Gives a flag for each key, or null if `isStale()` became true meanwhile.
-   */
-  async search(query, isStale) {
-    const wanted = query.toLowerCase();
-    const found = new Uint8Array(this.facts.keys);
-    const digits = /^[0-9]+$/.test(wanted) ? new NumbersWith(wanted) : null;
-    let pause = performance.now() + SLICE_MS;
-    for (let head = 0; head < this.headTexts.length; head += 1) {
-      const begin = this.headFirsts[head];
-      const end = head + 1 < this.headFirsts.length ? this.headFirsts[head + 1] : this.facts.keys;
-      const text = this.headTexts[head].toLowerCase();
-      const kind = this.headKinds[head];
-      if (text.includes(wanted)) {
-        found.fill(1, begin, end);
-        continue;
-      }
-      const overlap = longestOverlap(text, wanted);
-      if (overlap < 0) continue;
-      const words = kind > TUPLE ? kind - TUPLE : kind === NUMBERED ? 1 : 0;
-      const ending = text.slice(text.length - overlap);
-      for (let key = begin; key < end; key += 1) {
-        if (digits && words && overlap === 0) {
-          for (let word = 0; word < words; word += 1) {
-            if (digits.has(this.tails[word] ? this.tails[word][key] : 0)) found[key] = 1;
-          }
-        } else if ((ending + this.tailText(kind, key)).includes(wanted)) found[key] = 1;
-        if ((key & 0xfff) === 0 && performance.now() > pause) {
-          await breathe();
-          if (isStale()) return null;
-          pause = performance.now() + SLICE_MS;
-        }
-      }
-    }
-    return found;
-  }
-}
-
-/** Remembers which small numbers have some digits in them. */
-class NumbersWith {
-  constructor(digits) {
-    this.digits = digits;
-    this.known = new Uint8Array(1 << 16);
-  }
-
-  has(number) {
-    if (number >= this.known.length) return String(number).includes(this.digits);
-    if (!this.known[number]) this.known[number] = String(number).includes(this.digits) ? 2 : 1;
-    return this.known[number] === 2;
-  }
-}
-
-/**
- * How much of the text's end the query may begin with if the rest of it is a key's numbers: the
- * most such characters, -1 if there is no such way.
- */
-function longestOverlap(text, query) {
-  for (let length = Math.min(text.length, query.length - 1); length >= 0; length -= 1) {
-    if (text.endsWith(query.slice(0, length)) && TAIL_CHARACTERS.test(query.slice(length))) {
-      return length;
-    }
-  }
-  return -1;
 }
 
 /** Writes a float as Python does: with a point. */

@@ -1,0 +1,111 @@
+// The search for keys: among the texts of their begins, and the numbers that they end in.
+
+/** A key's numbers are written with these alone. */
+const TAIL_CHARACTERS = /^[0-9a-f, ).…-]*$/;
+/** How long a search may hold up the page. */
+const SLICE_MS = 40;
+
+/** A text that may be a key as this page tells keys. */
+function asTold(tasks, text) {
+  return tasks.facts.crowded ? halved(text) : text;
+}
+
+/**
+ * A test of whether the hash of a key has some digits, at its begin or anywhere: it compares
+ * numbers, as texts of a million hashes take a second to make.
+ */
+function hashTest(tasks, text, atBegin) {
+  const digits = text.replace(/…$/, "");
+  if (!/^[0-9a-f]+$/.test(digits)) return () => 0;
+  tasks.noTail ??= new Uint32Array(tasks.facts.keys);
+  const words = tasks.tails.map((tail) => tail ?? tasks.noTail);
+  const last = atBegin ? 0 : (tasks.facts.crowded ? 16 : 32) - digits.length;
+  const value = Number.parseInt(digits.slice(0, 8).padEnd(8, "0"), 16) | 0;
+  const mask = digits.length < 8 ? ~(0xffffffff >>> (4 * digits.length)) : -1;
+  return (key) => {
+    for (let at = 0; at <= last; at += 1) {
+      const word = at >> 3;
+      const shift = (at & 7) * 4;
+      let window = words[word][key] << shift;
+      if (shift && word < 3) window |= words[word + 1][key] >>> (32 - shift);
+      if (((window ^ value) & mask) !== 0) continue;
+      if (digits.length <= 8 || tasks.tailText(HEX, key).startsWith(digits, at)) return 1;
+    }
+    return 0;
+  };
+}
+
+/**
+ * Finds the keys whose text holds the query, whatever the case of its letters.
+ *
+ * Gives a flag for each key, or null if `isStale()` became true meanwhile.
+ */
+async function findKeys(tasks, query, isStale) {
+  const wanted = asTold(tasks, query).toLowerCase();
+  const found = new Uint8Array(tasks.facts.keys);
+  const digits = /^[0-9]+$/.test(wanted) ? new NumbersWith(wanted) : null;
+  let pause = performance.now() + SLICE_MS;
+  for (let head = 0; head < tasks.headTexts.length; head += 1) {
+    const begin = tasks.headFirsts[head];
+    const end = head + 1 < tasks.headFirsts.length ? tasks.headFirsts[head + 1] : tasks.facts.keys;
+    const text = tasks.headTexts[head].toLowerCase();
+    const kind = tasks.headKinds[head];
+    if (text.includes(wanted)) {
+      found.fill(1, begin, end);
+      continue;
+    }
+    const overlap = longestOverlap(text, wanted);
+    if (overlap < 0) continue;
+    const words = kind > TUPLE ? kind - TUPLE : kind === NUMBERED ? 1 : 0;
+    const ending = text.slice(text.length - overlap);
+    const hashed = kind === HEX ? hashTest(tasks, wanted.slice(overlap), overlap > 0) : null;
+    for (let key = begin; key < end; key += 1) {
+      if (digits && words && overlap === 0) {
+        for (let word = 0; word < words; word += 1) {
+          if (digits.has(tasks.tails[word] ? tasks.tails[word][key] : 0)) found[key] = 1;
+        }
+      } else if (hashed) found[key] = hashed(key);
+      else if ((ending + tasks.tailText(kind, key)).includes(wanted)) found[key] = 1;
+      if ((key & 0xfff) === 0 && performance.now() > pause) {
+        await breathe();
+        if (isStale()) return null;
+        pause = performance.now() + SLICE_MS;
+      }
+    }
+  }
+  return found;
+}
+
+/** A complete key as the page tells it, where it has the first half of each hash alone. */
+function halved(text) {
+  return text
+    .replace(/([0-9a-f]{16})[0-9a-f]{16}$/i, "$1…")
+    .replace(/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4})-[0-9a-f]{4}-[0-9a-f]{12}$/i, "$1…");
+}
+
+/** Remembers which small numbers have some digits in them. */
+class NumbersWith {
+  constructor(digits) {
+    this.digits = digits;
+    this.known = new Uint8Array(1 << 16);
+  }
+
+  has(number) {
+    if (number >= this.known.length) return String(number).includes(this.digits);
+    if (!this.known[number]) this.known[number] = String(number).includes(this.digits) ? 2 : 1;
+    return this.known[number] === 2;
+  }
+}
+
+/**
+ * How much of the text's end the query may begin with if the rest of it is a key's numbers: the
+ * most such characters, -1 if there is no such way.
+ */
+function longestOverlap(text, query) {
+  for (let length = Math.min(text.length, query.length - 1); length >= 0; length -= 1) {
+    if (text.endsWith(query.slice(0, length)) && TAIL_CHARACTERS.test(query.slice(length))) {
+      return length;
+    }
+  }
+  return -1;
+}
