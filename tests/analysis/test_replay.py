@@ -453,6 +453,59 @@ def test_whatever_the_times_nothing_is_negative(
     assert ((shares >= 0) & (shares <= 100 + 1e-9)).all()
 
 
+def queues(seed: int) -> list[dict[str, Any]]:
+    """Give runs that wait in long queues on some workers, with times that are out of proportion."""
+    chance = random.Random(seed)
+    scale = chance.choice([1.0, 1e3, 1e9, 1e16, 1e100])
+    latency = chance.choice([0.0, 0.01, scale, 1e9])
+    free, runs = [0.0] * 3, []
+    for number in range(chance.randint(5, 60)):
+        worker = chance.randrange(3) if chance.random() < 0.3 else 0
+        start = free[worker] + chance.choice([0, 0, 0.01, chance.random() * scale]) + latency
+        free[worker] = stop = start + chance.choice([0, 0.01, 1, chance.random() * scale, scale])
+        before = [one["key"] for one in runs if one["done"] <= start]
+        runs.append(
+            run(
+                f"f{chance.randrange(2)}-{number}",
+                chance.choice([0, 0, start * chance.random()]),
+                start,
+                stop,
+                worker,
+                dependencies=chance.sample(before, min(len(before), chance.choice([0, 0, 1, 2]))),
+                size=chance.choice([0.0, 1e3, 1e8, 1e10, 1e18]),
+            )
+        )
+    return runs
+
+
+# In the last a run comes back to a worker, moves on before a thread took it, and has to fetch.
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("seed", [*range(20), 59])
+def test_whatever_the_clocks_an_answer_comes(seed: int) -> None:
+    analyser = analyse(*queues(seed), workers=[{**WORKERS[0], "joined": 0.0}] * 3)
+
+    for answer in (analyser.what_if(workers=5), analyser.blocked_time(), analyser.scaling()):
+        assert (answer["Verdict"].str.len() > 0).all()
+
+
+@pytest.mark.timeout(30)
+def test_ten_days_with_idle_hours() -> None:
+    # Each hour a client submits four tasks of 0.4 hours, and waits for them; two workers need 0.8.
+    hour = 3600.0
+    runs = [
+        run(f"f-{at}{place}", at * hour, begin, begin + 0.4 * hour, place % 2, sent=at * hour)
+        for at in range(240)
+        for place in range(4)
+        for begin in [(at + 0.4 * (place // 2)) * hour]
+    ]
+    analyser = analyse(*runs, graphs=[at * hour for at in range(240)])
+
+    # It keeps its pause of 0.2 hours; four workers need 0.4.
+    assert predicted(analyser) == pytest.approx(239.8 * hour)
+    assert predicted(analyser, workers=4) == pytest.approx((239 * 0.6 + 0.4) * hour)
+    assert len(analyser.scaling([1, 2, 4])) == 3
+
+
 # --- Dask's rules --------------------------------------------------------------------------------
 
 

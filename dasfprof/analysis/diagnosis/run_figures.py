@@ -27,10 +27,8 @@ from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
 _CLASSES = list(CLASSES)
-#: Runs with more tasks, or more seconds, are not replayed: a replay takes about 10 us a task, and
-#: looks for tasks to steal ten times a simulated second.
+#: Runs with more tasks are not replayed: a replay takes about 10 us a task.
 _MOST_REPLAYED = 50_000
-_LONGEST_REPLAYED = 100_000.0
 
 
 class RunFigures(SampledFigures):
@@ -164,7 +162,7 @@ class RunFigures(SampledFigures):
         change
             See `dasfprof.analysis.replay.gain`.
         """
-        if len(self.trace.tasks) > _MOST_REPLAYED or not self.wall < _LONGEST_REPLAYED:
+        if len(self.trace.tasks) > _MOST_REPLAYED:
             return estimate
         found = gain(self.trace, **change)
         return max(found, 0.0) if np.isfinite(found) else estimate

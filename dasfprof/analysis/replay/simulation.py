@@ -1,5 +1,7 @@
 """A run once more, in simulated time: the scheduler's and the workers' part in turns of events.
 
+Its clock goes from event to event, so that what a replay costs grows with the task runs and not
+with the seconds that they took.
 Times are seconds from the first task's arrival; runs, workers and graphs are places in lists. No
 object is made for a task: this loop is what a replay of a million runs spends its time in.
 """
@@ -18,7 +20,7 @@ from dasfprof.analysis.replay.costs import Costs
 from dasfprof.analysis.replay.inputs import ReplayInputs, takers_of
 from dasfprof.analysis.replay.placement import Placement
 from dasfprof.analysis.replay.receiving import Receiving
-from dasfprof.analysis.replay.stealing import find_moves
+from dasfprof.analysis.replay.stealing import take_moves
 from dasfprof.database.columns import Array
 
 #: Methods that take events. Of the same time those of the first come first, so that whoever takes a
@@ -91,6 +93,7 @@ class Simulation:
         self._waits: list[int] = (np.diff(inputs.input_offsets) + 1).tolist()
         self._offsets, self._takers = takers_of(inputs, priority)
         self._free: list[int] = cluster.threads.tolist()
+        #: Heaps of the ranks of what waits for a thread of each worker.
         self._ready: list[list[int]] = [[] for _ in self._free]
         self._starting = [False] * len(self._free)
         #: -1: no thread took it yet.
@@ -195,14 +198,14 @@ class Simulation:
             self._waiting -= len(ranks)
             for rank in sorted(ranks):
                 row = self._by_rank[rank]
-                if self._placement.worker[row] == worker and self._begun[row] < 0:
-                    self._placement.withdraw(row)
-                    self._place(row, now)
+                self._placement.withdraw(row)
+                self._place(row, now)
 
     def _balance(self, now: float, _: int) -> None:
         """Move runs that wait for a thread to workers that have nothing to do."""
         self._balancing = False
-        for row, thief in find_moves(self._placement, self._ready, self._by_rank, self._begun):
+        for row, thief in take_moves(self._placement, self._ready, self._by_rank):
+            self._waiting -= 1
             self._placement.withdraw(row)
             self._placement.assign(row, thief)
             self._send(row, now)
@@ -211,7 +214,7 @@ class Simulation:
         """Look for runs to move at the next time at which Dask would, as something has changed."""
         if self._placement.steals and not self._balancing:
             self._balancing = True
-            self._push((now // _BALANCE_EVERY + 1) * _BALANCE_EVERY, _BALANCE, 0)
+            self._push(max((now // _BALANCE_EVERY + 1) * _BALANCE_EVERY, now), _BALANCE, 0)
 
     # --- workers ---------------------------------------------------------------------------------
 
@@ -251,14 +254,13 @@ class Simulation:
     def _start(self, now: float, worker: int) -> None:
         """The free threads of a worker take what comes first of what is ready."""
         self._starting[worker] = False
-        ready, begun, place = self._ready[worker], self._begun, self._placement.worker
+        ready = self._ready[worker]
         while ready and self._free[worker]:
             row = self._by_rank[heappop(ready)]
             self._waiting -= 1
-            if place[row] == worker and begun[row] < 0:  # else it was moved
-                self._free[worker] -= 1
-                begun[row] = now
-                heappush(self._events, (now + self._held[row], _ENDED, row))
+            self._free[worker] -= 1
+            self._begun[row] = now
+            heappush(self._events, (now + self._held[row], _ENDED, row))
         if ready:
             self._balance_soon(now)
 
