@@ -212,8 +212,8 @@ class TableMaker:
 
     def _note_steps(self, steps: pd.Categorical) -> None:
         count = int(np.count_nonzero(steps.codes >= 0))
-        if count or len(self._steps):
-            share = count / max(len(steps), 1) * 100
+        if count < len(steps) and (count or len(self._steps)):
+            share = count / len(steps) * 100
             self._notes.append(f"{share:.0f} % of task runs belong to a step of the pipeline.")
 
     def _reasons(self, worker_ids: Array) -> pd.Categorical:
@@ -241,7 +241,8 @@ class TableMaker:
                 f"{unknown} task runs have inputs whose size no file tells; it is NA."
             )
         lost = np.flatnonzero(rest["lost"])
-        durations = rest["scheduler_stop"] - rest["scheduler_start"]
+        with np.errstate(invalid="ignore"):  # of times beyond any clock
+            durations = rest["scheduler_stop"] - rest["scheduler_start"]
         for number in np.unique(rest["worker_id"][lost]).tolist():
             rows = lost[rest["worker_id"][lost] == number]
             worker = self._register.workers[number]

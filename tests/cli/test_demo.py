@@ -24,6 +24,7 @@ def test_demo(tmp_path: Path) -> None:
     (run,) = find_runs(tmp_path / "dasfprof-demo")
     assert f"Recorded dasfprof-demo/{run.name}: 6 trace files, " in done.stdout
     assert "Steps of the pipeline" in done.stdout
+    assert "% of task runs" not in done.stdout, "all have a step, so that nothing is missing"
     iterations = re.search(r"Lloyd's iterations: (\d+) until", done.stdout)
     clusters = re.search(r"one partition a cluster: (.*) points", done.stdout)
     assert iterations is not None
