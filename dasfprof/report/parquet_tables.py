@@ -165,5 +165,17 @@ victim                text     address that lost it
 thief                 text     address that got it
 """,
     ),
+    table(
+        "unsent",
+        "A row a function and state of tasks that no worker had been sent when recording ended.",
+        """
+time                  time     the first of them came to the scheduler
+name                  text     Dask's key_split of the keys
+state                 text     waiting, queued or no-worker
+tasks                 count    how many
+key                   key      of the first, as Python writes it
+restrictions          text     what the first asks of a worker, as JSON
+""",
+    ),
     *READINGS,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import inspect
 import sys
 from pathlib import Path
@@ -14,8 +15,12 @@ from exported_traces import MORE_EVENTS, analyser_of
 from opened_pages import BEGIN, LOAD, SUM, compute
 
 import dasfprof
-from dasfprof import TraceAnalyser, export
+from dasfprof import CompleteEvent, InstantEvent, TraceAnalyser, export
+from dasfprof.analysis import Trace
+from dasfprof.database.batch import Schema
 from dasfprof.errors import InvalidArgumentError, MissingExtraError
+from dasfprof.events import Event, EventPhases
+from dasfprof.recording import disk_usage, facts, gpu_facts, step_facts
 from dasfprof.report.parquet_schema import KINDS
 from dasfprof.report.parquet_tables import SCHEMAS
 
@@ -256,6 +261,36 @@ def test_hostile_text_is_text(tmp_path: Path) -> None:
     shown = ["half \\udcff-1", *HOSTILE[1:]]
     assert [row["key"] for row in rows] == shown
     assert [row["exception"] for row in rows] == shown
+
+
+def event_of(schema: Schema) -> Event:
+    """Give an event as the schema has it, with a value for each arg."""
+    values: dict[str, Any] = {"key": "f-1", "keys": ["f-1"], "text": "a", "value": {}}
+    args = {name: values.get(codec, 1) for name, codec in schema.args}
+    args |= {"worker": "tcp://node:9"} if "worker" in args else {}
+    who = {"process_id": "node", "thread_id": "worker-node-0", "args": args}
+    if schema.phase == EventPhases.COMPLETE:
+        return CompleteEvent(schema.name, BEGIN, 1.0, **who)
+    return InstantEvent(schema.name, BEGIN, **who)
+
+
+def test_all_that_is_recorded_is_described(tmp_path: Path) -> None:
+    modules = (facts, disk_usage, gpu_facts, step_facts)
+    schemas = {id(s): s for m in modules for s in vars(m).values() if isinstance(s, Schema)}
+    analyser = analyser_of(tmp_path / "run", [event_of(schema) for schema in schemas.values()])
+    tables = {
+        field.name
+        for field in dataclasses.fields(Trace)
+        if isinstance(getattr(analyser.trace, field.name), pd.DataFrame)
+    }
+    directory = export(analyser, tmp_path / "out", to="parquet")
+
+    assert {*tables, "keys", "transitions"} == {schema.name for schema in SCHEMAS}
+    for path in directory.iterdir():
+        described = {field.metadata[b"description"] for field in pq.read_schema(path)}
+        assert b"as it was recorded" not in described, path.stem
+    (unsent,) = pq.read_table(directory / "unsent.parquet").to_pylist()
+    assert (unsent["name"], unsent["key"], unsent["restrictions"]) == ("a", "f-1", "{}")
 
 
 def test_an_empty_run_has_all_columns(tmp_path: Path) -> None:
