@@ -70,7 +70,8 @@ def _recorded(trace: Trace, steps: Array) -> dict[str, Array]:
     executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
     begun = np.where(np.isfinite(executing), executing, start)
     run = tasks["duration"].to_numpy()
-    elapsed = tasks["done"].to_numpy() - executing
+    with np.errstate(invalid="ignore"):  # of times beyond any clock
+        elapsed = tasks["done"].to_numpy() - executing
     # A clock that was set back must not make it shorter than what it holds.
     elapsed = np.where(np.isfinite(elapsed), np.maximum(elapsed, run), np.nan)
     return {

@@ -40,7 +40,8 @@ def busy_seconds(
     seconds[OVERHEAD] = (before - unspill - seconds[DESERIALIZE]) + (after - spill)
     cpu = _column(trace, "cpu", len(inside), missing=np.nan)
     # A run that seceded held its thread for a part of its function only.
-    length = slots.times.stop - slots.times.start
+    with np.errstate(invalid="ignore"):  # of times beyond any clock
+        length = slots.times.stop - slots.times.start
     share = np.divide(inside, length, out=np.zeros_like(inside), where=length > 0)
     known = ~np.isnan(cpu)
     core_wait = _column(trace, "run_queue", len(inside))

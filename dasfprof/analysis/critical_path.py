@@ -67,7 +67,8 @@ def path_segments(
 ) -> pd.DataFrame:
     """List the segments of a path; see `TraceAnalyser.critical_path`."""
     begins = np.vstack([path.begin, path.edges[:-1]])
-    lengths = path.edges - begins
+    with np.errstate(invalid="ignore"):  # of times beyond any clock
+        lengths = path.edges - begins
     run, step = np.nonzero(lengths.T > 0)
     rows = path.rows[run]
     names = np.array([name for _, name in _STEPS], dtype=object)

@@ -65,13 +65,15 @@ def count_attempts(attempts: pd.DataFrame, groups: Groups) -> dict[str, Any]:
     both = np.isfinite(elapsed) & np.isfinite(cpu)
     with np.errstate(invalid="ignore", divide="ignore"):
         busy = groups.sum(cpu * both) / groups.sum(elapsed * both) * 100
+    with np.errstate(over="ignore"):  # times beyond any clock
+        ends = start + lasted
     return {
         "Total": groups.sizes,
         "Succeeded": succeeded,
         "Failed": groups.sizes - succeeded,
         "Retried": groups.sum((attempts["attempt"] > 1).to_numpy(dtype=float)).astype(np.int64),
         "Start Time (UTC)": utc(groups.min(start)),
-        "End Time (UTC)": utc(groups.max(start + lasted)),
+        "End Time (UTC)": utc(groups.max(ends)),
         "Elapsed Seconds": _told(groups, elapsed),
         "Process Seconds": _told(groups, cpu),
         "Run Method Seconds": _told(groups, run),

@@ -24,6 +24,7 @@ DOCUMENTED_RATE = 1000.0
 _USUAL = (2.0, 1.0, 0.5, 0.25, 0.125)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of times beyond any clock
 def cluster_sizing(
     trace: Trace, durations: Sequence[float] | None = None, threads_per_worker: int | None = None
 ) -> pd.DataFrame:
@@ -70,6 +71,7 @@ def cluster_sizing(
     )
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
     """Find how large chunks should be for overhead to be small; see `TraceAnalyser`.
 

@@ -104,7 +104,8 @@ class _Runs:
         tasks = trace.tasks
         executing, run = tasks["executing"].to_numpy(), tasks["duration"].to_numpy()
         # Of its thread's time, with unspilling and deserialising, where its worker tells.
-        seconds = np.fmax(tasks["done"].to_numpy() - executing, run)
+        with np.errstate(invalid="ignore"):  # of times beyond any clock
+            seconds = np.fmax(tasks["done"].to_numpy() - executing, run)
         #: Seconds that a straggler takes at least.
         self.least = SHARE_OF_WALL * (trace.end - trace.begin)
         function = tasks["function"].cat

@@ -123,7 +123,8 @@ def fit_between(start: Array, length: Array, sent: Array, known: Array) -> Array
 
 def to_ticks(times: Array) -> Array:
     """Round times to whole ticks, so that their differences add up exactly."""
-    rounded: Array = np.round(times * TICKS_PER_SECOND) / TICKS_PER_SECOND
+    with np.errstate(over="ignore"):  # times beyond any clock
+        rounded: Array = np.round(times * TICKS_PER_SECOND) / TICKS_PER_SECOND
     return rounded
 
 
