@@ -16,7 +16,7 @@ from distributed.comm import CommClosedError
 
 from dasfprof.database import MultiEventDatabase
 from dasfprof.database.display import clean, count_of, escape, files_html, format_size
-from dasfprof.errors import SourceNotFoundError
+from dasfprof.errors import SourceNotFoundError, TraceError
 from dasfprof.recording.cluster_calls import (
     commit_plugin,
     list_files,
@@ -144,14 +144,14 @@ class ProfiledRun:
         caption = f"ProfiledRun {clean(self.name)!r}: {self._in_words()}"
         try:
             return files_html(caption, self.files())
-        except OSError:
+        except (OSError, TraceError):
             return f"<p>{escape(caption)}</p>"
 
     def _in_words(self) -> str:
         state = "stopped" if self._stopped else "recording"
         try:
             files = list_files(self._settings.directory, self._settings.uuid)
-        except OSError as error:
+        except (OSError, TraceError) as error:
             return f"{state}, {clean(self.directory)} cannot be read: {type(error).__name__}"
         size = format_size(sum(size for _, size in files))
         return f"{state}, {count_of(len(files), 'file')}, {size} in {clean(self.directory)}"
