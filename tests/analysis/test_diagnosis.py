@@ -212,6 +212,25 @@ def test_a_straggler(tmp_path: Path) -> None:
     assert "fat-partitions" not in findings
 
 
+def test_stragglers_of_several_causes(tmp_path: Path) -> None:
+    # One of load sleeps for 4.5 s; three of fit read inputs back from disk for 1.5 s each.
+    tasks = [Task(f"load-{n}", 0, n * 0.5, n * 0.5 + 0.5) for n in range(12)]
+    tasks.append(Task("load-12", 0, 6.0, 11.0, cpu=0.5))
+    tasks += [Task(f"fit-{n}", 1, n * 0.5, n * 0.5 + 0.5) for n in range(12)]
+    for n in range(3):
+        begin = 6.0 + 2 * n
+        tasks.append(
+            Task(f"fit-{12 + n}", 1, begin + 1.5, begin + 2, executing=begin, disk_read=1.5)
+        )
+    finding = found(Plan(tasks, threads=1), tmp_path)["straggling-tasks"]
+
+    assert finding["Function"] == "load"
+    assert finding["Finding"].startswith("4 tasks")
+    assert "3 of fit, 1 of load" in finding["Evidence"]
+    assert "cause of those of load: blocked" in finding["Evidence"]
+    assert "they waited without using the CPU" in finding["Suggestion"]
+
+
 def test_a_slow_worker(tmp_path: Path) -> None:
     # The second worker takes twice as long for as many tasks.
     tasks = [

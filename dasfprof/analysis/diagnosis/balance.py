@@ -77,13 +77,15 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
         return
     worst = int(np.flatnonzero(kept)[0])
     row = found.rows[worst]
-    name, cause = _function(run, row), Counter(found.cause[kept].tolist()).most_common(1)[0][0]
+    name = _function(run, row)
+    own = kept & (run.functions.codes[found.rows] == run.functions.codes[row])
+    cause = Counter(found.cause[own].tolist()).most_common(1)[0][0]
     yield Finding(
         f"{count(int(kept.sum()), 'task')} took far longer than others of their function: up to "
         f"{duration(found.seconds[worst])} in {name}, whose median is "
         f"{duration(found.median[worst])}.",
-        f"Key {run.key_text(row)}; {_by_function(run, found.rows[kept])}. Most likely cause: "
-        f"{cause}. See stragglers().",
+        f"Key {run.key_text(row)}; {_by_function(run, found.rows[kept])}. Most likely cause "
+        f"of those of {name}: {cause}. See stragglers().",
         f"Of the tasks of {name} "
         + _WHY.get(cause, "nothing tells why these took longer: profile one of them")
         + ".",
