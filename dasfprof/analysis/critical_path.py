@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.bindings import CLIENT, NAMES, NOTHING, Bindings, find_bindings
+from dasfprof.analysis.busy_lanes import running_seconds
+from dasfprof.analysis.groups import Groups, ratio
 from dasfprof.analysis.once_per_trace import once_per_trace
-from dasfprof.analysis.step_groups import NO_STEP, step_column
+from dasfprof.analysis.step_groups import step_column, step_groups
 from dasfprof.analysis.task_slots import TaskSlots, task_slots, unseen_runs
 from dasfprof.analysis.task_times import to_ticks
 from dasfprof.analysis.trace import Trace
@@ -30,6 +32,8 @@ KINDS = {
     "Compute": "The task's function ran.",
     "Unknown": "The task had not reached its worker; without a scheduler's file nothing tells why.",
 }
+
+_COMPUTE = list(KINDS).index("Compute")
 
 #: The segments of one run, from the finish that bound it to its own, and their kinds.
 _STEPS = (
@@ -57,29 +61,44 @@ class CriticalPath:
     edges: Array
 
 
+@dataclass(frozen=True)
+class _Segments:
+    """The segments of a path that take any time, in their order."""
+
+    #: Rows of `TaskSlots`, and places in `KINDS`.
+    rows: Array
+    kind: Array
+    begin: Array
+    length: Array
+
+
 def critical_path(trace: Trace) -> pd.DataFrame:
     """List the segments of the critical path; see `TraceAnalyser`."""
     return path_segments(trace, task_slots(trace), find_bindings(trace), find_path(trace))
+
+
+def _segments(trace: Trace, path: CriticalPath) -> _Segments:
+    begins = np.vstack([path.begin, path.edges[:-1]])
+    with np.errstate(invalid="ignore"):  # of times beyond any clock
+        lengths = path.edges - begins
+    run, step = np.nonzero(lengths.T > 0)
+    kinds = np.array([list(KINDS).index(kind) for _, kind in _STEPS])
+    if "sent" not in trace.tasks:
+        kinds[:2] = list(KINDS).index("Unknown")
+    return _Segments(path.rows[run], kinds[step], begins[step, run], lengths[step, run])
 
 
 def path_segments(
     trace: Trace, slots: TaskSlots, bindings: Bindings, path: CriticalPath
 ) -> pd.DataFrame:
     """List the segments of a path; see `TraceAnalyser.critical_path`."""
-    begins = np.vstack([path.begin, path.edges[:-1]])
-    with np.errstate(invalid="ignore"):  # of times beyond any clock
-        lengths = path.edges - begins
-    run, step = np.nonzero(lengths.T > 0)
-    rows = path.rows[run]
-    names = np.array([name for _, name in _STEPS], dtype=object)
-    if "sent" not in trace.tasks:
-        names[:2] = "Unknown"
-    workers = trace.workers
+    found, workers = _segments(trace, path), trace.workers
+    rows = found.rows
     return pd.DataFrame(
         {
-            "Start (s)": begins[step, run],
-            "Duration (s)": lengths[step, run],
-            "Kind": _objects(names[step]),
+            "Start (s)": found.begin,
+            "Duration (s)": found.length,
+            "Kind": _objects(np.array(list(KINDS), dtype=object)[found.kind]),
             "Function": _objects(np.array(slots.functions, dtype=object)[slots.function[rows]]),
             "Task Key": _objects(trace.keys.texts(run_columns(trace, "key_id")[rows])),
             "Run ID": run_columns(trace, "run_id")[rows],
@@ -95,25 +114,50 @@ def critical_path_summary(trace: Trace, by: By = "function") -> pd.DataFrame:
     """Sum up the critical path by kind and function, or step; see `TraceAnalyser`."""
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    table, label = critical_path(trace), by.capitalize()
+    slots, found = task_slots(trace), _segments(trace, find_path(trace))
     if by == "step":
-        table["Step"] = table["Step"].fillna(NO_STEP) if "Step" in table else NO_STEP
-    groups = table.groupby(["Kind", label], sort=False)["Duration (s)"]
-    sums = groups.agg(["sum", "size"]).reset_index()
-    runs = table.groupby(["Kind", label], sort=False)["Run ID"].nunique()
-    whole = table["Duration (s)"].sum()
+        codes, names = step_groups(trace.tasks, unseen_runs(trace))
+    else:
+        codes, names = slots.function, slots.functions
+    pairs, distinct = pd.factorize(found.kind * len(names) + codes[found.rows].astype(np.int64))
+    groups = Groups(pairs, len(distinct))
+    kinds, labels = np.divmod(distinct, max(len(names), 1))
+    seconds = groups.sum(found.length)
+    runs = np.unique(np.stack([pairs, found.rows]), axis=1)[0]
+    texts = np.array(list(KINDS), dtype=object)[kinds]
     summary = pd.DataFrame(
         {
-            "Kind": sums["Kind"],
-            label: sums[label],
-            "Duration (s)": sums["sum"],
-            "Share (%)": sums["sum"] / whole * 100,
-            "Task Runs": runs.to_numpy(),
-            "Meaning": sums["Kind"].map(KINDS).astype(object),
+            "Kind": _objects(texts),
+            by.capitalize(): _objects(np.array(names, dtype=object)[labels]),
+            "Duration (s)": seconds,
+            "Share (%)": ratio(seconds, found.length.sum()) * 100,
+            "Task Runs": np.bincount(runs, minlength=len(distinct)),
+            **{name: _told(groups, part) for name, part in _split(trace, found).items()},
+            "Meaning": _objects(np.array([KINDS[kind] for kind in texts], dtype=object)),
         }
     )
-    order = np.argsort(-summary["Duration (s)"].to_numpy(), kind="stable")
+    order = np.argsort(-seconds, kind="stable")
     return summary.take(order).reset_index(drop=True)
+
+
+def _split(trace: Trace, found: _Segments) -> dict[str, Array]:
+    """Split the segments in which functions ran; NaN for the others, and where nothing tells.
+
+    A segment that is a part of its run only has its share of each.
+    """
+    split = running_seconds(trace.tasks)
+    rows, whole = found.rows, trace.tasks["duration"].to_numpy(dtype=float)
+    told = np.flatnonzero((found.kind == _COMPUTE) & (rows < len(whole)))
+    share = ratio(found.length[told], whole[rows[told]])
+    parts = {}
+    for name, seconds in split.items():
+        parts[name] = np.full(len(rows), np.nan)
+        parts[name][told] = seconds[rows[told]] * share
+    return parts
+
+
+def _told(groups: Groups, seconds: Array) -> Array:
+    return np.where(groups.known(seconds) > 0, groups.sum(seconds), np.nan)
 
 
 @once_per_trace

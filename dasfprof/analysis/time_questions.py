@@ -136,7 +136,9 @@ class TimeQuestions:
         DataFrame
             A row a kind and function (or step), the longest first: ``Kind``, ``Function`` (or
             ``Step``, ``(no step)`` for tasks of none), ``Duration (s)``, ``Share (%)`` of the path,
-            ``Task Runs``, ``Meaning`` of the kind.
+            ``Task Runs``; what of it functions spent in ``CPU (s)``, ``Waiting for a core (s)``
+            and ``Blocked (s)`` (NA for other kinds, and where nobody recorded it); ``Meaning`` of
+            the kind.
         """
         return critical_path.critical_path_summary(self.trace, by)
 

@@ -162,6 +162,24 @@ def test_summary_by_kind_and_function() -> None:
     assert table["Meaning"].notna().all()
 
 
+def test_what_functions_on_the_path_did() -> None:
+    # a's 4 s: 1 s on a core, 0.5 s waiting for one; b's 3 s: 2 s and 0.25 s.
+    split = ["CPU (s)", "Waiting for a core (s)", "Blocked (s)"]
+    first = {**FIRST, "cpu": 1.0, "run_queue": 0.5}
+    second = stages("b-1", 9.0, 9.0, 0.5, 0, 0, 0, 3.0, 0, 0, cause="update-graph-2")
+    second |= {"cpu": 2.0, "run_queue": 0.25}
+    third = stages("b-2", 20.0, 20.0, 0.5, 0, 0, 0, 2.0, 0, 0, cause="update-graph-3")
+    runs = [first, second, third | {"cpu": 0.5}]
+    table = TraceAnalyser(made_trace(runs, workers=WORKERS)).critical_path_summary()
+
+    computed = table[table["Kind"] == "Compute"].set_index("Function")
+    assert computed.loc["a", split].tolist() == [1.0, 0.5, 2.5]
+    # Of the third run nobody recorded the wait for a core: it counts by its CPU alone.
+    assert computed.loc["b", split].tolist() == [2.5, 0.25, 0.75]
+    assert computed.loc["b", "Duration (s)"] == 5.0
+    assert table.loc[table["Kind"] != "Compute", split].isna().all(axis=None)
+
+
 def test_slack_by_hand() -> None:
     # b waits for a; c, on the other worker, ends 2.5 s before the whole.
     lengths = 0.25, 0, 0, 0, 3.0, 0, 0.5
