@@ -105,9 +105,9 @@ def test_a_finding_leads_to_its_function(page: OpenedPage) -> None:
     page.tab.click("#show-all")
     page.until(lambda: len(found_keys(page)) == 6)
     assert page.tab.locator("[aria-current]").count() == 0
-    # The address is the same as before: following it again leads there again.
     page.tab.click("#finding-1 a")
     page.until(lambda: page.text("#found") == "2 found")
+    # The address is the same as before: following it again leads there again.
     page.tab.click("#zoom-out")
     page.tab.click("#finding-1 a")
     page.until(lambda: page.window() == (0.0, 10.0))
@@ -122,6 +122,18 @@ def test_a_finding_leads_to_its_time_by_keyboard(page: OpenedPage) -> None:
     assert page.painted("overlay") > 100
     page.tab.keyboard.press("Home")
     page.until(lambda: page.window() == (0.0, 10.0))
+
+
+def test_the_way_back_to_the_findings(page: OpenedPage) -> None:
+    page.tab.click("#finding-2 a")
+    page.until(lambda: "A pause." in page.text("#followed"))
+    page.tab.click("#followed button")
+    focused = "document.activeElement.closest('li')?.id"
+    page.until(lambda: page.tab.evaluate(focused) == "finding-2")
+    # The browser's own way back: nothing is marked, and the whole run is shown.
+    page.tab.go_back()
+    page.until(lambda: page.window() == (0.0, 10.0))
+    assert not page.tab.locator("#followed").is_visible()
 
 
 def test_a_link_to_a_finding_can_be_sent(browser: Any, report: Path) -> None:

@@ -31,10 +31,12 @@ class Findings {
     const href = `#finding=${at + 1}`;
     const link = make("a", { href }, visible(row.Finding));
     link.addEventListener("click", (event) => {
-      // The address does not change, and nobody is told, if it is there already.
-      if (location.hash !== href) return;
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      // In a notebook's frame a link of a fragment alone would lead to the notebook.
       event.preventDefault();
-      this.follow(at);
+      // The address does not change, and nobody is told, if it is there already.
+      if (location.hash === href) this.follow(at);
+      else location.hash = href;
     });
     return make(
       "li",
@@ -60,7 +62,11 @@ class Findings {
     const told = byId("followed");
     told.hidden = at === null;
     if (at === null) return;
-    const back = make("a", { href: `#finding-${at + 1}` }, "Back to the findings");
+    const back = make(
+      "button",
+      { type: "button", onclick: () => this.items[at].querySelector("a").focus() },
+      "Back to the findings",
+    );
     told.replaceChildren(severity(this.rows[at]), shortened(this.rows[at].Finding, 400), back);
   }
 }

@@ -210,7 +210,8 @@ class Page {
   async followLink() {
     const link = new URLSearchParams(location.hash.slice(1));
     if (link.has("finding")) return this.showFinding(Number(link.get("finding")) - 1);
-    if (/^#finding-[0-9]+$/.test(location.hash)) return;
+    this.findings.mark(null);
+    if (this.timeline.marked) this.timeline.mark(null);
     const view = `input[name=view][value="${CSS.escape(link.get("view") ?? "")}"]`;
     if (document.querySelector(view)) this.view(link.get("view"));
     await this.only(link);
