@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 from written_traces import Plugin, compute, record, row, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.function_step import with_step
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.layer_steps import LayerNames, LayerSteps, inherited_steps
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
@@ -155,6 +158,24 @@ def test_tables_of_task_runs_end_in_their_step(analyser: TraceAnalyser) -> None:
         }  # fmt: skip
     assert analyser.critical_path().columns[-1] == "Step"
     assert analyser.stragglers().columns[-1] == "Step"
+
+
+def test_findings_tell_the_step_of_their_function(tmp_path: Path) -> None:
+    # Of one function three of four seconds are in a step, and all of another's; a third has none.
+    keys = [("fit", n) for n in range(4)] + [("load", 0), ("x", 0)]
+    graphs = ["update-graph-1"] * 3 + ["update-graph-2", "update-graph-1", "update-graph-2"]
+    runs = [
+        (key, float(n), 1.0, graph) for n, (key, graph) in enumerate(zip(keys, graphs, strict=True))
+    ]
+    write_run(tmp_path, runs)
+    run = RunFigures(TraceAnalyser(tmp_path, progress=False).trace)
+
+    def told(function: str | None) -> str:
+        return with_step(Finding("It is.", "Seen.", "Change it.", function=function), run).evidence
+
+    assert told("fit") == "Seen. fit ran in the step fit for 75 % of its time."
+    assert told("load") == "Seen. load ran in the step fit."
+    assert told("x") == told("nowhere") == told(None) == "Seen."
 
 
 @pytest.mark.parametrize("write", [record, write_as_dasf])

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.diagnosis.findings import SEVERITIES, Finding, as_table
+from dasfprof.analysis.diagnosis.function_step import with_step
 from dasfprof.analysis.diagnosis.rules import RULES, SYMPTOMS, Rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace import Trace
@@ -45,7 +46,7 @@ def _found(name: str, rule: Rule, run: RunFigures) -> list[tuple[str, Finding]]:
     """Ask one rule; that it failed is a finding as well, and keeps none of the others."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # of times beyond any clock
-            return [(name, finding) for finding in rule(run)]
+            return [(name, with_step(finding, run)) for finding in rule(run)]
     except Exception as error:
         logger.debug("the rule %s failed", name, exc_info=True)
         finding = Finding(

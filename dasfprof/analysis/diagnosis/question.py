@@ -27,7 +27,8 @@ class DiagnosisQuestion:
             - ``Finding``: one sentence with the figure
             - ``Seconds at stake (s)``: of wall time, by which the run might be shorter without
               it; NaN where that is unknown. Findings overlap: their seconds do not add up
-            - ``Evidence``: figures, and the methods that show more
+            - ``Evidence``: figures, and the methods that show more; where steps of the pipeline
+              are known, that of the function
             - ``Suggestion``: what to change
             - ``Rule``: its name, which stays; ``Function``, ``Worker`` (None: all of the run),
               ``Start (s)``, ``Stop (s)`` (from the trace's begin; NaN: the whole run): where to
