@@ -136,12 +136,13 @@ def _rank_keys(keys: KeyTable, key_ids: Array) -> tuple[Array, Array]:
     ranks, order
         Each key id's place, and the key id at each place.
     """
-    hashed = _hashed(keys)
-    first = np.full(len(keys), len(key_ids))
-    first[key_ids[::-1]] = np.arange(len(key_ids))[::-1]
-    words = (np.where(hashed, 0, keys.tails[:, word]) for word in range(key_parts.TAIL_WORDS))
-    kept = [word for word in words if word.any()]
-    order = np.lexsort((*kept[::-1], np.where(hashed, first, 0), keys.head_ids))
+    tails, hashed = keys.tails, _hashed(keys)
+    sorted_by = [tails[:, word] for word in range(key_parts.TAIL_WORDS) if tails[:, word].any()]
+    if hashed.any():
+        first = np.full(len(keys), len(key_ids))
+        first[key_ids[::-1]] = np.arange(len(key_ids))[::-1]
+        sorted_by = [np.where(hashed, first, 0)] + [np.where(hashed, 0, by) for by in sorted_by]
+    order = np.lexsort((*sorted_by[::-1], keys.head_ids))
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.arange(len(order))
     return ranks, order
