@@ -12,6 +12,7 @@ from dasfprof.analysis.bindings import CLIENT, NAMES, NOTHING, Bindings, find_bi
 from dasfprof.analysis.busy_lanes import running_seconds
 from dasfprof.analysis.groups import Groups, ratio
 from dasfprof.analysis.once_per_trace import once_per_trace
+from dasfprof.analysis.report_columns import text
 from dasfprof.analysis.step_groups import step_column, step_groups
 from dasfprof.analysis.task_slots import TaskSlots, task_slots, unseen_runs
 from dasfprof.analysis.task_times import to_ticks
@@ -98,13 +99,13 @@ def path_segments(
         {
             "Start (s)": found.begin,
             "Duration (s)": found.length,
-            "Kind": _objects(np.array(list(KINDS), dtype=object)[found.kind]),
-            "Function": _objects(np.array(slots.functions, dtype=object)[slots.function[rows]]),
-            "Task Key": _objects(trace.keys.texts(run_columns(trace, "key_id")[rows])),
+            "Kind": text(np.array(list(KINDS), dtype=object)[found.kind]),
+            "Function": text(np.array(slots.functions, dtype=object)[slots.function[rows]]),
+            "Task Key": text(trace.keys.texts(run_columns(trace, "key_id")[rows])),
             "Run ID": run_columns(trace, "run_id")[rows],
-            "Host": _objects(workers["host"].to_numpy(dtype=object)[slots.worker[rows]]),
-            "Worker": _objects(workers["worker"].to_numpy(dtype=object)[slots.worker[rows]]),
-            "Bound By": _objects(np.array(NAMES, dtype=object)[bindings.kind[rows]]),
+            "Host": text(workers["host"].to_numpy(dtype=object)[slots.worker[rows]]),
+            "Worker": text(workers["worker"].to_numpy(dtype=object)[slots.worker[rows]]),
+            "Bound By": text(np.array(NAMES, dtype=object)[bindings.kind[rows]]),
             **step_column(trace, rows, unseen_runs(trace)),
         }
     )
@@ -127,13 +128,13 @@ def critical_path_summary(trace: Trace, by: By = "function") -> pd.DataFrame:
     texts = np.array(list(KINDS), dtype=object)[kinds]
     summary = pd.DataFrame(
         {
-            "Kind": _objects(texts),
-            by.capitalize(): _objects(np.array(names, dtype=object)[labels]),
+            "Kind": text(texts),
+            by.capitalize(): text(np.array(names, dtype=object)[labels]),
             "Duration (s)": seconds,
             "Share (%)": ratio(seconds, found.length.sum()) * 100,
             "Task Runs": np.bincount(runs, minlength=len(distinct)),
-            **{name: _told(groups, part) for name, part in _split(trace, found).items()},
-            "Meaning": _objects(np.array([KINDS[kind] for kind in texts], dtype=object)),
+            **{name: groups.told(part) for name, part in _split(trace, found).items()},
+            "Meaning": text(np.array([KINDS[kind] for kind in texts], dtype=object)),
         }
     )
     order = np.argsort(-seconds, kind="stable")
@@ -154,10 +155,6 @@ def _split(trace: Trace, found: _Segments) -> dict[str, Array]:
         parts[name] = np.full(len(rows), np.nan)
         parts[name][told] = seconds[rows[told]] * share
     return parts
-
-
-def _told(groups: Groups, seconds: Array) -> Array:
-    return np.where(groups.known(seconds) > 0, groups.sum(seconds), np.nan)
 
 
 @once_per_trace
@@ -192,7 +189,3 @@ def run_columns(trace: Trace, name: str) -> Array:
     """Give a column of the rows of `TaskSlots`."""
     unseen = unseen_runs(trace)
     return np.concatenate([trace.tasks[name].to_numpy(), unseen[name].to_numpy()])
-
-
-def _objects(values: Array) -> pd.Series:
-    return pd.Series(values, dtype=object, copy=False)

@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.gpu_samples import GpuSamples
+from dasfprof.analysis.groups import ratio
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.sample_means import held_until
+from dasfprof.analysis.spans import union
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -64,7 +66,7 @@ def per_gpu_utilisation(trace: Trace, interval: float | None = None) -> pd.DataF
             "Workers": ", ".join(titles[number] for number in device.workers),
             "UUID": device.uuid,
             _BEGIN: edges[:-1] - trace.begin,
-            **_integrate(device.samples, edges, _union(starts[own], stops[own])),
+            **_integrate(device.samples, edges, union(starts[own], stops[own])),
         }
         tables.append(pd.DataFrame(columns)[list(_DTYPES)].astype(_DTYPES))
     table = pd.concat(tables[1:] or tables, ignore_index=True)
@@ -100,7 +102,7 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
 
     def mean(values: Array) -> Array:
         known = ~np.isnan(values)
-        return _ratio(total(np.where(known, values, 0.0) * seconds), total(known * seconds))
+        return ratio(total(np.where(known, values, 0.0) * seconds), total(known * seconds))
 
     def highest(values: Array) -> Array:
         found = np.full(len(edges) - 1, np.nan)
@@ -127,24 +129,9 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
     }
 
 
-def _union(starts: Array, stops: Array) -> tuple[Array, Array]:
-    """Give the times in which at least one of the intervals lasts, as intervals apart."""
-    order = np.argsort(starts, kind="stable")
-    starts, latest = starts[order], np.maximum.accumulate(stops[order])
-    if not len(starts):
-        return starts, latest
-    apart = np.flatnonzero(starts[1:] > latest[:-1]) + 1
-    return starts[np.r_[0, apart]], latest[np.r_[apart - 1, len(starts) - 1]]
-
-
 def _inside(times: Array, starts: Array, stops: Array) -> Array:
     """Tell which times are within intervals that are apart and in order."""
     place = np.searchsorted(starts, times, side="right") - 1
     found = place >= 0
     found[found] = times[found] < stops[place[found]]
     return found
-
-
-def _ratio(part: Array, whole: Array) -> Array:
-    ratio: Array = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
-    return ratio

@@ -50,6 +50,10 @@ class Groups:
         """Sum the values of each group."""
         return self._sum(np.where(np.isfinite(values), values, 0.0))
 
+    def told(self, values: Array) -> Array:
+        """Sum the values of each group; one that has rows, but no value, is NaN."""
+        return np.where((self.known(values) > 0) | (self.sizes == 0), self.sum(values), np.nan)
+
     def mean(self, values: Array) -> Array:
         """Average the values of each group."""
         return ratio(self.sum(values), self.known(values))

@@ -13,7 +13,6 @@ from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.report_columns import text, utc
 from dasfprof.analysis.step_groups import NO_STEP, has_steps
 from dasfprof.analysis.trace import Trace
-from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
 By = Literal["task", "function", "step"]
@@ -74,15 +73,10 @@ def count_attempts(attempts: pd.DataFrame, groups: Groups) -> dict[str, Any]:
         "Retried": groups.sum((attempts["attempt"] > 1).to_numpy(dtype=float)).astype(np.int64),
         "Start Time (UTC)": utc(groups.min(start)),
         "End Time (UTC)": utc(groups.max(ends)),
-        "Elapsed Seconds": _told(groups, elapsed),
-        "Process Seconds": _told(groups, cpu),
-        "Run Method Seconds": _told(groups, run),
+        "Elapsed Seconds": groups.told(elapsed),
+        "Process Seconds": groups.told(cpu),
+        "Run Method Seconds": groups.told(run),
         "Mean Elapsed Seconds": groups.mean(elapsed),
         "Process / Elapsed (%)": np.where(np.isfinite(busy), busy, np.nan),
-        "Core Wait Seconds": _told(groups, attempts["core_wait"].to_numpy()),
+        "Core Wait Seconds": groups.told(attempts["core_wait"].to_numpy()),
     }
-
-
-def _told(groups: Groups, seconds: Array) -> Array:
-    """Sum up; what has rows, but no seconds that any file tells, is NaN."""
-    return np.where((groups.known(seconds) > 0) | (groups.sizes == 0), groups.sum(seconds), np.nan)

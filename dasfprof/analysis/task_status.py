@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.once_per_trace import once_per_trace
+from dasfprof.analysis.report_columns import text
 from dasfprof.analysis.step_groups import step_column, step_groups
 from dasfprof.analysis.task_times import ordered_times, recorded_times
 from dasfprof.analysis.trace import Trace
@@ -57,12 +58,12 @@ def per_task_status(trace: Trace) -> pd.DataFrame:
     total = times.known - times.arrival
     order = np.lexsort((times.arrival, -total))
     columns = {
-        "Task Key": _objects(trace.keys.texts(tasks["key_id"].to_numpy()[order])),
-        "Function": _objects(tasks["function"].to_numpy(dtype=object)[order]),
-        "Host": _objects(tasks["host"].to_numpy(dtype=object)[order]),
-        "Worker": _objects(tasks["worker"].to_numpy(dtype=object)[order]),
+        "Task Key": text(trace.keys.texts(tasks["key_id"].to_numpy()[order])),
+        "Function": text(tasks["function"].to_numpy(dtype=object)[order]),
+        "Host": text(tasks["host"].to_numpy(dtype=object)[order]),
+        "Worker": text(tasks["worker"].to_numpy(dtype=object)[order]),
         "Run ID": tasks["run_id"].to_numpy()[order],
-        "State": _objects(tasks["state"].to_numpy(dtype=object)[order]),
+        "State": text(tasks["state"].to_numpy(dtype=object)[order]),
         "Arrival (s)": times.arrival[order],
         **{f"{name} (s)": values[order] for name, values in seconds.items()},
         "Total (s)": total[order],
@@ -101,7 +102,7 @@ def _sum_up(trace: Trace, label: str, codes: Array, groups: list[str]) -> pd.Dat
         shares = {f"{name} (%)": values / whole * 100 for name, values in seconds.items()}
     table = pd.DataFrame(
         {
-            label: _objects(names),
+            label: text(names),
             "Task Runs": runs,
             **{f"{name} (s)": values for name, values in seconds.items()},
             "Total (s)": whole,
@@ -140,7 +141,3 @@ def _dominant(seconds: list[Array]) -> Array:
     longest = np.argmax(table, axis=0)
     known = table.max(axis=0) >= 0
     return names[np.where(known, longest, len(STATUSES))]
-
-
-def _objects(values: Array) -> pd.Series:
-    return pd.Series(values, dtype=object, copy=False)

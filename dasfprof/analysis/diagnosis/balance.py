@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -62,9 +63,7 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
         "key to group by that is spread better.",
         seconds=gain,
         function=name,
-        worker=str(run.trace.tasks["worker"].iloc[row]),
-        start=float(run.slots.times.executing[row]),
-        stop=float(run.slots.times.done[row]),
+        **_place(run, row),
     )
 
 
@@ -91,9 +90,7 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
         + ".",
         seconds=gain,
         function=name,
-        worker=str(run.trace.tasks["worker"].iloc[row]),
-        start=float(run.slots.times.executing[row]),
-        stop=float(run.slots.times.done[row]),
+        **_place(run, row),
     )
 
 
@@ -228,6 +225,16 @@ def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
 
 def _function(run: RunFigures, row: int) -> str:
     return str(run.function_names[run.functions.codes[row]])
+
+
+def _place(run: RunFigures, row: int) -> dict[str, Any]:
+    """Give the fields of a finding about one task run that tell where and when it ran."""
+    times = run.slots.times
+    return {
+        "worker": str(run.trace.tasks["worker"].iloc[row]),
+        "start": float(times.executing[row]),
+        "stop": float(times.done[row]),
+    }
 
 
 def _by_function(run: RunFigures, rows: Array) -> str:

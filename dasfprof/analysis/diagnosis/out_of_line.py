@@ -11,6 +11,7 @@ import numpy as np
 
 from dasfprof.analysis.groups import Groups, ratio
 from dasfprof.analysis.slow_workers import TIMES_OTHERS, Slowness, measure_slowness
+from dasfprof.analysis.spans import union
 from dasfprof.analysis.stragglers import find_stragglers
 from dasfprof.database.columns import Array
 
@@ -118,15 +119,5 @@ class OutOfLine:
             How many of the last seconds of each count.
         """
         stop = self._run.slots.times.stop[rows]
-        begins, ends = _union(stop - excess, stop)
+        begins, ends = union(stop - excess, stop)
         return float(self._run.idle_between(begins, ends).sum())
-
-
-def _union(begins: Array, ends: Array) -> tuple[Array, Array]:
-    """Give the time that spans cover, as spans apart."""
-    order = np.argsort(begins, kind="stable")
-    begins, latest = begins[order], np.maximum.accumulate(ends[order])
-    if not len(begins):
-        return begins, latest
-    apart = np.flatnonzero(begins[1:] > latest[:-1]) + 1
-    return begins[np.r_[0, apart]], latest[np.r_[apart - 1, len(begins) - 1]]
