@@ -45,7 +45,7 @@ def find_bindings(trace: Trace) -> Bindings:
     """
     slots = task_slots(trace)
     times, count = slots.times, len(slots.worker)
-    order = np.lexsort((np.arange(count), slots.end, times.executing))
+    order = np.lexsort((slots.end, times.executing))
     rank = np.empty(count, dtype=np.int64)
     rank[order] = np.arange(count)
     kind = np.zeros(count, dtype=np.int8)
@@ -59,7 +59,8 @@ def find_bindings(trace: Trace) -> Bindings:
 
     bind(THREAD, last_slots(slots, times.executing, times.ready), slots.end)
     stolen = np.where(slots.sent > times.sent, slots.sent, -np.inf)
-    bind(STEAL, last_slots(slots, stolen, times.sent), slots.end)
+    if np.isfinite(stolen).any():
+        bind(STEAL, last_slots(slots, stolen, times.sent), slots.end)
     causes, ends, by_client = _stimuli(trace, count)
     bind(QUEUE, _causing(causes, ends, slots), times.known)
     rows, producers = dependency_rows(trace)
