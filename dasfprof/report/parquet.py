@@ -145,16 +145,16 @@ def _array(block: _Block, column: Column) -> Any:
     elif name in table:
         return as_array(table[name], column.kind)
     elif name in ("host", "worker"):
-        texts = trace.workers[name].astype("category").take(table["worker_id"].to_numpy())
-        return as_array(texts, column.kind)
+        texts = trace.workers[name].to_numpy(dtype=object)[table["worker_id"].to_numpy()]
+        return as_array(pd.Series(texts, dtype=object), column.kind)
     return pa.nulls(len(table), field_of(column).type)
 
 
 def _key_texts(keys: Any, ids: Array) -> Any:
-    """Write keys; each of the ids that occur once, -1 is null."""
+    """Write keys; each of the ids that occur once, those of none (-1, NaN) are null."""
     import pyarrow as pa
 
-    codes, distinct = pd.factorize(np.where(ids < 0, -1, ids))
+    codes, distinct = pd.factorize(np.where(ids >= 0, ids, -1).astype(np.int64))
     texts = keys.texts(distinct[distinct >= 0])
     known = iter(texts.tolist())
     dictionary = [without_surrogates(next(known)) if number >= 0 else None for number in distinct]

@@ -92,10 +92,12 @@ class Flows:
             Slices, and which of them each key went to.
         """
         source = self._slices
+        made = self._producers.of(keys, targets.starts[to])
+        known = np.flatnonzero(made >= 0)
+        made, to = made[known], to[known]
         arrival = targets.starts[to]
-        made = self._producers.of(keys, arrival)
         leaving = np.minimum(source.stops[made] - 1, arrival)
-        drawn = (made >= 0) & (leaving >= source.starts[made])
+        drawn = leaving >= source.starts[made]
         made, to = made[drawn], to[drawn]
         ids = range(self._count + 1, self._count + 1 + len(made))
         self._count += len(made)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -95,6 +96,10 @@ REPORTS = sorted(
     and name != "diagnose"
 )
 
+#: CSV files hold the tables alone.
+EXPORTS: tuple[Literal["perfetto", "parquet"], ...]
+EXPORTS = ("perfetto", "parquet") if find_spec("pyarrow") else ("perfetto",)
+
 #: What was sampled is shown as it is; and a run may have started before the trace's begin.
 AS_RECORDED = {"node_resource_usage", "node_disk_usage", "processes_resource_usage"}
 AS_RECORDED |= {"Start (s)", "Arrival (s)", "Run ID"}
@@ -136,6 +141,8 @@ def test_no_report_fails_or_is_negative(facts: dict[Any, list[Any]]) -> None:
         tables["graph"] = pd.DataFrame({"nodes": [len(analyser.create_annotated_task_graph())]})
         tables["by host"] = analyser.transfers("host")
         tables["moved"] = analyser.transfers("function")
+        for to in EXPORTS:
+            analyser.export(Path(directory) / to, to=to)
 
     for name, table in tables.items():
         for label, column in table.items():
