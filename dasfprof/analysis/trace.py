@@ -18,8 +18,8 @@ from dasfprof.analysis.progress import is_wanted
 from dasfprof.analysis.tables import TableMaker
 from dasfprof.database import EventDatabase, EventProfiler, MultiEventDatabase, open_run
 from dasfprof.database.columns import Array
-from dasfprof.database.display import count_of
 from dasfprof.errors import InvalidArgumentError
+from dasfprof.plain_text import count_of
 
 Database = MultiEventDatabase | EventDatabase | EventProfiler
 Source = Database | Iterable[Database | str | os.PathLike[str]] | str | os.PathLike[str]

@@ -13,12 +13,13 @@ from typing import Any
 
 from dasfprof.database.batch import Batch
 from dasfprof.database.dasf import DasfDatabase, is_dasf_trace
-from dasfprof.database.display import count_of, escape, files_html
+from dasfprof.database.display import files_html
 from dasfprof.database.file import EventDatabase, FileDatabase
 from dasfprof.database.profiler import EventProfiler, open_database
 from dasfprof.database.reader import TraceFile, is_trace
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
 from dasfprof.events import Event
+from dasfprof.plain_text import count_of, escape
 
 #: What ends a run's name in the names of its files.
 _PLUGINS = re.compile(r"-(TracePlugin|SchedulerPlugin|ResourceMonitor)(-|\.msgpack$)")

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.database.display import clean, escape
+from dasfprof.plain_text import clean, escape
 from dasfprof.recording import ProfiledRun
 from dasfprof.report.html import write_report
 from dasfprof.report.notebook import frame_html, run_html, run_text

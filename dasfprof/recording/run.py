@@ -15,8 +15,9 @@ from distributed import Client
 from distributed.comm import CommClosedError
 
 from dasfprof.database import MultiEventDatabase
-from dasfprof.database.display import clean, count_of, escape, files_html, format_size
+from dasfprof.database.display import files_html
 from dasfprof.errors import SourceNotFoundError, TraceError
+from dasfprof.plain_text import clean, count_of, escape, format_size
 from dasfprof.recording.cluster_calls import (
     commit_plugin,
     list_files,

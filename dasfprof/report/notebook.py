@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.database.display import count_of, escape
+from dasfprof.plain_text import count_of, escape
 from dasfprof.report.run_summary import in_words, summarise, when
 from dasfprof.report.text import elide, format_seconds
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dasfprof.analysis.time_accounting import CLASSES
 from dasfprof.analysis.trace import Trace
-from dasfprof.database.display import count_of
+from dasfprof.plain_text import count_of
 from dasfprof.report.text import format_date
 
 _NUMBER, _TEXT = "number", "text"
@@ -96,7 +96,10 @@ def table_facts(frame: pd.DataFrame) -> dict[str, Any]:
 
 def _column_facts(label: str, column: pd.Series[Any]) -> dict[str, Any]:
     numeric = pd.api.types.is_numeric_dtype(column.dtype)
-    values = column.astype(object).where(column.notna(), None).tolist()
+    known = column.notna().to_numpy()
+    if numeric:  # JSON has no infinite numbers
+        known = np.isfinite(column.to_numpy(dtype=float, na_value=np.nan))
+    values = column.astype(object).where(known, None).tolist()
     if not numeric:
         values = [None if value is None else str(value) for value in values]
     return {"label": str(label), "kind": _NUMBER if numeric else _TEXT, "values": values}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.database.display import clean, format_size
+from dasfprof.plain_text import clean, format_size
 
 if TYPE_CHECKING:
     import pandas as pd

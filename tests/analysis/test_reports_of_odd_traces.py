@@ -143,6 +143,7 @@ def test_no_report_fails_or_is_negative(facts: dict[Any, list[Any]]) -> None:
         tables["moved"] = analyser.transfers("function")
         for to in EXPORTS:
             analyser.export(Path(directory) / to, to=to)
+        analyser.report(Path(directory) / "page.html")
 
     for name, table in tables.items():
         for label, column in table.items():

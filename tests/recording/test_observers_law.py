@@ -27,7 +27,6 @@ from dasfprof.database.file import FileDatabase
 from dasfprof.database.output import TraceOutput
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writer import TraceWriter
-from dasfprof.recording.clock_correction import Correction
 from dasfprof.recording.describe import ResultDescriber
 from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.pressure import HostPressure
@@ -114,7 +113,6 @@ SITES: list[tuple[Any, str]] = [
     (ResultDescriber, "__call__"),
     (TaskFolder, "__init__"),
     (TaskFolder, "fold"),
-    (Correction, "uncorrected"),
     (WorkerTaskPlugin, "_note_run"),
     (TaskFolder, "_finish"),
     (TaskFolder, "_fetch"),

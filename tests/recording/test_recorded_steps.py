@@ -24,9 +24,17 @@ from distributed import Client, LocalCluster, get_worker, span
 from recorded_facts import assert_whole
 
 import dasfprof
+from dasfprof.recording import step_recorder
 from dasfprof.recording.steps import current_step
 
 NONE = "(no step)"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_run_goes_on() -> None:
+    """Stop what runs of other tests left: of a scheduler that was killed none can be stopped."""
+    for recorder in step_recorder._recorders.copy():
+        recorder.stop()
 
 
 @pytest.fixture(scope="module")
