@@ -39,20 +39,21 @@ _ask_type = type.__getattribute__
 
 
 class ResultDescriber:
-    """Describes results; keeps one reader a type."""
+    """Describes results; keeps the name and one reader of each type."""
 
     def __init__(self) -> None:
-        self._readers: dict[type, Reader] = {}
+        self._known: dict[type, tuple[str, Reader]] = {}
 
-    def __call__(self, value: Any) -> tuple[Any, Shape]:
-        """Give the value's dtype object (None without one) and its shape (likewise)."""
+    def __call__(self, value: Any) -> tuple[str, Any, Shape]:
+        """Give the name of the value's type, its dtype object and its shape (None without one)."""
         kind = type(value)
-        reader = self._readers.get(kind)
-        if reader is None:
-            if len(self._readers) >= _MAX_TYPES:  # types made at run time must not pile up
-                self._readers.clear()
-            reader = self._readers[kind] = _choose_reader(kind)
-        return reader(value)
+        known = self._known.get(kind)
+        if known is None:
+            if len(self._known) >= _MAX_TYPES:  # types made at run time must not pile up
+                self._known.clear()
+            known = self._known[kind] = type_name(kind), _choose_reader(kind)
+        name, reader = known
+        return (name, *reader(value))
 
 
 def type_name(kind: type | None) -> str:

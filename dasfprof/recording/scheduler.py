@@ -157,7 +157,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             start, stop = span.get("start"), span.get("stop")
         self._append(
             (
-                TASK_RUN,
+                TASK_RUN.name,
                 sent,
                 now,
                 finish,
@@ -217,7 +217,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """Note that a graph arrived."""
         try:
             step = self._take_step(annotations)
-            self._append((GRAPH, time(), client, len(tasks), len(keys), stimulus_id, step))
+            self._append((GRAPH.name, time(), client, len(tasks), len(keys), stimulus_id, step))
         except Exception:
             self._guard.caught("update_graph")
 
@@ -238,7 +238,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
                 _, key, _, victim, thief, *_ = msg
                 now, run_id = time(), self._tasks[key].run_id
-                self._append((STEAL, now, key, run_id, victim, thief))
+                self._append((STEAL.name, now, key, run_id, victim, thief))
                 sent = self._sent.get(key)
                 if sent is not None:
                     self._stolen[key] = now
@@ -251,7 +251,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             state = scheduler.workers[worker]
             facts = (state.name, state.host, state.nthreads, state.memory_limit or 0)
-            self._append((WORKER_ADDED, time(), worker, *facts))
+            self._append((WORKER_ADDED.name, time(), worker, *facts))
         except Exception:
             self._guard.caught("add_worker")
 
@@ -261,7 +261,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """Note that a worker left, and why."""
         try:
             # The id is a word for the reason and a time.
-            self._append((WORKER_REMOVED, time(), worker, stimulus_id.rpartition("-")[0]))
+            self._append((WORKER_REMOVED.name, time(), worker, stimulus_id.rpartition("-")[0]))
         except Exception:
             self._guard.caught("remove_worker")
 

@@ -14,9 +14,9 @@ _NO_ANNOTATIONS: dict[str, Any] = {}
 
 
 def fold_notes(notes: list[tuple[Any, ...]]) -> Folded:
-    """Make rows of notes, each a schema and then its facts, sorted by their schemas."""
+    """Make rows of notes, each a schema's name and then its facts, sorted by their schemas."""
     for schema in _SCHEMAS:
-        positions = [i for i, note in enumerate(notes) if note[0] is schema]
+        positions = [i for i, note in enumerate(notes) if note[0] is schema.name]
         if schema is TASK_RUN:
             yield schema, [task_run_row(*notes[i][1:]) for i in positions], positions
         else:

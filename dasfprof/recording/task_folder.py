@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from dask.utils import key_split
 
 from dasfprof.database.writer import Folded
-from dasfprof.recording.clock_correction import Correction
-from dasfprof.recording.describe import type_name
+from dasfprof.recording.clock_correction import uncorrected
 from dasfprof.recording.facts import CLOCK, COMPUTE, TRANSFER
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.run_queue import Readings, run_queue_seconds
+from dasfprof.recording.run_queue import run_queue_seconds
 
 #: First items of the notes: a task run that ended, a transfer, a change of the clock's correction.
 FINISHED, FETCHED, CORRECTED = "finished", "fetched", "corrected"
 
-#: Texts of types and dtypes kept at a time; types made at run time must not pile up.
+#: Texts of dtypes kept at a time.
 _MAX_TEXTS = 10_000
 
 
@@ -29,10 +28,13 @@ class TaskFolder:
     ----------
     guard
         Takes the errors that a note causes; the other notes are folded all the same.
+    corrections
+        Dask's corrections of the worker's clock, seconds; the worker's hooks append to it.
     """
 
-    def __init__(self, guard: HookGuard) -> None:
+    def __init__(self, guard: HookGuard, corrections: list[float]) -> None:
         self._guard = guard
+        self._corrections = corrections
         self._texts: dict[Any, str] = {}
         self._compute: list[tuple[Any, ...]] = []
         self._transfers: list[tuple[Any, ...]] = []
@@ -65,30 +67,40 @@ class TaskFolder:
     def _finish(  # noqa: PLR0917
         self,
         key: Any,
-        facts: tuple[Any, ...],
+        prefix: str | None,
+        run_id: int | None,
+        state: str,
+        size: int,
+        kind: str | None,
+        dtype: Any,
+        shape: Any,
+        dependencies: tuple[Any, ...],
+        input_size: int,
+        start: float | None,
+        stop: float | None,
         received: float | None,
         ready: float | None,
-        executing: tuple[float, Correction] | None,
+        executing: float | None,
+        correction: int,
         seceded: float | None,
         done: float,
-        correction: Correction,
         thread: int | None,
-        readings: Readings | None,
-        metrics: Sequence[Any],
+        waited_before: bytes | None,
+        waited_after: bytes | None,
+        corrected_by: float | None,
         exception: str | None,
+        *metrics: Any,
     ) -> None:
-        prefix, run_id, state, size, kind, dtype, shape, dependencies, input_size = facts[:9]
-        start, stop = facts[9:]
-        given, correction = executing or (None, correction)
-        if start is None:  # Dask does not say: it was rescheduled, or failed before its function
-            begin, duration = given or done, done - (given or done)
+        if start is None or stop is None:
+            # Dask does not say: it was rescheduled, or failed before its function
+            begin, duration = executing or done, done - (executing or done)
         else:
             duration = stop - start
-            told = readings[2] if readings else None
-            if told is None:
-                begin = correction.uncorrected(start, duration, given, done)
+            if corrected_by is None:
+                corrections = self._corrections[correction:]
+                begin = uncorrected(start, duration, executing, done, corrections)
             else:
-                begin = start - told
+                begin = start - corrected_by
         seconds = _sum_metrics(metrics)
         cpu = seconds.get(("thread-cpu", "seconds"))
         if metrics and cpu is None:  # a coroutine: many at a time share the loop's thread
@@ -102,17 +114,17 @@ class TaskFolder:
                 -1 if run_id is None else run_id,
                 state,
                 size,
-                self._type_text(kind) if state == "memory" else None,
+                kind,
                 self._dtype_text(dtype),
                 shape,
                 dependencies,
                 input_size,
                 thread,
                 cpu,
-                run_queue_seconds(readings),
+                run_queue_seconds(waited_before, waited_after),
                 received,
                 ready,
-                given,
+                executing,
                 seceded,
                 done,
                 seconds.get(("deserialize", "seconds"), 0.0),
@@ -131,7 +143,7 @@ class TaskFolder:
         keys: tuple[Any, ...],
         size: int,
         state: str,
-        metrics: Sequence[Any],
+        *metrics: Any,
     ) -> None:
         seconds = _sum_metrics(metrics)
         self._transfers.append(
@@ -147,31 +159,21 @@ class TaskFolder:
             )
         )
 
-    def _type_text(self, kind: type | None) -> str | None:
-        try:
-            return self._remembered(kind, type_name)
-        except Exception:  # what a type answers is up to its metaclass
-            self._guard.caught("naming a type")
-            return None
-
     def _dtype_text(self, dtype: Any) -> str | None:
         """Name a dtype. Those of pandas may hold data (categories), so they are not kept."""
-        if dtype is None:
-            return None
-        return self._remembered(dtype, str) if isinstance(dtype, np.dtype) else str(dtype)
-
-    def _remembered(self, described: Any, name: Callable[[Any], str]) -> str:
-        text = self._texts.get(described)
+        if dtype is None or not isinstance(dtype, np.dtype):
+            return None if dtype is None else str(dtype)
+        text = self._texts.get(dtype)
         if text is None:
             if len(self._texts) >= _MAX_TEXTS:
                 self._texts.clear()
-            text = self._texts[described] = name(described)
+            text = self._texts[dtype] = str(dtype)
         return text
 
 
 def _sum_metrics(metrics: Sequence[Any]) -> dict[tuple[str, str], float]:
-    """Sum a ledger's (label, value, unit) by label and unit."""
+    """Sum a ledger's labels, values and units, one after the other, by label and unit."""
     sums: dict[tuple[str, str], float] = {}
-    for label, value, unit in metrics:
+    for label, value, unit in zip(metrics[::3], metrics[1::3], metrics[2::3], strict=True):
         sums[label, unit] = sums.get((label, unit), 0.0) + value
     return sums

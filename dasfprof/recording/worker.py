@@ -6,14 +6,16 @@ result still at hand and a ledger of seconds (CPU, disk, network, deserialise). 
 the instance and put back. Elsewhere the public `transition` hook serves, without those seconds.
 
 Hooks run on the worker's event loop. They keep the times of tasks that are on their way and append
-one note for each that ends; `TaskFolder`, in the writer's thread, makes a row of it. A note holds
-few containers: each that is kept brings the next run of the garbage collector nearer.
+one note for each that ends; `TaskFolder`, in the writer's thread, makes a row of it. A note is one
+flat tuple of texts and numbers, which the garbage collector lets go of: of objects that it has to
+follow, a few thousand that are kept bring on its next full run, which takes tens of milliseconds.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from itertools import chain
 from time import perf_counter, time
 from typing import Any
 
@@ -28,11 +30,10 @@ from distributed.worker_state_machine import (
 )
 
 from dasfprof.database.writer import Source
-from dasfprof.recording.clock_correction import Correction
-from dasfprof.recording.describe import ResultDescriber
+from dasfprof.recording.describe import ResultDescriber, type_name
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.metering import listen
-from dasfprof.recording.run_queue import Readings, RunQueue, availability
+from dasfprof.recording.run_queue import NO_READINGS, Readings, RunQueue, availability
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.task_folder import CORRECTED, FETCHED, FINISHED, TaskFolder
 from dasfprof.recording.task_observers import observe
@@ -43,6 +44,8 @@ METRICS_HOOK = "_finalize_metrics"
 
 _READY = ("ready", "constrained")
 _NEVER_RAN = frozenset(("waiting", "ready", "constrained"))
+#: Of a task that was running before recording began: any correction may have been in force.
+_NOT_TOLD = (None, 0)
 _RUNNING = ("executing", "long-running")
 _OUTCOMES = {"memory": "memory", "error": "erred", "rescheduled": "rescheduled"}
 
@@ -67,9 +70,11 @@ class WorkerTaskPlugin(WorkerPlugin):
         #: When tasks that have not finished yet came to a state on this worker, by key.
         self._received: dict[Any, float] = {}
         self._ready: dict[Any, float] = {}
-        #: With Dask's clock correction that was in force as the task was given a thread.
-        self._executing: dict[Any, tuple[float, Correction]] = {}
+        #: With the place in `_corrections` of what was in force as the task was given a thread.
+        self._executing: dict[Any, tuple[float, int]] = {}
         self._seceded: dict[Any, float] = {}
+        #: Dask's corrections of the worker's clock, seconds, one after the other.
+        self._corrections: list[float] = []
         #: What was read of the run queue, by key, until it is taken.
         self._readings: dict[Any, Readings] = {}
         #: The task that has just been rescheduled: Dask may have forgotten it at the next look.
@@ -87,15 +92,15 @@ class WorkerTaskPlugin(WorkerPlugin):
             writer = self.database.writer
             self._guard = HookGuard(writer)
             constants = {"process_id": socket.gethostname(), "thread_id": facts["label"]}
-            folder = TaskFolder(self._guard)
-            self._correction = Correction(worker.scheduler_delay)
+            self._corrections.append(worker.scheduler_delay)
+            folder = TaskFolder(self._guard, self._corrections)
             self._source = Source(folder.fold, constants)
             self._threshold = writer.commit_threshold
             self._tasks = worker.state.tasks
             self._describe = ResultDescriber()
             writer.start(self._source)
             self._append = self._source.rows.append
-            self._append((CORRECTED, time(), self._correction.seconds))
+            self._append((CORRECTED, time(), self._corrections[-1]))
             if hasattr(worker, METRICS_HOOK):
                 self._undo.append(listen(worker, METRICS_HOOK, self._finished, self._guard))
                 self._measure_run_queue(worker)
@@ -126,9 +131,9 @@ class WorkerTaskPlugin(WorkerPlugin):
         """Keep when a task came to a state."""
         try:
             if finish == "executing":
-                if self._worker.scheduler_delay != self._correction.seconds:
+                if self._worker.scheduler_delay != self._corrections[-1]:
                     self._note_correction()
-                self._executing[key] = time(), self._correction
+                self._executing[key] = time(), len(self._corrections) - 1
             elif finish == "waiting":
                 # A cancelled run that is wanted again before it ended comes by here, and goes on.
                 if key not in self._executing:
@@ -151,29 +156,29 @@ class WorkerTaskPlugin(WorkerPlugin):
 
     def _note_correction(self) -> None:
         """Note that Dask's correction of this worker's clock has changed."""
-        seconds = self._worker.scheduler_delay
-        self._correction = self._correction.followed_by(seconds)
-        self._append((CORRECTED, time(), seconds))
+        self._corrections.append(self._worker.scheduler_delay)
+        self._append((CORRECTED, time(), self._corrections[-1]))
 
     def _note_run(self, key: Any, facts: tuple[Any, ...], metrics: Any, text: str | None) -> None:
         """Note a task run with what was kept of it, and forget that."""
-        if self._worker.scheduler_delay != self._correction.seconds:
+        if self._worker.scheduler_delay != self._corrections[-1]:
             self._note_correction()
+        executing, correction = self._executing.pop(key, _NOT_TOLD)
         self._append(
             (
                 FINISHED,
                 key,
-                facts,
+                *facts,
                 self._received.pop(key, None),
                 self._ready.pop(key, None),
-                self._executing.pop(key, None),
+                executing,
+                correction,
                 self._seceded.pop(key, None) if self._seceded else None,
                 time(),
-                self._correction,
                 self._worker.threads.get(key),
-                self._readings.pop(key, None),
-                metrics,
+                *self._readings.pop(key, NO_READINGS),
                 text,
+                *chain.from_iterable(metrics),
             )
         )
 
@@ -197,11 +202,12 @@ class WorkerTaskPlugin(WorkerPlugin):
     def _succeeded(self, event: Any, ledger: Any) -> None:
         key = event.key
         task = self._tasks.get(key)
+        kind: str | None
         try:
-            dtype, shape = self._describe(event.value)
+            kind, dtype, shape = self._describe(event.value)
         except Exception:
             self._guard.caught("describing a result")
-            dtype = shape = None
+            kind = dtype = shape = None
         state, prefix, keys, size, text = "cancelled", None, (), 0, None
         if task is not None:
             prefix = task.prefix
@@ -220,7 +226,7 @@ class WorkerTaskPlugin(WorkerPlugin):
             event.run_id,
             state,
             event.nbytes,
-            event.type,
+            kind if state == "memory" else None,
             dtype,
             shape,
             keys,
@@ -250,7 +256,8 @@ class WorkerTaskPlugin(WorkerPlugin):
         seconds = perf_counter() - ledger.start
         size = event.total_nbytes if state == "success" else 0
         start = time() - seconds
-        self._append((FETCHED, start, seconds, event.worker, keys, size, state, ledger.metrics))
+        metrics = chain.from_iterable(ledger.metrics)
+        self._append((FETCHED, start, seconds, event.worker, keys, size, state, *metrics))
 
     def _finished_by_state(self, key: Any, start: str, finish: str) -> None:
         """Note a run that ended by public means alone: no seconds of CPU, disk and network."""
@@ -273,8 +280,8 @@ class WorkerTaskPlugin(WorkerPlugin):
             task.run_id,
             state,
             task.nbytes or 0 if kept else 0,
-            task.type,
-            *self._describe(value),
+            type_name(task.type) if kept else None,
+            *self._describe(value)[1:],
             *_inputs(task),
             span["start"] if span else None,
             span["stop"] if span else None,

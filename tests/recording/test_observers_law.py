@@ -116,7 +116,6 @@ SITES: list[tuple[Any, str]] = [
     (WorkerTaskPlugin, "_note_run"),
     (TaskFolder, "_finish"),
     (TaskFolder, "_fetch"),
-    (TaskFolder, "_type_text"),
     ("dasfprof.recording.task_folder", "run_queue_seconds"),
     ("dasfprof.recording.scheduler", "time"),
     (SchedulerTaskPlugin, "add_worker"),

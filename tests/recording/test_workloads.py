@@ -34,7 +34,7 @@ from distributed import (
 from recorded_facts import NOISE, assert_same_runs, assert_whole, computed, delays, facts
 
 import dasfprof
-from dasfprof.recording.clock_correction import Correction
+from dasfprof.recording.clock_correction import uncorrected
 
 
 @pytest.fixture(scope="module")
@@ -363,16 +363,12 @@ def test_start_is_right_where_a_heartbeat_comes_just_before_it(
 
 def test_heartbeat_between_being_given_a_thread_and_beginning() -> None:
     """Dask corrects with what the heartbeat has just told, not with what was noted before."""
-    first = Correction(0.002)
-    second = first.followed_by(0.022)
-    third = second.followed_by(0.001)
-    third.followed_by(0.003)
-    during_it = first.uncorrected(100.0003 + 0.022, 0.001, executing=100.0, done=100.0015)
+    during_it = uncorrected(100.0003 + 0.022, 0.001, 100.0, 100.0015, [0.002, 0.022, 0.001])
     assert during_it == pytest.approx(100.0003, abs=1e-9)
-    after_it = second.uncorrected(101.0003 + 0.022, 0.001, executing=101.0, done=101.0015)
+    after_it = uncorrected(101.0003 + 0.022, 0.001, 101.0, 101.0015, [0.022, 0.001])
     assert after_it == pytest.approx(101.0003, abs=1e-9)
     # One that was never noted: no later than it was known to have ended.
-    between = third.uncorrected(102.0003 + 0.5, 0.001, executing=102.0, done=102.0015)
+    between = uncorrected(102.0003 + 0.5, 0.001, 102.0, 102.0015, [0.001, 0.003])
     assert between == pytest.approx(102.0005, abs=1e-9)
 
 
