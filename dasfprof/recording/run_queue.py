@@ -3,16 +3,12 @@
 Linux counts for each thread the time for which it was runnable and had no core: the second number
 of ``/proc/thread-self/schedstat``, nanoseconds. It is read as a task begins and as it ends, by the
 thread that runs it, through a descriptor that the thread keeps: opening the file anew would cost
-ten times as much. `os.pread` would let go of the interpreter's lock for that microsecond, and the
-event loop take it: tens of microseconds a task until the thread goes on. So the C library's
-function is called with the lock held. Making numbers of what was read is left to the writer's
-thread.
+ten times as much. Making numbers of what was read is left to the writer's thread.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import os
 import threading
@@ -40,26 +36,10 @@ Readings = tuple[bytes | None, bytes | None, float | None]
 NO_READINGS: Readings = (None, None, None)
 
 
-def _load_pread() -> Any:
-    """Give the C library's `pread`, called without letting go of the interpreter's lock."""
-    try:
-        pread = ctypes.PyDLL(None).pread
-    except (OSError, AttributeError, TypeError):  # no Linux
-        return None
-    pread.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_long)
-    pread.restype = ctypes.c_ssize_t
-    return pread
-
-
-_pread = _load_pread()
-
-
 def availability() -> str:
     """Tell whether the run queue of tasks is recorded; if not, why."""
     if not hasattr(distributed.worker, RUN_TASK):
         return "this version of Dask runs its tasks in another way"
-    if _pread is None:
-        return "the system has no such count"
     try:
         with open(SCHEDSTAT, "rb") as file:
             text = file.read(_LENGTH)
@@ -128,7 +108,7 @@ class RunQueue:
 
     def wrap(self, run: Run) -> Run:
         """Put a reading before and after a function whose first argument is the task."""
-        local, readings, pread = self._local, self.readings, _pread
+        local, readings, pread = self._local, self.readings, os.pread
 
         # All in one function: calls would cost as much again as everything but the reading.
         @functools.wraps(run)
@@ -140,8 +120,7 @@ class RunQueue:
                 except AttributeError:
                     descriptors = self._open()
                 descriptor = descriptors.pop()
-                if pread(descriptor, local.address, _LENGTH, 0) > 0:
-                    before = local.buffer.value
+                before = pread(descriptor, _LENGTH, 0)
             except IndexError:  # there is no such file, or the recording ends
                 pass
             except Exception:
@@ -150,8 +129,8 @@ class RunQueue:
                 return run(task, *args, **kwargs)
             finally:
                 try:
-                    if before is not None and pread(descriptor, local.address, _LENGTH, 0) > 0:
-                        after = local.buffer.value  # numbers grow: nothing of the first is left
+                    if descriptor is not None:
+                        after = pread(descriptor, _LENGTH, 0)
                     if len(readings) < _MOST and not self._stopped:
                         readings[task.key] = before, after, args[1] if len(args) > 1 else None
                 except Exception:
@@ -181,12 +160,10 @@ class RunQueue:
         local = self._local
         descriptors: list[int] = []
         with self._lock:
-            if not self._stopped and _pread is not None:
+            if not self._stopped:
                 with contextlib.suppress(OSError):  # not Linux, or hidden: the header says so
                     descriptors.append(os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC))
                 local.file = _OwnFile(descriptors)
                 self._files.add(local.file)
-        local.buffer = ctypes.create_string_buffer(_LENGTH + 1)
-        local.address = ctypes.addressof(local.buffer)
         local.descriptors = descriptors
         return descriptors
