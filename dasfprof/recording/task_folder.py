@@ -29,10 +29,10 @@ class TaskFolder:
     guard
         Takes the errors that a note causes; the other notes are folded all the same.
     corrections
-        Dask's corrections of the worker's clock, seconds; the worker's hooks append to it.
+        Dask's corrections of the worker's clock, seconds, numbered; the worker's hooks fill it.
     """
 
-    def __init__(self, guard: HookGuard, corrections: list[float]) -> None:
+    def __init__(self, guard: HookGuard, corrections: dict[int, float]) -> None:
         self._guard = guard
         self._corrections = corrections
         self._texts: dict[Any, str] = {}
@@ -97,8 +97,7 @@ class TaskFolder:
         else:
             duration = stop - start
             if corrected_by is None:
-                corrections = self._corrections[correction:]
-                begin = uncorrected(start, duration, executing, done, corrections)
+                begin = uncorrected(start, duration, executing, done, self._since(correction))
             else:
                 begin = start - corrected_by
         seconds = _sum_metrics(metrics)
@@ -134,6 +133,11 @@ class TaskFolder:
                 exception,
             )
         )
+
+    def _since(self, number: int) -> list[float]:
+        """Give the corrections from this one on, as far as they are kept."""
+        kept = self._corrections.copy()  # a hook may add one meanwhile
+        return [seconds for at, seconds in kept.items() if at >= number]
 
     def _fetch(  # noqa: PLR0917
         self,

@@ -44,6 +44,9 @@ METRICS_HOOK = "_finalize_metrics"
 
 _READY = ("ready", "constrained")
 _NEVER_RAN = frozenset(("waiting", "ready", "constrained"))
+#: Corrections that are kept: those of more than an hour.
+_MOST_CORRECTIONS = 10_000
+
 #: Of a task that was running before recording began: any correction may have been in force.
 _NOT_TOLD = (None, 0)
 _RUNNING = ("executing", "long-running")
@@ -70,11 +73,12 @@ class WorkerTaskPlugin(WorkerPlugin):
         #: When tasks that have not finished yet came to a state on this worker, by key.
         self._received: dict[Any, float] = {}
         self._ready: dict[Any, float] = {}
-        #: With the place in `_corrections` of what was in force as the task was given a thread.
+        #: With the number of the correction that was in force as the task was given a thread.
         self._executing: dict[Any, tuple[float, int]] = {}
         self._seceded: dict[Any, float] = {}
-        #: Dask's corrections of the worker's clock, seconds, one after the other.
-        self._corrections: list[float] = []
+        #: Dask's corrections of the worker's clock, seconds, by their number.
+        self._corrections: dict[int, float] = {}
+        self._correction, self._correction_number = 0.0, 0
         #: What was read of the run queue, by key, until it is taken.
         self._readings: dict[Any, Readings] = {}
         #: The task that has just been rescheduled: Dask may have forgotten it at the next look.
@@ -92,7 +96,6 @@ class WorkerTaskPlugin(WorkerPlugin):
             writer = self.database.writer
             self._guard = HookGuard(writer)
             constants = {"process_id": socket.gethostname(), "thread_id": facts["label"]}
-            self._corrections.append(worker.scheduler_delay)
             folder = TaskFolder(self._guard, self._corrections)
             self._source = Source(folder.fold, constants)
             self._threshold = writer.commit_threshold
@@ -100,7 +103,7 @@ class WorkerTaskPlugin(WorkerPlugin):
             self._describe = ResultDescriber()
             writer.start(self._source)
             self._append = self._source.rows.append
-            self._append((CORRECTED, time(), self._corrections[-1]))
+            self._note_correction()
             if hasattr(worker, METRICS_HOOK):
                 self._undo.append(listen(worker, METRICS_HOOK, self._finished, self._guard))
                 self._measure_run_queue(worker)
@@ -131,9 +134,9 @@ class WorkerTaskPlugin(WorkerPlugin):
         """Keep when a task came to a state."""
         try:
             if finish == "executing":
-                if self._worker.scheduler_delay != self._corrections[-1]:
+                if self._worker.scheduler_delay != self._correction:
                     self._note_correction()
-                self._executing[key] = time(), len(self._corrections) - 1
+                self._executing[key] = time(), self._correction_number
             elif finish == "waiting":
                 # A cancelled run that is wanted again before it ended comes by here, and goes on.
                 if key not in self._executing:
@@ -155,13 +158,16 @@ class WorkerTaskPlugin(WorkerPlugin):
             self._guard.caught("transition")
 
     def _note_correction(self) -> None:
-        """Note that Dask's correction of this worker's clock has changed."""
-        self._corrections.append(self._worker.scheduler_delay)
-        self._append((CORRECTED, time(), self._corrections[-1]))
+        """Note Dask's correction of this worker's clock: recording begins, or it has changed."""
+        self._correction = self._worker.scheduler_delay
+        self._correction_number += 1
+        self._corrections[self._correction_number] = self._correction
+        self._corrections.pop(self._correction_number - _MOST_CORRECTIONS, None)
+        self._append((CORRECTED, time(), self._correction))
 
     def _note_run(self, key: Any, facts: tuple[Any, ...], metrics: Any, text: str | None) -> None:
         """Note a task run with what was kept of it, and forget that."""
-        if self._worker.scheduler_delay != self._corrections[-1]:
+        if self._worker.scheduler_delay != self._correction:
             self._note_correction()
         executing, correction = self._executing.pop(key, _NOT_TOLD)
         self._append(
