@@ -22,7 +22,9 @@ from dasfprof.events import Event
 from dasfprof.plain_text import count_of, escape
 
 #: What ends a run's name in the names of its files.
-_PLUGINS = re.compile(r"-(TracePlugin|SchedulerPlugin|ResourceMonitor)(-|\.msgpack$)")
+_PLUGINS = re.compile(
+    r"-(TracePlugin|SchedulerPlugin|ResourceMonitor|StepRecorder|GPUAnnotationPlugin)(-|\.msgpack$)"
+)
 
 Source = str | os.PathLike[str]
 

@@ -137,6 +137,20 @@ def test_a_file_that_lost_its_header_stays_with_its_run(tmp_path: Path) -> None:
         assert names(open_run(tmp_path)) == names_of("1")
 
 
+@pytest.mark.parametrize(
+    "plugin",
+    ["TracePlugin", "SchedulerPlugin", "ResourceMonitor", "StepRecorder", "GPUAnnotationPlugin"],
+)
+def test_a_file_of_any_plugin_that_lost_its_header(tmp_path: Path, plugin: str) -> None:
+    write_run(tmp_path, "Tutorial", "1", 100.0)
+    path = write(tmp_path / f"Tutorial-{plugin}-host-client.msgpack", "more")
+    content = bytearray(path.read_bytes())
+    content[0] ^= 1
+    path.write_bytes(content)
+    (run,) = find_runs(tmp_path)
+    assert path in run.files
+
+
 def test_files_that_user_code_recorded_are_runs_by_their_names(tmp_path: Path) -> None:
     write(tmp_path / "mine.msgpack", "a")
     write(tmp_path / "yours.msgpack", "b")
