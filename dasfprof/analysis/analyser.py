@@ -194,7 +194,7 @@ class TraceAnalyser(
         path: str | os.PathLike[str],
         *,
         to: Literal["perfetto", "csv", "parquet"] = "perfetto",
-        title: str = "Dask run",
+        title: str | None = None,
     ) -> Path:
         """Write the run for other tools; existing files of the same names are replaced.
 
@@ -207,7 +207,7 @@ class TraceAnalyser(
             ends in ``.gz``; ``"csv"``: each of these tables as a file; ``"parquet"``: the tables
             of the `Trace`.
         title
-            What to call the run.
+            What to call the run; None: as its files do.
 
         Raises
         ------

@@ -107,7 +107,8 @@ class CellMagic:
             view = show(run)
         except Exception as error:
             logger.debug("the run could not be shown", exc_info=True)
-            print(f"dasfprof could not show the run: {type(error).__name__}: {error}")  # noqa: T201
+            told = f"dasfprof could not show the run: {type(error).__name__}: {error}"
+            display({"text/plain": told}, raw=True)
         else:
             self._shell.user_ns[variable] = view
             display(view)

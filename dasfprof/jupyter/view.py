@@ -12,6 +12,7 @@ from dasfprof.plain_text import clean, escape
 from dasfprof.recording import ProfiledRun
 from dasfprof.report.html import write_report
 from dasfprof.report.notebook import frame_html, run_html, run_text
+from dasfprof.report.run_summary import title_of
 
 #: Bytes of a report up to which it goes into the notebook's file: 50,000 task runs and more.
 INLINE_BYTES = 2_000_000
@@ -77,7 +78,7 @@ def show(run: ProfiledRun | Any) -> RunView:
     if isinstance(run, ProfiledRun):
         return RunView(run.analyser(), run.directory / f"{run.name}.html", run.name)
     analyser = run if isinstance(run, TraceAnalyser) else TraceAnalyser(run)
-    return RunView(analyser, Path("dasfprof-report.html"), analyser.trace.run or "Dask run")
+    return RunView(analyser, Path("dasfprof-report.html"), title_of(analyser.trace))
 
 
 def _link(path: Path) -> str:

@@ -10,6 +10,7 @@ from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.csv_tables import write_csv_tables
 from dasfprof.report.parquet import write_parquet
 from dasfprof.report.perfetto import write_perfetto
+from dasfprof.report.run_summary import title_of
 
 if TYPE_CHECKING:
     from dasfprof.analysis import TraceAnalyser
@@ -22,7 +23,7 @@ def export(
     path: str | os.PathLike[str],
     *,
     to: Format = "perfetto",
-    title: str = "Dask run",
+    title: str | None = None,
 ) -> Path:
     """Write a run for other tools; existing files of the same names are replaced.
 
@@ -37,7 +38,7 @@ def export(
         trace viewer, compressed if its name ends in ``.gz``; ``"csv"``: each of the analyser's
         tables as a file for spreadsheets; ``"parquet"``: the tables of the `Trace`.
     title
-        What to call the run.
+        What to call the run; None: as its files do.
 
     Raises
     ------
@@ -48,7 +49,7 @@ def export(
     OSError
         If a file cannot be written.
     """
-    path = Path(path)
+    path, title = Path(path), title or title_of(analyser.trace)
     if to == "perfetto":
         write_perfetto(analyser.trace, path, title=title)
     elif to == "csv":

@@ -17,7 +17,7 @@ from dasfprof.analysis.step_groups import has_steps
 from dasfprof.report.packing import pack_all
 from dasfprof.report.path_data import path_columns
 from dasfprof.report.resource_data import ResourceData
-from dasfprof.report.run_summary import sum_classes, summarise, table_facts
+from dasfprof.report.run_summary import sum_classes, summarise, table_facts, title_of
 from dasfprof.report.timeline_data import TimelineData
 
 if TYPE_CHECKING:
@@ -49,10 +49,6 @@ _SCRIPTS = (
 )
 
 
-#: What a run is called whose files name none.
-_NAMELESS = "Dask run"
-
-
 def write_report(
     analyser: TraceAnalyser, path: str | os.PathLike[str], *, title: str | None = None
 ) -> Path:
@@ -77,7 +73,7 @@ def write_report(
     """
     path = Path(path)
     with path.open("wb") as file:
-        file.writelines(_parts(analyser, title or analyser.trace.run or _NAMELESS))
+        file.writelines(_parts(analyser, title or title_of(analyser.trace)))
     return path
 
 

@@ -18,6 +18,11 @@ _SECONDS = "Thread Time (s)"
 _MAX_CELLS = 300_000
 
 
+def title_of(trace: Trace) -> str:
+    """Call a run as its files do."""
+    return trace.run or "Dask run"
+
+
 def summarise(trace: Trace) -> dict[str, Any]:
     """Count what ran, when, on what, for how long and how well the threads were used.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import inspect
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from exported_traces import MORE_EVENTS, analyser_of
 from opened_pages import BEGIN, LOAD, SUM, compute
 
 import dasfprof
-from dasfprof import CompleteEvent, InstantEvent, TraceAnalyser, export
+from dasfprof import CompleteEvent, FileDatabase, InstantEvent, TraceAnalyser, export
 from dasfprof.analysis import Trace
 from dasfprof.database.batch import Schema
 from dasfprof.errors import InvalidArgumentError, MissingExtraError
@@ -308,6 +309,13 @@ def test_the_analyser_s_method_does_the_same(analyser: TraceAnalyser, tmp_path: 
     path = analyser.export(tmp_path / "mine.json", title="my run")
     export(analyser, tmp_path / "other.json", title="my run")
     assert path.read_bytes() == (tmp_path / "other.json").read_bytes()
+
+
+def test_a_run_is_called_as_its_files_say(tmp_path: Path) -> None:
+    with FileDatabase(tmp_path / "t.msgpack", header={"run": "nightly"}) as database:
+        database.record(CompleteEvent("Compute", 1.7e9, 1.0, args={"key": "k"}))
+    path = TraceAnalyser(tmp_path / "t.msgpack").export(tmp_path / "t.json")
+    assert json.loads(path.read_text())["otherData"]["run"] == "nightly"
 
 
 def test_another_format_is_refused(analyser: TraceAnalyser, tmp_path: Path) -> None:
