@@ -22,6 +22,8 @@ CONSTANT, NUMBER, OPTIONAL, SERIES, DICTIONARY, KEYS, LIST = "c", "n", "o", "a",
 
 UNSIGNED = ("u1", "u2", "u4")
 _DTYPES = {*UNSIGNED, "u8", "i8", "f4", "f8"}
+#: The same in byte planes.
+_PLANES = {name.upper(): name for name in _DTYPES - {"u1"}}
 
 
 class CorruptBlockError(ValueError):
@@ -143,9 +145,9 @@ def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
         first, step = _whole(encoded[1]), _whole(encoded[2])
         _whole(first + step * max(0, rows - 1))
         return NumberColumn(first + step * np.arange(rows, dtype=np.int64))
-    if tag not in (NUMBER, OPTIONAL) or encoded[1] not in _DTYPES:
+    if tag not in (NUMBER, OPTIONAL):
         raise CorruptBlockError(f"unknown column form {tag!r}")
-    array = np.frombuffer(encoded[4], dtype=f"<{encoded[1]}")
+    array = _read_buffer(encoded[1], encoded[4])
     if len(array) != rows:
         raise CorruptBlockError(f"a column of {len(array)} values in a block of {rows} rows")
     base, scale, optional = encoded[2], encoded[3], tag == OPTIONAL
@@ -164,6 +166,25 @@ def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
         _whole(_whole(base) + int(array.max(initial=0)))
         array = np.add(array, base, dtype=np.int64) if widen or base else array
     return NumberColumn(array, optional)
+
+
+def split_planes(array: Array) -> bytes:
+    """Give the first byte of each number, then the second of each, and so on.
+
+    The high bytes of like numbers are like, and what is alike and adjacent deflates well.
+    """
+    octets = np.frombuffer(array.tobytes(), dtype="u1")
+    return octets.reshape(-1, array.itemsize).T.tobytes()
+
+
+def _read_buffer(dtype: Any, data: bytes) -> Array:
+    if dtype in _DTYPES:
+        return np.frombuffer(data, dtype=f"<{dtype}")
+    if dtype not in _PLANES:
+        raise CorruptBlockError(f"unknown type of numbers {dtype!r}")
+    plain = np.dtype(f"<{_PLANES[dtype]}")
+    planes = np.frombuffer(data, dtype="u1").reshape(plain.itemsize, -1)
+    return np.frombuffer(planes.T.tobytes(), dtype=plain)
 
 
 def _whole(value: Any) -> int:

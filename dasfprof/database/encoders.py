@@ -23,9 +23,13 @@ from dasfprof.database.columns import (
     SERIES,
     UNSIGNED,
     Array,
+    split_planes,
 )
 
 _TICK = 1.0 / keys.TICKS_PER_SECOND
+#: Up to so many bytes, numbers are split into byte planes: what large blocks cost to read and write
+#: stays as it is, and these are not deflated.
+_PLANES_BYTES = 2048
 #: Codes of dictionaries, lengths of lists and words of keys.
 _CODE = "<u4"
 
@@ -197,17 +201,16 @@ def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
     Times are the trick: a Unix time as float64 is a whole number of 2**-22 s, so the times of a
     block are exact as 32-bit counts from the earliest one.
     """
-    tag, name = OPTIONAL if optional else NUMBER, array.dtype.str[1:]
-    as_is = [tag, name, 0, 1]
+    tag = OPTIONAL if optional else NUMBER
     if array.size == 0:
-        return [*as_is, b""]
+        return _numbers(tag, array)
     if array.dtype.kind == "f":
         first = float(array[0])
         if optional and np.all(np.isnan(array)):
             return [CONSTANT, None]
         if np.all(array == first) and np.all(np.signbit(array) == np.signbit(first)):
             return [CONSTANT, first]
-        return _encode_times(array, tag) or [*as_is, array.tobytes()]
+        return _encode_times(array, tag) or _numbers(tag, array)
     low, high = int(array.min()), int(array.max())
     if low == high:
         return [CONSTANT, low]
@@ -219,8 +222,8 @@ def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
     for dtype in UNSIGNED:
         if high - low <= np.iinfo(dtype).max:
             counts = (array - array.dtype.type(low)).astype(f"<{dtype}")
-            return [tag, dtype, low, 1, counts.tobytes()]
-    return [*as_is, array.tobytes()]
+            return _numbers(tag, counts, low)
+    return _numbers(tag, array)
 
 
 def _encode_times(array: Array, tag: str) -> list[Any] | None:
@@ -240,8 +243,15 @@ def _encode_times(array: Array, tag: str) -> list[Any] | None:
             exact = base + counts * _TICK == array
             if not np.all(exact | missing) or np.any(np.signbit(array) & (array == 0)):
                 return None
-            return [tag, dtype, base, _TICK, counts.tobytes()]
+            return _numbers(tag, counts, base, _TICK)
     return None
+
+
+def _numbers(tag: str, array: Array, base: float = 0, scale: float = 1) -> list[Any]:
+    dtype = array.dtype.str[1:]
+    if array.itemsize == 1 or not 0 < array.nbytes <= _PLANES_BYTES:
+        return [tag, dtype, base, scale, array.tobytes()]
+    return [tag, dtype.upper(), base, scale, split_planes(array)]
 
 
 def _is_one_object(items: Sequence[Any]) -> bool:

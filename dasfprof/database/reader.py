@@ -15,9 +15,10 @@ from typing import Any
 
 from dasfprof.database import frames, values
 from dasfprof.database.batch import Batch, decode_batch
+from dasfprof.database.deflate import inflate
 from dasfprof.errors import NotATraceError, SourceNotFoundError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass
@@ -78,12 +79,13 @@ class TraceFile:
             for position, payload in found:
                 seen = True
                 try:
-                    block = values.unpack(payload)
+                    plain = inflate(payload)
+                    block = values.unpack(plain)
                 except values.DAMAGE_ERRORS as error:
                     self.damage.unreadable.append(f"frame at byte {position}: {error}")
                     continue
                 if isinstance(block, dict):
-                    yield block, len(payload)
+                    yield block, len(plain)
                 else:
                     self.damage.unreadable.append(f"frame at byte {position} is not a map")
             if not seen and len(data) and not _begins_as_trace(data):

@@ -25,6 +25,7 @@ from typing import Any
 
 from dasfprof.database import frames, values
 from dasfprof.database.batch import BatchEncoder, Schema
+from dasfprof.database.deflate import deflate
 from dasfprof.database.output import TraceOutput
 
 logger = logging.getLogger(__name__)
@@ -226,7 +227,8 @@ class TraceWriter:
             if not encoder.rows:
                 continue
             try:
-                frame = frames.build_frame(encoder.payload(self._rest, **self._about()))
+                payload = encoder.payload(self._rest, **self._about())
+                frame = frames.build_frame(deflate(payload))
             except Exception as error:
                 self._could_not_encode(encoder.rows, error)
             else:

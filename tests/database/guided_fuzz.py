@@ -34,8 +34,10 @@ HEADER = frame_of(b"\x81\xa4kind\xa6header")
 
 
 def read(data: bytes) -> None:
-    """Read a file of a header and this payload, by columns and as events."""
-    PATH.write_bytes(HEADER + frame_of(data))
+    """Read a file of a header, this payload, and this deflated, by columns and as events."""
+    deflater = zlib.compressobj(1, wbits=-15)
+    deflated = b"\xc1\x01" + deflater.compress(data) + deflater.flush()
+    PATH.write_bytes(HEADER + frame_of(data) + frame_of(deflated))
     with contextlib.suppress(DasfprofError):
         for _, batch in open_run(PATH).batches():
             batch.events()

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import trace_by_format
 
 from dasfprof.database import FileDatabase
 from dasfprof.events import CompleteEvent, InstantEvent
@@ -21,7 +22,7 @@ FUZZER = Path(__file__).with_name("guided_fuzz.py")
 
 
 def payloads(directory: Path) -> list[bytes]:
-    """Blocks with every form of column, as the writer makes them."""
+    """Blocks with every form of column, as the writer makes them, deflated and plain."""
     database = FileDatabase(directory / "seeds.msgpack")
     for row in range(20):
         args = {"key": ("x", row, 1), "dependencies": [f"y-{row:032x}"], "value": [row], "n": row}
@@ -31,7 +32,8 @@ def payloads(directory: Path) -> list[bytes]:
     data, found = database.path.read_bytes(), []
     while data:
         length = 20 + int.from_bytes(data[8:12], "little")
-        found.append(data[20:length])
+        payload = data[20:length]
+        found += {payload, trace_by_format.inflate(payload)}
         data = data[length:]
     return found
 

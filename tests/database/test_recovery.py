@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import itertools
 import random
 import struct
@@ -340,6 +341,39 @@ RAW_LIES: dict[str, bytes] = {
 }
 
 
+def raw_deflated(plain: bytes, dictionary: bytes = trace_by_format.DICTIONARY) -> bytes:
+    deflater = zlib.compressobj(9, wbits=-15, zdict=dictionary)
+    return deflater.compress(plain) + deflater.flush()
+
+
+RANDOM = random.Random(3).randbytes
+HONEST = raw_deflated(msgpack.packb(block(padding=RANDOM(100))))
+DEFLATED = b"\xc1\x01"
+RAW_LIES |= {
+    "bomb": DEFLATED + raw_deflated(msgpack.packb(block(padding=bytes(1 << 24)))),
+    "bomb of constants": DEFLATED
+    + raw_deflated(msgpack.packb(block(rows=30_000, padding=bytes(60_000)))),
+    "17 times its length": DEFLATED + raw_deflated(msgpack.packb(block(padding=bytes(4000)))),
+    "more than 65536 bytes": DEFLATED + raw_deflated(msgpack.packb(block(padding=RANDOM(65536)))),
+    "nothing deflated": DEFLATED,
+    "nothing, deflated": DEFLATED + raw_deflated(b""),
+    "deflated, cut": DEFLATED + HONEST[:-1],
+    "deflated, cut short": DEFLATED + HONEST[:9],
+    "deflated, more behind": DEFLATED + HONEST + b"\x00",
+    "deflated twice over": DEFLATED + HONEST + HONEST,
+    "deflated junk": DEFLATED + b"\xff" * 100,
+    "deflated list": DEFLATED + raw_deflated(b"\x91\x00"),
+    "deflated lie": DEFLATED + raw_deflated(msgpack.packb(block(2**40))),
+    "deflated within": DEFLATED + raw_deflated(DEFLATED + HONEST),
+    "another dictionary": DEFLATED
+    + raw_deflated(msgpack.packb(block()), trace_by_format.DICTIONARY[::-1]),
+    "no dictionary": b"\xc1\x00" + HONEST,
+    "dictionary 2": b"\xc1\x02" + HONEST,
+    "zlib's head": DEFLATED + zlib.compress(msgpack.packb(block())),
+    "gzip's head": DEFLATED + gzip.compress(msgpack.packb(block())),
+}
+
+
 @pytest.mark.parametrize("name", [*LIES, *RAW_LIES])
 def test_a_block_that_lies_is_left_out(tmp_path: Path, whole: bytes, name: str) -> None:
     payload = msgpack.packb(LIES[name]) if name in LIES else RAW_LIES[name]
@@ -368,12 +402,37 @@ def test_a_block_of_the_same_form_is_read(tmp_path: Path) -> None:
     """The base of the lies is no lie itself."""
     path = tmp_path / "t.msgpack"
     good = [block(), with_column(KEY), with_column(["l", ["c", 3], KEY]), with_column(["c", None])]
-    path.write_bytes(b"".join(frame_of(msgpack.packb(item)) for item in good))
+    payloads = [*map(msgpack.packb, good), DEFLATED + HONEST]
+    path.write_bytes(b"".join(map(frame_of, payloads)))
     trace, events = read(path)
     assert [event.args.get("x") for event in events] == [
-        *[None, None, "key", "key", ["key"] * 3, ["key"] * 3, None, None]
+        *[None, None, "key", "key", ["key"] * 3, ["key"] * 3, None, None, None, None]
     ]
     assert not trace.damage
+
+
+def test_a_deflated_payload_may_be_as_large_as_is_stated(tmp_path: Path) -> None:
+    path = tmp_path / "t.msgpack"
+    empty = len(msgpack.packb(block(padding=RANDOM(1 << 12)))) - (1 << 12)
+    for length in (65536, 65537):
+        # Zeros and noise, so that it is the length that counts and not how often it is that of
+        # the payload.
+        plain = msgpack.packb(block(padding=RANDOM(1 << 14) + bytes(length - empty - (1 << 14))))
+        path.write_bytes(frame_of(DEFLATED + raw_deflated(plain)) + frame_of(DEFLATED + HONEST))
+        assert len(plain) == length
+        trace, events = read(path)
+        assert len(events) == (4 if length == 65536 else 2)
+        assert len(trace.damage.unreadable) == (0 if length == 65536 else 1)
+
+
+def test_a_file_of_version_1_is_read(tmp_path: Path, whole: bytes) -> None:
+    """Its payloads are not deflated."""
+    path = tmp_path / "t.msgpack"
+    plain = [trace_by_format.inflate(frame[20:]) for frame in frames_of(whole)]
+    assert sum(map(len, plain)) > len(whole)
+    path.write_bytes(b"".join(map(frame_of, plain)))
+    assert read(path)[1] == events_in([*range(6)])
+    assert not read(path)[0].damage
 
 
 @pytest.mark.parametrize(
@@ -479,10 +538,11 @@ plain = st.recursive(
 @st.composite
 def changed_payloads(draw: st.DrawFn, payload: bytes) -> bytes:
     """A block of which something, anywhere, is something else."""
-    value = msgpack.unpackb(payload, strict_map_key=False)
+    value = msgpack.unpackb(trace_by_format.inflate(payload), strict_map_key=False)
     for _ in range(draw(st.integers(1, 3))):
         value = _change(draw, value, draw(st.integers(0, 6)))
-    return msgpack.packb(value)  # type: ignore[no-any-return]
+    plain: bytes = msgpack.packb(value)
+    return trace_by_format.deflated(plain) if draw(st.booleans()) else plain
 
 
 def _change(draw: st.DrawFn, value: Any, depth: int) -> Any:
@@ -550,6 +610,8 @@ def test_fuzzed_files_raise_only_own_errors(whole: bytes, data: st.DataObject) -
 def test_any_bytes_raise_only_own_errors(data: bytes) -> None:
     assert_only_own_errors(data)
     assert_only_own_errors(frame_of(data))
+    assert_only_own_errors(frame_of(DEFLATED + data))
+    assert_only_own_errors(frame_of(trace_by_format.deflated(data)))
 
 
 @pytest.mark.slow

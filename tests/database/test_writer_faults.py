@@ -123,7 +123,7 @@ def test_start_tells_at_once_whether_the_file_can_be_made(
     database.writer.sources[0].rows.append((1.0, 7))
     database.close()
     assert numbers_in(database) == [7]
-    assert database.trace_file().read_header()["version"] == 1
+    assert database.trace_file().read_header()["version"] == 2
 
 
 # --- the disk ------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class FillingFile:
         return written
 
 
-@pytest.mark.parametrize("room", [0, 1, 7, 8, 19, 20, 300, 700, 900])
+@pytest.mark.parametrize("room", [0, 1, 7, 8, 19, 20, 300, 550, 600])
 def test_a_disk_that_fills_up_within_a_frame(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str], room: int
 ) -> None:
@@ -258,7 +258,7 @@ import resource, sys
 from dasfprof.database import FileDatabase
 from dasfprof.events import InstantEvent
 
-resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 100_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 100_000))
 database = FileDatabase(sys.argv[1])
 for number in range(100):
     database.record(InstantEvent("n", 1.0, args={"number": number, "x": str(number) * 200}))

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
+import re
 import struct
 import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgpack
 import numpy as np
 
+FORMAT = Path(__file__).parents[2] / "dasfprof/database/FORMAT.md"
 MARKER = bytes.fromhex("c1 64 61 73 66 70 66 0a")
+DICTIONARY = zlib.decompress(
+    base64.b64decode(re.findall(r"```base64\n(.*?)```", FORMAT.read_text(), re.DOTALL)[0])
+)
 
 
 @dataclass
@@ -22,6 +29,8 @@ class Contents:
     #: (position, phase, name, fields, args), in the order of positions.
     events: list[tuple[int, str, str, dict[str, Any], dict[Any, Any]]] = field(default_factory=list)
     damaged: int = 0
+    #: Frames whose payloads are deflated.
+    deflated: int = 0
     forms: set[Any] = field(default_factory=set)
     key_kinds: set[int] = field(default_factory=set)
     extensions: set[int] = field(default_factory=set)
@@ -30,7 +39,9 @@ class Contents:
 def read(data: bytes) -> Contents:
     contents = Contents()
     for payload in _payloads(data):
-        block = _unpack(payload, contents)
+        plain = inflate(payload)
+        contents.deflated += plain is not payload
+        block = _unpack(plain, contents)
         contents.frames.append(block)
         if block["kind"] != "events":
             continue
@@ -71,6 +82,19 @@ def _payloads(data: bytes) -> list[bytes]:
     return payloads
 
 
+def inflate(payload: bytes) -> bytes:
+    if payload[:2] != b"\xc1\x01":
+        return payload
+    plain = zlib.decompressobj(-15, zdict=DICTIONARY).decompress(payload[2:])
+    assert len(plain) <= min(65536, 16 * len(payload))
+    return plain
+
+
+def deflated(plain: bytes) -> bytes:
+    deflater = zlib.compressobj(9, wbits=-15, zdict=DICTIONARY)
+    return b"\xc1\x01" + deflater.compress(plain) + deflater.flush()
+
+
 def _unpack(data: bytes, contents: Contents) -> Any:
     def extension(code: int, content: bytes) -> Any:
         contents.extensions.add(code)
@@ -101,6 +125,13 @@ def _unpack(data: bytes, contents: Contents) -> Any:
     )
 
 
+def _items(dtype: str, data: bytes) -> Any:
+    if dtype.isupper():
+        rows = len(data) // int(dtype[1])
+        data = bytes(data[place] for row in range(rows) for place in range(row, len(data), rows))
+    return np.frombuffer(data, f"<{dtype.lower()}")
+
+
 class _Decoder:
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
@@ -125,16 +156,16 @@ class _Decoder:
 
     def _o(self, dtype: str, base: Any, scale: Any, data: bytes, rows: int) -> list[Any]:
         self.contents.forms.add(f"o {dtype} {type(scale).__name__}")
-        raw = np.frombuffer(data, f"<{dtype}")
+        raw = _items(dtype, data)
         missing = raw == np.iinfo(raw.dtype).max if isinstance(scale, float) else np.isnan(raw)
         values = self._numbers(dtype, base, scale, data).tolist()
         return [None if absent else value for value, absent in zip(values, missing, strict=True)]
 
     def _numbers(self, dtype: str, base: Any, scale: Any, data: bytes) -> Any:
-        raw = np.frombuffer(data, f"<{dtype}")
+        raw = _items(dtype, data)
         if isinstance(scale, float):
             return base + scale * raw.astype("f8")
-        return raw if dtype[0] == "f" else base + scale * raw.astype("i8")
+        return raw if dtype[0] in "fF" else base + scale * raw.astype("i8")
 
     def _d(self, codes: list[Any], entries: list[Any], rows: int) -> list[Any]:
         self.contents.forms.add("d")
