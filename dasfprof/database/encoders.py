@@ -150,11 +150,36 @@ class _KeyEncoder:
         self._tails.append(tails)
 
     def finish(self) -> list[Any]:
-        kinds = np.array([kind for kind, _ in self._index], dtype="u1")
-        words = _joined(self._tails).reshape(-1, keys.TAIL_WORDS).T
-        codes = encode_numbers(_joined(self._codes))
-        texts = [text for _, text in self._index]
-        return [KEYS, kinds.tobytes(), texts, codes, *map(encode_numbers, words)]
+        codes, tails = _joined(self._codes), _joined(self._tails).reshape(-1, keys.TAIL_WORDS)
+        heads = list(self._index)
+        kinds = np.array([kind for kind, _ in heads], dtype="u1")
+        rare = np.flatnonzero(_HAS_LONG_TAIL[kinds][codes])
+        if 0 < len(rare) <= min(_RARE_KEYS, len(codes) // _RARE_KEYS):
+            heads, codes, tails = _write_out(rare, heads, codes, tails)
+            kinds = np.array([kind for kind, _ in heads], dtype="u1")
+        texts = [text for _, text in heads]
+        words = map(encode_numbers, tails.T)
+        return [KEYS, kinds.tobytes(), texts, encode_numbers(codes), *words]
+
+
+#: By kind of head: whether tails fill all four words.
+_HAS_LONG_TAIL = np.isin(np.arange(256), (keys.HEX, keys.UUID))
+#: So many such keys, and one such key in so many, are so few that they are written out: one result
+#: among the tasks of a collection would make the words of all of them wide.
+_RARE_KEYS = 16
+
+
+def _write_out(
+    rare: Array, heads: list[keys.Head], codes: Array, tails: Array
+) -> tuple[list[keys.Head], Array, Array]:
+    """Make heads of whole keys, in the rows given; heads that are used no more are left out."""
+    whole = [keys.join_key(heads[codes[row]], tails[row].tolist()) for row in rare.tolist()]
+    index = _Index()
+    others = [0 if _HAS_LONG_TAIL[head[0]] else index[head] for head in heads]
+    codes, tails = np.array(others, dtype=_CODE)[codes], tails.copy()
+    codes[rare] = [index[keys.PACKED, values.pack(key)] for key in whole]
+    tails[rare] = keys.NO_TAIL
+    return list(index), codes, tails
 
 
 class _KeyListEncoder:

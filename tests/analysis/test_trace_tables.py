@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,8 @@ def test_damage_costs_no_more_than_what_it_hit(tmp_path: Path) -> None:
     plugin = Plugin(run, host="node1", name="w", address=A)
     path = plugin.write((COMPUTE, [ran("f-1", 1, 0.0)]), (TRANSFER, [row(TRANSFER, timestamp=T)]))
     data = bytearray(path.read_bytes())
-    data[data.index(b"Transfer")] ^= 1
+    transfers = [found.start() for found in re.finditer(rb"\xc1dasfpf\n", data)][2]
+    data[transfers + 50] ^= 1
     path.write_bytes(data)
     analyser = TraceAnalyser(run)
 
