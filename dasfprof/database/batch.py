@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.database import columns, encoders, values
+from dasfprof.database.number_columns import encode_numbers
 from dasfprof.events import EVENT_CLASSES, Event
 
 
@@ -120,7 +121,7 @@ class BatchEncoder:
             "name": self.schema.name,
             "rows": self.rows,
             **about,
-            "sequence": encoders.encode_numbers(np.array(self._sequence, dtype="<i8")),
+            "sequence": encode_numbers(np.array(self._sequence, dtype="<i8")),
             "fields": fields,
             "args": dict(args),
         }

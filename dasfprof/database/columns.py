@@ -168,15 +168,6 @@ def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
     return NumberColumn(array, optional)
 
 
-def split_planes(array: Array) -> bytes:
-    """Give the first byte of each number, then the second of each, and so on.
-
-    The high bytes of like numbers are like, and what is alike and adjacent deflates well.
-    """
-    octets = np.frombuffer(array.tobytes(), dtype="u1")
-    return octets.reshape(-1, array.itemsize).T.tobytes()
-
-
 def _read_buffer(dtype: Any, data: bytes) -> Array:
     if dtype in _DTYPES:
         return np.frombuffer(data, dtype=f"<{dtype}")

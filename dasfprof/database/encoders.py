@@ -13,23 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from dasfprof.database import keys, values
-from dasfprof.database.columns import (
-    CONSTANT,
-    DICTIONARY,
-    KEYS,
-    LIST,
-    NUMBER,
-    OPTIONAL,
-    SERIES,
-    UNSIGNED,
-    Array,
-    split_planes,
-)
+from dasfprof.database.columns import DICTIONARY, KEYS, LIST, Array
+from dasfprof.database.number_columns import encode_numbers
 
-_TICK = 1.0 / keys.TICKS_PER_SECOND
-#: Up to so many bytes, numbers are split into byte planes: what large blocks cost to read and write
-#: stays as it is, and these are not deflated.
-_PLANES_BYTES = 2048
+#: Of a float32, the lowest of its four bytes is rounded away: 16 of its 24 bits are kept.
+_KEPT_BITS, _HALF_OF_LAST_BIT = np.uint32(0xFFFFFF00), np.uint32(0x80)
 #: Codes of dictionaries, lengths of lists and words of keys.
 _CODE = "<u4"
 
@@ -75,6 +63,18 @@ class _NumberEncoder:
 
     def finish(self) -> list[Any]:
         return encode_numbers(_joined(self._slices, self._dtype), optional=self._optional)
+
+
+class _ReadingEncoder(_NumberEncoder):
+    """float32 rounded to 16 bits: readings are known no better, and noise does not deflate."""
+
+    def __init__(self) -> None:
+        super().__init__("<f4", optional=True)
+
+    def finish(self) -> list[Any]:
+        bits = _joined(self._slices, self._dtype).view("<u4")
+        rounded = (bits + _HALF_OF_LAST_BIT) & _KEPT_BITS
+        return encode_numbers(rounded.view(self._dtype), optional=True)
 
 
 class _TextEncoder:
@@ -205,7 +205,7 @@ class _KeyListEncoder:
 #: The codecs that a column of a schema may name.
 CODECS: dict[str, Callable[[], Encoder]] = {
     "float": lambda: _NumberEncoder("<f8"),  # exact
-    "float32": lambda: _NumberEncoder("<f4", optional=True),  # 24 bits; None becomes NA
+    "float32": _ReadingEncoder,  # 16 bits: five digits; None becomes NA
     "time": lambda: _NumberEncoder("<f8", optional=True),  # exact; None becomes NA
     "int": lambda: _NumberEncoder("<i8"),  # 64 bits
     "text": _TextEncoder,  # str or None or other hashable plain values that repeat
@@ -218,65 +218,6 @@ CODECS: dict[str, Callable[[], Encoder]] = {
 def encoder(codec: str) -> Encoder:
     """Make a new encoder of a codec."""
     return CODECS[codec]()
-
-
-def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
-    """Encode an array in the narrowest form that gives back equal numbers.
-
-    Times are the trick: a Unix time as float64 is a whole number of 2**-22 s, so the times of a
-    block are exact as 32-bit counts from the earliest one.
-    """
-    tag = OPTIONAL if optional else NUMBER
-    if array.size == 0:
-        return _numbers(tag, array)
-    if array.dtype.kind == "f":
-        first = float(array[0])
-        if optional and np.all(np.isnan(array)):
-            return [CONSTANT, None]
-        if np.all(array == first) and np.all(np.signbit(array) == np.signbit(first)):
-            return [CONSTANT, first]
-        return _encode_times(array, tag) or _numbers(tag, array)
-    low, high = int(array.min()), int(array.max())
-    if low == high:
-        return [CONSTANT, low]
-    if array.dtype == "<i8":
-        first, step = int(array[0]), int(array[1]) - int(array[0])
-        # Differences beyond 64 bits wrap around: the last value shows whether any did.
-        if first + step * (array.size - 1) == int(array[-1]) and np.all(np.diff(array) == step):
-            return [SERIES, first, step]
-    for dtype in UNSIGNED:
-        if high - low <= np.iinfo(dtype).max:
-            counts = (array - array.dtype.type(low)).astype(f"<{dtype}")
-            return _numbers(tag, counts, low)
-    return _numbers(tag, array)
-
-
-def _encode_times(array: Array, tag: str) -> list[Any] | None:
-    """Encode as counts of 2**-22 s from the earliest, where that is exact; else None."""
-    missing = np.isnan(array)
-    if array.dtype != "<f8" or (tag != OPTIONAL and missing.any()):
-        return None
-    base = float(np.min(array[~missing]))
-    with np.errstate(over="ignore", invalid="ignore"):
-        ticks = (array - base) * keys.TICKS_PER_SECOND
-    limit = float(np.max(ticks[~missing]))
-    for dtype in UNSIGNED:
-        null = np.iinfo(dtype).max  # the largest count stands for NA
-        if limit < null:
-            ticks[missing] = null
-            counts = ticks.astype(f"<{dtype}")
-            exact = base + counts * _TICK == array
-            if not np.all(exact | missing) or np.any(np.signbit(array) & (array == 0)):
-                return None
-            return _numbers(tag, counts, base, _TICK)
-    return None
-
-
-def _numbers(tag: str, array: Array, base: float = 0, scale: float = 1) -> list[Any]:
-    dtype = array.dtype.str[1:]
-    if array.itemsize == 1 or not 0 < array.nbytes <= _PLANES_BYTES:
-        return [tag, dtype, base, scale, array.tobytes()]
-    return [tag, dtype.upper(), base, scale, split_planes(array)]
 
 
 def _is_one_object(items: Sequence[Any]) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import trace_by_format
 
 import dasfprof.database
@@ -197,6 +198,25 @@ def test_a_few_keys_with_hashes_among_short_ones_are_written_out(tmp_path: Path)
     assert [event.args["key"] for event in database.get_traces()] == recorded
     dependencies = [event.args["dependencies"] for event in database.get_traces()]
     assert dependencies == [[key, *tuples[:3]] for key in recorded]
+
+
+def test_readings_are_rounded_to_16_bits(tmp_path: Path) -> None:
+    readings = [0.1, -3.3e-5, 1 / 3, 12345.678, 3.3e38]
+    exact = [0.0, 100.0, 1980.0, 65535.0, float("inf"), None]
+    schema = Schema("I", "Readings", (("timestamp", "float"),), (("value", "float32"),))
+    with FileDatabase(tmp_path / "t.msgpack") as database:
+        database.writer.add_source(source := Source.of(schema))
+        source.rows.extend((1.0, value) for value in readings + exact)
+
+    contents = trace_by_format.read(database.path.read_bytes())
+    read = [args["value"] for *_, args in contents.events]
+
+    # Of 16 bits the first is always one: the last is worth at most 2^-15 of the number.
+    assert read[: len(readings)] == pytest.approx(readings, rel=2**-16)
+    assert read[len(readings) :] == exact
+    (column,) = contents.frames[1]["args"].values()
+    assert column[1] == "F4"
+    assert not any(column[4][: len(read)])
 
 
 def test_large_columns_are_not_split_into_planes(tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""How numbers become a column of a block: in the narrowest form that gives them back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dasfprof.database.columns import CONSTANT, NUMBER, OPTIONAL, SERIES, UNSIGNED, Array
+from dasfprof.database.keys import TICKS_PER_SECOND
+
+_TICK = 1.0 / TICKS_PER_SECOND
+#: Up to so many bytes, numbers are split into byte planes: what large blocks cost to read and write
+#: stays as it is, and these are not deflated.
+_PLANES_BYTES = 2048
+
+
+def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
+    """Encode an array in the narrowest form that gives back equal numbers.
+
+    Times are the trick: a Unix time as float64 is a whole number of 2**-22 s, so the times of a
+    block are exact as 32-bit counts from the earliest one.
+    """
+    tag = OPTIONAL if optional else NUMBER
+    if array.size == 0:
+        return _numbers(tag, array)
+    if array.dtype.kind == "f":
+        first = float(array[0])
+        if optional and np.all(np.isnan(array)):
+            return [CONSTANT, None]
+        if np.all(array == first) and np.all(np.signbit(array) == np.signbit(first)):
+            return [CONSTANT, first]
+        return _encode_times(array, tag) or _numbers(tag, array)
+    low, high = int(array.min()), int(array.max())
+    if low == high:
+        return [CONSTANT, low]
+    if array.dtype == "<i8":
+        first, step = int(array[0]), int(array[1]) - int(array[0])
+        # Differences beyond 64 bits wrap around: the last value shows whether any did.
+        if first + step * (array.size - 1) == int(array[-1]) and np.all(np.diff(array) == step):
+            return [SERIES, first, step]
+    for dtype in UNSIGNED:
+        if high - low <= np.iinfo(dtype).max:
+            counts = (array - array.dtype.type(low)).astype(f"<{dtype}")
+            return _numbers(tag, counts, low)
+    return _numbers(tag, array)
+
+
+def _encode_times(array: Array, tag: str) -> list[Any] | None:
+    """Encode as counts of 2**-22 s from the earliest, where that is exact; else None."""
+    missing = np.isnan(array)
+    if array.dtype != "<f8" or (tag != OPTIONAL and missing.any()):
+        return None
+    base = float(np.min(array[~missing]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        ticks = (array - base) * TICKS_PER_SECOND
+    limit = float(np.max(ticks[~missing]))
+    for dtype in UNSIGNED:
+        null = np.iinfo(dtype).max  # the largest count stands for NA
+        if limit < null:
+            ticks[missing] = null
+            counts = ticks.astype(f"<{dtype}")
+            exact = base + counts * _TICK == array
+            if not np.all(exact | missing) or np.any(np.signbit(array) & (array == 0)):
+                return None
+            return _numbers(tag, counts, base, _TICK)
+    return None
+
+
+def _numbers(tag: str, array: Array, base: float = 0, scale: float = 1) -> list[Any]:
+    dtype = array.dtype.str[1:]
+    if array.itemsize == 1 or not 0 < array.nbytes <= _PLANES_BYTES:
+        return [tag, dtype, base, scale, array.tobytes()]
+    return [tag, dtype.upper(), base, scale, _split_planes(array)]
+
+
+def _split_planes(array: Array) -> bytes:
+    """Give the first byte of each number, then the second of each, and so on.
+
+    The high bytes of like numbers are like, and what is alike and adjacent deflates well.
+    """
+    octets = np.frombuffer(array.tobytes(), dtype="u1")
+    return octets.reshape(-1, array.itemsize).T.tobytes()
