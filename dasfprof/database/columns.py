@@ -210,6 +210,8 @@ def _decode_keys(encoded: Any, rows: int) -> KeyColumn:
     if not isinstance(kinds, bytes):
         raise CorruptBlockError("kinds of key heads that are no bytes")
     heads: list[keys.Head] = list(zip(kinds, texts, strict=True))
+    if max(kinds, default=0) >= keys.HASHED:
+        heads = list(map(keys.unpack_hash, heads))
     for kind, text in heads:
         if not keys.is_known(kind):
             raise CorruptBlockError(f"unknown kind of key head: {kind}")

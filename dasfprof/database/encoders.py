@@ -152,21 +152,25 @@ class _KeyEncoder:
     def finish(self) -> list[Any]:
         codes, tails = _joined(self._codes), _joined(self._tails).reshape(-1, keys.TAIL_WORDS)
         heads = list(self._index)
-        kinds = np.array([kind for kind, _ in heads], dtype="u1")
-        rare = np.flatnonzero(_HAS_LONG_TAIL[kinds][codes])
+        long_tails = np.array([_HAS_LONG_TAIL[kind] for kind, _ in heads], dtype=bool)
+        rare = np.flatnonzero(long_tails[codes])
         if 0 < len(rare) <= min(_RARE_KEYS, len(codes) // _RARE_KEYS):
             heads, codes, tails = _write_out(rare, heads, codes, tails)
-            kinds = np.array([kind for kind, _ in heads], dtype="u1")
-        texts = [text for _, text in heads]
+        if len(heads) <= _FEW_HEADS:
+            heads = list(map(keys.pack_hash, heads))
+        kinds, texts = bytes(kind for kind, _ in heads), [text for _, text in heads]
         words = map(encode_numbers, tails.T)
-        return [KEYS, kinds.tobytes(), texts, encode_numbers(codes), *words]
+        return [KEYS, kinds, texts, encode_numbers(codes), *words]
 
 
 #: By kind of head: whether tails fill all four words.
-_HAS_LONG_TAIL = np.isin(np.arange(256), (keys.HEX, keys.UUID))
+_HAS_LONG_TAIL = [kind in (keys.HEX, keys.UUID) for kind in range(256)]
 #: So many such keys, and one such key in so many, are so few that they are written out: one result
 #: among the tasks of a collection would make the words of all of them wide.
 _RARE_KEYS = 16
+#: Hashes of so many heads are packed. Where nearly every key has its own, this takes long, and
+#: other threads wait.
+_FEW_HEADS = 256
 
 
 def _write_out(

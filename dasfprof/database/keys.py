@@ -27,6 +27,10 @@ TUPLE = 8
 #: ``TUPLE_TEXT + n`` is the text of such a tuple: a str, as DASF and people write keys down.
 TUPLE_TEXT = 16
 
+#: Added to the kind of a tuple whose text ends in a hash, as it does in collections: the text of
+#: the head is then binary and ends in the 16 bytes of the hash. In files alone.
+HASHED = 32
+
 Head = tuple[int, Any]
 Tail = tuple[int, int, int, int]
 
@@ -35,6 +39,7 @@ NO_TAIL: Tail = (0, 0, 0, 0)
 
 _LIMIT = 1 << 32
 _HEX_DIGITS = 32
+_HASH_LENGTH = 1 + _HEX_DIGITS  # with its dash
 _UUID_LENGTH = 36
 _MAX_DECIMAL_DIGITS = 10
 _WORDS = struct.Struct(">4I")
@@ -165,6 +170,35 @@ def join_key(head: Head, tail: Tail) -> Any:
     if kind == PACKED:
         return values.unpack(text)
     raise ValueError(f"unknown kind of key head: {kind!r}")
+
+
+def pack_hash(head: Head) -> Head:
+    """Write the hash at the end of a tuple's text as bytes: half the length."""
+    kind, text = head
+    if kind < TUPLE or text[-_HASH_LENGTH:-_HEX_DIGITS] != "-":
+        return head
+    digits = text[-_HEX_DIGITS:]
+    if _hex_words(digits) is None:
+        return head
+    begin = text[:-_HASH_LENGTH].encode("utf-8", "surrogatepass")
+    return kind + HASHED, begin + bytes.fromhex(digits)
+
+
+def unpack_hash(head: Head) -> Head:
+    """Undo `pack_hash`.
+
+    Raises
+    ------
+    ValueError, TypeError, AttributeError
+        If that cannot have made the head.
+    """
+    kind, packed = head
+    if kind < HASHED:
+        return head
+    if kind < HASHED + TUPLE or len(packed) < _HEX_DIGITS // 2:
+        raise ValueError(f"a key head of kind {kind} with a text of {len(packed)} bytes")
+    begin, digits = packed[: -_HEX_DIGITS // 2], packed[-_HEX_DIGITS // 2 :]
+    return kind - HASHED, f"{begin.decode('utf-8', 'surrogatepass')}-{digits.hex()}"
 
 
 def is_known(kind: int) -> bool:

@@ -51,6 +51,9 @@ KEYS = {
     18: "('it is\\\\ odd', 1, 4294967295)",
     19: "('x', 1, 2, 3)",
     20: "('x', 1, 2, 3, 4)",
+    40: (f"x-{HEX}",),
+    42: (f"\udc80-é-{HEX}", 1, 2**32 - 1),
+    49: f"('x-{HEX}', 1)",
 }
 #: A value of each extension type, by its number.
 EXTENDED = {

@@ -184,6 +184,9 @@ class _Decoder:
         ]
 
     def _key(self, kind: int, text: Any, words: list[int]) -> Any:
+        if kind >= 40:
+            begin = text[:-16].decode(errors="surrogatepass")
+            return self._key(kind - 32, f"{begin}-{text[-16:].hex()}", words)
         digits = "".join(f"{word:08x}" for word in words)
         if kind == 0:
             return text
