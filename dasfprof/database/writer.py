@@ -51,6 +51,11 @@ class Source:
         Fields that are the same in every event of this source.
     finish
         Called once when the file is closed: the rows of what is still unfinished.
+    width
+        Items of `rows` that make one fact. With more than one, facts lie flat in it, one after the
+        other: `rows.extend(fact)` keeps no tuple. Of objects that the garbage collector has to
+        follow, those that are kept bring on its next run, and a full run takes tens to hundreds of
+        milliseconds where much is recorded.
     """
 
     def __init__(
@@ -58,9 +63,11 @@ class Source:
         fold: Callable[[list[Any]], Folded],
         constants: dict[str, Any] | None = None,
         finish: Callable[[], Folded] = tuple,
+        width: int = 1,
     ) -> None:
-        #: Append here, from any thread.
+        #: Append here, from any thread, or extend by whole facts.
         self.rows: list[Any] = []
+        self.width = width
         self.fold = fold
         self.constants = constants
         self.finish = finish
@@ -112,6 +119,7 @@ class TraceWriter:
         self._rested = 0.0
         self._wake = threading.Event()
         self._start_lock = threading.Lock()
+        self._drop_lock = threading.Lock()
         self._drain_lock = threading.RLock()
         self._close_lock = threading.RLock()
         self._thread: threading.Thread | None = None
@@ -145,12 +153,13 @@ class TraceWriter:
 
     def threshold_reached(self, source: Source) -> None:
         """Wake the writer; drop the newest fact where the writer is too far behind."""
-        if len(source.rows) > self.max_pending:
-            try:
-                source.rows.pop()
-            except IndexError:  # the writer has just taken all of them
-                return
-            self.dropped += 1
+        most = self.max_pending * source.width
+        if len(source.rows) > most:
+            with self._drop_lock:
+                # The writer takes no more than `most` at a time: one fact at least is left.
+                if len(source.rows) > most:
+                    del source.rows[-source.width :]
+                    self.dropped += 1
         elif not self._wake.is_set() and os.getpid() == self._pid:
             self._wake.set()
 
@@ -205,9 +214,9 @@ class TraceWriter:
             self._rested = time.thread_time()
             for source in self.sources:
                 # Rows beyond are those that `threshold_reached` is about to drop.
-                count = min(len(source.rows), self.max_pending)
-                rows = source.rows[:count]
-                del source.rows[:count]
+                count = min(len(source.rows) // source.width, self.max_pending)
+                rows = source.rows[: count * source.width]
+                del source.rows[: count * source.width]
                 try:
                     self._write_rows(source, rows, finish)
                 except Exception as error:  # whatever it is, the thread goes on
@@ -217,9 +226,10 @@ class TraceWriter:
 
     def _write_rows(self, source: Source, rows: list[Any], finish: bool) -> None:
         encoders: dict[Schema, BatchEncoder] = {}
-        for start in range(0, len(rows), SLICE_ROWS):
-            part = rows[start : start + SLICE_ROWS]
-            self._encode(partial(source.fold, part), len(part), source, encoders)
+        step = SLICE_ROWS * source.width
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            self._encode(partial(source.fold, part), len(part) // source.width, source, encoders)
             self._rest()
         if finish:
             self._encode(source.finish, 0, source, encoders)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from dasfprof.database.writer import TraceWriter
 
 logger = logging.getLogger(__name__)
-
-Note = TypeVar("Note")
 
 
 class HookGuard:
@@ -42,16 +40,6 @@ class HookGuard:
                 where,
                 exc_info=True,
             )
-
-    def each(self, notes: Iterable[Note], fold: Callable[[Iterator[Note]], None]) -> None:
-        """Have `fold` consume all notes; one that raises is caught, and the next goes on."""
-        remaining = iter(notes)
-        while True:
-            try:
-                fold(remaining)
-                return
-            except Exception:
-                self.caught("folding a note")
 
     def take_all(self, where: str, steps: list[Callable[[], object]]) -> None:
         """Take every step, the last first, whatever becomes of the others; empties the list."""

@@ -1,8 +1,11 @@
-"""Listening to a method of one object: how the worker's own metering is overheard."""
+"""The worker's own metering: how it is overheard, and what its ledgers hold.
+
+A ledger's metrics are labels with a value and a unit; a label may stand in it more than once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from dasfprof.recording.guard import HookGuard
@@ -45,3 +48,43 @@ def listen(
                 delattr(target, name)
 
     return stop
+
+
+Metrics = Iterable[tuple[Any, float, str]]
+
+
+def run_seconds(metrics: Metrics) -> tuple[float | None, float, float, int, float]:
+    """Sum up a task run's ledger.
+
+    Returns
+    -------
+    tuple
+        Seconds of the thread's CPU (None where that is not told), of deserialising, of reading
+        spilled inputs, the bytes of these, and seconds of waiting for the thread pool.
+    """
+    cpu, deserialize, disk_read, disk_read_size, executor = None, 0.0, 0.0, 0, 0.0
+    for label, value, unit in metrics:
+        if label == "thread-cpu":
+            cpu = value + (cpu or 0.0)
+        elif label == "executor":
+            executor += value
+        elif label == "deserialize":
+            deserialize += value
+        elif label == "disk-read":
+            if unit == "seconds":
+                disk_read += value
+            elif unit == "bytes":
+                disk_read_size += int(value)
+    return cpu, deserialize, disk_read, disk_read_size, executor
+
+
+def fetch_seconds(metrics: Metrics) -> tuple[float, float]:
+    """Sum up a transfer's ledger: seconds on the network and of deserialising."""
+    network = deserialize = 0.0
+    for label, value, unit in metrics:
+        if unit == "seconds":
+            if label == "network":
+                network += value
+            elif label == "deserialize":
+                deserialize += value
+    return network, deserialize

@@ -14,7 +14,7 @@ from dasfprof.database.batch import Schema
 from dasfprof.recording.facts import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.pressure import UNKNOWN, HostPressure
-from dasfprof.recording.process_usage import ProcessUsage
+from dasfprof.recording.process_usage import ProcessUsage, count_connections
 
 Rows = Iterable[tuple[Schema, tuple[Any, ...]]]
 
@@ -50,7 +50,7 @@ class ResourceProbe:
 
     #: Seconds between two readings of the host, which cost ten times those of the process.
     HOST_INTERVAL = 1.0
-    #: Seconds between two counts of the process's connections, which may cost milliseconds.
+    #: Seconds between two counts of the process's connections, which cost as much as a sample.
     CONNECTIONS_INTERVAL = 5.0
     #: Seconds below which a share of CPU says nothing: the kernel counts in ticks of 10 ms.
     MIN_CPU_INTERVAL = 0.02
@@ -58,7 +58,6 @@ class ResourceProbe:
     def __init__(self, gpu: GpuProbe, pressure: HostPressure) -> None:
         self._gpu = gpu
         self._pressure = pressure
-        self._process = psutil.Process()
         self._usage = ProcessUsage()
         self._last_cpu = monotonic(), self._usage.read().cpu_seconds
         self._host_due = self._connections_due = monotonic()
@@ -104,8 +103,8 @@ class ResourceProbe:
         if clock < self._connections_due:
             return None
         self._connections_due = clock + self.CONNECTIONS_INTERVAL
-        connections = _or_none(lambda: self._process.net_connections("inet"))
-        return None if connections is None else len(connections)
+        connections: int | None = _or_none(count_connections)
+        return connections
 
     def _host(self, clock: float) -> tuple[Any, ...]:
         memory = psutil.virtual_memory()

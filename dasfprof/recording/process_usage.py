@@ -1,4 +1,4 @@
-"""What this process uses, read at each tick of the sampler: `ProcessUsage`.
+"""What this process uses, read by the sampler: `ProcessUsage` at each tick, and its connections.
 
 On Linux two files of ``/proc/self`` are read through descriptors that stay open: psutil opens and
 parses more than is needed here, which makes up more than half of a tick (`benchmarks/`). Elsewhere
@@ -13,6 +13,10 @@ import sys
 from typing import NamedTuple
 
 import psutil
+
+_PROTOCOL = "system.sockprotoname"
+#: Those of IPv6 begin in the same way.
+_INTERNET = (b"TCP", b"UDP", b"MPTCP")
 
 #: More than the text of either file.
 _LENGTH = 1024
@@ -79,6 +83,28 @@ class ProcessUsage:
             if descriptor is not None:
                 os.close(descriptor)
         self._stat = self._io = None
+
+
+def count_connections() -> int:
+    """Count this process's TCP and UDP sockets.
+
+    Linux tells the protocol of a socket as an extended attribute of its descriptor. Looking it up
+    in ``/proc/net/tcp``, as psutil does, takes fifty times as long: the kernel walks the table of
+    all connections for it.
+
+    Raises
+    ------
+    psutil.Error, OSError
+        If the system does not permit it.
+    """
+    if not sys.platform.startswith("linux"):
+        return len(psutil.Process().net_connections("inet"))
+    count = 0
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # no socket, or closed by now
+            name = os.getxattr(f"/proc/self/fd/{descriptor}", _PROTOCOL)
+            count += name.startswith(_INTERNET)
+    return count
 
 
 def _by_psutil() -> Usage:

@@ -4,6 +4,11 @@ Linux counts for each thread the time for which it was runnable and had no core:
 of ``/proc/thread-self/schedstat``, nanoseconds. It is read as a task begins and as it ends, by the
 thread that runs it, through a descriptor that the thread keeps: opening the file anew would cost
 ten times as much. Making numbers of what was read is left to the writer's thread.
+
+Where tasks are brief, reading would be the most that recording them costs, for waits that are no
+longer than the tasks. So tasks whose last namesake was brief are not read: if they prove brief as
+well, no wait is told; else the wait is counted from the thread's last reading, which may be of an
+earlier task, and the next namesake is read again.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ import functools
 import os
 import threading
 import weakref
+from time import perf_counter
 from typing import Any
 
 import distributed.worker
@@ -25,6 +31,15 @@ SCHEDSTAT = "/proc/thread-self/schedstat"
 
 #: More than three numbers of 64 bits.
 _LENGTH = 80
+
+#: Seconds below which a task is brief.
+BRIEF = 0.001
+
+#: Names of brief tasks that are kept.
+_MOST_NAMES = 1000
+
+#: Stands for both readings of a task that was brief, as its namesake was.
+_NOT_READ = b"brief"
 
 #: Readings kept for the event loop. More than it may have to take at a time: it takes none.
 _MOST = 10_000
@@ -54,10 +69,12 @@ def run_queue_seconds(before: bytes | None, after: bytes | None) -> float | None
     """Give the seconds between two readings for which a thread waited for a core.
 
     None where nothing was read, or where the kernel does not count: then it writes zeros, for the
-    time on a core too.
+    time on a core too. A brief task that was not read has waited for 0 seconds.
     """
     if before is None or after is None:
         return None
+    if after is _NOT_READ:
+        return 0.0
     try:
         (_, first, *_), (ran, last, *_) = before.split(), after.split()
         return (int(last) - int(first)) * 1e-9 if int(ran) else None
@@ -100,6 +117,9 @@ class RunQueue:
         #: By key, of the tasks that ended and whose outcome the event loop does not know yet: it
         #: takes them out. A worker runs a key once at a time.
         self.readings: dict[Any, Readings] = {}
+        self._told = availability() == "available"
+        #: Names of tasks that were brief when last seen.
+        self._brief: set[str | None] = set()
         self._guard = guard
         self._local = threading.local()
         self._lock = threading.Lock()
@@ -108,19 +128,24 @@ class RunQueue:
 
     def wrap(self, run: Run) -> Run:
         """Put a reading before and after a function whose first argument is the task."""
-        local, readings, pread = self._local, self.readings, os.pread
+        local, readings, brief, pread = self._local, self.readings, self._brief, os.pread
 
         # All in one function: calls would cost as much again as everything but the reading.
         @functools.wraps(run)
-        def run_measured(task: Any, *args: Any, **kwargs: Any) -> Any:
-            descriptor = before = after = None
+        def run_measured(task: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912
+            name = descriptor = before = after = None
+            began = perf_counter()
             try:
                 try:
                     descriptors = local.descriptors
                 except AttributeError:
                     descriptors = self._open()
                 descriptor = descriptors.pop()
-                before = pread(descriptor, _LENGTH, 0)
+                name = _name(task.key)
+                if name in brief:
+                    before = local.last
+                if before is None:  # the thread may be new
+                    before = pread(descriptor, _LENGTH, 0)
             except IndexError:  # there is no such file, or the recording ends
                 pass
             except Exception:
@@ -129,8 +154,13 @@ class RunQueue:
                 return run(task, *args, **kwargs)
             finally:
                 try:
+                    is_brief = perf_counter() - began < BRIEF
                     if descriptor is not None:
-                        after = pread(descriptor, _LENGTH, 0)
+                        if is_brief and name in brief:
+                            before = after = _NOT_READ
+                        else:
+                            after = local.last = pread(descriptor, _LENGTH, 0)
+                            self._note_length(name, is_brief)
                     if len(readings) < _MOST and not self._stopped:
                         readings[task.key] = before, after, args[1] if len(args) > 1 else None
                 except Exception:
@@ -141,6 +171,15 @@ class RunQueue:
                         _close(descriptors)
 
         return run_measured
+
+    def _note_length(self, name: str | None, is_brief: bool) -> None:
+        """Keep whether the next task of this name is to be read; None is never to be left out."""
+        if not is_brief:
+            self._brief.discard(name)
+        elif name is not None:
+            if len(self._brief) >= _MOST_NAMES:  # of graphs that are gone
+                self._brief.clear()
+            self._brief.add(name)
 
     def wrap_coroutine(self, run: Run) -> Run:
         """Leave coroutines alone: many at a time share the thread of the event loop."""
@@ -160,10 +199,18 @@ class RunQueue:
         local = self._local
         descriptors: list[int] = []
         with self._lock:
-            if not self._stopped:
-                with contextlib.suppress(OSError):  # not Linux, or hidden: the header says so
+            if self._told and not self._stopped:
+                with contextlib.suppress(OSError):
                     descriptors.append(os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC))
                 local.file = _OwnFile(descriptors)
                 self._files.add(local.file)
-        local.descriptors = descriptors
+        local.descriptors, local.last = descriptors, None
         return descriptors
+
+
+def _name(key: Any) -> str | None:
+    """Give what keys of like tasks have in common; None where that is not plain."""
+    if type(key) is tuple and key:
+        key = key[0]
+        return key if type(key) is str else None
+    return key.rpartition("-")[0] if type(key) is str else None

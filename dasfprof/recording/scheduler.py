@@ -1,8 +1,9 @@
 """`SchedulerTaskPlugin`: records what the scheduler decided and saw.
 
 Hooks run on the scheduler's event loop. They keep the times of tasks that are on their way and
-append one row for each task run that ends, made of plain values alone: notes that are kept for
-later make the garbage collector run more often, and each of its full runs stops the scheduler.
+append one note for each task run that ends. Notes lie flat in one list (`Source.width`), and what
+is kept of a task lies in dicts of plain values: objects that the garbage collector has to follow
+bring on its next full run, and that stops the scheduler.
 The scheduler's file covers what workers cannot tell: queueing, steals, failed attempts on workers
 that died, and workers that came and went.
 """
@@ -26,8 +27,9 @@ from dasfprof.recording.facts import (
     WORKER_ADDED,
     WORKER_REMOVED,
 )
+from dasfprof.recording.flat_notes import padded
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.scheduler_folder import fold_notes, task_run_row
+from dasfprof.recording.scheduler_folder import WIDTH, scheduler_notes
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.step_facts import ANNOTATION
 
@@ -53,14 +55,17 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._guard = HookGuard()
         #: What `stop` has to do.
         self._undo: list[Callable[[], object]] = []
-        self._append: Callable[[tuple[Any, ...]], None] = _ignore
-        #: By key, of tasks on their way: when and by which stimulus each became known, when it was
-        #: held back and when stolen, and of those on a worker (key, time sent, stimulus, run_id,
-        #: worker, priority, annotations).
-        self._waiting: dict[Any, tuple[float, str]] = {}
+        self._note: Callable[[tuple[Any, ...]], None] = _ignore
+        #: By key, of tasks that have not ended: when and by which stimulus each became known, when
+        #: it was held back, and when it was stolen.
+        self._waiting: dict[Any, float] = {}
+        self._graphs: dict[Any, str] = {}
         self._queued: dict[Any, float] = {}
         self._stolen: dict[Any, float] = {}
-        self._sent: dict[Any, tuple[Any, ...]] = {}
+        #: Of those on a worker: when and by which stimulus each was sent, and the worker's address.
+        self._sent: dict[Any, float] = {}
+        self._causes: dict[Any, str] = {}
+        self._workers: dict[Any, str] = {}
 
     async def start(self, scheduler: Any) -> None:
         """Open the file and note the workers that are there."""
@@ -73,14 +78,15 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             writer = self.database.writer
             self._guard = HookGuard(writer)
             constants = {"process_id": socket.gethostname(), "thread_id": "scheduler"}
-            self._source = Source(fold_notes, constants, self._unfinished)
-            self._threshold = writer.commit_threshold
+            self._folder = scheduler_notes(self._guard)
+            self._source = Source(self._folder.fold, constants, self._unfinished, WIDTH)
+            self._threshold = writer.commit_threshold * WIDTH
             writer.start(self._source)
-            self._append = self._source.rows.append
+            self._note = self._source.rows.extend
             for address in list(scheduler.workers):
                 self.add_worker(scheduler, address)
         except Exception:
-            self._append = _ignore
+            self._note = _ignore
             self._guard.caught("start")
             self._guard.take_all("start", self._undo)
 
@@ -100,7 +106,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     async def stop(self) -> None:
         """End the recording: Dask calls nothing when a plugin is unregistered."""
         try:
-            self._append = _ignore
+            self._note = _ignore
             await asyncio.to_thread(self._guard.take_all, "stop", self._undo)
         except Exception:
             self._guard.caught("stop")
@@ -117,37 +123,34 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """Keep when a task came to a state; a run that ends makes a note."""
         try:
             if start == "processing":
-                sent = self._sent.pop(key, None)
-                if sent is not None:  # else it was sent before recording began
-                    self._ended(key, sent, finish, stimulus_id, kwargs)
+                if key in self._sent:  # else it was sent before recording began
+                    self._note(self._task_run(key, time(), finish, stimulus_id, kwargs))
+                    if len(self._source.rows) >= self._threshold:
+                        self.database.writer.threshold_reached(self._source)
             elif finish == "processing":
-                task = self._tasks[key]
-                worker = task.processing_on.address
-                facts = (task.run_id, worker, task.priority, task.annotations)
-                self._sent[key] = (key, time(), stimulus_id, *facts)
+                self._sent[key] = time()
+                self._causes[key] = stimulus_id
+                self._workers[key] = self._tasks[key].processing_on.address
             elif finish == "waiting":
                 if key not in self._waiting:
-                    self._waiting[key] = time(), stimulus_id
+                    self._waiting[key] = time()
+                    self._graphs[key] = stimulus_id
             elif start == "memory":
                 return  # what becomes of results is of no interest, and is much
             elif finish in _HELD_BACK:
                 self._queued.setdefault(key, time())
             elif start != "released":  # it never ran
                 self._waiting.pop(key, None)
+                self._graphs.pop(key, None)
                 self._queued.pop(key, None)
         except Exception:
             self._guard.caught("transition")
 
-    def _ended(
-        self,
-        key: Any,
-        sent: tuple[Any, ...],
-        finish: str,
-        stimulus_id: str,
-        facts: dict[str, Any],
-    ) -> None:
-        """Note a task run, and forget what was kept of it."""
-        now, start, stop = time(), None, None
+    def _task_run(
+        self, key: Any, now: float, finish: str, stimulus_id: str, facts: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """Make the note of a task run, and forget what was kept of it."""
+        start = stop = None
         spans = facts.get("startstops")
         if spans:
             # A worker may tell of earlier attempts as well: the last is this one.
@@ -155,44 +158,47 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             if span["action"] != "compute":
                 span = next((s for s in reversed(spans) if s["action"] == "compute"), {})
             start, stop = span.get("start"), span.get("stop")
-        self._append(
-            (
-                TASK_RUN.name,
-                sent,
-                now,
-                finish,
-                self._waiting.pop(key, None),
-                self._queued.pop(key, None) if self._queued else None,
-                self._stolen.pop(key, None) if self._stolen else None,
-                start,
-                stop,
-                facts.get("nbytes"),
-                finish in _OUTCOMES and bool(self._tasks[key].who_wants),
-                stimulus_id,
-                facts.get("exception_text"),
-            )
+        task = self._tasks[key]
+        return (
+            TASK_RUN.name,
+            key,
+            self._sent.pop(key, now),
+            now,
+            self._causes.pop(key, ""),
+            task.run_id,
+            self._workers.pop(key, ""),
+            task.priority,
+            task.annotations,
+            finish,
+            self._waiting.pop(key, None),
+            self._graphs.pop(key, ""),
+            self._queued.pop(key, None) if self._queued else None,
+            self._stolen.pop(key, None) if self._stolen else None,
+            start,
+            stop,
+            facts.get("nbytes"),
+            finish in _OUTCOMES and bool(task.who_wants),
+            stimulus_id,
+            facts.get("exception_text"),
         )
-        if len(self._source.rows) >= self._threshold:
-            self.database.writer.threshold_reached(self._source)
 
     def _unfinished(self) -> Folded:
         """Give the tasks that are on a worker, or on none yet, when the file is closed."""
-        rows = []
-        for sent in list(self._sent.values()):
-            key, since = sent[:2]
-            states = (self._waiting.get(key), self._queued.get(key), self._stolen.get(key))
-            rows.append(task_run_row(sent, since, "processing", *states))
+        notes: list[Any] = []
+        for key, since in list(self._sent.items()):
+            if key in self._tasks:
+                notes += self._task_run(key, since, "processing", "", {})
         unsent = self._unsent()
-        first = len(rows)
+        first = len(notes) // WIDTH
         return [
-            (TASK_RUN, rows, range(first)),
+            *self._folder.fold(notes),
             (UNSENT_TASKS, unsent, range(first, first + len(unsent))),
         ]
 
     def _unsent(self) -> list[tuple[Any, ...]]:
         """Sum up the tasks that wait for others, for room or for a worker that fits them."""
         found: dict[tuple[str, str], tuple[float, Any, int]] = {}
-        for key, (since, _) in dict(self._waiting).items():
+        for key, since in dict(self._waiting).items():
             task = self._tasks.get(key)
             if task is not None and task.state in _UNSENT:
                 kind = task.prefix.name, task.state
@@ -217,7 +223,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """Note that a graph arrived."""
         try:
             step = self._take_step(annotations)
-            self._append((GRAPH.name, time(), client, len(tasks), len(keys), stimulus_id, step))
+            facts = (client, len(tasks), len(keys), stimulus_id, step)
+            self._note(padded(WIDTH, GRAPH.name, time(), *facts))
         except Exception:
             self._guard.caught("update_graph")
 
@@ -238,11 +245,10 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
                 _, key, _, victim, thief, *_ = msg
                 now, run_id = time(), self._tasks[key].run_id
-                self._append((STEAL.name, now, key, run_id, victim, thief))
-                sent = self._sent.get(key)
-                if sent is not None:
+                self._note(padded(WIDTH, STEAL.name, now, key, run_id, victim, thief))
+                if key in self._sent:
                     self._stolen[key] = now
-                    self._sent[key] = (*sent[:3], run_id, thief, *sent[5:])
+                    self._workers[key] = thief
         except Exception:
             self._guard.caught("log_event")
 
@@ -251,7 +257,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             state = scheduler.workers[worker]
             facts = (state.name, state.host, state.nthreads, state.memory_limit or 0)
-            self._append((WORKER_ADDED.name, time(), worker, *facts))
+            self._note(padded(WIDTH, WORKER_ADDED.name, time(), worker, *facts))
         except Exception:
             self._guard.caught("add_worker")
 
@@ -260,8 +266,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     ) -> None:
         """Note that a worker left, and why."""
         try:
-            # The id is a word for the reason and a time.
-            self._append((WORKER_REMOVED.name, time(), worker, stimulus_id.rpartition("-")[0]))
+            reason = stimulus_id.rpartition("-")[0]  # the rest is a time
+            self._note(padded(WIDTH, WORKER_REMOVED.name, time(), worker, reason))
         except Exception:
             self._guard.caught("remove_worker")
 
@@ -277,4 +283,4 @@ def _restrictions(task: Any) -> dict[str, Any]:
 
 
 def _ignore(note: tuple[Any, ...]) -> None:
-    """Take the place of the source's append while there is no file."""
+    """Take the place of the source's list while there is no file."""

@@ -4,60 +4,75 @@ from __future__ import annotations
 
 from typing import Any
 
-from dasfprof.database.writer import Folded
 from dasfprof.recording.facts import GRAPH, STEAL, TASK_RUN, WORKER_ADDED, WORKER_REMOVED
+from dasfprof.recording.flat_notes import FlatNotes, Rows
+from dasfprof.recording.guard import HookGuard
 
-_SCHEMAS = (TASK_RUN, GRAPH, STEAL, WORKER_ADDED, WORKER_REMOVED)
+#: Items of a note. Those of a task run, in their order, are unpacked in `_task_run_rows`.
+WIDTH = 20
 
 #: One object for all: the encoder knows it again.
 _NO_ANNOTATIONS: dict[str, Any] = {}
 
 
-def fold_notes(notes: list[tuple[Any, ...]]) -> Folded:
-    """Make rows of notes, each a schema's name and then its facts, sorted by their schemas."""
-    for schema in _SCHEMAS:
-        positions = [i for i, note in enumerate(notes) if note[0] is schema.name]
-        if schema is TASK_RUN:
-            yield schema, [task_run_row(*notes[i][1:]) for i in positions], positions
-        else:
-            yield schema, [notes[i][1:] for i in positions], positions
+def scheduler_notes(guard: HookGuard) -> FlatNotes:
+    """Make the folder of a scheduler's notes, each a schema's name and then its facts."""
+    plain = (GRAPH, STEAL, WORKER_ADDED, WORKER_REMOVED)
+    return FlatNotes(
+        WIDTH,
+        guard,
+        {
+            TASK_RUN.name: (TASK_RUN, _task_run_rows),
+            **{schema.name: (schema, None) for schema in plain},
+        },
+    )
 
 
-def task_run_row(  # noqa: PLR0917
-    sent: tuple[Any, ...],
-    now: float,
-    finish: str,
-    waiting: tuple[float, str] | None,
-    queued: float | None,
-    stolen: float | None,
-    start: float | None = None,
-    stop: float | None = None,
-    size: int | None = None,
-    wanted: bool = False,
-    stimulus: str = "",
-    exception: str | None = None,
-) -> tuple[Any, ...]:
-    """Make the row of a task run."""
-    key, since, cause, run_id, worker, priority, annotations = sent
-    known, graph = waiting or (None, "")  # None: recording began later
-    return (
-        since,
-        max(0.0, now - since),  # the clock may have been set back
-        key,
-        run_id,
-        worker,
-        finish,
-        known,
+def _task_run_rows(notes: list[Any]) -> Rows:
+    (
+        _,
+        keys,
+        sent,
+        ended,
+        causes,
+        run_ids,
+        workers,
+        priorities,
+        annotations,
+        states,
+        waiting,
+        graphs,
         queued,
         stolen,
-        start,
-        stop,
-        size or 0,
+        starts,
+        stops,
+        sizes,
         wanted,
-        cause,
-        stimulus,
-        graph,
-        *priority,
-        annotations or _NO_ANNOTATIONS,
-        exception,
+        stimuli,
+        exceptions,
+    ) = (notes[item::WIDTH] for item in range(WIDTH))
+    return list(
+        zip(
+            sent,
+            # The clock may have been set back.
+            [max(0.0, end - begin) for begin, end in zip(sent, ended, strict=True)],
+            keys,
+            run_ids,
+            workers,
+            states,
+            waiting,
+            queued,
+            stolen,
+            starts,
+            stops,
+            [size or 0 for size in sizes],
+            wanted,
+            causes,
+            stimuli,
+            graphs,
+            *zip(*priorities, strict=True),
+            [told or _NO_ANNOTATIONS for told in annotations],
+            exceptions,
+            strict=True,
+        )
     )

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from itertools import chain
 from time import perf_counter, time
 from typing import Any
 
@@ -31,11 +30,18 @@ from distributed.worker_state_machine import (
 
 from dasfprof.database.writer import Source
 from dasfprof.recording.describe import ResultDescriber, type_name
+from dasfprof.recording.flat_notes import padded
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.metering import listen
+from dasfprof.recording.metering import fetch_seconds, listen, run_seconds
 from dasfprof.recording.run_queue import NO_READINGS, Readings, RunQueue, availability
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.task_folder import CORRECTED, FETCHED, FINISHED, TaskFolder
+from dasfprof.recording.task_folder import (
+    CORRECTED,
+    FETCHED,
+    FINISHED,
+    WIDTH,
+    TaskFolder,
+)
 from dasfprof.recording.task_observers import observe
 from dasfprof.recording.worker_facts import worker_facts
 
@@ -66,7 +72,7 @@ class WorkerTaskPlugin(WorkerPlugin):
         self.settings = settings
         self.name = settings.plugin_name("TracePlugin")
         self._guard = HookGuard()
-        self._append: Callable[[tuple[Any, ...]], None] = _ignore
+        self._note: Callable[[tuple[Any, ...]], None] = _ignore
         #: What teardown has to do, the last first.
         self._undo: list[Callable[[], object]] = []
         self._by_state = False
@@ -97,12 +103,12 @@ class WorkerTaskPlugin(WorkerPlugin):
             self._guard = HookGuard(writer)
             constants = {"process_id": socket.gethostname(), "thread_id": facts["label"]}
             folder = TaskFolder(self._guard, self._corrections)
-            self._source = Source(folder.fold, constants)
-            self._threshold = writer.commit_threshold
+            self._source = Source(folder.fold, constants, width=WIDTH)
+            self._threshold = writer.commit_threshold * WIDTH
             self._tasks = worker.state.tasks
             self._describe = ResultDescriber()
             writer.start(self._source)
-            self._append = self._source.rows.append
+            self._note = self._source.rows.extend
             self._note_correction()
             if hasattr(worker, METRICS_HOOK):
                 self._undo.append(listen(worker, METRICS_HOOK, self._finished, self._guard))
@@ -110,7 +116,7 @@ class WorkerTaskPlugin(WorkerPlugin):
             else:
                 self._by_state = True
         except Exception:
-            self._append = _ignore  # nobody would take what is appended
+            self._note = _ignore  # nobody would take what is appended
             self._guard.caught("setup")
             self._guard.take_all("setup", self._undo)
 
@@ -125,7 +131,7 @@ class WorkerTaskPlugin(WorkerPlugin):
     async def teardown(self, worker: Any) -> None:
         """Put the hooks back and return when everything recorded is on disk."""
         try:
-            self._append, self._by_state = _ignore, False
+            self._note, self._by_state = _ignore, False
             await self._guard.end(worker, self._undo)
         except Exception:
             self._guard.caught("teardown")
@@ -163,28 +169,64 @@ class WorkerTaskPlugin(WorkerPlugin):
         self._correction_number += 1
         self._corrections[self._correction_number] = self._correction
         self._corrections.pop(self._correction_number - _MOST_CORRECTIONS, None)
-        self._append((CORRECTED, time(), self._correction))
+        self._note(padded(WIDTH, CORRECTED, time(), self._correction))
 
-    def _note_run(self, key: Any, facts: tuple[Any, ...], metrics: Any, text: str | None) -> None:
+    def _note_run(  # noqa: PLR0917  (to unpack what a caller packs would cost as much as the rest)
+        self,
+        key: Any,
+        prefix: str | None,
+        run_id: int | None,
+        state: str,
+        size: int,
+        kind: str | None,
+        dtype: Any,
+        shape: Any,
+        inputs: tuple[Any, ...],
+        input_size: int,
+        start: float | None,
+        stop: float | None,
+        exception: str | None,
+        metrics: Any,
+    ) -> None:
         """Note a task run with what was kept of it, and forget that."""
         if self._worker.scheduler_delay != self._correction:
             self._note_correction()
         executing, correction = self._executing.pop(key, _NOT_TOLD)
-        self._append(
+        waited_before, waited_after, corrected_by = self._readings.pop(key, NO_READINGS)
+        cpu, deserialize, disk_read, disk_read_size, executor = run_seconds(metrics)
+        thread = self._worker.threads.get(key)
+        self._note(
             (
                 FINISHED,
                 key,
-                *facts,
+                prefix,
+                run_id,
+                state,
+                size,
+                kind,
+                dtype,
+                shape,
+                inputs,
+                input_size,
+                start,
+                stop,
+                exception,
                 self._received.pop(key, None),
                 self._ready.pop(key, None),
                 executing,
                 correction,
                 self._seceded.pop(key, None) if self._seceded else None,
                 time(),
-                self._worker.threads.get(key),
-                *self._readings.pop(key, NO_READINGS),
-                text,
-                *chain.from_iterable(metrics),
+                # Of coroutines no CPU seconds are told: many at a time share the loop's thread.
+                thread if cpu is not None or not metrics else None,
+                waited_before,
+                waited_after,
+                corrected_by,
+                cpu,
+                deserialize,
+                disk_read,
+                disk_read_size,
+                executor,
             )
         )
 
@@ -227,7 +269,8 @@ class WorkerTaskPlugin(WorkerPlugin):
                     found.append(dependency.key)
                     size += dependency.nbytes or 0
                 keys = tuple(found)
-        facts = (
+        self._note_run(
+            key,
             prefix,
             event.run_id,
             state,
@@ -239,17 +282,27 @@ class WorkerTaskPlugin(WorkerPlugin):
             size,
             event.start,
             event.stop,
+            text,
+            ledger.metrics,
         )
-        self._note_run(key, facts, ledger.metrics, text)
 
     def _failed(self, event: Any, ledger: Any, task: Any) -> None:
         failed = type(event) is ExecuteFailureEvent
-        run_id = event.run_id if failed else getattr(task, "run_id", None)
-        times = (event.start, event.stop) if failed else (None, None)
-        state = "erred" if failed else "rescheduled"
-        facts = (None, run_id, state, 0, None, None, None, *_inputs(task), *times)
-        text = event.exception_text if failed else None
-        self._note_run(event.key, facts, ledger.metrics, text)
+        self._note_run(
+            event.key,
+            None,
+            event.run_id if failed else getattr(task, "run_id", None),
+            "erred" if failed else "rescheduled",
+            0,
+            None,
+            None,
+            None,
+            *_inputs(task),
+            event.start if failed else None,
+            event.stop if failed else None,
+            event.exception_text if failed else None,
+            ledger.metrics,
+        )
 
     def _fetched(self, event: Any, ledger: Any) -> None:
         kind = type(event)
@@ -262,8 +315,8 @@ class WorkerTaskPlugin(WorkerPlugin):
         seconds = perf_counter() - ledger.start
         size = event.total_nbytes if state == "success" else 0
         start = time() - seconds
-        metrics = chain.from_iterable(ledger.metrics)
-        self._append((FETCHED, start, seconds, event.worker, keys, size, state, *metrics))
+        told = fetch_seconds(ledger.metrics)
+        self._note(padded(WIDTH, FETCHED, start, seconds, event.worker, keys, size, state, *told))
 
     def _finished_by_state(self, key: Any, start: str, finish: str) -> None:
         """Note a run that ended by public means alone: no seconds of CPU, disk and network."""
@@ -281,18 +334,22 @@ class WorkerTaskPlugin(WorkerPlugin):
         data = self._worker.data
         fast = getattr(getattr(data, "fast", data), "d", data)
         value = fast.get(key) if kept and isinstance(fast, dict) else None
-        facts = (
+        _, dtype, shape = self._describe(value)
+        self._note_run(
+            key,
             task.prefix,
             task.run_id,
             state,
             task.nbytes or 0 if kept else 0,
             type_name(task.type) if kept else None,
-            *self._describe(value)[1:],
+            dtype,
+            shape,
             *_inputs(task),
             span["start"] if span else None,
             span["stop"] if span else None,
+            task.exception_text or None if state == "erred" else None,
+            (),
         )
-        self._note_run(key, facts, (), task.exception_text or None if state == "erred" else None)
         if len(self._source.rows) >= self._threshold:
             self.database.writer.threshold_reached(self._source)
 
@@ -305,4 +362,4 @@ def _inputs(task: Any) -> tuple[tuple[Any, ...], int]:
 
 
 def _ignore(note: tuple[Any, ...]) -> None:
-    """Take the place of the source's append while there is no file."""
+    """Take the place of the source's list while there is no file."""

@@ -28,6 +28,7 @@ from dasfprof.database.output import TraceOutput
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writer import TraceWriter
 from dasfprof.recording.describe import ResultDescriber
+from dasfprof.recording.flat_notes import FlatNotes
 from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.pressure import HostPressure
 from dasfprof.recording.probes import ResourceProbe, WorkerProbe
@@ -114,15 +115,18 @@ SITES: list[tuple[Any, str]] = [
     (TaskFolder, "__init__"),
     (TaskFolder, "fold"),
     (WorkerTaskPlugin, "_note_run"),
-    (TaskFolder, "_finish"),
-    (TaskFolder, "_fetch"),
+    ("dasfprof.recording.worker", "run_seconds"),
+    (TaskFolder, "_run_rows"),
+    (TaskFolder, "_span"),
+    (FlatNotes, "fold"),
+    (FlatNotes, "_rows"),
     ("dasfprof.recording.task_folder", "run_queue_seconds"),
     ("dasfprof.recording.scheduler", "time"),
     (SchedulerTaskPlugin, "add_worker"),
-    (SchedulerTaskPlugin, "_ended"),
-    ("dasfprof.recording.scheduler_folder", "task_run_row"),
+    (SchedulerTaskPlugin, "_task_run"),
+    ("dasfprof.recording.scheduler", "scheduler_notes"),
+    ("dasfprof.recording.scheduler_folder", "_task_run_rows"),
     (SchedulerTaskPlugin, "_unfinished"),
-    ("dasfprof.recording.scheduler", "fold_notes"),
     ("dasfprof.recording.resource", "_fold"),
     (HostDuty, "held"),
     (HostDuty, "release"),
@@ -151,6 +155,7 @@ UNCOUNTED = {
     "worker.availability",
     "HostPressure.__init__",
     "RunSettings.open_database",
+    "scheduler.scheduler_notes",
     "TraceWriter.start",
     "TraceOutput.append",
     "FileDatabase.close",
