@@ -1,0 +1,45 @@
+"""Keys that are split many at a time come back as they were, and as those split one by one."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dasfprof.database.keys import FLOAT, HEX, NUMBERED, TEXT, join_key, split_key, split_keys
+
+HEADS = st.sampled_from(["inc", "a-b", "", "('x", "task-finished", "12", "é", "x-" + "1f" * 16])
+HASHES = st.text("0123456789abcdef", min_size=32, max_size=32)
+TIMES = st.floats(1.0e9, 2.2e9).map(repr)
+NUMBERS = st.integers(0, 1 << 33).map(str)
+ODD = st.sampled_from(
+    ["", " 7", "07", "+7", "1_000", "٣", "7.", "1e9", "nan", "inf", "1763000000.50", "-1", "0x10"]
+)
+ODD |= st.sampled_from(["F" * 32, "0" * 31 + " ", "0" * 30 + "  ", "4294967296", "\ud800"])
+ENDS = [HASHES, TIMES, NUMBERS, HASHES | TIMES | NUMBERS | ODD]
+TEXTS = st.sampled_from(ENDS).flatmap(
+    lambda ends: st.lists(st.builds("{}-{}".format, HEADS, ends), min_size=1, max_size=6)
+)
+
+
+@given(TEXTS)
+def test_many_texts_are_split_as_one_by_one(texts: list[str]) -> None:
+    heads, tails = split_keys(texts)
+    pairs = [(head, tuple(words)) for head, words in zip(heads, tails.tolist(), strict=True)]
+    assert pairs == [split_key(text) for text in texts]
+    assert [join_key(head, tail) for head, tail in pairs] == texts
+
+
+def test_texts_that_end_alike_share_their_heads() -> None:
+    hashes = ["inc-" + "0123456789abcdef" * 2, "inc-" + "f" * 32]
+    times = ["task-finished-1763640000.25", "task-finished-1763640001.0"]
+    numbers = ["inc-0", "inc-4294967295"]
+    for texts, head in (
+        (hashes, (HEX, "inc")),
+        (times, (FLOAT, "task-finished")),
+        (numbers, (NUMBERED, "inc")),
+    ):
+        assert split_keys(texts)[0] == [head, head]
+    assert split_keys(["inc-4294967296", "inc-1"])[0] == [
+        (TEXT, "inc-4294967296"),
+        (NUMBERED, "inc"),
+    ]
