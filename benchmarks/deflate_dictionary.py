@@ -1,8 +1,9 @@
 """Makes the dictionary that small blocks are deflated with, from trace files.
 
-``python benchmarks/deflate_dictionary.py FILE...`` prints the lines that stand in FORMAT.md and in
-`dasfprof.database.deflate`. It holds what blocks have in common: the names of columns, their forms
-and the words of Dask. A change would make another version of the format.
+``python benchmarks/deflate_dictionary.py FILE...``, with the files of `dasfprof demo`, prints the
+lines that stand in FORMAT.md and in `dasfprof.database.deflate`. It holds what blocks have in
+common: the names of columns, their forms and the words of Dask. A change would make another
+version of the format.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database import columns, deflate, frames, values
+from dasfprof.database.batch import BatchEncoder, Schema
+from dasfprof.recording import facts, gpu_facts, step_facts
 
 #: Texts that stand in the blocks of many pipelines.
 WORDS = {
@@ -44,6 +47,17 @@ def blocks(paths: list[Path]) -> dict[str, dict[str, Any]]:
         for name, like in found.items()
     }
     return {name: typical[name] for name in sorted(typical, key=lambda name: len(found[name]))}
+
+
+def other_blocks(recorded: set[str]) -> list[bytes]:
+    """Give blocks without rows of what the plugins record and the files lack."""
+    modules = (facts, gpu_facts, step_facts)
+    schemas = [item for module in modules for item in vars(module).values()]
+    return [
+        BatchEncoder(schema).payload(clock=[0.0, 0.0], dropped=0, errors=0)
+        for schema in schemas
+        if isinstance(schema, Schema) and schema.name not in recorded
+    ]
 
 
 def common(block: dict[str, Any]) -> dict[str, Any]:
@@ -76,9 +90,11 @@ def _word(entry: Any) -> Any:
 
 
 def main(paths: list[str]) -> None:
-    typical = blocks([Path(path) for path in paths]).values()
-    words = b"".join(map(values.pack, sorted(WORDS)))
-    dictionary = words + b"".join(values.pack(common(block)) for block in typical)
+    typical = blocks([Path(path) for path in paths])
+    # What is nearer to the end is found sooner and takes fewer bits to name.
+    words = map(values.pack, sorted(WORDS))
+    common_parts = (values.pack(common(block)) for block in typical.values())
+    dictionary = b"".join((*words, *other_blocks({*typical}), *common_parts))
     text = base64.b64encode(zlib.compress(dictionary, 9)).decode()
     print("\n".join(textwrap.wrap(text, 96)))
     print(f"{len(dictionary)} bytes, CRC-32 {zlib.crc32(dictionary):08x}")

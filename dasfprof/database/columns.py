@@ -147,7 +147,8 @@ def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
         return NumberColumn(first + step * np.arange(rows, dtype=np.int64))
     if tag not in (NUMBER, OPTIONAL):
         raise CorruptBlockError(f"unknown column form {tag!r}")
-    array = _read_buffer(encoded[1], encoded[4])
+    dtype, data = encoded[1], encoded[4]
+    array = np.frombuffer(data, f"<{dtype}") if dtype in _DTYPES else _join_planes(dtype, data)
     if len(array) != rows:
         raise CorruptBlockError(f"a column of {len(array)} values in a block of {rows} rows")
     base, scale, optional = encoded[2], encoded[3], tag == OPTIONAL
@@ -168,9 +169,7 @@ def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
     return NumberColumn(array, optional)
 
 
-def _read_buffer(dtype: Any, data: bytes) -> Array:
-    if dtype in _DTYPES:
-        return np.frombuffer(data, dtype=f"<{dtype}")
+def _join_planes(dtype: Any, data: bytes) -> Array:
     if dtype not in _PLANES:
         raise CorruptBlockError(f"unknown type of numbers {dtype!r}")
     plain = np.dtype(f"<{_PLANES[dtype]}")
