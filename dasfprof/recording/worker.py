@@ -15,24 +15,23 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from time import perf_counter, time
+from time import time
 from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker_state_machine import (
     ExecuteFailureEvent,
     ExecuteSuccessEvent,
-    GatherDepBusyEvent,
     GatherDepDoneEvent,
-    GatherDepSuccessEvent,
     RescheduleEvent,
 )
 
 from dasfprof.database.writer import Source
-from dasfprof.recording.describe import ResultDescriber, type_name
+from dasfprof.recording.describe import ResultDescriber
 from dasfprof.recording.flat_notes import padded
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.metering import fetch_seconds, listen, run_seconds
+from dasfprof.recording.metering import listen, run_seconds
+from dasfprof.recording.outcomes import RUNNING, STATES, failed_run, run_by_state, transfer
 from dasfprof.recording.run_queue import NO_READINGS, Readings, RunQueue, availability
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.task_folder import (
@@ -49,14 +48,14 @@ from dasfprof.recording.worker_facts import worker_facts
 METRICS_HOOK = "_finalize_metrics"
 
 _READY = ("ready", "constrained")
+#: States of which the metering tells more.
+_ENDS = frozenset(("memory", "error", "forgotten"))
 _NEVER_RAN = frozenset(("waiting", "ready", "constrained"))
 #: Corrections that are kept: those of more than an hour.
 _MOST_CORRECTIONS = 10_000
 
 #: Of a task that was running before recording began: any correction may have been in force.
 _NOT_TOLD = (None, 0)
-_RUNNING = ("executing", "long-running")
-_OUTCOMES = {"memory": "memory", "error": "erred", "rescheduled": "rescheduled"}
 
 
 class WorkerTaskPlugin(WorkerPlugin):
@@ -76,6 +75,7 @@ class WorkerTaskPlugin(WorkerPlugin):
         #: What teardown has to do, the last first.
         self._undo: list[Callable[[], object]] = []
         self._by_state = False
+        self._not_kept = _ENDS
         #: When tasks that have not finished yet came to a state on this worker, by key.
         self._received: dict[Any, float] = {}
         self._ready: dict[Any, float] = {}
@@ -114,7 +114,7 @@ class WorkerTaskPlugin(WorkerPlugin):
                 self._undo.append(listen(worker, METRICS_HOOK, self._finished, self._guard))
                 self._measure_run_queue(worker)
             else:
-                self._by_state = True
+                self._by_state, self._not_kept = True, frozenset()
         except Exception:
             self._note = _ignore  # nobody would take what is appended
             self._guard.caught("setup")
@@ -139,6 +139,8 @@ class WorkerTaskPlugin(WorkerPlugin):
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         """Keep when a task came to a state."""
         try:
+            if finish in self._not_kept:
+                return
             if finish == "executing":
                 if self._worker.scheduler_delay != self._correction:
                     self._note_correction()
@@ -151,13 +153,11 @@ class WorkerTaskPlugin(WorkerPlugin):
                 self._ready[key] = time()
             elif finish == "long-running":
                 self._seceded[key] = time()
-            elif finish == "released":
-                if start in _NEVER_RAN:
-                    self._received.pop(key, None)
-                    self._ready.pop(key, None)
-            elif self._by_state:
-                if finish in _OUTCOMES:
-                    self._finished_by_state(key, start, finish)
+            elif finish == "released" and start in _NEVER_RAN:
+                self._received.pop(key, None)
+                self._ready.pop(key, None)
+            elif self._by_state and finish in STATES:
+                self._finished_by_state(key, start, finish)
             elif finish == "rescheduled":
                 self._rescheduled = self._tasks[key]
         except Exception:
@@ -236,14 +236,14 @@ class WorkerTaskPlugin(WorkerPlugin):
         if kind is ExecuteSuccessEvent:
             self._succeeded(event, ledger)
         elif kind is ExecuteFailureEvent:
-            self._failed(event, ledger, self._tasks.get(event.key))
+            self._note_run(*failed_run(event, self._tasks.get(event.key)), ledger.metrics)
         elif kind is RescheduleEvent:
             # A worker that closes gives back in this way what it does not begin any more.
             if not event.stimulus_id.startswith("worker-closing"):
-                self._failed(event, ledger, self._rescheduled)
+                self._note_run(*failed_run(event, self._rescheduled), ledger.metrics)
             self._rescheduled = None
         elif isinstance(event, GatherDepDoneEvent):
-            self._fetched(event, ledger)
+            self._note(padded(WIDTH, FETCHED, *transfer(event, ledger)))
         if len(self._source.rows) >= self._threshold:
             self.database.writer.threshold_reached(self._source)
 
@@ -265,7 +265,7 @@ class WorkerTaskPlugin(WorkerPlugin):
                 state, text = "erred", task.exception_text
             if task.dependencies:
                 found = []
-                for dependency in task.dependencies:  # a call to `_inputs` would cost half as much
+                for dependency in task.dependencies:  # a call would cost half as much
                     found.append(dependency.key)
                     size += dependency.nbytes or 0
                 keys = tuple(found)
@@ -286,79 +286,17 @@ class WorkerTaskPlugin(WorkerPlugin):
             ledger.metrics,
         )
 
-    def _failed(self, event: Any, ledger: Any, task: Any) -> None:
-        failed = type(event) is ExecuteFailureEvent
-        self._note_run(
-            event.key,
-            None,
-            event.run_id if failed else getattr(task, "run_id", None),
-            "erred" if failed else "rescheduled",
-            0,
-            None,
-            None,
-            None,
-            *_inputs(task),
-            event.start if failed else None,
-            event.stop if failed else None,
-            event.exception_text if failed else None,
-            ledger.metrics,
-        )
-
-    def _fetched(self, event: Any, ledger: Any) -> None:
-        kind = type(event)
-        keys: tuple[Any, ...] = ()
-        if kind is GatherDepSuccessEvent:
-            keys = tuple(event.data)
-            state = "success" if keys else "missing"
-        else:
-            state = "busy" if kind is GatherDepBusyEvent else "failed"
-        seconds = perf_counter() - ledger.start
-        size = event.total_nbytes if state == "success" else 0
-        start = time() - seconds
-        told = fetch_seconds(ledger.metrics)
-        self._note(padded(WIDTH, FETCHED, start, seconds, event.worker, keys, size, state, *told))
-
     def _finished_by_state(self, key: Any, start: str, finish: str) -> None:
         """Note a run that ended by public means alone: no seconds of CPU, disk and network."""
         task = self._tasks[key]
-        if start in _RUNNING and finish == "memory" and task.state != "memory":
+        if start in RUNNING and finish == "memory" and task.state != "memory":
             return  # the store did not take the result: "error" follows
-        if start not in _RUNNING and key not in self._executing:
+        if start not in RUNNING and key not in self._executing:
             return  # it did not run here
-        state = "cancelled" if (start, finish) == ("cancelled", "memory") else _OUTCOMES[finish]
-        kept = state == "memory"
-        span = next((s for s in reversed(task.startstops) if s["action"] == "compute"), None)
-        if finish == "rescheduled":
-            span = None  # Dask keeps none; what is there belongs to an earlier run
-        # `data[key]` would unspill and reorder: only what is plainly in memory is looked at.
-        data = self._worker.data
-        fast = getattr(getattr(data, "fast", data), "d", data)
-        value = fast.get(key) if kept and isinstance(fast, dict) else None
-        _, dtype, shape = self._describe(value)
-        self._note_run(
-            key,
-            task.prefix,
-            task.run_id,
-            state,
-            task.nbytes or 0 if kept else 0,
-            type_name(task.type) if kept else None,
-            dtype,
-            shape,
-            *_inputs(task),
-            span["start"] if span else None,
-            span["stop"] if span else None,
-            task.exception_text or None if state == "erred" else None,
-            (),
-        )
+        facts = run_by_state(task, start, finish, self._worker.data, self._describe)
+        self._note_run(*facts, ())
         if len(self._source.rows) >= self._threshold:
             self.database.writer.threshold_reached(self._source)
-
-
-def _inputs(task: Any) -> tuple[tuple[Any, ...], int]:
-    """Give the keys of a task's dependencies and the sum of their sizes."""
-    dependencies = task.dependencies if task is not None else ()
-    keys = tuple([dependency.key for dependency in dependencies])
-    return keys, sum(dependency.nbytes or 0 for dependency in dependencies)
 
 
 def _ignore(note: tuple[Any, ...]) -> None:

@@ -1,0 +1,121 @@
+"""How task runs and transfers on a worker ended: the facts that `WorkerTaskPlugin` notes."""
+
+from __future__ import annotations
+
+from time import perf_counter, time
+from typing import Any, TypeAlias
+
+from distributed.worker_state_machine import (
+    ExecuteFailureEvent,
+    GatherDepBusyEvent,
+    GatherDepSuccessEvent,
+)
+
+from dasfprof.recording.describe import ResultDescriber, type_name
+from dasfprof.recording.metering import fetch_seconds
+
+#: The key of a run, its prefix, run_id and state, the result's size, name of type, dtype and shape,
+#: the inputs' keys and size, start and stop as Dask tells them, and the exception's text.
+RunFacts: TypeAlias = tuple[
+    Any,
+    "str | None",
+    "int | None",
+    str,
+    int,
+    "str | None",
+    Any,
+    Any,
+    tuple[Any, ...],
+    int,
+    "float | None",
+    "float | None",
+    "str | None",
+]
+
+RUNNING = ("executing", "long-running")
+STATES = {"memory": "memory", "error": "erred", "rescheduled": "rescheduled"}
+
+
+def failed_run(event: Any, task: Any) -> RunFacts:
+    """Give the facts of a run that failed or was rescheduled; of the latter Dask tells no times."""
+    failed = type(event) is ExecuteFailureEvent
+    return (
+        event.key,
+        None,
+        event.run_id if failed else getattr(task, "run_id", None),
+        "erred" if failed else "rescheduled",
+        0,
+        None,
+        None,
+        None,
+        *_inputs(task),
+        event.start if failed else None,
+        event.stop if failed else None,
+        event.exception_text if failed else None,
+    )
+
+
+def run_by_state(
+    task: Any, start: str, finish: str, data: Any, describe: ResultDescriber
+) -> RunFacts:
+    """Give the facts of a run that ended by what is public: the task's state before and after.
+
+    Parameters
+    ----------
+    task
+        The worker's.
+    start, finish
+        States; `finish` is one of `STATES`.
+    data
+        What the worker holds its results in.
+    describe
+        Describes the result.
+    """
+    state = "cancelled" if (start, finish) == ("cancelled", "memory") else STATES[finish]
+    kept = state == "memory"
+    span: dict[str, Any] = next(
+        (s for s in reversed(task.startstops) if s["action"] == "compute"), {}
+    )
+    if finish == "rescheduled":
+        span = {}  # Dask keeps none; what is there belongs to an earlier run
+    # `data[key]` would unspill and reorder: only what is plainly in memory is looked at.
+    fast = getattr(getattr(data, "fast", data), "d", data)
+    _, dtype, shape = describe(fast.get(task.key) if kept and isinstance(fast, dict) else None)
+    return (
+        task.key,
+        task.prefix,
+        task.run_id,
+        state,
+        task.nbytes or 0 if kept else 0,
+        type_name(task.type) if kept else None,
+        dtype,
+        shape,
+        *_inputs(task),
+        span.get("start"),
+        span.get("stop"),
+        task.exception_text or None if state == "erred" else None,
+    )
+
+
+def transfer(event: Any, ledger: Any) -> tuple[Any, ...]:
+    """Give the facts of a transfer: start, seconds, the other worker, keys, size, state, seconds
+    on the network and of deserialising.
+    """
+    kind = type(event)
+    keys: tuple[Any, ...] = ()
+    if kind is GatherDepSuccessEvent:
+        keys = tuple(event.data)
+        state = "success" if keys else "missing"
+    else:
+        state = "busy" if kind is GatherDepBusyEvent else "failed"
+    seconds = perf_counter() - ledger.start
+    size = event.total_nbytes if state == "success" else 0
+    told = fetch_seconds(ledger.metrics)
+    return (time() - seconds, seconds, event.worker, keys, size, state, *told)
+
+
+def _inputs(task: Any) -> tuple[tuple[Any, ...], int]:
+    """Give the keys of a task's dependencies and the sum of their sizes."""
+    dependencies = task.dependencies if task is not None else ()
+    keys = tuple([dependency.key for dependency in dependencies])
+    return keys, sum(dependency.nbytes or 0 for dependency in dependencies)
