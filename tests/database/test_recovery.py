@@ -432,6 +432,23 @@ def test_a_deflated_payload_may_be_as_large_as_is_stated(tmp_path: Path) -> None
         assert len(trace.damage.unreadable) == (0 if length == 65536 else 1)
 
 
+def test_any_byte_of_a_deflated_payload_changed_under_a_right_checksum(
+    tmp_path: Path, whole: bytes
+) -> None:
+    """What it inflates to may be a block, or none; the other blocks are read."""
+    frames = frames_of(whole)
+    payload = frames[1][20:]
+    assert payload[:2] == DEFLATED
+    path = tmp_path / "t.msgpack"
+    for place in range(len(payload)):
+        changed = bytearray(payload)
+        changed[place] ^= 1 << place % 8
+        path.write_bytes(b"".join([frames[0], frame_of(bytes(changed)), *frames[2:]]))
+        trace, events = read(path)
+        assert events[-10:] == events_in([2, 3, 4])
+        assert trace.end is not None
+
+
 def test_a_file_of_version_1_is_read(tmp_path: Path, whole: bytes) -> None:
     """Its payloads are not deflated."""
     path = tmp_path / "t.msgpack"
