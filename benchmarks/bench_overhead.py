@@ -1,8 +1,8 @@
 """What profiling costs a run: CPU seconds of all processes, and wall time.
 
-Each variant has a cluster of its own (two worker processes, and the scheduler with the client in
-a third), kept for all rounds. A run registers the profiler, computes and stops it, so that
-flushing and stopping are counted.
+All variants take turns on one cluster (two worker processes, and the scheduler with the client in
+a third): two clusters differ by more, for as long as they live, than what is looked for. A run
+registers the profiler, computes and stops it, so that flushing and stopping are counted.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ def _tasks_here(dask_worker: Any = None) -> int:
 # --- measuring -----------------------------------------------------------------------------------
 
 
-def serve(name: str, workload: str, count: int, dasf: Path | None, pipe: Any) -> None:
-    """Keep a variant's cluster in this process; compute once for each message."""
+def serve(workload: str, count: int, dasf: Path | None, pipe: Any) -> None:
+    """Keep a cluster in this process; compute once for each variant that is asked for."""
     import dask
     import psutil
     from distributed import Client, LocalCluster
@@ -161,7 +161,7 @@ def serve(name: str, workload: str, count: int, dasf: Path | None, pipe: Any) ->
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
-        while pipe.recv():
+        while name := pipe.recv():
             cpu, wall = cpu_seconds(), time.perf_counter()
             with profiler(name, client, directory, dasf):
                 function(client, count)
@@ -174,25 +174,20 @@ def measure(
 ) -> Result:
     """Run all variants in interleaved rounds."""
     context = multiprocessing.get_context("spawn")
-    pipes, processes = {}, []
-    for name in variants:
-        pipes[name], theirs = context.Pipe()
-        process = context.Process(target=serve, args=(name, workload, count, dasf, theirs))
-        process.start()
-        theirs.close()  # else a process that died would be waited for
-        processes.append(process)
+    pipe, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(workload, count, dasf, theirs))
+    process.start()
+    theirs.close()  # else a process that died would be waited for
 
     def once(name: str) -> Any:
-        pipes[name].send(True)
-        return pipes[name].recv()
+        pipe.send(name)
+        return pipe.recv()
 
     try:
         measured = interleave({n: lambda n=n: once(n) for n in variants}, rounds, warm_up=2)
     finally:
-        for pipe in pipes.values():
-            pipe.send(False)
-        for process in processes:
-            process.join(30)
+        pipe.send(None)
+        process.join(30)
     result = Result(
         f"Overhead on {workload}",
         ["profiler", "CPU, ratio (quartiles)", "wall, ratio (quartiles)", "CPU a task, us"],

@@ -44,6 +44,28 @@ class Schema:
         return [codec for _, codec in self.fields + self.args]
 
 
+class Columns:
+    """Rows given column by column: no tuple for each, which the garbage collector would count.
+
+    Parameters
+    ----------
+    columns
+        One sequence for each column of a schema, all of one length.
+    """
+
+    def __init__(self, columns: Sequence[Sequence[Any]]) -> None:
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def __getitem__(self, rows: slice) -> Columns:
+        return Columns([column[rows] for column in self.columns])
+
+
+Rows = Sequence[tuple[Any, ...]] | Columns
+
+
 #: A payload is at least as long as a half of the values that it decodes to, so that a reader can
 #: refuse absurd claims: rows that are all alike would take no bytes otherwise.
 VALUES_PER_BYTE = 2
@@ -67,7 +89,7 @@ class BatchEncoder:
         self._sequence: list[int] = []
         self._encoders = [encoders.encoder(codec) for codec in schema.codecs]
 
-    def extend(self, rows: Sequence[tuple[Any, ...]], sequence: Sequence[int]) -> list[Exception]:
+    def extend(self, rows: Rows, sequence: Sequence[int]) -> list[Exception]:
         """Add rows; `sequence` holds their positions among all events of the file.
 
         A row that a codec cannot hold is left out, and its error is given.
@@ -79,14 +101,13 @@ class BatchEncoder:
         errors = self.extend(rows[:half], sequence[:half])
         return errors + self.extend(rows[half:], sequence[half:])
 
-    def _convert(
-        self, rows: Sequence[tuple[Any, ...]], sequence: Sequence[int]
-    ) -> Exception | None:
+    def _convert(self, rows: Rows, sequence: Sequence[int]) -> Exception | None:
         """Add all rows, or none if there is an error."""
         try:
+            columns = rows.columns if isinstance(rows, Columns) else zip(*rows, strict=True)
             converted = [
                 encoder.convert(items)
-                for encoder, items in zip(self._encoders, zip(*rows, strict=True), strict=True)
+                for encoder, items in zip(self._encoders, columns, strict=True)
             ]
         except Exception as error:
             return error

@@ -92,8 +92,11 @@ def _split_texts(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]] 
     """Do what `_split_text` does where all keys end alike: a third of the time."""
     if set(map(type, items)) != {str}:
         return None
-    heads, dashes, ends = zip(*[item.rpartition("-") for item in items], strict=True)
-    if "" in dashes or any(head[:2] == "('" for head in set(heads)):
+    # No tuple for each, as `rpartition` would make: the garbage collector would count them.
+    dashes = [item.rfind("-") for item in items]
+    ends = [item[dash + 1 :] for item, dash in zip(items, dashes, strict=True)]
+    texts = [item[:dash] for item, dash in zip(items, dashes, strict=True)]
+    if min(dashes) < 0 or any(text[:2] == "('" for text in set(texts)):
         return None
     first = ends[0]
     kind = NUMBERED if first.isdecimal() else FLOAT if "." in first else HEX
@@ -102,33 +105,34 @@ def _split_texts(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]] 
         return None
     tails = np.zeros((len(items), TAIL_WORDS), dtype="<u4")
     tails[:, : words.shape[1]] = words
-    return list(zip(repeat(kind), heads, strict=False)), tails
+    heads = {text: (kind, text) for text in set(texts)}
+    return [heads[text] for text in texts], tails
 
 
-def _read_hashes(ends: tuple[str, ...]) -> npt.NDArray[Any] | None:
+def _read_hashes(ends: list[str]) -> npt.NDArray[Any] | None:
     digits = "".join(ends)
     if set(map(len, ends)) != {_HEX_DIGITS} or not _is_hex(digits):
         return None
     return np.frombuffer(bytes.fromhex(digits), dtype=">u4").reshape(-1, TAIL_WORDS)
 
 
-def _read_times(ends: tuple[str, ...]) -> npt.NDArray[Any] | None:
+def _read_times(ends: list[str]) -> npt.NDArray[Any] | None:
     try:
         seconds = list(map(float, ends))
     except ValueError:
         return None
-    if tuple(map(repr, seconds)) != ends or not _EARLIEST <= min(seconds) <= max(seconds) < _LATEST:
+    if list(map(repr, seconds)) != ends or not _EARLIEST <= min(seconds) <= max(seconds) < _LATEST:
         return None
     ticks = (np.array(seconds) * TICKS_PER_SECOND).astype(np.int64)
     return np.stack([ticks >> 32, ticks & (_LIMIT - 1)], axis=1)
 
 
-def _read_decimals(ends: tuple[str, ...]) -> npt.NDArray[Any] | None:
+def _read_decimals(ends: list[str]) -> npt.NDArray[Any] | None:
     try:
         numbers = list(map(int, ends))
     except ValueError:
         return None
-    if tuple(map(str, numbers)) != ends or not 0 <= min(numbers) <= max(numbers) < _LIMIT:
+    if list(map(str, numbers)) != ends or not 0 <= min(numbers) <= max(numbers) < _LIMIT:
         return None
     return np.array(numbers, dtype=np.int64).reshape(-1, 1)
 

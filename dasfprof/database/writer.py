@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database import frames, values
-from dasfprof.database.batch import BatchEncoder, Schema
+from dasfprof.database.batch import BatchEncoder, Rows, Schema
 from dasfprof.database.deflate import deflate
 from dasfprof.database.output import TraceOutput
 
@@ -37,7 +37,7 @@ WORK_SECONDS = 0.0005
 PAUSE_SECONDS = 0.001
 
 #: What a fold gives: rows of a schema, with their positions among all rows that it gives.
-Folded = Iterable[tuple[Schema, Sequence[tuple[Any, ...]], Sequence[int]]]
+Folded = Iterable[tuple[Schema, Rows, Sequence[int]]]
 
 
 class Source:

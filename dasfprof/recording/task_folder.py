@@ -10,14 +10,14 @@ from dask.utils import key_split
 from dasfprof.database.writer import Folded
 from dasfprof.recording.clock_correction import uncorrected
 from dasfprof.recording.facts import CLOCK, COMPUTE, TRANSFER
-from dasfprof.recording.flat_notes import FlatNotes, Rows
+from dasfprof.recording.flat_notes import FlatNotes
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.run_queue import run_queue_seconds
 
 #: First items of the notes: a task run that ended, a transfer, a change of the clock's correction.
 FINISHED, FETCHED, CORRECTED = "finished", "fetched", "corrected"
 
-#: Items of a note. Those of a task run, in their order, are unpacked in `_run_rows`.
+#: Items of a note. Those of a task run, behind the first, are the arguments of `_run_columns`.
 WIDTH = 29
 
 #: Texts of dtypes kept at a time.
@@ -42,7 +42,7 @@ class TaskFolder:
             WIDTH,
             guard,
             {
-                FINISHED: (COMPUTE, self._run_rows),
+                FINISHED: (COMPUTE, self._run_columns),
                 FETCHED: (TRANSFER, None),
                 CORRECTED: (CLOCK, None),
             },
@@ -52,72 +52,67 @@ class TaskFolder:
         """Give the rows of these notes, which lie one after the other in the list."""
         return self._notes.fold(notes)
 
-    def _run_rows(self, notes: list[Any]) -> Rows:
-        (
-            _,
+    def _run_columns(  # noqa: PLR0917
+        self,
+        keys: list[Any],
+        prefixes: list[Any],
+        run_ids: list[Any],
+        states: list[Any],
+        sizes: list[Any],
+        kinds: list[Any],
+        dtypes: list[Any],
+        shapes: list[Any],
+        inputs: list[Any],
+        input_sizes: list[Any],
+        starts: list[Any],
+        stops: list[Any],
+        exceptions: list[Any],
+        received: list[Any],
+        ready: list[Any],
+        executing: list[Any],
+        corrections: list[Any],
+        seceded: list[Any],
+        done: list[Any],
+        threads: list[Any],
+        waited_before: list[Any],
+        waited_after: list[Any],
+        corrected_by: list[Any],
+        cpu: list[Any],
+        deserialize: list[Any],
+        disk_read: list[Any],
+        disk_read_sizes: list[Any],
+        executor: list[Any],
+    ) -> list[list[Any]]:
+        begins = map(self._begin, starts, stops, executing, done, corrections, corrected_by)
+        return [
+            list(begins),
+            list(map(_duration, starts, stops, executing, done)),
             keys,
-            prefixes,
-            run_ids,
+            [prefix or key_split(key) for prefix, key in zip(prefixes, keys, strict=True)],
+            [-1 if run_id is None else run_id for run_id in run_ids],
             states,
             sizes,
             kinds,
-            dtypes,
+            [dtype if dtype is None else self._dtype_text(dtype) for dtype in dtypes],
             shapes,
             inputs,
             input_sizes,
-            starts,
-            stops,
-            exceptions,
+            threads,
+            cpu,
+            list(map(run_queue_seconds, waited_before, waited_after)),
             received,
             ready,
             executing,
-            corrections,
             seceded,
             done,
-            threads,
-            waited_before,
-            waited_after,
-            corrected_by,
-            cpu,
             deserialize,
             disk_read,
             disk_read_sizes,
             executor,
-        ) = (notes[item::WIDTH] for item in range(WIDTH))
-        spans = map(self._span, starts, stops, executing, done, corrections, corrected_by)
-        begins, durations = zip(*spans, strict=True) if keys else ((), ())
-        return list(
-            zip(
-                begins,
-                durations,
-                keys,
-                [prefix or key_split(key) for prefix, key in zip(prefixes, keys, strict=True)],
-                [-1 if run_id is None else run_id for run_id in run_ids],
-                states,
-                sizes,
-                kinds,
-                [dtype if dtype is None else self._dtype_text(dtype) for dtype in dtypes],
-                shapes,
-                inputs,
-                input_sizes,
-                threads,
-                cpu,
-                map(run_queue_seconds, waited_before, waited_after),
-                received,
-                ready,
-                executing,
-                seceded,
-                done,
-                deserialize,
-                disk_read,
-                disk_read_sizes,
-                executor,
-                exceptions,
-                strict=True,
-            )
-        )
+            exceptions,
+        ]
 
-    def _span(  # noqa: PLR0917
+    def _begin(  # noqa: PLR0917
         self,
         start: float | None,
         stop: float | None,
@@ -125,18 +120,13 @@ class TaskFolder:
         done: float,
         correction: int,
         corrected_by: float | None,
-    ) -> tuple[float, float]:
-        """Give a run's start on the worker's own clock, and its duration."""
-        if start is None or stop is None:
-            # Dask does not say: it was rescheduled, or failed before its function
-            begin, duration = executing or done, done - (executing or done)
-        else:
-            duration = stop - start
-            if corrected_by is None:
-                begin = uncorrected(start, duration, executing, done, self._since(correction))
-            else:
-                begin = start - corrected_by
-        return begin, max(0.0, duration)  # the clock may have been set back
+    ) -> float:
+        """Give a run's start on the worker's own clock."""
+        if start is None or stop is None:  # see `_duration`
+            return executing or done
+        if corrected_by is not None:
+            return start - corrected_by
+        return uncorrected(start, stop - start, executing, done, self._since(correction))
 
     def _since(self, number: int) -> list[float]:
         """Give the corrections from this one on, as far as they are kept."""
@@ -153,3 +143,14 @@ class TaskFolder:
                 self._texts.clear()
             text = self._texts[dtype] = str(dtype)
         return text
+
+
+def _duration(
+    start: float | None, stop: float | None, executing: float | None, done: float
+) -> float:
+    """Give a run's seconds. Of those rescheduled, or failed before their function, Dask tells no
+    times: they count from when they were given a thread.
+    """
+    if start is None or stop is None:
+        start, stop = executing or done, done
+    return max(0.0, stop - start)  # the clock may have been set back
