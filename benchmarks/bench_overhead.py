@@ -64,7 +64,7 @@ def _ten_milliseconds(i: int) -> int:
 
 WORKLOADS = {
     "no-op tasks": (no_op_tasks, 10_000),
-    "10 ms tasks": (short_tasks, 400),
+    "10 ms tasks": (short_tasks, 2000),
     "demo pipeline": (demo_pipeline, 400),
 }
 

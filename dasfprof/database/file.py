@@ -13,9 +13,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from dasfprof.database.batch import Batch, fold_events, make_batches
+from dasfprof.database.batch import Batch
 from dasfprof.database.display import files_html
 from dasfprof.database.reader import FORMAT_VERSION, TraceFile
+from dasfprof.database.schemas import fold_events, make_batches
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.errors import InvalidArgumentError, ReadOnlyError
 from dasfprof.events import EVENT_CLASSES, Event

@@ -13,8 +13,9 @@ from types import GetSetDescriptorType
 from typing import Any
 
 Shape = tuple[int, ...] | None
-#: (dtype object, shape) of a value.
-Reader = Callable[[Any], tuple[Any, Shape]]
+#: The name of a value's type, its dtype object and its shape.
+Description = tuple[str, Any, Shape]
+Reader = Callable[[Any], Description]
 
 _MAX_TYPES = 10_000
 
@@ -39,21 +40,20 @@ _ask_type = type.__getattribute__
 
 
 class ResultDescriber:
-    """Describes results; keeps the name and one reader of each type."""
+    """Describes results; keeps one reader of each type."""
 
     def __init__(self) -> None:
-        self._known: dict[type, tuple[str, Reader]] = {}
+        self._known: dict[type, Reader] = {}
 
-    def __call__(self, value: Any) -> tuple[str, Any, Shape]:
+    def __call__(self, value: Any) -> Description:
         """Give the name of the value's type, its dtype object and its shape (None without one)."""
         kind = type(value)
-        known = self._known.get(kind)
-        if known is None:
+        reader = self._known.get(kind)
+        if reader is None:
             if len(self._known) >= _MAX_TYPES:  # types made at run time must not pile up
                 self._known.clear()
-            known = self._known[kind] = type_name(kind), _choose_reader(kind)
-        name, reader = known
-        return (name, *reader(value))
+            reader = self._known[kind] = _choose_reader(kind)
+        return reader(value)
 
 
 def type_name(kind: type | None) -> str:
@@ -65,12 +65,14 @@ def type_name(kind: type | None) -> str:
 
 
 def _choose_reader(kind: type) -> Reader:
+    name = type_name(kind)
     read_shape, read_dtype = _find(kind, "shape"), _find(kind, "dtype")
     if read_shape is None:
-        return _nothing
+        nothing = name, None, None
+        return lambda value: nothing
     if read_dtype is None:
-        return lambda value: (None, _plain(read_shape(value, kind)))
-    return lambda value: (read_dtype(value, kind), _plain(read_shape(value, kind)))
+        return lambda value: (name, None, _plain(read_shape(value, kind)))
+    return lambda value: (name, read_dtype(value, kind), _plain(read_shape(value, kind)))
 
 
 def _find(kind: type, name: str) -> Callable[[Any, type], Any] | None:
@@ -84,10 +86,6 @@ def _find(kind: type, name: str) -> Callable[[Any, type], Any] | None:
                 return getattr(descriptor, "__get__", None)
             return None
     return None
-
-
-def _nothing(value: Any) -> tuple[Any, Shape]:
-    return None, None
 
 
 def _plain(shape: Any) -> Shape:

@@ -30,7 +30,9 @@ COMPUTE = Schema(
         ("input_size", "int"),  # sum of the dependencies' sizes
         ("thread", "text"),  # thread's identity, an int; None for coroutines
         ("cpu", "float32"),  # CPU seconds of the thread; None for coroutines
-        ("run_queue", "float32"),  # seconds the thread could run and had no core; None: not known
+        # Seconds the thread could run and had no core; None: not known. 0 for a task of less than a
+        # millisecond whose namesake before it was as brief: it is not read.
+        ("run_queue", "float32"),
         ("received", "time"),  # the worker learned of the task
         ("ready", "time"),  # its dependencies were there
         ("executing", "time"),  # it was given a thread

@@ -6,7 +6,7 @@ A note is a run of items: its kind's name and then its facts, padded to one widt
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -40,22 +40,24 @@ class FlatNotes:
         self._kinds = kinds
 
     def fold(self, notes: list[Any]) -> Folded:
-        """Give the rows of these notes, schema by schema."""
+        """Give the rows of these notes, schema by schema, with their places among all of them."""
         names = notes[:: self._width]
-        first = 0
         for name, (schema, make_columns) in self._kinds.items():
-            of_kind = notes if names.count(name) == len(names) else self._only(name, notes)
-            if of_kind:
-                columns = self._columns(of_kind, make_columns or _first(len(schema.codecs)))
-                rows = Columns(columns) if columns else ()
-                yield schema, rows, range(first, first + len(rows))
-                first += len(rows)
+            count = names.count(name)
+            if not count:
+                continue
+            places: Sequence[int] = range(len(names))
+            if count < len(names):
+                places = [place for place in places if names[place] == name]
+            columns = self._columns(self._at(places, notes), make_columns or _plain(schema))
+            rows = Columns(columns) if columns else ()
+            yield schema, rows, places[: len(rows)]
 
-    def _only(self, name: str, notes: list[Any]) -> list[Any]:
-        places = range(0, len(notes), self._width)
-        return list(
-            chain.from_iterable(notes[at : at + self._width] for at in places if notes[at] == name)
-        )
+    def _at(self, places: Sequence[int], notes: list[Any]) -> list[Any]:
+        if len(places) * self._width == len(notes):
+            return notes
+        starts = (place * self._width for place in places)
+        return list(chain.from_iterable(notes[at : at + self._width] for at in starts))
 
     def _columns(self, notes: list[Any], make_columns: MakeColumns) -> list[list[Any]]:
         """Make columns, leaving out the notes that it fails on; no column where none is left."""
@@ -72,8 +74,8 @@ class FlatNotes:
         return [a + b for a, b in zip(first, second, strict=True)]
 
 
-def _first(count: int) -> MakeColumns:
-    return lambda *facts: list(facts[:count])
+def _plain(schema: Schema) -> MakeColumns:
+    return lambda *facts: list(facts[: len(schema.codecs)])
 
 
 def padded(width: int, *items: Any) -> tuple[Any, ...]:

@@ -105,7 +105,7 @@ class WorkerTaskPlugin(WorkerPlugin):
             folder = TaskFolder(self._guard, self._corrections)
             self._source = Source(folder.fold, constants, width=WIDTH)
             self._threshold = writer.commit_threshold * WIDTH
-            self._tasks = worker.state.tasks
+            self._tasks, self._threads = worker.state.tasks, worker.threads
             self._describe = ResultDescriber()
             writer.start(self._source)
             self._note = self._source.rows.extend
@@ -194,7 +194,7 @@ class WorkerTaskPlugin(WorkerPlugin):
         executing, correction = self._executing.pop(key, _NOT_TOLD)
         waited_before, waited_after, corrected_by = self._readings.pop(key, NO_READINGS)
         cpu, deserialize, disk_read, disk_read_size, executor = run_seconds(metrics)
-        thread = self._worker.threads.get(key)
+        thread = self._threads.get(key)
         self._note(
             (
                 FINISHED,

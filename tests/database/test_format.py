@@ -16,9 +16,10 @@ import trace_by_format
 
 import dasfprof.database
 from dasfprof.database import FileDatabase
-from dasfprof.database.batch import BatchEncoder, Schema, fold_events
+from dasfprof.database.batch import BatchEncoder, Schema
 from dasfprof.database.deflate import DICTIONARY, deflate
 from dasfprof.database.frames import build_frame
+from dasfprof.database.schemas import fold_events
 from dasfprof.database.writer import Source
 from dasfprof.events import (
     CompleteEvent,
