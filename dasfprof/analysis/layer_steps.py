@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from dasfprof.analysis.distinct import distinct
 from dasfprof.analysis.key_table import KeyTable
 from dasfprof.database import keys
 from dasfprof.database.columns import Array
@@ -94,7 +95,7 @@ class LayerSteps:
         self._times, self._steps = ordered[order], steps[order]
         self._count = int(steps.max(initial=-1)) + 2
         self._first = np.searchsorted(self._times, np.arange(len(self._layers)) << _TIME_BITS)
-        self._pairs = np.unique(numbers.astype(np.int64) * self._count + steps)
+        self._pairs = distinct(numbers.astype(np.int64) * self._count + steps)
 
     def find(self, layers: Array, computed: Array, arrival: Array) -> Array:
         """Give the number of the step that built each layer, -1 where none did.

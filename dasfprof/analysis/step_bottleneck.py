@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.distinct import distinct
 from dasfprof.analysis.groups import Groups, ratio
 from dasfprof.analysis.report_columns import text, whole
 from dasfprof.analysis.step_groups import step_groups
@@ -86,5 +87,5 @@ def _entered(trace: Trace, names: list[str]) -> tuple[Array, Array]:
 def _distinct(codes: Array, values: Array, count: int) -> Array:
     """Count the distinct values of each group."""
     span = int(values.max(initial=0)) + 2
-    pairs = np.unique(codes * span + values + 1)
+    pairs = distinct(codes * span + values + 1)
     return np.bincount(pairs // span, minlength=count)

@@ -75,8 +75,8 @@ def _gpu_columns(gpus: GpuSamples, tasks: pd.DataFrame, order: Array) -> dict[st
 def _sorted_rows(first: Array, second: Array, third: Array) -> Array:
     """Sort rows by three columns, the later ones only where the first ones are equal."""
     order = np.argsort(first)
-    ties = np.flatnonzero(np.diff(first[order]) == 0)
-    tied = np.unique(np.concatenate([ties, ties + 1]))
+    same = np.diff(first[order]) == 0  # as the next one
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
     rows = np.sort(order[tied])
     order[tied] = rows[np.lexsort((third[rows], second[rows], first[rows]))]
     return order

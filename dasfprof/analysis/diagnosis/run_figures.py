@@ -16,6 +16,7 @@ from dasfprof.analysis.degradation import degradation_of
 from dasfprof.analysis.diagnosis.out_of_line import OutOfLine
 from dasfprof.analysis.diagnosis.sampled_figures import SampledFigures
 from dasfprof.analysis.diagnosis.wording import excerpt
+from dasfprof.analysis.distinct import distinct
 from dasfprof.analysis.groups import Groups, ratio
 from dasfprof.analysis.named_workers import NamedWorkers
 from dasfprof.analysis.replay import gain
@@ -207,7 +208,7 @@ class RunFigures(SampledFigures):
         Those of a collection are the ones whose tuples begin alike; other keys make one step.
         """
         keys, tasks = self.trace.keys, self.trace.tasks
-        own = np.unique(tasks["key_id"].to_numpy()[(tasks["function"] == function).to_numpy(bool)])
+        own = distinct(tasks["key_id"].to_numpy()[(tasks["function"] == function).to_numpy(bool)])
         heads = keys.head_ids[own]
         in_tuples = np.array([kind >= TUPLE for kind, _ in keys.heads], dtype=bool)
         steps = np.unique(np.where(in_tuples[heads], heads, -1), return_counts=True)[1]

@@ -8,6 +8,7 @@ import numpy as np
 
 from dasfprof.analysis.bindings import dependency_rows
 from dasfprof.analysis.critical_path import run_columns
+from dasfprof.analysis.distinct import distinct
 from dasfprof.analysis.replay.gates import Gates, find_gates
 from dasfprof.analysis.task_slots import TaskSlots
 from dasfprof.analysis.trace import Trace
@@ -130,7 +131,7 @@ def _input_rows(trace: Trace, begun: Array) -> tuple[Array, Array]:
     rows, inputs = np.append(rows, order[again + 1]), np.append(inputs, order[again])
     right = begun[inputs] < begun[rows]
     rows, inputs = rows[right], inputs[right]
-    pairs = np.unique(rows.astype(np.int64) * count + inputs) if count else rows
+    pairs = distinct(rows.astype(np.int64) * count + inputs) if count else rows
     rows, inputs = np.divmod(pairs, max(count, 1))
     return np.searchsorted(rows, np.arange(count + 1)), inputs
 
@@ -162,7 +163,7 @@ def _root_group_sizes(groups: Array, gate: Array, offsets: Array, inputs: Array)
     """
     count = int(groups.max(initial=-1)) + 1
     consumers = groups[np.repeat(np.arange(len(groups)), np.diff(offsets))]
-    pairs = np.unique(consumers.astype(np.int64) * max(count, 1) + groups[inputs])
+    pairs = distinct(consumers.astype(np.int64) * max(count, 1) + groups[inputs])
     takers, givers = np.divmod(pairs, max(count, 1))
     sizes = np.bincount(groups, minlength=count)
     number = np.bincount(takers, minlength=count)
