@@ -320,6 +320,33 @@ def test_a_disk_that_does_not_answer(
     assert "come faster than they are written" in messages[0]
 
 
+def test_facts_that_lie_flat_are_taken_and_dropped_whole(tmp_path: Path) -> None:
+    taken: list[Any] = []
+    busy, go_on = threading.Event(), threading.Event()
+
+    def fold(rows: list[Any]) -> Any:
+        taken.append(rows)
+        busy.set()
+        assert go_on.wait(60)
+        return []
+
+    database = FileDatabase(tmp_path / "t.msgpack", 1, flush_interval=3600, max_pending=10)
+    source = Source(fold, width=3)
+    database.writer.add_source(source)
+    for number in range(26):
+        source.rows.extend((number, "fact", number))
+        database.writer.threshold_reached(source)
+        assert busy.wait(60)  # the writer has the first fact
+    assert source.rows == [item for number in range(1, 11) for item in (number, "fact", number)]
+    assert database.writer.dropped == 15
+    go_on.set()
+    database.close()
+    assert taken[0] == [0, "fact", 0]
+    assert [len(rows) % 3 for rows in taken] == [0] * len(taken)
+    assert sum(len(rows) for rows in taken) == 33
+    assert source.rows == []
+
+
 def test_each_fact_is_either_written_or_counted(tmp_path: Path) -> None:
     """Many threads, and a writer that is always too late."""
     database = FileDatabase(tmp_path / "t.msgpack", 2, flush_interval=0.0001, max_pending=3)
