@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import distributed.worker
 import numpy as np
@@ -23,7 +24,7 @@ from distributed.metrics import DelayedMetricsLedger
 from distributed.worker_state_machine import ExecuteSuccessEvent
 from measure import Result, interleave, spread
 
-from dasfprof.recording.run_queue import RunQueue
+from dasfprof.recording import run_queue
 from dasfprof.recording.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.settings import make_settings
 from dasfprof.recording.worker import WorkerTaskPlugin
@@ -149,7 +150,7 @@ def _run_queue_row(result: Result, worker: Any, rounds: int) -> None:
     """Run tasks as a worker's thread does, with what the plugin placed around them and without."""
     observed = distributed.worker._run_task_simple
     task = Task("inc-1", int)
-    (run_queue,) = (one for one in gc.get_objects() if isinstance(one, RunQueue))
+    (queue,) = (one for one in gc.get_objects() if isinstance(one, run_queue.RunQueue))
 
     def loop(run: Any) -> float:
         token = distributed.worker._worker_cvar.set(worker)
@@ -157,14 +158,16 @@ def _run_queue_row(result: Result, worker: Any, rounds: int) -> None:
             begin = time.thread_time()
             for _ in range(CALLS):
                 run(task, {}, 0.0)
-                run_queue.readings.pop("inc-1", None)
+                queue.readings.pop("inc-1", None)
             return (time.thread_time() - begin) / CALLS
         finally:
             distributed.worker._worker_cvar.reset(token)
 
-    name = "run queue of a task, in the task's thread"
     original = observed.__wrapped__
-    _row(result, name, lambda: loop(observed), lambda: loop(original), rounds)
+    for kind, brief in (("brief", run_queue.BRIEF), ("longer", 0.0)):
+        with mock.patch.object(run_queue, "BRIEF", brief):  # seconds
+            name = f"run queue of a {kind} task, in the task's thread"
+            _row(result, name, lambda: loop(observed), lambda: loop(original), rounds)
 
 
 def _scheduler_rows(result: Result, scheduler: Any, worker: Any, plugin: Any, rounds: int) -> None:

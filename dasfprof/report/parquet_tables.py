@@ -51,7 +51,7 @@ seceded               time     it gave its thread back and went on
 done                  time     the worker knew the outcome
 thread                text     identity of the thread; null for coroutines
 cpu                   seconds  CPU time of the thread
-run_queue             seconds  the thread could run and had no core; 0 of tasks under a millisecond
+run_queue             seconds  the thread could run and had no core; 0 of most under a millisecond
 deserialize           seconds  deserialising in the run
 disk_read             seconds  unspilling of inputs
 disk_read_size        bytes    inputs that were unspilled

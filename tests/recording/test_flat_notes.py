@@ -17,7 +17,7 @@ WIDTH = 4
 
 
 def doubled(times: list[float], numbers: list[Any], _: list[Any]) -> list[list[Any]]:
-    return [times, [number / 1 * 2 for number in numbers]]
+    return [times, [2 * int(number) for number in numbers]]
 
 
 def folded(notes: list[Any]) -> list[tuple[str, list[Any], list[int]]]:
