@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.analysis.step_groups import has_steps
+from dasfprof.analysis.model.steps import has_steps
 from dasfprof.report.packing import pack_all
 from dasfprof.report.path_data import path_columns
 from dasfprof.report.resource_data import ResourceData

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from dasfprof.analysis.named_workers import NamedWorkers
+from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.report.json_text import json_text, without_surrogates
