@@ -12,7 +12,7 @@ from dasfprof.analysis.evidence import Evidence
 from dasfprof.analysis.fact_columns import make_categorical
 from dasfprof.analysis.steps import BuiltLayers, TaskSteps, step_table
 from dasfprof.database.columns import Array
-from dasfprof.plain_text import count_of
+from dasfprof.text import count_of
 
 Columns = dict[str, Any]
 
