@@ -9,8 +9,7 @@ import pandas as pd
 
 from dasfprof.analysis.model.accounting import CLASSES
 from dasfprof.analysis.trace import Trace
-from dasfprof.plain_text import count_of
-from dasfprof.report.text import format_date
+from dasfprof.text import count_of, format_date
 
 _NUMBER, _TEXT = "number", "text"
 _SECONDS = "Thread Time (s)"

@@ -13,7 +13,7 @@ from dasfprof.analysis.trace.dasf_clocks import boot_times, to_unix
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.analysis.trace.steps import BuiltLayers, TaskSteps, step_table
 from dasfprof.database.columns import Array
-from dasfprof.plain_text import count_of
+from dasfprof.text import count_of
 
 Columns = dict[str, Any]
 

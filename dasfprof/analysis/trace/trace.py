@@ -19,7 +19,7 @@ from dasfprof.analysis.trace.tasks import SCHEDULER_TIMES, WORKER_TIMES
 from dasfprof.database import EventDatabase, EventProfiler, MultiEventDatabase, open_run
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.plain_text import count_of
+from dasfprof.text import count_of
 
 Database = MultiEventDatabase | EventDatabase | EventProfiler
 Source = Database | Iterable[Database | str | os.PathLike[str]] | str | os.PathLike[str]

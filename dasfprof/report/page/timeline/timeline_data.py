@@ -20,7 +20,7 @@ from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database import keys as key_parts
 from dasfprof.database.columns import Array
 from dasfprof.report.lanes import Lanes
-from dasfprof.report.packing import PackedColumn, amounts, seconds, texts, whole_numbers
+from dasfprof.report.page.packing import PackedColumn, amounts, seconds, texts, whole_numbers
 
 #: How many parts of the run the first picture has.
 _OVERVIEW_BINS = 400

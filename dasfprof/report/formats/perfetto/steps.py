@@ -10,8 +10,14 @@ import pandas as pd
 from dasfprof.analysis.model.times import recorded_times
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+from dasfprof.report.formats.perfetto.tracks import (
+    RUN,
+    Slices,
+    Tracks,
+    side_by_side,
+    to_nanoseconds,
+)
 from dasfprof.report.json_text import json_text
-from dasfprof.report.perfetto_tracks import RUN, Slices, Tracks, side_by_side, to_nanoseconds
 
 
 class StepSlices:

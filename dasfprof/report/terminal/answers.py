@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.cli.findings import print_findings
-from dasfprof.cli.streams import echo, print_notes, terminal_width
-from dasfprof.cli.time_chart import print_time
-from dasfprof.report.text import clean, format_table
+from dasfprof.report.terminal.findings import print_findings
+from dasfprof.report.terminal.output import echo, print_notes, terminal_width
+from dasfprof.report.terminal.tables import format_table
+from dasfprof.report.terminal.time_chart import print_time
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dasfprof.analysis import Trace, TraceAnalyser
-    from dasfprof.database import MultiEventDatabase
 
 DEFAULT_ROWS = 10
 
@@ -67,18 +65,6 @@ TABLES = {
         "task_balance.csv",
     ),
 }
-
-
-def open_source(source: str) -> MultiEventDatabase:
-    """Open a run; what Python would warn of is printed as a note."""
-    from dasfprof.database import open_run
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        database = open_run(source)
-    for warning in caught:
-        echo(f"Note: {clean(warning.message)}", err=True)
-    return database
 
 
 def tables_of(trace: Trace) -> list[str]:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dasfprof.analysis.model.steps import has_steps
-from dasfprof.report.packing import pack_all
-from dasfprof.report.path_data import path_columns
-from dasfprof.report.resource_data import ResourceData
+from dasfprof.report.page.packing import pack_all
+from dasfprof.report.page.resources.resource_data import ResourceData
+from dasfprof.report.page.timeline.path_data import path_columns
+from dasfprof.report.page.timeline.timeline_data import TimelineData
 from dasfprof.report.run_summary import sum_classes, summarise, table_facts, title_of
-from dasfprof.report.timeline_data import TimelineData
 
 if TYPE_CHECKING:
     from dasfprof.analysis import TraceAnalyser
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 _SCRIPTS = (
     "format.js",
     "data.js",
-    "tasks.js",
-    "search.js",
-    "views.js",
-    "path.js",
-    "painter.js",
-    "marks.js",
+    "timeline/tasks.js",
+    "timeline/search.js",
+    "timeline/views.js",
+    "timeline/path.js",
+    "timeline/painter.js",
+    "timeline/marks.js",
     "summary.js",
     "findings.js",
-    "filters.js",
-    "gestures.js",
-    "selection.js",
-    "timeline.js",
-    "resources.js",
-    "table.js",
-    "columns.js",
-    "sections.js",
-    "details.js",
+    "timeline/filters.js",
+    "timeline/gestures.js",
+    "timeline/selection.js",
+    "timeline/timeline.js",
+    "resources/resources.js",
+    "tables/table.js",
+    "tables/columns.js",
+    "tables/sections.js",
+    "timeline/details.js",
     "accounting.js",
     "page.js",
 )
@@ -146,7 +146,7 @@ def _notes(analyser: TraceAnalyser, timeline: TimelineData) -> list[str]:
 
 
 def _asset(name: str) -> str:
-    return files("dasfprof.report").joinpath("page", name).read_text(encoding="utf-8")
+    return files("dasfprof.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

@@ -1,9 +1,13 @@
-"""What a run is called, and the files that are made of it."""
+"""The run that a command is about: opening it, what it is called, files that are made of it."""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dasfprof.report.terminal.output import echo
+from dasfprof.text import clean
 
 if TYPE_CHECKING:
     from dasfprof.database import MultiEventDatabase
@@ -11,6 +15,18 @@ if TYPE_CHECKING:
 #: Signs of a run's name that a file's name keeps; others become dashes.
 _SIGNS = "-_.+ "
 _LONGEST = 200
+
+
+def open_source(source: str) -> MultiEventDatabase:
+    """Open a run; what Python would warn of is printed as a note."""
+    from dasfprof.database import open_run
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        database = open_run(source)
+    for warning in caught:
+        echo(f"Note: {clean(warning.message)}", err=True)
+    return database
 
 
 def run_title(database: MultiEventDatabase, source: str) -> str:

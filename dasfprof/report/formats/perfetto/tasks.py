@@ -12,9 +12,15 @@ from dasfprof.analysis.model.statuses import status_seconds
 from dasfprof.analysis.model.times import recorded_times
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+from dasfprof.report.formats.perfetto.tracks import (
+    Slices,
+    Tracks,
+    side_by_side,
+    to_nanoseconds,
+    trimmed,
+)
 from dasfprof.report.json_text import json_text, json_texts
 from dasfprof.report.lanes import Lanes
-from dasfprof.report.perfetto_tracks import Slices, Tracks, side_by_side, to_nanoseconds, trimmed
 
 #: Characters of a key or of an exception's text that are worth showing.
 _LONGEST = 2000

@@ -20,14 +20,19 @@ import numpy as np
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+from dasfprof.report.formats.perfetto.flows import (
+    Flows,
+    Producers,
+    TransferSlices,
+    dependency_events,
+)
+from dasfprof.report.formats.perfetto.marks import graph_events, life_events
+from dasfprof.report.formats.perfetto.steps import StepSlices
+from dasfprof.report.formats.perfetto.tasks import TaskSlices, microseconds
+from dasfprof.report.formats.perfetto.tracks import RUN, Tracks, whole_nanoseconds
 from dasfprof.report.json_text import json_text, without_surrogates
-from dasfprof.report.perfetto_flows import Flows, Producers, TransferSlices, dependency_events
-from dasfprof.report.perfetto_marks import graph_events, life_events
-from dasfprof.report.perfetto_steps import StepSlices
-from dasfprof.report.perfetto_tasks import TaskSlices, microseconds
-from dasfprof.report.perfetto_tracks import RUN, Tracks, whole_nanoseconds
 from dasfprof.report.resource_series import metrics_of
-from dasfprof.report.text import format_date
+from dasfprof.text import format_date
 
 #: Rows of a table that are text at a time: what bounds the memory.
 _BLOCK = 1 << 13

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.cli.streams import echo, terminal_width
-from dasfprof.report.text import elide
+from dasfprof.report.terminal.output import echo, terminal_width
+from dasfprof.text import elide
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.cli.streams import echo, terminal_width
-from dasfprof.report.text import clean, elide, format_seconds
+from dasfprof.report.terminal.output import echo, terminal_width
+from dasfprof.text import clean, elide, format_seconds
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ import numpy as np
 
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
-from dasfprof.report.packing import PackedColumn, seconds, whole_numbers
+from dasfprof.report.page.packing import PackedColumn, seconds, whole_numbers
 from dasfprof.report.resource_series import Series, metrics_of
 
 #: Points of all series of a metric together, and of one series.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dasfprof.report.parquet_schema import WHO, table
+from dasfprof.report.formats.parquet.schema import WHO, table
 
 READINGS = (
     table(

@@ -8,8 +8,8 @@ import numpy as np
 
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
+from dasfprof.report.formats.perfetto.tracks import whole_nanoseconds
 from dasfprof.report.json_text import json_text, json_texts
-from dasfprof.report.perfetto_tracks import whole_nanoseconds
 
 
 def graph_events(trace: Trace, place: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Tables and names as text for a terminal: they fit its width and cannot command it.
+"""Tables as text for a terminal: they fit its width and cannot command it.
 
 Task keys, exception texts and file names come from whoever wrote the trace. Here they lose
 everything that a terminal obeys: escape sequences, line breaks, marks that reorder text.
@@ -8,28 +8,15 @@ from __future__ import annotations
 
 import math
 import textwrap
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.plain_text import clean, format_size
+from dasfprof.text import display_width, elide
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "clean",
-    "display_width",
-    "elide",
-    "format_date",
-    "format_seconds",
-    "format_size",
-    "format_table",
-]
-
-ELLIPSIS = "…"
 NOT_AVAILABLE = "NA"
 
 _GAP = 2
@@ -44,44 +31,6 @@ _MAX_WORD = 20
 _MAX_CELL = 1000
 _MAX_DECIMALS = 6
 _SIGNIFICANT = 4
-
-
-def elide(text: object, width: int) -> str:
-    """Clean a text and leave out its middle where it is wider than `width` columns.
-
-    The end is kept as well as the begin: the last numbers of a key tell which chunk it is.
-    """
-    text = str(text)
-    if len(text) > 4 * width:  # a character takes at most two columns: no more can be shown
-        text = f"{text[: 2 * width]}{ELLIPSIS}{text[-2 * width :]}"
-    text = clean(text)
-    if display_width(text) <= width:
-        return text
-    tail = _take(text[::-1], (width - 1) // 3)[::-1]
-    head = _take(text, width - 1 - display_width(tail))
-    return f"{head}{ELLIPSIS}{tail}"
-
-
-def display_width(text: str) -> int:
-    """Count the terminal's columns that a clean text takes."""
-    return len(text) if text.isascii() else sum(map(_character_width, text))
-
-
-def format_seconds(seconds: float) -> str:
-    """Write the seconds that a finding puts at stake in three digits; nothing if unknown."""
-    if math.isnan(seconds):
-        return ""
-    if seconds < 0.01:
-        return "< 0.01 s"
-    return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
-
-
-def format_date(seconds: float) -> str:
-    """Write Unix seconds as a date and time in UTC; a trace may claim any."""
-    try:
-        return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds!r} (Unix)"
 
 
 def format_table(frame: pd.DataFrame, width: int, *, expendable: Sequence[str] = ()) -> str:
@@ -258,18 +207,3 @@ def _header_width(label: str) -> int:
 
 def _wrapped(text: str, width: int, *, break_words: bool = True) -> list[str]:
     return textwrap.wrap(text, max(width, 1), break_long_words=break_words) or [""]
-
-
-def _take(text: str, width: int) -> str:
-    taken = 0
-    for position, character in enumerate(text):
-        taken += _character_width(character)
-        if taken > width:
-            return text[:position]
-    return text
-
-
-def _character_width(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.report.csv_tables import write_csv_tables
-from dasfprof.report.parquet import write_parquet
-from dasfprof.report.perfetto import write_perfetto
+from dasfprof.report.formats.csv_tables import write_csv_tables
+from dasfprof.report.formats.parquet.files import write_parquet
+from dasfprof.report.formats.perfetto.trace_file import write_perfetto
 from dasfprof.report.run_summary import title_of
 
 if TYPE_CHECKING:

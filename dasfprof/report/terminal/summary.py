@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.cli.streams import echo, say, terminal_width
-from dasfprof.report.text import elide
+from dasfprof.report.terminal.output import echo, say, terminal_width
+from dasfprof.text import elide
 
 if TYPE_CHECKING:
     from dasfprof.analysis import Trace

@@ -10,9 +10,9 @@ from dasfprof.analysis.model.clock_offsets import clock_offsets
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+from dasfprof.report.formats.perfetto.tasks import microseconds, named, seconds, sizes
+from dasfprof.report.formats.perfetto.tracks import Slices, Tracks, side_by_side, to_nanoseconds
 from dasfprof.report.json_text import json_text
-from dasfprof.report.perfetto_tasks import microseconds, named, seconds, sizes
-from dasfprof.report.perfetto_tracks import Slices, Tracks, side_by_side, to_nanoseconds
 
 #: Args of a transfer, by the column of `Trace.transfers` that has them.
 _SIZES = {"size": "size (B)", "keys": "keys"}

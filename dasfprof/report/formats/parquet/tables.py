@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dasfprof.report.parquet_readings import READINGS
-from dasfprof.report.parquet_schema import WHO, table
+from dasfprof.report.formats.parquet.readings import READINGS
+from dasfprof.report.formats.parquet.schema import WHO, table
 
 _SCHEDULER = """
 scheduler_waiting     time     the scheduler knew of it, waiting for dependencies

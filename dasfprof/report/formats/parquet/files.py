@@ -15,10 +15,10 @@ import pandas as pd
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import MissingExtraError
+from dasfprof.report.formats.parquet.arrays import as_array, as_lists, field_of
+from dasfprof.report.formats.parquet.schema import Column, TableSchema
+from dasfprof.report.formats.parquet.tables import SCHEMAS
 from dasfprof.report.json_text import without_surrogates
-from dasfprof.report.parquet_columns import as_array, as_lists, field_of
-from dasfprof.report.parquet_schema import Column, TableSchema
-from dasfprof.report.parquet_tables import SCHEMAS
 
 #: Rows of a row group: what is in memory at a time.
 _ROWS = 1 << 16

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.database.columns import Array
+from dasfprof.report.formats.parquet.schema import Column
 from dasfprof.report.json_text import without_surrogates
-from dasfprof.report.parquet_schema import Column
 
 _MICROSECONDS = 1e6
 #: Beyond it a float is no int64.

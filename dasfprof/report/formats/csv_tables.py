@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from dasfprof.report.csv import write_csv
+from dasfprof.report.formats.csv import write_csv
 
 if TYPE_CHECKING:
     from dasfprof.analysis import TraceAnalyser

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from dasfprof.report.text import elide
+from dasfprof.text import elide
 
 _MAX_NOTE = 400
 
