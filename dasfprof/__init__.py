@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "CompleteEvent": "dasfprof.events",
-    "DurationBeginEvent": "dasfprof.events",
-    "DurationEndEvent": "dasfprof.events",
-    "InstantEvent": "dasfprof.events",
+    "CompleteEvent": "dasfprof.schema.events",
+    "DurationBeginEvent": "dasfprof.schema.events",
+    "DurationEndEvent": "dasfprof.schema.events",
+    "InstantEvent": "dasfprof.schema.events",
     "EventProfiler": "dasfprof.database",
     "FileDatabase": "dasfprof.database",
     "MultiEventDatabase": "dasfprof.database",
@@ -58,15 +58,15 @@ __all__ = [
 if TYPE_CHECKING:
     from dasfprof.analysis import Trace, TraceAnalyser
     from dasfprof.database import EventProfiler, FileDatabase, MultiEventDatabase, open_run
-    from dasfprof.events import (
+    from dasfprof.recording import profile, register_default_profiler, step
+    from dasfprof.report.formats.export import export
+    from dasfprof.report.page.html import write_report
+    from dasfprof.schema.events import (
         CompleteEvent,
         DurationBeginEvent,
         DurationEndEvent,
         InstantEvent,
     )
-    from dasfprof.recording import profile, register_default_profiler, step
-    from dasfprof.report.formats.export import export
-    from dasfprof.report.page.html import write_report
 
 
 def __getattr__(name: str) -> Any:

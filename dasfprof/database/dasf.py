@@ -13,7 +13,7 @@ from typing import Any
 
 from dasfprof.database import values
 from dasfprof.database.file import EventDatabase
-from dasfprof.events import EVENT_CLASSES, CompleteEvent, Event, EventPhases
+from dasfprof.schema.events import EVENT_CLASSES, CompleteEvent, Event, EventPhases
 
 _LENGTH_BYTES = 8
 _MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)

@@ -19,7 +19,7 @@ from dasfprof.database.reader import FORMAT_VERSION, TraceFile
 from dasfprof.database.schemas import fold_events, make_batches
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.errors import InvalidArgumentError, ReadOnlyError
-from dasfprof.events import EVENT_CLASSES, Event
+from dasfprof.schema.events import EVENT_CLASSES, Event
 
 DEFAULT_COMMIT_THRESHOLD = 5000
 DEFAULT_FLUSH_INTERVAL = 1.0

@@ -12,7 +12,7 @@ from dasfprof.database.batch import Batch
 from dasfprof.database.dasf import DasfDatabase, is_dasf_trace
 from dasfprof.database.file import EventDatabase, FileDatabase
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.events import (
+from dasfprof.schema.events import (
     CompleteEvent,
     DurationBeginEvent,
     DurationEndEvent,

@@ -24,9 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database import frames, values
-from dasfprof.database.batch import BatchEncoder, Rows, Schema
+from dasfprof.database.batch import BatchEncoder, Rows
 from dasfprof.database.deflate import deflate
 from dasfprof.database.output import TraceOutput
+from dasfprof.schema.declaration import Schema
 
 logger = logging.getLogger(__name__)
 

@@ -19,19 +19,12 @@ from typing import Any
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dasfprof.database.writer import Folded, Source
-from dasfprof.recording.facts import (
-    GRAPH,
-    STEAL,
-    TASK_RUN,
-    UNSENT_TASKS,
-    WORKER_ADDED,
-    WORKER_REMOVED,
-)
 from dasfprof.recording.flat_notes import padded
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.scheduler_folder import WIDTH, scheduler_notes
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.step_facts import ANNOTATION
+from dasfprof.schema.steps import ANNOTATION
+from dasfprof.schema.tasks import GRAPH, STEAL, TASK_RUN, UNSENT_TASKS, WORKER_ADDED, WORKER_REMOVED
 
 #: What clients that want a task are told of.
 _OUTCOMES = ("memory", "erred")

@@ -12,14 +12,14 @@ from typing import Any
 from distributed import Client
 
 from dasfprof.database import FileDatabase
-from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Folded, Source
 from dasfprof.recording import steps
 from dasfprof.recording.pipeline_steps import watch_pipeline
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.step_facts import STEP, STEP_END, STEP_LAYER
 from dasfprof.recording.step_hooks import place_hooks, remove_hooks, watch_dataframes
 from dasfprof.recording.steps import OpenStep
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.steps import STEP, STEP_END, STEP_LAYER
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from written_traces import compute, managed, record, write_as_dasf
 from dasfprof.analysis import Trace, TraceAnalyser
 from dasfprof.database import EventDatabase, EventProfiler, FileDatabase, MultiEventDatabase
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
-from dasfprof.events import Event
+from dasfprof.schema.events import Event
 
 EVENTS: list[Event] = [
     compute("load-1", 0.0, 1.0, "w", size=8_000_000),

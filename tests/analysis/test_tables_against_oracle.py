@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from written_traces import compute, managed, record, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.events import CompleteEvent, Event
+from dasfprof.schema.events import CompleteEvent, Event
 
 Owner = tuple[str, str]
 

@@ -12,14 +12,8 @@ import pytest
 from written_traces import Plugin, compute, managed, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import Trace, TraceAnalyser
-from dasfprof.recording.facts import (
-    COMPUTE,
-    RESOURCE_USAGE,
-    TASK_RUN,
-    TRANSFER,
-    WORKER_ADDED,
-    WORKER_REMOVED,
-)
+from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.schema.tasks import COMPUTE, TASK_RUN, TRANSFER, WORKER_ADDED, WORKER_REMOVED
 
 T = 1.7e9
 A, B = "tcp://10.0.0.1:4001", "tcp://10.0.0.2:4002"

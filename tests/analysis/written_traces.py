@@ -11,9 +11,9 @@ from typing import Any
 import msgpack
 
 from dasfprof.database import FileDatabase
-from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Source
-from dasfprof.events import CompleteEvent, Event, InstantEvent
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import CompleteEvent, Event, InstantEvent
 
 
 def compute(

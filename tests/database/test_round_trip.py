@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from dasfprof.database import EventDatabase, EventProfiler, FileDatabase, MultiEventDatabase
 from dasfprof.errors import InvalidArgumentError, ReadOnlyError, SourceNotFoundError
-from dasfprof.events import (
+from dasfprof.schema.events import (
     CompleteEvent,
     DurationBeginEvent,
     DurationEndEvent,

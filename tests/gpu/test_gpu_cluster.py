@@ -14,7 +14,7 @@ from distributed.deploy.spec import SpecCluster
 from stand_ins import Driver, device, instance, uuid_of
 
 import dasfprof
-from dasfprof.events import InstantEvent
+from dasfprof.schema.events import InstantEvent
 
 pytest.importorskip("pynvml", reason="the package nvidia-ml-py is not installed")
 

@@ -11,7 +11,7 @@ from typing import Any
 from opened_pages import BEGIN, EVENTS, LOAD, compute, write_trace
 
 from dasfprof import CompleteEvent, InstantEvent, TraceAnalyser, export
-from dasfprof.events import Event
+from dasfprof.schema.events import Event
 
 
 def at_scheduler(event: str, time: float, **args: Any) -> InstantEvent:

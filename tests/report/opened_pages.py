@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dasfprof import CompleteEvent, FileDatabase, InstantEvent
-from dasfprof.events import Event
+from dasfprof.schema.events import Event
 
 DEADLINE = 30.0
 BEGIN = 1_790_000_000.0
