@@ -18,6 +18,8 @@ from dasfprof.database.reader import TraceFile
 
 FACTS = """
 import sys, os
+
+pytestmark = pytest.mark.dask_internals
 print(sys.argv, sys.path[0], __name__, __file__, __package__, __spec__ and __spec__.name)
 print(sys.modules["__main__"].__dict__ is globals(), type(__loader__).__name__, __doc__)
 """
