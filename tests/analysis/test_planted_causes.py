@@ -1,8 +1,8 @@
 """What `diagnose()` says of real runs whose fault is known, and of runs without any.
 
-In short each fault is planted once, and once more if it is not named first: a machine that other
-programs use may have troubles of its own that outdo the fault. In full, by ``--long``, there are
-ten runs of each, of which nine have to be right.
+In short each fault is planted once, and has to be named before all that other programs on the
+machine cannot cause. In full, by ``--long`` and on a quiet machine, there are ten runs of each, of
+which nine have to name it first of all.
 """
 
 from __future__ import annotations
@@ -22,6 +22,20 @@ import dasfprof
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+
+#: What other programs on the machine do to a run: tasks wait for cores, here more than there.
+OF_THE_MACHINE = {
+    "cpu-oversubscribed",
+    "degrading-functions",
+    "deserialising",
+    "host-memory-full",
+    "imbalance",
+    "memory-pressure",
+    "scheduler-bound",
+    "slow-worker",
+    "straggling-tasks",
+    "tasks-too-small",
+}
 
 
 class Clusters:
@@ -75,12 +89,11 @@ def names(findings: pd.DataFrame, pipeline: Pipeline) -> bool:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_named_first(fault: str, clusters: Clusters, tmp_path: Path) -> None:
     pipeline = FAULTS[fault]
-    findings = diagnosed(clusters, pipeline, tmp_path / "once")
-    if not names(findings, pipeline):
-        findings = diagnosed(clusters, pipeline, tmp_path / "again")
+    findings = diagnosed(clusters, pipeline, tmp_path)
+    planted = findings[~findings["Rule"].isin(OF_THE_MACHINE - set(pipeline.rules))]
 
-    assert names(findings, pipeline), findings.to_dict("records")
-    first = findings.iloc[0]
+    assert names(planted, pipeline), findings.to_dict("records")
+    first = planted.iloc[0]
     assert first["Severity"] in ("high", "medium")
     assert first["Seconds at stake (s)"] > 0
 
