@@ -15,7 +15,7 @@ import pytest
 
 from dasfprof import CompleteEvent, InstantEvent
 
-DEADLINE = 30.0
+DEADLINE = 120.0
 BEGIN = 1_790_000_000.0
 #: Where the lanes begin in the timeline's canvas, in CSS pixels.
 GUTTER, RULER = 168, 24
