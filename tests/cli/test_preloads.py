@@ -17,6 +17,8 @@ from shell import BIN, DEADLINE, environment, wait_until
 from dasfprof.database.multi import find_runs
 from dasfprof.database.reader import TraceFile
 
+pytestmark = pytest.mark.dask_internals
+
 PRELOAD = ("--preload", "dasfprof.preload")
 TASKS = 40
 

@@ -18,6 +18,8 @@ from dasfprof.database.reader import TraceFile
 
 FACTS = """
 import sys, os
+
+pytestmark = pytest.mark.dask_internals
 print(sys.argv, sys.path[0], __name__, __file__, __package__, __spec__ and __spec__.name)
 print(sys.modules["__main__"].__dict__ is globals(), type(__loader__).__name__, __doc__)
 """
@@ -204,14 +206,20 @@ def test_ctrl_c_ends_the_script_and_keeps_the_record(tmp_path: Path) -> None:
         "client.submit(abs, -1).result()\n"
         "pathlib.Path('there').touch()\ntime.sleep(600)"
     )
-    with subprocess.Popen(
-        [str(BIN / "dasfprof"), "run", "script.py"],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    # A child inherits an ignored signal, as a shell's background has it, and not a handler.
+    disposition = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            [str(BIN / "dasfprof"), "run", "script.py"],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, disposition)
+    with process:
         wait_until((tmp_path / "there").exists)
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=DEADLINE)

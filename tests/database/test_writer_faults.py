@@ -40,7 +40,7 @@ def messages(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
     logging.getLogger("dasfprof.database").removeHandler(handler)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

@@ -60,7 +60,7 @@ class Processes:
         return scheduler, workers
 
     def client(self) -> Client:
-        return Client(scheduler_file=str(self.scheduler_file), timeout=30)
+        return Client(scheduler_file=str(self.scheduler_file), timeout=120)
 
 
 @pytest.fixture
