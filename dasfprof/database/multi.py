@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database.batch import Batch
-from dasfprof.database.dasf import DasfDatabase, is_dasf_trace
+from dasfprof.database.dasf import DasfDatabase
 from dasfprof.database.display import files_html
 from dasfprof.database.file import EventDatabase, FileDatabase
 from dasfprof.database.profiler import EventProfiler, open_database
-from dasfprof.database.reader import TraceFile, is_trace
+from dasfprof.database.reader import TraceFile, is_dasf_trace, is_trace
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
 from dasfprof.events import Event
 from dasfprof.plain_text import count_of, escape
@@ -120,8 +120,7 @@ class Run:
 
 def find_runs(directory: Path) -> list[Run]:
     """List the runs whose files lie in a directory, the newest first."""
-    paths = sorted(path for path in directory.glob("*.msgpack") if _is_any_trace(path))
-    headers = [(path, _header(path)) for path in paths]
+    headers = _headers(directory)
     runs: dict[tuple[str, str], Run] = {}
     # Where damage took the header, the file's name alone tells to which run it belongs.
     for path, header in sorted(headers, key=lambda pair: not pair[1]):
@@ -135,6 +134,20 @@ def find_runs(directory: Path) -> list[Run]:
         created = _seconds(header.get("run_created", header.get("created")))
         run.created = min(run.created or created, created or run.created)
     return sorted(runs.values(), key=lambda run: run.created, reverse=True)
+
+
+def files_of_run(directory: Path, run_uuid: str) -> list[Path]:
+    """List the files in a directory whose headers have a run's id, in the order of their names.
+
+    Whatever else lies there, traces of DASF's own profiler too, is left out.
+    """
+    return [path for path, header in _headers(directory) if header.get("run_uuid") == run_uuid]
+
+
+def _headers(directory: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Read the headers of all traces in a directory; DASF's files have none."""
+    paths = sorted(path for path in directory.glob("*.msgpack") if _is_any_trace(path))
+    return [(path, _header(path)) for path in paths]
 
 
 def _header(path: Path) -> dict[str, Any]:
