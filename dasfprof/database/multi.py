@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database.batch import Batch
+from dasfprof.database.completion import Completion
 from dasfprof.database.dasf import DasfDatabase
 from dasfprof.database.display import files_html
 from dasfprof.database.file import EventDatabase, FileDatabase
@@ -47,9 +48,26 @@ class MultiEventDatabase:
         self.databases: list[EventDatabase] = [_database(item) for item in databases]
 
     def get_traces(self) -> Iterator[Event]:
-        """Give all events, database by database."""
+        """Give all events, database by database.
+
+        Events of dasfprof's plugins are completed from the other files here, so that code that
+        takes them one by one, as analyses for DASF's events do, finds in each what it needs:
+
+        - "Resource Usage" has the last known value of each field of its process and host, NaN
+          where there is none. Before a field's first reading, for ten seconds at most, that
+          reading stands.
+        - "Compute" has ``dependents``, the keys of the task runs that took its result.
+
+        "Managed Memory" has no ``key``: DASF records it as a task ends, dasfprof in each sample,
+        which belongs to no task. `batches` gives the columns as they were recorded.
+        """
+        files = [item.trace_file() for item in self.databases if isinstance(item, FileDatabase)]
+        completion = Completion(file.path for file in files)
         for database in self.databases:
-            yield from database.get_traces()
+            if isinstance(database, FileDatabase):
+                yield from completion.events(database.trace_file())
+            else:
+                yield from database.get_traces()
 
     def __iter__(self) -> Iterator[Event]:
         return self.get_traces()
