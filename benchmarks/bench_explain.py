@@ -19,7 +19,7 @@ from measure import Result, spread
 from synthetic import HOST, TOKENS
 
 from dasfprof import FileDatabase, TraceAnalyser
-from dasfprof.analysis.replay.replay import make_replay, replay_of
+from dasfprof.analysis.simulation.replay import make_replay, replay_of
 from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Source
 from dasfprof.recording.facts import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED

@@ -32,8 +32,8 @@ _HOMES = {
     "Trace": "dasfprof.analysis",
     "TraceAnalyser": "dasfprof.analysis",
     "analyser_html": "dasfprof.report.notebook",  # for the analyser's own display
-    "export": "dasfprof.report.export",
-    "write_report": "dasfprof.report.html",
+    "export": "dasfprof.report.formats.export",
+    "write_report": "dasfprof.report.page.html",
 }
 
 __all__ = [
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
         InstantEvent,
     )
     from dasfprof.recording import profile, register_default_profiler, step
-    from dasfprof.report.export import export
-    from dasfprof.report.html import write_report
+    from dasfprof.report.formats.export import export
+    from dasfprof.report.page.html import write_report
 
 
 def __getattr__(name: str) -> Any:

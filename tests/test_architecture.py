@@ -16,7 +16,7 @@ PACKAGE = Path(dasfprof.__file__).parent
 FLOORS = {
     "errors": -1,
     "config": -1,
-    "plain_text": -1,
+    "text": -1,
     "events": 0,
     "database": 1,
     "recording": 2,

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Literal
 
 import pandas as pd
 
-from dasfprof.analysis import (
+from dasfprof.analysis.balance_questions import BalanceQuestions
+from dasfprof.analysis.diagnosis.question import DiagnosisQuestion
+from dasfprof.analysis.model import gpu_utilisation
+from dasfprof.analysis.parallel_run_reports import ParallelRunReports
+from dasfprof.analysis.replay_questions import ReplayQuestions
+from dasfprof.analysis.step_questions import StepQuestions
+from dasfprof.analysis.tables import (
     function_bottleneck,
-    gpu_utilisation,
     task_balance,
     task_bottleneck,
     task_graph,
 )
-from dasfprof.analysis.balance_questions import BalanceQuestions
-from dasfprof.analysis.diagnosis.question import DiagnosisQuestion
-from dasfprof.analysis.parallel_run_reports import ParallelRunReports
-from dasfprof.analysis.progress import is_wanted
-from dasfprof.analysis.replay_questions import ReplayQuestions
-from dasfprof.analysis.step_questions import StepQuestions
 from dasfprof.analysis.time_questions import TimeQuestions
 from dasfprof.analysis.trace import Source, Trace
+from dasfprof.analysis.trace.progress import is_wanted
 
 if TYPE_CHECKING:
     import networkx as nx

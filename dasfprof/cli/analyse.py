@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from dasfprof.cli.naming import run_title
-from dasfprof.cli.streams import say
-from dasfprof.cli.summary import print_summary
-from dasfprof.cli.tables import DEFAULT_ROWS, TABLES, open_source, print_answers, tables_of
-from dasfprof.report.text import clean
+from dasfprof.cli.sources import open_source, run_title
+from dasfprof.report.terminal.answers import DEFAULT_ROWS, TABLES, print_answers, tables_of
+from dasfprof.report.terminal.output import say
+from dasfprof.report.terminal.summary import print_summary
+from dasfprof.text import clean
 
 
 @click.command()
@@ -70,7 +70,7 @@ def analyse(
     print_summary(analyser.trace, title)
     answers = print_answers(analyser, head or DEFAULT_ROWS, names=names)
     if output is not None:
-        from dasfprof.report.csv import write_csv
+        from dasfprof.report.formats.csv import write_csv
 
         output.mkdir(parents=True, exist_ok=True)
         files = [

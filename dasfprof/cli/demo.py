@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.cli.streams import echo, say
-from dasfprof.cli.tables import DEFAULT_ROWS, print_answers
-from dasfprof.report.text import format_size
+from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
+from dasfprof.report.terminal.output import echo, say
+from dasfprof.text import format_size
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.cli.tables import TABLES
 from dasfprof.report.json_text import without_surrogates
+from dasfprof.report.terminal.answers import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd

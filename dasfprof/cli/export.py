@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.cli.naming import file_for, run_title
-from dasfprof.cli.streams import say
-from dasfprof.cli.tables import open_source
-from dasfprof.report.text import clean, format_size
+from dasfprof.cli.sources import file_for, open_source, run_title
+from dasfprof.report.terminal.output import say
+from dasfprof.text import clean, format_size
 
 if TYPE_CHECKING:
-    from dasfprof.report.export import Format
+    from dasfprof.report.formats.export import Format
 
 #: How the default output's name ends.
 _ENDINGS: dict[Format, str] = {"perfetto": ".json.gz", "csv": "-csv", "parquet": "-parquet"}

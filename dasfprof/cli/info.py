@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.cli.streams import echo, terminal_width
-from dasfprof.cli.tables import open_source
-from dasfprof.report.text import clean, elide, format_date, format_size
+from dasfprof.cli.sources import open_source
+from dasfprof.report.terminal.output import echo, terminal_width
+from dasfprof.text import clean, elide, format_date, format_size
 
 if TYPE_CHECKING:
     from dasfprof.cli.contents import FileContents
@@ -54,7 +54,7 @@ def info(source: str) -> None:
 def _list_runs(source: str, runs: list[Run]) -> None:
     import pandas as pd
 
-    from dasfprof.report.text import format_table
+    from dasfprof.report.terminal.tables import format_table
 
     rows = [
         {

@@ -16,7 +16,7 @@ from dasfprof.cli.info import info
 from dasfprof.cli.report import report
 from dasfprof.cli.run import ScriptInterrupted, run
 from dasfprof.errors import DasfprofError
-from dasfprof.report.text import clean
+from dasfprof.text import clean
 
 
 class ErrorsAsMessages(click.Group):

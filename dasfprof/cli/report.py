@@ -7,10 +7,9 @@ from pathlib import Path
 
 import click
 
-from dasfprof.cli.naming import file_for, run_title
-from dasfprof.cli.streams import say
-from dasfprof.cli.tables import open_source
-from dasfprof.report.text import clean, format_size
+from dasfprof.cli.sources import file_for, open_source, run_title
+from dasfprof.report.terminal.output import say
+from dasfprof.text import clean, format_size
 
 
 @click.command()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dasfprof.cli.script import run_script
-from dasfprof.cli.streams import echo, say
-from dasfprof.cli.tables import DEFAULT_ROWS, print_answers
 from dasfprof.errors import DasfprofError
-from dasfprof.report.text import clean, format_size
+from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
+from dasfprof.report.terminal.output import echo, say
+from dasfprof.text import clean, format_size
 
 if TYPE_CHECKING:
     from dasfprof.preload import ClientRecorder

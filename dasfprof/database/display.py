@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database.reader import TraceFile, is_dasf_trace
-from dasfprof.plain_text import escape, format_size
+from dasfprof.text import escape, format_size
 
 #: Files of a run that a notebook lists.
 _MOST_FILES = 20

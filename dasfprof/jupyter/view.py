@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import quote
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.plain_text import clean, escape
 from dasfprof.recording import ProfiledRun
-from dasfprof.report.html import write_report
 from dasfprof.report.notebook import frame_html, run_html, run_text
+from dasfprof.report.page.html import write_report
 from dasfprof.report.run_summary import title_of
+from dasfprof.text import clean, escape
 
 #: Bytes of a report up to which it goes into the notebook's file: 50,000 task runs and more.
 INLINE_BYTES = 2_000_000

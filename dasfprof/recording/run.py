@@ -17,7 +17,6 @@ from distributed.comm import CommClosedError
 from dasfprof.database import MultiEventDatabase
 from dasfprof.database.display import files_html
 from dasfprof.errors import SourceNotFoundError, TraceError
-from dasfprof.plain_text import clean, count_of, escape, format_size
 from dasfprof.recording.cluster_calls import (
     commit_plugin,
     list_files,
@@ -26,6 +25,7 @@ from dasfprof.recording.cluster_calls import (
 )
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.step_recorder import StepRecorder
+from dasfprof.text import clean, count_of, escape, format_size
 
 if TYPE_CHECKING:
     from dasfprof.analysis import TraceAnalyser

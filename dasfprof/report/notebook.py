@@ -11,9 +11,8 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.plain_text import count_of, escape
 from dasfprof.report.run_summary import in_words, summarise, when
-from dasfprof.report.text import elide, format_seconds
+from dasfprof.text import count_of, elide, escape, format_seconds
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.time_accounting import CLASSES
+from dasfprof.analysis.model.accounting import CLASSES
 from dasfprof.analysis.trace import Trace
-from dasfprof.plain_text import count_of
-from dasfprof.report.text import format_date
+from dasfprof.text import count_of, format_date
 
 _NUMBER, _TEXT = "number", "text"
 _SECONDS = "Thread Time (s)"

@@ -11,8 +11,8 @@ import pandas as pd
 from hypothesis import strategies as st
 
 from dasfprof.analysis import Trace
-from dasfprof.analysis.fact_columns import make_categorical
-from dasfprof.analysis.key_table import KeyCollector, KeyTable, split_keys
+from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.keys import KeyCollector, KeyTable, split_keys
 
 #: Unix time at which the made traces begin.
 T = float(1 << 30) + 1234.5

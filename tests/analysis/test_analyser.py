@@ -127,7 +127,7 @@ def test_progress_is_shown_where_it_is_wanted(
         return err
 
     assert shown(True) == "", "there is nothing to wait for"
-    monkeypatch.setattr("dasfprof.analysis.progress._DELAY", 0.0)
+    monkeypatch.setattr("dasfprof.analysis.trace.progress._DELAY", 0.0)
     assert "Reading traces:" in shown(True)
     assert "[task_bottleneck]" in shown(True)
     assert shown(False) == ""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from written_traces import Plugin, compute, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.analysis.attempts import error_category
+from dasfprof.analysis.model.attempts import error_category
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording.facts import CLOCK, COMPUTE, TASK_RUN, WORKER_REMOVED
 

@@ -16,9 +16,9 @@ from written_traces import Plugin, compute, record, row, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.diagnosis.findings import Finding
-from dasfprof.analysis.diagnosis.function_step import with_step
+from dasfprof.analysis.diagnosis.ranking import with_step
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.layer_steps import LayerNames, LayerSteps, inherited_steps
+from dasfprof.analysis.trace.layer_steps import LayerNames, LayerSteps, inherited_steps
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
 from dasfprof.errors import InvalidArgumentError
@@ -229,7 +229,7 @@ def test_step_called_as_the_rows_of_no_step(tmp_path: Path) -> None:
 
 
 def test_identities_of_layers_and_of_keys_of_fused_tasks() -> None:
-    from dasfprof.analysis.key_table import KeyCollector, split_keys
+    from dasfprof.analysis.trace.keys import KeyCollector, split_keys
 
     def table(keys: Sequence[Any]) -> Any:
         collector = KeyCollector()

@@ -10,7 +10,8 @@ import pytest
 from pandas.testing import assert_frame_equal
 from written_traces import Plugin, managed, record, row, usage, write_as_dasf
 
-from dasfprof.analysis import TraceAnalyser, task_balance
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.tables import task_balance
 from dasfprof.recording.facts import MANAGED_MEMORY, WORKER_REMOVED
 
 INTERVAL = "Time Interval (seconds from begin)"

@@ -17,7 +17,7 @@ from written_traces import compute, record
 
 import dasfprof
 from dasfprof.analysis import Trace, TraceAnalyser
-from dasfprof.analysis.clock_offsets import clock_offsets
+from dasfprof.analysis.model.clock_offsets import clock_offsets
 
 STATUSES = ["Not started (s)", "Inqueue (s)", "Preparing (s)", "Running (s)", "Finalizing (s)"]
 

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 from shell import compute, held, shell, write_trace
 
-from dasfprof.cli.findings import print_findings
 from dasfprof.cli.main import cli
-from dasfprof.cli.time_chart import print_time
+from dasfprof.report.terminal.findings import print_findings
+from dasfprof.report.terminal.time_chart import print_time
 
 #: Two functions on one worker: load took 2 + 1 of 4 seconds.
 EVENTS = (

@@ -22,8 +22,8 @@ from dasfprof.database.batch import Schema
 from dasfprof.errors import InvalidArgumentError, MissingExtraError
 from dasfprof.events import Event, EventPhases
 from dasfprof.recording import disk_usage, facts, gpu_facts, step_facts
-from dasfprof.report.parquet_schema import KINDS
-from dasfprof.report.parquet_tables import SCHEMAS
+from dasfprof.report.formats.parquet.schema import KINDS
+from dasfprof.report.formats.parquet.tables import SCHEMAS
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'dasfprof[parquet]'")
 
@@ -120,7 +120,9 @@ def test_each_field_tells_its_meaning(parquet: Path) -> None:
 
 
 def test_the_page_tells_the_same() -> None:
-    page = (Path(dasfprof.__file__).parent / "report" / "PARQUET.md").read_text(encoding="utf-8")
+    page = (
+        Path(dasfprof.__file__).parent / "report" / "formats" / "parquet" / "PARQUET.md"
+    ).read_text(encoding="utf-8")
     for table in SCHEMAS:
         _, found, rest = page.partition(f"\n## {table.name}\n\n{table.about}\n\n")
         assert found, table.name

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from opened_pages import LOAD, SUM, compute, held
 
 import dasfprof
+from dasfprof.report.formats.perfetto.flows import Producers
+from dasfprof.report.formats.perfetto.tracks import Slices, side_by_side, to_nanoseconds, trimmed
 from dasfprof.report.json_text import json_text
-from dasfprof.report.perfetto_flows import Producers
-from dasfprof.report.perfetto_tracks import Slices, side_by_side, to_nanoseconds, trimmed
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ import unicodedata
 import pandas as pd
 import pytest
 
-from dasfprof.report.text import clean, display_width, elide, format_size, format_table
+from dasfprof.report.terminal.tables import format_table
+from dasfprof.text import clean, display_width, elide, format_size
 
 HOSTILE = {
     "colour": ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),

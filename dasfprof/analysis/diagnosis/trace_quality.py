@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.clock_offsets import clock_offsets
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, excerpt
+from dasfprof.analysis.diagnosis.units import count, duration, excerpt
+from dasfprof.analysis.model.clock_offsets import clock_offsets
 
 #: Notes that are no fault of a trace: it has no GPU, its data came from the client, or only some of
 #: the pipeline has steps.

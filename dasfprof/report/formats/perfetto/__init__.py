@@ -1,0 +1,1 @@
+"""The Chrome Trace Event Format, for Perfetto and Chrome's viewer."""
