@@ -8,6 +8,7 @@ import numpy as np
 
 from dasfprof.analysis.trace.columns import FactColumns, Form
 from dasfprof.analysis.trace.keys import KeyCollector
+from dasfprof.analysis.trace.notes import Note, NoteKind
 from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
@@ -115,8 +116,8 @@ class TraceReader:
         #: Numbers the layers that steps of the pipeline built, apart from the keys of tasks.
         self.layer_collector = KeyCollector()
         self.layers = FactColumns(self.layer_collector, _STEP_LAYER)
-        #: What is missing or damaged, in words.
-        self.notes: list[str] = []
+        #: What is missing or damaged.
+        self.notes: list[Note] = []
         #: Plugins whose files are there, once a file.
         self.plugins: list[str] = []
         #: What the files' headers call the run.
@@ -178,28 +179,38 @@ class TraceReader:
             self.dasf_hosts |= hosts
             self._add(batch, None)
         if database.lost_bytes:
-            self.notes.append(
-                f"{database.path.name}: the last {database.lost_bytes} bytes hold no whole event."
-            )
+            lost = f"the last {database.lost_bytes} bytes hold no whole event."
+            self._note("damaged-file", database.path.name, lost)
 
     def _note_losses(self, file: TraceFile, header: dict[str, Any]) -> None:
         name, damage = file.path.name, file.damage
         if not header:
-            self.notes.append(f"{name}: its header is lost, so nothing tells whose file it is.")
+            lost = "its header is lost, so nothing tells whose file it is."
+            self._note("header-lost", name, lost)
         if damage.corrupt_bytes or damage.cut_bytes or damage.unreadable:
-            self.notes.append(
-                f"{name}: {damage.corrupt_bytes} corrupt bytes, {damage.cut_bytes} bytes cut off at"
-                f" the end and {len(damage.unreadable)} unreadable blocks were left out."
+            self._note(
+                "damaged-file",
+                name,
+                f"{damage.corrupt_bytes} corrupt bytes, {damage.cut_bytes} bytes cut off at the "
+                f"end and {len(damage.unreadable)} unreadable blocks were left out.",
             )
         if file.dropped:
-            self.notes.append(
-                f"{name}: {file.dropped} facts were dropped while recording, because the disk was"
-                " full or too slow."
+            self._note(
+                "dropped-facts",
+                name,
+                f"{file.dropped} facts were dropped while recording, because the disk was full or "
+                "too slow.",
             )
         if file.errors:
-            self.notes.append(f"{name}: {file.errors} errors were caught while recording.")
+            caught = f"{file.errors} errors were caught while recording."
+            self._note("caught-errors", name, caught)
         if "plugin" in header and file.end is None:
-            self.notes.append(
-                f"{name}: ends early, without the closing frame: its process was killed, or is"
-                " still recording; what it had not yet written is missing."
+            self._note(
+                "ends-early",
+                name,
+                "ends early, without the closing frame: its process was killed, or is still "
+                "recording; what it had not yet written is missing.",
             )
+
+    def _note(self, kind: NoteKind, file: str, what: str) -> None:
+        self.notes.append(Note(kind, file, f"{file}: {what}"))

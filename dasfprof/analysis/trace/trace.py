@@ -13,6 +13,7 @@ import pandas as pd
 
 from dasfprof.analysis.trace.builder import TraceBuilder
 from dasfprof.analysis.trace.keys import KeyTable
+from dasfprof.analysis.trace.notes import Note
 from dasfprof.analysis.trace.progress import is_wanted
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.analysis.trace.tasks import SCHEDULER_TIMES, WORKER_TIMES
@@ -85,8 +86,8 @@ class Trace:
     #: Earliest and latest fact, NaN in an empty trace.
     begin: float
     end: float
-    #: What evidence is missing or damaged, in words.
-    notes: tuple[str, ...]
+    #: What evidence is missing or damaged; the text of each is for people, its kind for rules.
+    notes: tuple[Note, ...]
     #: For each task run the number of its dependencies (-1: unknown), and their key ids.
     task_dependencies: tuple[Array, Array]
     #: For each transfer the number of its keys, and their key ids.

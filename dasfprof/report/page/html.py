@@ -133,7 +133,7 @@ def _tables(analyser: TraceAnalyser) -> dict[str, Any]:
 
 
 def _notes(analyser: TraceAnalyser, timeline: TimelineData) -> list[str]:
-    notes = list(analyser.trace.notes)
+    notes = [note.text for note in analyser.trace.notes]
     if timeline.facts["crowded"]:
         notes.append(
             "Of hashes at the ends of keys the page has the first 16 digits, and times of statuses "

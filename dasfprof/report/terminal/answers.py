@@ -98,7 +98,7 @@ def print_answers(
             print_time(frame, err=err)
         else:
             _print_table(table, frame, rows, err=err)
-    print_notes(analyser.trace.notes, err=err)
+    print_notes([note.text for note in analyser.trace.notes], err=err)
     return answers
 
 

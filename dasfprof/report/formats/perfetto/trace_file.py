@@ -77,7 +77,7 @@ def write_perfetto(trace: Trace, path: Path, *, title: str) -> None:
 
 def _head(trace: Trace, title: str, timeless: int) -> str:
     """Give what stands before the events: what the trace is about, and what it lacks."""
-    notes = list(trace.notes)
+    notes = [note.text for note in trace.notes]
     if timeless:
         notes.append(f"{timeless} task runs have no time and no slice.")
     about: dict[str, Any] = {"run": title, "notes": notes}
