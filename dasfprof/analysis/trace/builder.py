@@ -11,6 +11,7 @@ from dasfprof.analysis.trace import tasks as task_runs
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.dasf_clocks import boot_times, to_unix
 from dasfprof.analysis.trace.notes import Note, NoteKind
+from dasfprof.analysis.trace.own_events import FAR_AWAY, widened
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.analysis.trace.steps import BuiltLayers, TaskSteps, step_table
 from dasfprof.database.columns import Array
@@ -51,6 +52,7 @@ class TraceBuilder:
         layers, layer_ids = reader.layer_collector.finish()
         dependencies = reader.layers.list_items("dependencies", layer_ids)
         self._layers = BuiltLayers(layers, reader.layers.columns(layer_ids), dependencies)
+        self._events = reader.own_events.table()
         self._steps = step_table(self._columns.pop("Step"), self._columns.pop("Step End"))
 
     def make(self) -> dict[str, Any]:
@@ -73,10 +75,15 @@ class TraceBuilder:
             tables["graphs"]
         )
         begin, end = self._see_workers(tables)
+        begin, end, left_out = widened(begin, end, self._events)
+        if left_out:
+            text = f"{count_of(left_out, 'event')} of user code {FAR_AWAY}"
+            self._note("clock", "", text)
         self._note_gpus(tables["samples"], tables["gpu_devices"])
         return {
             **tables,
             "steps": self._steps.drop(columns="id"),
+            "events": self._events,
             "workers": self._register.table(),
             "keys": self._keys,
             "stimuli": self._stimuli,
@@ -100,6 +107,10 @@ class TraceBuilder:
             for columns in self._columns.values():
                 boot = boots[codes[columns["worker_id"]]]
                 columns["timestamp"] = to_unix(columns["timestamp"], boot)
+            known = dict(zip(hosts, boots.tolist(), strict=True))
+            # A process that told no clock has an event's own time.
+            boot = self._events["process"].map(known).fillna(0.0).to_numpy(dtype=float)
+            self._events["time"] = to_unix(self._events["time"].to_numpy(), boot)
         for host in sorted(self._dasf_hosts - told):
             self._note(
                 "clock",

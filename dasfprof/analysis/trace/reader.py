@@ -9,6 +9,7 @@ import numpy as np
 from dasfprof.analysis.trace.columns import FactColumns, Form
 from dasfprof.analysis.trace.keys import KeyCollector
 from dasfprof.analysis.trace.notes import Note, NoteKind
+from dasfprof.analysis.trace.own_events import OwnEvents
 from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
@@ -118,6 +119,8 @@ class TraceReader:
         self.layers = FactColumns(self.layer_collector, _STEP_LAYER)
         #: What is missing or damaged.
         self.notes: list[Note] = []
+        #: Events of user code: of other kinds than ours, in files of no plugin.
+        self.own_events = OwnEvents()
         #: Plugins whose files are there, once a file.
         self.plugins: list[str] = []
         #: What the files' headers call the run.
@@ -138,9 +141,10 @@ class TraceReader:
                 self._read_dasf(database)
             else:
                 for batch in database.batches():
-                    self._add(batch, None)
+                    self._add(batch, None, of_user=True)
+            self.own_events.end_of_file()
 
-    def _add(self, batch: Batch, owner: int | None) -> None:
+    def _add(self, batch: Batch, owner: int | None, *, of_user: bool) -> None:
         if batch.phase == EventPhases.INSTANT and batch.name in _OF_CLIENTS:
             nobody = np.broadcast_to(np.int32(-1), batch.rows)
             (self.layers if batch.name == "Step Layer" else self.facts[batch.name]).add(
@@ -149,6 +153,8 @@ class TraceReader:
             return
         columns = self._kinds.get((batch.phase, batch.name))
         if columns is None:
+            if of_user and batch.rows:
+                self.own_events.add(batch)
             return
         workers = self.register.ids_of(batch, owner)
         columns.add(batch, workers)
@@ -161,7 +167,7 @@ class TraceReader:
         for batch in file.batches():
             if file.header and not header:
                 header, owner = file.header, self.register.add_header(file.header)
-            self._add(batch, owner)
+            self._add(batch, owner, of_user=bool(header) and "plugin" not in header)
         if file.header and not header:  # a file without events
             header, owner = file.header, self.register.add_header(file.header)
         if "plugin" in header:
@@ -177,7 +183,7 @@ class TraceReader:
             ids = self.register.ids_of(batch, None)
             hosts = {self.register.workers[number].host for number in set(ids.tolist())}
             self.dasf_hosts |= hosts
-            self._add(batch, None)
+            self._add(batch, None, of_user=True)
         if database.lost_bytes:
             lost = f"the last {database.lost_bytes} bytes hold no whole event."
             self._note("damaged-file", database.path.name, lost)

@@ -79,6 +79,10 @@ class Trace:
     #: ``step`` (its path, ``outer/inner``), ``name``, ``parent`` (a row; -1: none), ``start``,
     #: ``duration`` (NaN: nothing tells when it was left).
     steps: pd.DataFrame
+    #: A row an event of user code: ``name``, ``kind`` (``span``, ``instant``; ``begin`` or ``end``
+    #: where the other is missing), ``time``, ``duration`` (NaN: unknown), ``process``, ``thread``
+    #: (texts of the event's fields), ``args``.
+    events: pd.DataFrame
     #: The distinct keys.
     keys: KeyTable
     #: The distinct stimulus ids: what has the same one came of the same event.

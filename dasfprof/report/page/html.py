@@ -129,6 +129,8 @@ def _tables(analyser: TraceAnalyser) -> dict[str, Any]:
     if has_steps(analyser.trace):
         tables["steps"] = analyser.per_step_bottleneck()
         tables["step-status"] = analyser.per_step_status()
+    if len(analyser.trace.events):
+        tables["events"] = analyser.own_events()
     return {name: table_facts(table) for name, table in tables.items()}
 
 
