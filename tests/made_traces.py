@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dasfprof.analysis import Trace
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.keys import KeyCollector, KeyTable, split_keys
+from dasfprof.analysis.trace.own_events import OwnEvents
 
 #: Unix time at which the made traces begin.
 T = float(1 << 30) + 1234.5
@@ -94,6 +95,7 @@ def made_trace(
         ),
         "workers": _worker_table(workers),
         "graphs": pd.DataFrame({"time": T + np.array(graphs, dtype=float)}),
+        "events": OwnEvents().table(),
         "keys": key_table(keys),
         "stimuli": key_table(stimuli),
         "begin": T,

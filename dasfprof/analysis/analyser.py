@@ -16,6 +16,7 @@ from dasfprof.analysis.replay_questions import ReplayQuestions
 from dasfprof.analysis.step_questions import StepQuestions
 from dasfprof.analysis.tables import (
     function_bottleneck,
+    own_events,
     task_balance,
     task_bottleneck,
     task_graph,
@@ -154,6 +155,20 @@ class TraceAnalyser(
             - ``Samples``, ``UUID``
         """
         return gpu_utilisation.per_gpu_utilisation(self.trace, interval)
+
+    def own_events(self) -> pd.DataFrame:
+        """List the events that user code recorded, of kinds of its own.
+
+        Returns
+        -------
+        DataFrame
+            A row an event, by time: ``Event``, ``Kind`` (``span``, ``instant``; ``begin`` or
+            ``end`` where the other is missing), ``Start (s)`` (from the trace's begin),
+            ``Duration (s)`` (NA where nothing tells, and of instants), ``Process`` and ``Thread``
+            as recorded, ``Args`` (JSON). An event that begins and one that ends something, of one
+            name, process and thread, are one row, with the args of both.
+        """
+        return own_events.own_events(self.trace)
 
     def create_annotated_task_graph(self) -> nx.DiGraph[str]:
         """Give the task graph.

@@ -20,6 +20,10 @@ from dasfprof.errors import NotATraceError, SourceNotFoundError
 
 FORMAT_VERSION = 2
 
+#: DASF's files begin with the length of the first event, big-endian, and a msgpack map.
+DASF_LENGTH_BYTES = 8
+_MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)
+
 
 @dataclass
 class TraceFile:
@@ -103,6 +107,17 @@ def is_trace(path: Path) -> bool:
             return False
         found = _begins_as_trace(data) or next(frames.scan_frames(data, frames.Damage()), None)
         return bool(found)
+
+
+def is_dasf_trace(path: Path) -> bool:
+    """Tell whether a file begins as the traces of DASF's own profiler do."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        begin = file.read(DASF_LENGTH_BYTES + 1)
+    if len(begin) <= DASF_LENGTH_BYTES:
+        return False
+    length = int.from_bytes(begin[:DASF_LENGTH_BYTES], "big")
+    return 0 < length <= size - DASF_LENGTH_BYTES and begin[-1] in _MAP_MARKS
 
 
 def _begins_as_trace(data: bytes | mmap.mmap) -> bool:

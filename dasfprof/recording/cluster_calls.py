@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dasfprof.database.multi import find_runs
-from dasfprof.database.reader import TraceFile
+from dasfprof.database.multi import files_of_run
 
 
 def by_value(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,12 +64,8 @@ def running_plugins(dask_scheduler: Any) -> list[str]:
 
 def list_files(directory: str, run_uuid: str) -> list[tuple[str, int]]:
     """List the run's files on this process's disk: names and bytes."""
-    return [
-        (path.name, path.stat().st_size)
-        for run in find_runs(Path(directory))
-        for path in run.files
-        if TraceFile(path).read_header().get("run_uuid") == run_uuid
-    ]
+    found = files_of_run(Path(directory), run_uuid)
+    return [(path.name, path.stat().st_size) for path in found]
 
 
 def read_chunk(path: str, offset: int, size: int) -> bytes:

@@ -150,7 +150,7 @@ def test_notes_say_what_could_not_be_read(tmp_path: Path) -> None:
             (GPU_DEVICES, [devices("GPU-x")]),
             (GPU_FAILURE, failures),
         )
-    notes = TraceAnalyser(tmp_path).trace.notes
+    notes = [note.text for note in TraceAnalyser(tmp_path).trace.notes]
     assert "GPU-x: power, temperature not read: not supported." in notes
     assert "GPU-x: utilization not read: no permission." in notes
     assert sum("GPU-x" in note for note in notes) == 2

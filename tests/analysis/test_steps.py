@@ -94,7 +94,8 @@ def test_steps_of_task_runs_and_times_of_steps(analyser: TraceAnalyser) -> None:
     assert list(steps["step"]) == ["load", "load/inner", "load"]
     assert list(steps["parent"]) == [-1, 0, -1]
     np.testing.assert_allclose(steps["duration"], [2.0, 0.5, np.nan])
-    assert "70 % of task runs belong to a step of the pipeline." in analyser.trace.notes
+    (note,) = [note for note in analyser.trace.notes if note.kind == "steps"]
+    assert note.text == "70 % of task runs belong to a step of the pipeline."
     assert set(analyser.trace.workers["kind"]) == {"worker", "scheduler"}
 
 
@@ -185,7 +186,7 @@ def test_files_without_steps(write: Any, tmp_path: Path) -> None:
     trace = analyser.trace
     assert trace.tasks["step"].isna().all()
     assert len(trace.steps) == 0
-    assert not [note for note in trace.notes if "step" in note]
+    assert not [note for note in trace.notes if note.kind == "steps"]
     assert "Step" not in analyser.per_task_bottleneck()
     assert "Step" not in analyser.processed_tasks()
     assert analyser.step_coverage()["Share of Tasks (%)"].tolist() == [100.0]

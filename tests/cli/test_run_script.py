@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import struct
 import subprocess
 from collections import Counter
 from pathlib import Path
 
+import msgpack
 import pytest
 from distributed import LocalCluster
 from shell import BIN, DEADLINE, environment, shell, wait_until
@@ -190,11 +192,15 @@ asyncio.run(main())
 """
 
 
-def test_an_asynchronous_script(tmp_path: Path) -> None:
+def test_an_asynchronous_script_where_dasf_has_written_too(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(ASYNCHRONOUS)
+    event = msgpack.packb({"name": "n", "timestamp": 1.0, "phase": "I", "args": {}})
+    (tmp_path / "dasf.msgpack").write_bytes(struct.pack(">Q", len(event)) + event)
     done = shell("dasfprof", "run", "--name", "mine", "script.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "10\n"), done.stderr
-    (run,) = find_runs(tmp_path)
+    assert "dasfprof recorded" in done.stderr
+    assert "neither" not in done.stderr
+    run, _ = find_runs(tmp_path)
     assert run.name.startswith("mine-")
     assert computed(run) == {"abs": 5}
 

@@ -10,6 +10,8 @@ import pandas as pd
 from dasfprof.analysis.trace import tasks as task_runs
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.dasf_clocks import boot_times, to_unix
+from dasfprof.analysis.trace.notes import Note, NoteKind
+from dasfprof.analysis.trace.own_events import FAR_AWAY, widened
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.analysis.trace.steps import BuiltLayers, TaskSteps, step_table
 from dasfprof.database.columns import Array
@@ -50,6 +52,7 @@ class TraceBuilder:
         layers, layer_ids = reader.layer_collector.finish()
         dependencies = reader.layers.list_items("dependencies", layer_ids)
         self._layers = BuiltLayers(layers, reader.layers.columns(layer_ids), dependencies)
+        self._events = reader.own_events.table()
         self._steps = step_table(self._columns.pop("Step"), self._columns.pop("Step End"))
 
     def make(self) -> dict[str, Any]:
@@ -72,10 +75,15 @@ class TraceBuilder:
             tables["graphs"]
         )
         begin, end = self._see_workers(tables)
+        begin, end, left_out = widened(begin, end, self._events)
+        if left_out:
+            text = f"{count_of(left_out, 'event')} of user code {FAR_AWAY}"
+            self._note("clock", "", text)
         self._note_gpus(tables["samples"], tables["gpu_devices"])
         return {
             **tables,
             "steps": self._steps.drop(columns="id"),
+            "events": self._events,
             "workers": self._register.table(),
             "keys": self._keys,
             "stimuli": self._stimuli,
@@ -99,10 +107,16 @@ class TraceBuilder:
             for columns in self._columns.values():
                 boot = boots[codes[columns["worker_id"]]]
                 columns["timestamp"] = to_unix(columns["timestamp"], boot)
+            known = dict(zip(hosts, boots.tolist(), strict=True))
+            # A process that told no clock has an event's own time.
+            boot = self._events["process"].map(known).fillna(0.0).to_numpy(dtype=float)
+            self._events["time"] = to_unix(self._events["time"].to_numpy(), boot)
         for host in sorted(self._dasf_hosts - told):
-            self._notes.append(
+            self._note(
+                "clock",
+                host,
                 f"{host}: no Resource Usage event tells the distance between its clock, which "
-                "began with the host, and Unix time; its times compare with no other host's."
+                "began with the host, and Unix time; its times compare with no other host's.",
             )
 
     def _meet_workers(self) -> None:
@@ -148,19 +162,24 @@ class TraceBuilder:
 
     def _note_gpus(self, samples: pd.DataFrame, devices: pd.DataFrame) -> None:
         if not len(samples):
-            self._notes.append("no resource samples: the columns about GPUs are NA.")
+            self._note("no-samples", "", "no resource samples: the columns about GPUs are NA.")
             return
         last = devices.drop_duplicates("worker_id", keep="last")["availability"].astype(object)
         for reason, count in last[last != "available"].value_counts().sort_index().items():
             where = count_of(count, "worker")
-            self._notes.append(f"no full readings of a GPU on {where}: {reason}.")
+            self._note("gpu", where, f"no full readings of a GPU on {where}: {reason}.")
         readings = samples.reindex(columns=["gpu_utilization", "gpu_memory_used"])
         if not len(devices) and readings.isna().to_numpy().all():
-            self._notes.append("no resource sample tells of a GPU: the columns about GPUs are NA.")
+            text = "no resource sample tells of a GPU: the columns about GPUs are NA."
+            self._note("gpu", "", text)
         failures = self._event_table("GPU Failure").reindex(columns=["uuid", "reason", "reading"])
         failures = failures.astype(object).drop_duplicates()
         for (uuid, reason), group in failures.groupby(["uuid", "reason"], sort=True):
-            self._notes.append(f"{uuid}: {', '.join(group['reading'])} not read: {reason}.")
+            text = f"{uuid}: {', '.join(group['reading'])} not read: {reason}."
+            self._note("gpu", str(uuid), text)
+
+    def _note(self, kind: NoteKind, subject: str, text: str) -> None:
+        self._notes.append(Note(kind, subject, text))
 
     # --- tables ----------------------------------------------------------------------------------
 
@@ -215,7 +234,8 @@ class TraceBuilder:
         count = int(np.count_nonzero(steps.codes >= 0))
         if count < len(steps) and (count or len(self._steps)):
             share = count / len(steps) * 100
-            self._notes.append(f"{share:.0f} % of task runs belong to a step of the pipeline.")
+            text = f"{share:.0f} % of task runs belong to a step of the pipeline."
+            self._note("steps", "", text)
 
     def _reasons(self, worker_ids: Array) -> pd.Categorical:
         """Tell why the workers' files lack task runs."""
@@ -228,19 +248,22 @@ class TraceBuilder:
 
     def _note_tasks(self, runs: Columns, rest: Columns, lengths: Array, *, alone: bool) -> None:
         if alone and len(lengths):
-            self._notes.append(
+            self._note(
+                "no-worker-files",
+                "",
                 "no worker's file: task runs are as the scheduler saw them, without failed "
-                "attempts, inputs and CPU seconds."
+                "attempts, inputs and CPU seconds.",
             )
         if self._plugins and _SCHEDULER not in self._plugins:
-            self._notes.append(
-                "no scheduler's file: queueing, and what workers that died did last, are unknown."
+            self._note(
+                "no-scheduler-file",
+                "",
+                "no scheduler's file: queueing, and what workers that died did last, are unknown.",
             )
         unknown = int(np.count_nonzero(np.isnan(runs["input_size"])))
         if unknown:
-            self._notes.append(
-                f"{unknown} task runs have inputs whose size no file tells; it is NA."
-            )
+            text = f"{unknown} task runs have inputs whose size no file tells; it is NA."
+            self._note("input-sizes", "", text)
         lost = np.flatnonzero(rest["lost"])
         with np.errstate(invalid="ignore"):  # of times beyond any clock
             durations = rest["scheduler_stop"] - rest["scheduler_start"]
@@ -248,8 +271,10 @@ class TraceBuilder:
             rows = lost[rest["worker_id"][lost] == number]
             worker = self._register.workers[number]
             count = count_of(len(rows), "task run")
-            self._notes.append(
+            self._note(
+                "lost-task-runs",
+                worker.label,
                 f"{worker.label}: the scheduler saw {count} "
                 f"({durations[rows].sum():.3f} s) there that no worker's file holds "
-                f"({rest['reason'][rows[0]]}); they are in trace.scheduler_only and in no table."
+                f"({rest['reason'][rows[0]]}); they are in trace.scheduler_only and in no table.",
             )

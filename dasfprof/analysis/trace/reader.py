@@ -8,6 +8,8 @@ import numpy as np
 
 from dasfprof.analysis.trace.columns import FactColumns
 from dasfprof.analysis.trace.keys import KeyCollector
+from dasfprof.analysis.trace.notes import Note, NoteKind
+from dasfprof.analysis.trace.own_events import OwnEvents
 from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
@@ -47,8 +49,10 @@ class TraceReader:
         #: Numbers the layers that steps of the pipeline built, apart from the keys of tasks.
         self.layer_collector = KeyCollector()
         self.layers = FactColumns(self.layer_collector, STEP_LAYER.forms())
-        #: What is missing or damaged, in words.
-        self.notes: list[str] = []
+        #: What is missing or damaged.
+        self.notes: list[Note] = []
+        #: Events of user code: of other kinds than ours, in files of no plugin.
+        self.own_events = OwnEvents()
         #: Plugins whose files are there, once a file.
         self.plugins: list[str] = []
         #: What the files' headers call the run.
@@ -69,9 +73,10 @@ class TraceReader:
                 self._read_dasf(database)
             else:
                 for batch in database.batches():
-                    self._add(batch, None)
+                    self._add(batch, None, of_user=True)
+            self.own_events.end_of_file()
 
-    def _add(self, batch: Batch, owner: int | None) -> None:
+    def _add(self, batch: Batch, owner: int | None, *, of_user: bool) -> None:
         if batch.phase == EventPhases.INSTANT and batch.name in _OF_CLIENTS:
             nobody = np.broadcast_to(np.int32(-1), batch.rows)
             (self.layers if batch.name == "Step Layer" else self.facts[batch.name]).add(
@@ -80,6 +85,8 @@ class TraceReader:
             return
         columns = self._kinds.get((batch.phase, batch.name))
         if columns is None:
+            if of_user and batch.rows:
+                self.own_events.add(batch)
             return
         workers = self.register.ids_of(batch, owner)
         columns.add(batch, workers)
@@ -92,7 +99,7 @@ class TraceReader:
         for batch in file.batches():
             if file.header and not header:
                 header, owner = file.header, self.register.add_header(file.header)
-            self._add(batch, owner)
+            self._add(batch, owner, of_user=bool(header) and "plugin" not in header)
         if file.header and not header:  # a file without events
             header, owner = file.header, self.register.add_header(file.header)
         if "plugin" in header:
@@ -108,30 +115,40 @@ class TraceReader:
             ids = self.register.ids_of(batch, None)
             hosts = {self.register.workers[number].host for number in set(ids.tolist())}
             self.dasf_hosts |= hosts
-            self._add(batch, None)
+            self._add(batch, None, of_user=True)
         if database.lost_bytes:
-            self.notes.append(
-                f"{database.path.name}: the last {database.lost_bytes} bytes hold no whole event."
-            )
+            lost = f"the last {database.lost_bytes} bytes hold no whole event."
+            self._note("damaged-file", database.path.name, lost)
 
     def _note_losses(self, file: TraceFile, header: dict[str, Any]) -> None:
         name, damage = file.path.name, file.damage
         if not header:
-            self.notes.append(f"{name}: its header is lost, so nothing tells whose file it is.")
+            lost = "its header is lost, so nothing tells whose file it is."
+            self._note("header-lost", name, lost)
         if damage.corrupt_bytes or damage.cut_bytes or damage.unreadable:
-            self.notes.append(
-                f"{name}: {damage.corrupt_bytes} corrupt bytes, {damage.cut_bytes} bytes cut off at"
-                f" the end and {len(damage.unreadable)} unreadable blocks were left out."
+            self._note(
+                "damaged-file",
+                name,
+                f"{damage.corrupt_bytes} corrupt bytes, {damage.cut_bytes} bytes cut off at the "
+                f"end and {len(damage.unreadable)} unreadable blocks were left out.",
             )
         if file.dropped:
-            self.notes.append(
-                f"{name}: {file.dropped} facts were dropped while recording, because the disk was"
-                " full or too slow."
+            self._note(
+                "dropped-facts",
+                name,
+                f"{file.dropped} facts were dropped while recording, because the disk was full or "
+                "too slow.",
             )
         if file.errors:
-            self.notes.append(f"{name}: {file.errors} errors were caught while recording.")
+            caught = f"{file.errors} errors were caught while recording."
+            self._note("caught-errors", name, caught)
         if "plugin" in header and file.end is None:
-            self.notes.append(
-                f"{name}: ends early, without the closing frame: its process was killed, or is"
-                " still recording; what it had not yet written is missing."
+            self._note(
+                "ends-early",
+                name,
+                "ends early, without the closing frame: its process was killed, or is still "
+                "recording; what it had not yet written is missing.",
             )
+
+    def _note(self, kind: NoteKind, file: str, what: str) -> None:
+        self.notes.append(Note(kind, file, f"{file}: {what}"))

@@ -13,6 +13,7 @@ import pandas as pd
 
 from dasfprof.analysis.trace.builder import TraceBuilder
 from dasfprof.analysis.trace.keys import KeyTable
+from dasfprof.analysis.trace.notes import Note
 from dasfprof.analysis.trace.progress import is_wanted
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.analysis.trace.tasks import SCHEDULER_TIMES, WORKER_TIMES
@@ -78,6 +79,10 @@ class Trace:
     #: ``step`` (its path, ``outer/inner``), ``name``, ``parent`` (a row; -1: none), ``start``,
     #: ``duration`` (NaN: nothing tells when it was left).
     steps: pd.DataFrame
+    #: A row an event of user code: ``name``, ``kind`` (``span``, ``instant``; ``begin`` or ``end``
+    #: where the other is missing), ``time``, ``duration`` (NaN: unknown), ``process``, ``thread``
+    #: (texts of the event's fields), ``args``.
+    events: pd.DataFrame
     #: The distinct keys.
     keys: KeyTable
     #: The distinct stimulus ids: what has the same one came of the same event.
@@ -85,8 +90,8 @@ class Trace:
     #: Earliest and latest fact, NaN in an empty trace.
     begin: float
     end: float
-    #: What evidence is missing or damaged, in words.
-    notes: tuple[str, ...]
+    #: What evidence is missing or damaged; the text of each is for people, its kind for rules.
+    notes: tuple[Note, ...]
     #: For each task run the number of its dependencies (-1: unknown), and their key ids.
     task_dependencies: tuple[Array, Array]
     #: For each transfer the number of its keys, and their key ids.

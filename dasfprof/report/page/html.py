@@ -129,11 +129,13 @@ def _tables(analyser: TraceAnalyser) -> dict[str, Any]:
     if has_steps(analyser.trace):
         tables["steps"] = analyser.per_step_bottleneck()
         tables["step-status"] = analyser.per_step_status()
+    if len(analyser.trace.events):
+        tables["events"] = analyser.own_events()
     return {name: table_facts(table) for name, table in tables.items()}
 
 
 def _notes(analyser: TraceAnalyser, timeline: TimelineData) -> list[str]:
-    notes = list(analyser.trace.notes)
+    notes = [note.text for note in analyser.trace.notes]
     if timeline.facts["crowded"]:
         notes.append(
             "Of hashes at the ends of keys the page has the first 16 digits, and times of statuses "
