@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def register_default_profiler(
-    pipeline: Any,
+    pipeline: object,
     name: str | None = None,
     enable_nvtx: bool | None = None,
     add_time_suffix: bool | None = None,
@@ -36,7 +36,7 @@ def register_default_profiler(
     flush_interval: str | float | None = None,
     max_pending: int | None = None,
     sample_interval: str | float | None = None,
-) -> Any:
+) -> ProfiledRun:
     """Record everything that a cluster does from now on, until `stop()` or the cluster's end.
 
     Parameters
@@ -65,7 +65,7 @@ def register_default_profiler(
     Returns
     -------
     ProfiledRun
-        For an asynchronous client or cluster: an awaitable of it.
+        For an asynchronous client or cluster: an awaitable of it, so ``await`` the call.
 
     Raises
     ------
@@ -89,7 +89,8 @@ def register_default_profiler(
     client, owned = find_client(pipeline)
     nvtx = bool(setting("enable-nvtx", enable_nvtx))
     steps = StepRecorder(settings, client, pipeline)
-    return client.sync(_register, client, settings, nvtx, owned, steps)
+    run: ProfiledRun = client.sync(_register, client, settings, nvtx, owned, steps)
+    return run
 
 
 class profile:  # noqa: N801  (a context manager, used like a function)
@@ -105,13 +106,13 @@ class profile:  # noqa: N801  (a context manager, used like a function)
     >>> run.analyser().per_function_bottleneck()  # doctest: +SKIP
     """
 
-    def __init__(self, pipeline: Any, name: str | None = None, **options: Any) -> None:
+    def __init__(self, pipeline: object, name: str | None = None, **options: Any) -> None:
         self._pipeline = pipeline
         self._options = {"name": name, **options}
         self._run: ProfiledRun | None = None
 
     def __enter__(self) -> ProfiledRun:
-        run = register_default_profiler(self._pipeline, **self._options)
+        run: Any = register_default_profiler(self._pipeline, **self._options)
         if inspect.iscoroutine(run):
             run.close()
             raise RegistrationError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -60,6 +60,11 @@ class ProfiledRun:
         self._owns_client = owns_client
         self._steps = steps
         self._stopped = False
+
+    def __await__(self) -> Generator[Any, None, ProfiledRun]:
+        """Return the handle: ``await register_default_profiler(...)`` suits any client."""
+        yield from ()
+        return self
 
     @property
     def name(self) -> str:

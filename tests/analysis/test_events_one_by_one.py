@@ -14,8 +14,8 @@ from written_traces import Plugin, row
 import dasfprof
 from dasfprof import EventProfiler, MultiEventDatabase
 from dasfprof.schema.events import Event
-from dasfprof.schema.tasks import COMPUTE
 from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
+from dasfprof.schema.tasks import COMPUTE
 
 T = 1.7e9
 

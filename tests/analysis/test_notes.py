@@ -9,8 +9,8 @@ from written_traces import Plugin, row
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.trace.notes import NoteKind
-from dasfprof.schema.tasks import COMPUTE, GRAPH
 from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.schema.tasks import COMPUTE, GRAPH
 
 
 def test_a_run_whose_name_holds_a_rules_words_keeps_its_warnings(tmp_path: Path) -> None:
