@@ -20,6 +20,9 @@ from dasfprof.errors import NotATraceError, SourceNotFoundError
 
 FORMAT_VERSION = 2
 
+#: The closing frame is much shorter.
+_END_BYTES = 4096
+
 
 @dataclass
 class TraceFile:
@@ -72,6 +75,16 @@ class TraceFile:
                 self.header = block
             break
         return self.header
+
+    def is_closed(self) -> bool:
+        """Tell whether the last frame is the closing one, from the end of the file alone."""
+        with _map(self.path) as data:
+            found = [bytes(p) for _, p in frames.scan_frames(data[-_END_BYTES:], frames.Damage())]
+        try:
+            block = values.unpack(inflate(found[-1])) if found else None
+        except values.DAMAGE_ERRORS:
+            return False
+        return isinstance(block, dict) and block.get("kind") == "end"
 
     def _blocks(self) -> Iterator[tuple[dict[str, Any], int]]:
         with _map(self.path) as data, closing(frames.scan_frames(data, self.damage)) as found:

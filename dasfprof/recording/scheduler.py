@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 from time import time
 from typing import Any
 
@@ -28,7 +29,7 @@ from dasfprof.recording.facts import (
     WORKER_REMOVED,
 )
 from dasfprof.recording.flat_notes import padded
-from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.guard import HookGuard, in_thread
 from dasfprof.recording.scheduler_folder import WIDTH, scheduler_notes
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.step_facts import ANNOTATION
@@ -55,6 +56,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._guard = HookGuard()
         #: What `stop` has to do.
         self._undo: list[Callable[[], object]] = []
+        #: Closes the file after a scheduler that closes before its workers.
+        self._end: asyncio.Task[None] | None = None
         self._note: Callable[[tuple[Any, ...]], None] = _ignore
         #: By key, of tasks that have not ended: when and by which stimulus each became known, when
         #: it was held back, and when it was stolen.
@@ -91,23 +94,32 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._guard.take_all("start", self._undo)
 
     async def close(self) -> None:
-        """Write what is pending when the scheduler closes.
+        """Write what is pending when the scheduler closes, and close the file with it.
 
-        A standalone scheduler hears of its workers' end only after this: the file is closed for
-        good by `stop`, or when the process exits.
+        A standalone scheduler hears of its workers' end only after this call, so the file stays
+        open until the scheduler has finished.
         """
         try:
-            last = not self._scheduler.workers
-            database = self.database
-            await asyncio.to_thread(database.close if last else database.commit)
+            await in_thread(self.database.commit)
+            if self._scheduler.workers:
+                self._end = asyncio.create_task(self._close_with_scheduler())
+            else:
+                await self.stop()
         except Exception:
             self._guard.caught("close")
+
+    async def _close_with_scheduler(self) -> None:
+        try:
+            await self._scheduler.finished()
+        finally:  # the event loop may end before: it cancels its tasks then
+            self._note = _ignore
+            self._guard.take_all("close", self._undo)
 
     async def stop(self) -> None:
         """End the recording: Dask calls nothing when a plugin is unregistered."""
         try:
             self._note = _ignore
-            await asyncio.to_thread(self._guard.take_all, "stop", self._undo)
+            await in_thread(partial(self._guard.take_all, "stop", self._undo))
         except Exception:
             self._guard.caught("stop")
 
