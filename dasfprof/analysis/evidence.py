@@ -13,6 +13,7 @@ from dasfprof.analysis.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
 from dasfprof.database.batch import Batch
 from dasfprof.database.reader import TraceFile
+from dasfprof.database.writing_process import writer_of
 from dasfprof.events import EventPhases
 
 
@@ -200,6 +201,6 @@ class Evidence:
             self.notes.append(f"{name}: {file.errors} errors were caught while recording.")
         if "plugin" in header and file.end is None:
             self.notes.append(
-                f"{name}: ends early, without the closing frame: its process was killed, or is"
-                " still recording; what it had not yet written is missing."
+                f"{name}: {writer_of(header).value}; what its process had not yet written is"
+                " missing."
             )

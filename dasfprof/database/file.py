@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from dasfprof.database.display import files_html
 from dasfprof.database.reader import FORMAT_VERSION, TraceFile
 from dasfprof.database.schemas import fold_events, make_batches
 from dasfprof.database.writer import Source, TraceWriter
+from dasfprof.database.writing_process import process_facts
 from dasfprof.errors import InvalidArgumentError, ReadOnlyError
 from dasfprof.events import EVENT_CLASSES, Event
 
@@ -199,9 +199,7 @@ def process_header() -> dict[str, Any]:
     packages = ("dasfprof", "dask", "distributed", "msgpack", "numpy", "psutil")
     return {
         "version": FORMAT_VERSION,
-        "host": socket.gethostname(),
-        "boot_id": _boot_id(),
-        "pid": os.getpid(),
+        **process_facts(),
         "created": time.time(),
         "versions": {"python": platform.python_version(), **{p: _version(p) for p in packages}},
     }
@@ -211,14 +209,6 @@ def _in_order(pending: list[tuple[int, Event]]) -> Iterator[Event]:
     pending.sort(key=lambda pair: pair[0])
     for _, event in pending:
         yield event
-
-
-def _boot_id() -> str:
-    """Name this boot of this machine: processes with equal ids share one clock."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return socket.gethostname()
 
 
 @cache

@@ -34,7 +34,7 @@ class TraceFile:
     path: Path
     #: The first frame's map; empty if it was lost.
     header: dict[str, Any] = field(default_factory=dict)
-    #: The closing frame's map; None if the writer was killed, or is still at work.
+    #: The closing frame's map; None if there is none: see `dasfprof.database.writing_process`.
     end: dict[str, Any] | None = None
     damage: frames.Damage = field(default_factory=frames.Damage)
     #: Events that the writer had to drop, and errors that its hooks caught, as last told.

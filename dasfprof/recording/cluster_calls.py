@@ -59,6 +59,29 @@ async def commit_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
             await in_thread(database.commit)
 
 
+async def settle_worker(prefix: str, dask_worker: Any) -> None:
+    """Return when what plugins of a run recorded is on disk. Runs by value.
+
+    On a worker that closes, when their files are closed: it may have been told so at the same time
+    as this was sent.
+    """
+    import asyncio
+
+    def left() -> list[Any]:
+        plugins = list(dask_worker.plugins.items())
+        return [plugin for name, plugin in plugins if name.startswith(prefix)]
+
+    for plugin in left():
+        database = getattr(plugin, "database", None)
+        if database is not None:
+            from dasfprof.recording.guard import in_thread
+
+            await in_thread(database.commit)
+    await asyncio.sleep(0.02)
+    while dask_worker.status.name == "closing" and left():
+        await asyncio.sleep(0.01)
+
+
 async def stop_on_worker(names: list[str], dask_worker: Any) -> None:
     """Take plugins off a worker, which closes their files. Runs by value."""
     for name in names:

@@ -291,7 +291,9 @@ class ProfiledRun:
         """Bring the files that are on no disk which this machine sees."""
         arguments = (self._settings.directory, self._settings.uuid)
         of_scheduler = await self._link.on_scheduler(list_files, *arguments)
-        answers = await self._link.on_workers(list_files, *arguments)
+        there = await self._link.on_scheduler(_addresses)
+        asked = [address for address in there if address not in self._unanswered]
+        answers = await self._link.on_workers(list_files, *arguments, workers=asked)
         silent = answers.silent
         for process, files in {SCHEDULER: of_scheduler, **answers.results}.items():
             for name, size in files:
@@ -332,6 +334,10 @@ async def remove_plugins(link: ClusterLink, names: list[str]) -> dict[str, str]:
     answers = await link.on_workers(by_value(stop_on_worker), names)
     await link.on_scheduler(stop_on_scheduler, names)
     return answers.silent
+
+
+def _addresses(dask_scheduler: Any) -> list[str]:
+    return list(dask_scheduler.workers)
 
 
 def _reason(error: BaseException) -> str:

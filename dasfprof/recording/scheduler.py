@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from time import time
 from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.protocol.pickle import dumps
 
 from dasfprof.database.writer import Folded, Source
+from dasfprof.recording.cluster_calls import by_value, settle_worker
+from dasfprof.recording.cluster_link import ask_workers
 from dasfprof.recording.facts import (
     GRAPH,
     STEAL,
@@ -36,6 +39,9 @@ from dasfprof.recording.step_facts import ANNOTATION
 
 #: What clients that want a task are told of.
 _OUTCOMES = ("memory", "erred")
+
+#: How Dask names the cause where `retire_workers` takes a worker off.
+_RETIRED = "retire-workers"
 
 _HELD_BACK = ("queued", "no-worker")
 _UNSENT = ("waiting", *_HELD_BACK)
@@ -275,11 +281,28 @@ class SchedulerTaskPlugin(SchedulerPlugin):
 
     def remove_worker(
         self, scheduler: Any, worker: str, *, stimulus_id: str = "", **kwargs: Any
-    ) -> None:
-        """Note that a worker left, and why."""
+    ) -> Awaitable[None] | None:
+        """Note that a worker left, and why.
+
+        Dask waits for what this returns: when a call that retires a worker has returned, all that
+        the worker recorded is on disk.
+        """
         try:
             reason = stimulus_id.rpartition("-")[0]  # the rest is a time
             self._note(padded(WIDTH, WORKER_REMOVED.name, time(), worker, reason))
+            if reason == _RETIRED and scheduler.status.name == "running":
+                return self._settle(worker)
+        except Exception:
+            self._guard.caught("remove_worker")
+        return None
+
+    async def _settle(self, worker: str) -> None:
+        """Have a worker that leaves write what it has."""
+        try:
+            arguments = dumps((self.settings.plugin_name(""),))
+            function, limit = dumps(by_value(settle_worker)), self.settings.response_timeout
+            await ask_workers(function, arguments, limit, [worker], self._scheduler)
+            await in_thread(self.database.commit)
         except Exception:
             self._guard.caught("remove_worker")
 

@@ -64,7 +64,7 @@ def test_a_file_that_is_being_written(tmp_path: Path) -> None:
     with FileDatabase(tmp_path / "mine.msgpack") as database:
         database.record(EVENTS[0])
         database.commit()
-        assert ", still open, " in flat(info(tmp_path))
+        assert ", still being written, " in flat(info(tmp_path))
 
 
 def test_a_file_whose_writer_was_killed(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_file_whose_writer_was_killed(tmp_path: Path) -> None:
     path = tmp_path / "killed.msgpack"
     subprocess.run([sys.executable, "-c", code, str(path)], check=False)
     text = flat(info(path))
-    assert ", ended early, " in text
+    assert ", ended without closing, " in text
     assert "events mine 1" in text
 
 
@@ -84,14 +84,14 @@ def test_a_file_of_another_machine_that_is_not_closed(tmp_path: Path) -> None:
     with FileDatabase(tmp_path / "far.msgpack", header={"boot_id": "another"}) as database:
         database.record(EVENTS[0])
         database.commit()
-        assert "still open elsewhere, or ended early" in flat(info(tmp_path))
+        assert "still being written elsewhere, or ended without closing" in flat(info(tmp_path))
 
 
 def test_a_cut_file(tmp_path: Path) -> None:
     path = write_trace(tmp_path / "cut.msgpack", *EVENTS)
     path.write_bytes(path.read_bytes()[:-20])
     text = flat(info(path))
-    assert "ended early" in text or "still open" in text
+    assert "still being written" in text
     assert "bytes of an unfinished block at the end" in text
 
 
