@@ -15,6 +15,7 @@ from distributed import Client
 from dasfprof.database import MultiEventDatabase
 from dasfprof.database.display import files_html
 from dasfprof.database.reader import TraceFile
+from dasfprof.database.writing_process import Writer, writer_of
 from dasfprof.errors import SourceNotFoundError, TraceError
 from dasfprof.plain_text import clean, count_of, escape, format_size
 from dasfprof.recording.cluster_calls import (
@@ -258,16 +259,18 @@ class ProfiledRun:
 
     async def _has_ended(self, deadline: float) -> bool:
         """Tell whether the cluster has closed, as far as this process can know it."""
-        while not self._link.is_closed and not self._files_are_closed():
+        while not self._link.is_closed and not self._files_are_final():
             if monotonic() > deadline:
                 return False
             await asyncio.sleep(_POLL_INTERVAL)
         return True
 
-    def _files_are_closed(self) -> bool:
+    def _files_are_final(self) -> bool:
+        """Tell whether this machine sees files of the run, and nobody writes them any more."""
         try:
-            files = self.files()
-            return bool(files) and all(TraceFile(path).is_closed() for path in files)
+            files = [TraceFile(path) for path in self.files()]
+            ended = (f.is_closed() or writer_of(f.read_header()) is Writer.ENDED for f in files)
+            return bool(files) and all(ended)
         except (OSError, TraceError):
             return False
 

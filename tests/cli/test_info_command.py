@@ -80,6 +80,24 @@ def test_a_file_whose_writer_was_killed(tmp_path: Path) -> None:
     assert "events mine 1" in text
 
 
+@pytest.mark.parametrize(
+    ("header", "state"),
+    [
+        ({"process_started": 1.0}, "ended without closing"),  # its number is another's now
+        ({"pid": 1 << 22}, "ended without closing"),
+        ({"pid_namespace": "pid:[1]"}, "still being written elsewhere, or ended without closing"),
+        ({"process_started": None}, "still being written elsewhere, or ended without closing"),
+    ],
+)
+def test_a_process_is_told_by_more_than_its_number(
+    tmp_path: Path, header: dict[str, object], state: str
+) -> None:
+    with FileDatabase(tmp_path / "mine.msgpack", header=header) as database:
+        database.record(EVENTS[0])
+        database.commit()
+        assert f", {state}, " in flat(info(tmp_path))
+
+
 def test_a_file_of_another_machine_that_is_not_closed(tmp_path: Path) -> None:
     with FileDatabase(tmp_path / "far.msgpack", header={"boot_id": "another"}) as database:
         database.record(EVENTS[0])
