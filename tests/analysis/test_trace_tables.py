@@ -101,7 +101,7 @@ def test_task_runs_that_a_killed_worker_did_not_write(tmp_path: Path) -> None:
     assert left_out["reason"].tolist() == ["file ends early"] * 2
     notes = "\n".join(map(str, analyser.trace.notes))
     assert "worker-node2-w: the scheduler saw 1 task run (0.750 s) there" in notes
-    assert "ends early" in notes
+    assert "ended without closing" in notes
     workers = analyser.trace.workers
     workers = workers[workers["kind"] == "worker"].set_index("host")
     assert workers["closed"].tolist() == [True, False]

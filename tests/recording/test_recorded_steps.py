@@ -465,7 +465,7 @@ def test_a_cluster_that_closes_ends_the_recording_of_steps(tmp_path: Path) -> No
             other.submit(load, 1, pure=False).result()
     trace = run.analyser(progress=False).trace
     assert list(trace.steps["step"]) == ["s"]
-    assert not [note for note in trace.notes if note.kind == "ends-early"]
+    assert not [note for note in trace.notes if note.kind == "not-closed"]
     assert vars(HighLevelGraph)["from_collections"] is before
 
 

@@ -15,6 +15,7 @@ from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
 from dasfprof.database.batch import Batch
 from dasfprof.database.reader import TraceFile
+from dasfprof.database.writing_process import writer_of
 from dasfprof.schema import KINDS
 from dasfprof.schema.events import EventPhases
 from dasfprof.schema.resources import RESOURCE_USAGE
@@ -144,10 +145,9 @@ class TraceReader:
             self._note("caught-errors", name, caught)
         if "plugin" in header and file.end is None:
             self._note(
-                "ends-early",
+                "not-closed",
                 name,
-                "ends early, without the closing frame: its process was killed, or is still "
-                "recording; what it had not yet written is missing.",
+                f"{writer_of(header).value}; what its process had not yet written is missing.",
             )
 
     def _note(self, kind: NoteKind, file: str, what: str) -> None:
