@@ -24,6 +24,7 @@ FLOORS = {
     "report": 4,
     "cli": 5,
     "jupyter": 5,
+    "__main__": 6,
     "preload": 4,  # `dasfprof run` uses it
 }
 ANALYSIS_ONLY = {"pandas", "networkx", "bokeh", "jinja2", "click", "IPython", "tqdm"}
