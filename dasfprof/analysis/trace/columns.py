@@ -26,7 +26,19 @@ _LIMIT = float(1 << 63)
 _LATEST, _LARGEST = 1e12, 1e20
 #: Args that are Unix times.
 _TIMES = frozenset(
-    "received ready executing seceded done waiting queued stolen start stop time".split()
+    [
+        "received",
+        "ready",
+        "executing",
+        "seceded",
+        "done",
+        "waiting",
+        "queued",
+        "stolen",
+        "start",
+        "stop",
+        "time",
+    ]
 )
 
 

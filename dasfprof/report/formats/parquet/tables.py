@@ -177,5 +177,18 @@ key                   key      of the first, as Python writes it
 restrictions          text     what the first asks of a worker, as JSON
 """,
     ),
+    table(
+        "events",
+        "A row an event that user code recorded, of a kind of its own.",
+        """
+name                  text     what user code called it
+kind                  text     span, instant; begin or end where the other is missing
+time                  time     when it began
+duration              seconds  how long it took; null where nothing tells
+process               text     its process_id
+thread                text     its thread_id
+args                  text     its args, as JSON
+""",
+    ),
     *READINGS,
 )
