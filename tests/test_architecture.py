@@ -17,7 +17,7 @@ FLOORS = {
     "errors": -1,
     "config": -1,
     "text": -1,
-    "events": 0,
+    "schema": 0,
     "database": 1,
     "recording": 2,
     "analysis": 3,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -27,6 +27,8 @@ from dasfprof.analysis.trace.progress import is_wanted
 
 if TYPE_CHECKING:
     import networkx as nx
+
+    from dasfprof.report.formats import FormatName
 
 
 class TraceAnalyser(
@@ -208,7 +210,7 @@ class TraceAnalyser(
         self,
         path: str | os.PathLike[str],
         *,
-        to: Literal["perfetto", "csv", "parquet"] = "perfetto",
+        to: FormatName = "perfetto",
         title: str | None = None,
     ) -> Path:
         """Write the run for other tools; existing files of the same names are replaced.
@@ -216,20 +218,18 @@ class TraceAnalyser(
         Parameters
         ----------
         path
-            A file for Perfetto, a directory for the others.
+            The file or directory to write, as the format has it.
         to
-            ``"perfetto"``: one file for Perfetto and Chrome's trace viewer, compressed if its name
-            ends in ``.gz``; ``"csv"``: each of these tables as a file; ``"parquet"``: the tables
-            of the `Trace`.
+            The format, ``"perfetto"`` for example: `dasfprof.export` lists all.
         title
-            What to call the run; None: as its files do.
+            Name of the run in the output. Default: the name in the trace files.
 
         Raises
         ------
         InvalidArgumentError
             If there is no such format.
         MissingExtraError
-            If Parquet is wanted and pyarrow is not installed.
+            If the format needs a library that is not installed.
         OSError
             If a file cannot be written.
         """

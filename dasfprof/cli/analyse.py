@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dasfprof.cli.sources import open_source, run_title
+from dasfprof.cli.sources import open_analyser
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, TABLES, print_answers, tables_of
 from dasfprof.report.terminal.output import say
 from dasfprof.report.terminal.summary import print_summary
@@ -55,11 +55,7 @@ def analyse(
     """
     if as_json and output is not None:
         raise click.UsageError("--json prints whole tables: give it, or --output, but not both.")
-    database = open_source(source)  # a wrong source is told before pandas is loaded
-    from dasfprof import TraceAnalyser
-
-    analyser = TraceAnalyser(database)
-    title = run_title(database, source)
+    analyser, title = open_analyser(source)
     names = [name for name in TABLES if name in analyses] or tables_of(analyser.trace)
     if as_json:
         from dasfprof.cli.document import document

@@ -14,7 +14,7 @@ import click
 
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
 from dasfprof.report.terminal.output import echo, say
-from dasfprof.text import format_size
+from dasfprof.text import count_of, format_size
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -86,7 +86,7 @@ def demo(directory: Path, workers: int, size: str) -> None:
     files = run.files()
     source = Path(directory, run.name)
     size_on_disk = format_size(sum(path.stat().st_size for path in files))
-    echo(f"\nRecorded {source}: {len(files)} trace files, {size_on_disk}")
+    echo(f"\nRecorded {source}: {count_of(len(files), 'trace file')}, {size_on_disk}")
     print_answers(run.analyser(), DEFAULT_ROWS)
     say(
         f"Next: `dasfprof run SCRIPT.py` does this for a pipeline of yours; `dasfprof report "

@@ -11,7 +11,7 @@ import click
 
 from dasfprof.cli.sources import open_source
 from dasfprof.report.terminal.output import echo, terminal_width
-from dasfprof.text import clean, elide, format_date, format_size
+from dasfprof.text import clean, count_of, elide, format_date, format_duration, format_size
 
 if TYPE_CHECKING:
     from dasfprof.cli.contents import FileContents
@@ -92,15 +92,16 @@ def _print_run(source: str, contents: list[FileContents]) -> None:
     _entry("recorded", _when(contents))
     for host, owners in sorted(hosts.items()):
         workers = len(set(owners) - {"scheduler"})
-        what = [f"{workers} workers" if workers != 1 else "1 worker"] if workers else []
+        what = [count_of(workers, "worker")] if workers else []
         _entry("host", f"{host}: {', '.join(what + ['scheduler'] * ('scheduler' in owners))}")
     for versions in sorted({_versions(file) for file in contents} - {""}):
         _entry("versions", versions)
     events = sum((file.events for file in contents), Counter[str]())
     size = format_size(sum(file.size for file in contents))
-    _entry("holds", f"{_count(len(contents), 'file')}, {size}, {_count(events.total(), 'event')}")
+    files = count_of(len(contents), "file")
+    _entry("holds", f"{files}, {size}, {count_of(events.total(), 'event')}")
     lost = [file for file in contents if file.losses or file.state != "closed cleanly"]
-    _entry("lost", f"see {_count(len(lost), 'file')} below" if lost else "nothing")
+    _entry("lost", f"see {count_of(len(lost), 'file')} below" if lost else "nothing")
 
 
 def _print_file(file: FileContents) -> None:
@@ -132,7 +133,7 @@ def _when(contents: list[FileContents]) -> str:
     lasts = [file.last for file in contents if file.last is not None]
     if not firsts:
         return "no events"
-    seconds = f"{max(lasts) - min(firsts):.1f} s"
+    seconds = format_duration(max(lasts) - min(firsts))
     if any(file.is_dasf for file in contents):
         return f"{seconds}, on clocks that began with their host"
     return f"{format_date(min(firsts))} UTC, {seconds}"
@@ -143,7 +144,3 @@ def _versions(file: FileContents) -> str:
     if not isinstance(versions, dict):
         return ""
     return ", ".join(f"{name} {versions[name]}" for name in _PACKAGES if versions.get(name))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + "s" * (number != 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dasfprof.cli.sources import file_for, open_source, run_title
+from dasfprof.cli.sources import file_for, open_analyser
 from dasfprof.report.terminal.output import say
 from dasfprof.text import clean, format_size
 
@@ -31,13 +31,10 @@ def report(source: str, output: Path | None, opened: bool) -> None:
       dasfprof report traces/Tutorial_5
       dasfprof report traces/ -o run.html --open
     """
-    from dasfprof import TraceAnalyser, write_report
-
-    database = open_source(source)
-    title = run_title(database, source)
+    analyser, title = open_analyser(source)
     output = output or file_for(title, ".html")
     output.parent.mkdir(parents=True, exist_ok=True)
-    path = write_report(TraceAnalyser(database), output, title=title)
+    path = analyser.report(output, title=title)
     say(f"Wrote {clean(path)}, {format_size(path.stat().st_size)}.")
     if opened and not webbrowser.open(path.resolve().as_uri()):
         say("No browser could be started; open the file in any.", err=True)

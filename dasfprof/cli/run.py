@@ -15,7 +15,7 @@ from dasfprof.cli.script import run_script
 from dasfprof.errors import DasfprofError
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
 from dasfprof.report.terminal.output import echo, say
-from dasfprof.text import clean, format_size
+from dasfprof.text import clean, count_of, format_size
 
 if TYPE_CHECKING:
     from dasfprof.preload import ClientRecorder
@@ -167,6 +167,6 @@ def _report_run(run: ProfiledRun, head: int) -> None:
     files = run.files()
     size = format_size(sum(path.stat().st_size for path in files))
     source = clean(Path(run.directory, run.name))
-    echo(f"\ndasfprof recorded {source}: {len(files)} trace files, {size}", err=True)
+    echo(f"\ndasfprof recorded {source}: {count_of(len(files), 'trace file')}, {size}", err=True)
     print_answers(run.analyser(), head, err=True)
     echo(f"\nMore: dasfprof analyse {source}", err=True)

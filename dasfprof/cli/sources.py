@@ -1,4 +1,4 @@
-"""The run that a command is about: opening it, what it is called, files that are made of it."""
+"""The run that a command works on: its files, its name, and the names of what is written."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dasfprof.report.terminal.output import echo
 from dasfprof.text import clean
 
 if TYPE_CHECKING:
+    from dasfprof.analysis import TraceAnalyser
     from dasfprof.database import MultiEventDatabase
 
 #: Signs of a run's name that a file's name keeps; others become dashes.
@@ -18,7 +19,7 @@ _LONGEST = 200
 
 
 def open_source(source: str) -> MultiEventDatabase:
-    """Open a run; what Python would warn of is printed as a note."""
+    """Open the files of a run; Python warnings are printed as notes."""
     from dasfprof.database import open_run
 
     with warnings.catch_warnings(record=True) as caught:
@@ -29,24 +30,17 @@ def open_source(source: str) -> MultiEventDatabase:
     return database
 
 
-def run_title(database: MultiEventDatabase, source: str) -> str:
-    """Give what the files' headers call the run, else the source."""
-    return _run_name(database) or Path(source).resolve().name
+def open_analyser(source: str) -> tuple[TraceAnalyser, str]:
+    """Open a run for analysis; returns the analyser and the run's name, or that of the source."""
+    database = open_source(source)  # a wrong source is an error before pandas is loaded
+    from dasfprof import TraceAnalyser
+    from dasfprof.report.run_summary import title_of
+
+    analyser = TraceAnalyser(database)
+    return analyser, title_of(analyser.trace, default=Path(source).resolve().name)
 
 
 def file_for(title: str, ending: str) -> Path:
-    """Give a path in the working directory that is named as a run."""
+    """Return a path in the working directory that is named after a run."""
     stem = "".join(sign if sign.isalnum() or sign in _SIGNS else "-" for sign in title)
     return Path(f"{stem.lstrip('.-')[:_LONGEST] or 'run'}{ending}")
-
-
-def _run_name(database: MultiEventDatabase) -> str | None:
-    """Give the one name that the files' headers have; None where they name none, or several."""
-    from dasfprof.database import FileDatabase
-
-    names = {
-        str(item.trace_file().read_header().get("run") or "")
-        for item in database.databases
-        if isinstance(item, FileDatabase)
-    }
-    return names.pop() or None if len(names) == 1 else None

@@ -29,7 +29,7 @@ from dasfprof.database.columns import (
     NumberColumn,
 )
 from dasfprof.database.reader import TraceFile
-from dasfprof.events import Event
+from dasfprof.schema.events import Event
 
 #: Fields that one process reads for its whole host.
 _OF_HOST = "host_"

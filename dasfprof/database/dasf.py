@@ -14,7 +14,7 @@ from typing import Any
 from dasfprof.database import values
 from dasfprof.database.file import EventDatabase
 from dasfprof.database.reader import DASF_LENGTH_BYTES
-from dasfprof.events import EVENT_CLASSES, CompleteEvent, Event, EventPhases
+from dasfprof.schema.events import EVENT_CLASSES, CompleteEvent, Event, EventPhases
 
 
 class DasfDatabase(EventDatabase):

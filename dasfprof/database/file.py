@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -19,8 +18,9 @@ from dasfprof.database.display import files_html
 from dasfprof.database.reader import FORMAT_VERSION, TraceFile
 from dasfprof.database.schemas import fold_events, make_batches
 from dasfprof.database.writer import Source, TraceWriter
+from dasfprof.database.writing_process import process_facts
 from dasfprof.errors import InvalidArgumentError, ReadOnlyError
-from dasfprof.events import EVENT_CLASSES, Event
+from dasfprof.schema.events import EVENT_CLASSES, Event
 
 DEFAULT_COMMIT_THRESHOLD = 5000
 DEFAULT_FLUSH_INTERVAL = 1.0
@@ -195,20 +195,10 @@ def process_header() -> dict[str, Any]:
     packages = ("dasfprof", "dask", "distributed", "msgpack", "numpy", "psutil")
     return {
         "version": FORMAT_VERSION,
-        "host": socket.gethostname(),
-        "boot_id": _boot_id(),
-        "pid": os.getpid(),
+        **process_facts(),
         "created": time.time(),
         "versions": {"python": platform.python_version(), **{p: _version(p) for p in packages}},
     }
-
-
-def _boot_id() -> str:
-    """Name this boot of this machine: processes with equal ids share one clock."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return socket.gethostname()
 
 
 @cache

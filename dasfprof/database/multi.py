@@ -19,7 +19,7 @@ from dasfprof.database.file import EventDatabase, FileDatabase
 from dasfprof.database.profiler import EventProfiler, open_database
 from dasfprof.database.reader import TraceFile, is_dasf_trace, is_trace
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
-from dasfprof.events import Event
+from dasfprof.schema.events import Event
 from dasfprof.text import count_of, escape
 
 #: What ends a run's name in the names of its files.

@@ -13,7 +13,7 @@ from dasfprof.database.dasf import DasfDatabase
 from dasfprof.database.file import EventDatabase, FileDatabase
 from dasfprof.database.reader import is_dasf_trace
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.events import (
+from dasfprof.schema.events import (
     CompleteEvent,
     DurationBeginEvent,
     DurationEndEvent,

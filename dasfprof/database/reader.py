@@ -23,6 +23,8 @@ FORMAT_VERSION = 2
 #: DASF's files begin with the length of the first event, big-endian, and a msgpack map.
 DASF_LENGTH_BYTES = 8
 _MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)
+#: The closing frame is much shorter.
+_END_BYTES = 4096
 
 
 @dataclass
@@ -35,7 +37,7 @@ class TraceFile:
     path: Path
     #: The first frame's map; empty if it was lost.
     header: dict[str, Any] = field(default_factory=dict)
-    #: The closing frame's map; None if the writer was killed, or is still at work.
+    #: The closing frame's map; None if there is none: see `dasfprof.database.writing_process`.
     end: dict[str, Any] | None = None
     damage: frames.Damage = field(default_factory=frames.Damage)
     #: Events that the writer had to drop, and errors that its hooks caught, as last told.
@@ -76,6 +78,16 @@ class TraceFile:
                 self.header = block
             break
         return self.header
+
+    def is_closed(self) -> bool:
+        """Tell whether the last frame is the closing one, from the end of the file alone."""
+        with _map(self.path) as data:
+            found = [bytes(p) for _, p in frames.scan_frames(data[-_END_BYTES:], frames.Damage())]
+        try:
+            block = values.unpack(inflate(found[-1])) if found else None
+        except values.DAMAGE_ERRORS:
+            return False
+        return isinstance(block, dict) and block.get("kind") == "end"
 
     def _blocks(self) -> Iterator[tuple[dict[str, Any], int]]:
         with _map(self.path) as data, closing(frames.scan_frames(data, self.damage)) as found:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dasfprof.report.run_summary import in_words, summarise, when
-from dasfprof.text import count_of, elide, escape, format_seconds
+from dasfprof.text import count_of, elide, escape, format_duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,9 +70,10 @@ def run_text(analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str 
     if findings is not None and not len(findings):
         lines.append("None of the known faults was found.")
     for finding in _shown(findings):
-        at_stake = format_seconds(finding["Seconds at stake (s)"])
-        lines.append(f"{finding['Severity']:<7}{at_stake:>9}  {_short(finding['Finding'])}")
-        lines.append(f"{'':18}→ {_short(finding['Suggestion'])}")
+        seconds = finding["Seconds at stake (s)"]
+        at_stake = "" if math.isnan(seconds) else format_duration(seconds)
+        lines.append(f"{finding['Severity']:<7}{at_stake:>11}  {_short(finding['Finding'])}")
+        lines.append(f"{'':20}→ {_short(finding['Suggestion'])}")
     return "\n".join(lines)
 
 
@@ -109,7 +110,7 @@ def _findings_html(findings: pd.DataFrame) -> Iterable[str]:
         colour = _COLOURS.get(finding["Severity"], _COLOURS["info"])
         badge = f"background:{colour};color:#fff;border-radius:3px;padding:0 .5em"
         seconds = finding["Seconds at stake (s)"]
-        at_stake = "" if math.isnan(seconds) else f"{format_seconds(seconds)} at stake. "
+        at_stake = "" if math.isnan(seconds) else f"{format_duration(seconds)} at stake. "
         yield (
             f'<div style="margin:.4em 0"><span style="{badge}">{_text(finding["Severity"])}</span> '
             f"<b>{_text(finding['Finding'])}</b> {_text(at_stake)}"

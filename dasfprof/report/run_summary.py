@@ -9,7 +9,7 @@ import pandas as pd
 
 from dasfprof.analysis.model.accounting import CLASSES
 from dasfprof.analysis.trace import Trace
-from dasfprof.text import clean, count_of, format_date
+from dasfprof.text import clean, count_of, format_date, format_duration, format_share
 
 _NUMBER, _TEXT = "number", "text"
 _SECONDS = "Thread Time (s)"
@@ -19,9 +19,9 @@ _MAX_CELLS = 300_000
 _MOST_NAMES = 8
 
 
-def title_of(trace: Trace) -> str:
-    """Call a run as its files do."""
-    return trace.run or "Dask run"
+def title_of(trace: Trace, default: str = "Dask run") -> str:
+    """Return the run's name; `default` where the files name none, or several."""
+    return trace.run or default
 
 
 def summarise(trace: Trace) -> dict[str, Any]:
@@ -36,10 +36,10 @@ def summarise(trace: Trace) -> dict[str, Any]:
         between workers), ``results`` (bytes of all results), ``events`` (of user code, the number
         by name). None: nothing tells.
     """
-    tasks, workers = trace.tasks, trace.workers
-    people = workers[workers["kind"] == "worker"]
-    lives = np.minimum(people["last_seen"], people["left"].fillna(np.inf)) - people["first_seen"]
-    capacity = float((lives.clip(lower=0) * people["nthreads"].astype(float)).sum(min_count=1))
+    tasks, workers = trace.tasks, trace.workers[trace.workers["kind"] == "worker"]
+    ends = np.minimum(workers["last_seen"], workers["left"].fillna(np.inf))
+    lives = (ends - workers["first_seen"]).clip(lower=0)
+    capacity = float((lives * workers["nthreads"].astype(float)).sum(min_count=1))
     arrived = trace.transfers[trace.transfers["state"] == "success"]
     return {
         "begin": _known(trace.begin),
@@ -47,9 +47,9 @@ def summarise(trace: Trace) -> dict[str, Any]:
         "tasks": len(tasks),
         "functions": int(tasks["function"].nunique()),
         "failed": int((tasks["state"] == "erred").sum()),
-        "hosts": sorted({str(host) for host in people["host"] if host}),
-        "workers": int(people[["host", "worker"]].drop_duplicates().shape[0]),
-        "threads": _known(people.drop_duplicates(["host", "worker"])["nthreads"].sum(min_count=1)),
+        "hosts": sorted({str(host) for host in workers["host"] if host}),
+        "workers": int(workers[["host", "worker"]].drop_duplicates().shape[0]),
+        "threads": _known(workers.drop_duplicates(["host", "worker"])["nthreads"].sum(min_count=1)),
         "compute": float(tasks["duration"].sum()),
         "capacity": _known(capacity),
         "cpu": _known(tasks["cpu"].sum(min_count=1)),
@@ -63,14 +63,15 @@ def when(facts: dict[str, Any]) -> str:
     """Say when the run of a summary was, and for how long; nothing if no file tells."""
     if facts["begin"] is None or facts["seconds"] is None:
         return ""
-    return f"{format_date(facts['begin'])} UTC, {facts['seconds']:.1f} s"
+    return f"{format_date(facts['begin'])} UTC, {format_duration(facts['seconds'])}"
 
 
 def in_words(facts: dict[str, Any]) -> str:
     """Say what the run of a summary computed where, in a sentence or two."""
     used = ""
     if facts["capacity"]:
-        used = f" Tasks held {facts['compute'] / facts['capacity']:.0%} of the threads' time."
+        share = format_share(facts["compute"] / facts["capacity"])
+        used = f" Tasks held {share} of the threads' time."
     failed = f", {facts['failed']:,} failed" if facts["failed"] else ""
     threads = f", {count_of(facts['threads'], 'thread')}," if facts["threads"] else ""
     runs = f"{count_of(facts['tasks'], 'task run')} of {count_of(facts['functions'], 'function')}"

@@ -14,9 +14,10 @@ from pandas.testing import assert_frame_equal
 from written_traces import Plugin, compute, managed, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.events import Event
-from dasfprof.recording.facts import COMPUTE, RESOURCE_USAGE
-from dasfprof.recording.gpu_facts import GPU_DEVICES, GPU_USAGE
+from dasfprof.schema.events import Event
+from dasfprof.schema.gpus import GPU_DEVICES, GPU_USAGE
+from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.schema.tasks import COMPUTE
 
 Write = Callable[[Path, Sequence[Event]], Path]
 

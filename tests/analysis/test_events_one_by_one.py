@@ -13,8 +13,9 @@ from written_traces import Plugin, row
 
 import dasfprof
 from dasfprof import EventProfiler, MultiEventDatabase
-from dasfprof.events import Event
-from dasfprof.recording.facts import COMPUTE, MANAGED_MEMORY, RESOURCE_USAGE
+from dasfprof.schema.events import Event
+from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
+from dasfprof.schema.tasks import COMPUTE
 
 T = 1.7e9
 

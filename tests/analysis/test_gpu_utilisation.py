@@ -12,8 +12,9 @@ from written_traces import Plugin, compute, record, row, usage
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.recording.facts import COMPUTE, RESOURCE_USAGE
-from dasfprof.recording.gpu_facts import GPU_DEVICES, GPU_FAILURE, GPU_USAGE
+from dasfprof.schema.gpus import GPU_DEVICES, GPU_FAILURE, GPU_USAGE
+from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.schema.tasks import COMPUTE
 
 T = 1_700_000_000.0
 

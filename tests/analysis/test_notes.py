@@ -9,7 +9,8 @@ from written_traces import Plugin, row
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.trace.notes import NoteKind
-from dasfprof.recording.facts import COMPUTE, GRAPH, RESOURCE_USAGE
+from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.schema.tasks import COMPUTE, GRAPH
 
 
 def test_a_run_whose_name_holds_a_rules_words_keeps_its_warnings(tmp_path: Path) -> None:
@@ -18,10 +19,10 @@ def test_a_run_whose_name_holds_a_rules_words_keeps_its_warnings(tmp_path: Path)
     name = "GPU-load, step of the pipeline, inputs whose size-TracePlugin-node1-0.msgpack"
     written.rename(tmp_path / name)
     analyser = TraceAnalyser(tmp_path / "*.msgpack", progress=False)
-    (note,) = [note for note in analyser.trace.notes if note.kind == "ends-early"]
+    (note,) = [note for note in analyser.trace.notes if note.kind == "not-closed"]
     assert note.subject == name
-    assert note.text.startswith(f"{name}: ends early")
-    assert any("ends early" in text for text in analyser.diagnose()["Evidence"])
+    assert note.text.startswith(f"{name}: ended without closing")
+    assert any("ended without closing" in text for text in analyser.diagnose()["Evidence"])
 
 
 def test_what_is_no_fault_of_a_trace_is_no_finding(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from written_traces import Plugin, compute, record, row, usage, write_as_dasf
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.model.sizing import longest_chain, task_overhead
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.recording.facts import COMPUTE, TASK_RUN
+from dasfprof.schema.tasks import COMPUTE, TASK_RUN
 
 T = 1.7e9
 A = "tcp://10.0.0.1:4000"

@@ -22,8 +22,8 @@ from dasfprof.analysis.trace.layer_steps import LayerNames, LayerSteps, inherite
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.recording.facts import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
-from dasfprof.recording.step_facts import STEP, STEP_END, STEP_LAYER
+from dasfprof.schema.steps import STEP, STEP_END, STEP_LAYER
+from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
 
 T = 1.7e9
 ADDRESS = "tcp://10.0.0.1:4000"

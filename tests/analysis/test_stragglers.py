@@ -16,7 +16,7 @@ from written_traces import Plugin, compute, record, row, usage
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.model.slowness import measure_slowness
-from dasfprof.recording.facts import COMPUTE
+from dasfprof.schema.tasks import COMPUTE
 
 T = 1.7e9
 W = "worker-node1-"

@@ -12,14 +12,8 @@ import pytest
 from written_traces import Plugin, compute, managed, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import Trace, TraceAnalyser
-from dasfprof.recording.facts import (
-    COMPUTE,
-    RESOURCE_USAGE,
-    TASK_RUN,
-    TRANSFER,
-    WORKER_ADDED,
-    WORKER_REMOVED,
-)
+from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.schema.tasks import COMPUTE, TASK_RUN, TRANSFER, WORKER_ADDED, WORKER_REMOVED
 
 T = 1.7e9
 A, B = "tcp://10.0.0.1:4001", "tcp://10.0.0.2:4002"
@@ -107,7 +101,7 @@ def test_task_runs_that_a_killed_worker_did_not_write(tmp_path: Path) -> None:
     assert left_out["reason"].tolist() == ["file ends early"] * 2
     notes = "\n".join(map(str, analyser.trace.notes))
     assert "worker-node2-w: the scheduler saw 1 task run (0.750 s) there" in notes
-    assert "ends early" in notes
+    assert "ended without closing" in notes
     workers = analyser.trace.workers
     workers = workers[workers["kind"] == "worker"].set_index("host")
     assert workers["closed"].tolist() == [True, False]

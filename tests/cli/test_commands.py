@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from shell import BIN, environment, shell, write_trace
+from shell import BIN, environment, shell
+from written_traces import write_trace
 
 import dasfprof
 

@@ -62,7 +62,7 @@ def sample(
         env={name: value for name, value in variables.items() if value is not None},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert run.returncode == 0, run.stderr

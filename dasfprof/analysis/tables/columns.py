@@ -23,7 +23,7 @@ def utc(seconds: Array) -> pd.Series:
     known = np.abs(seconds) < _LATEST
     microseconds = np.round(np.where(known, seconds, 0.0) * 1e6).astype(np.int64)
     times = microseconds.astype("datetime64[us]").astype("datetime64[ns]")
-    times[~known] = np.datetime64("NaT")
+    times[~known] = np.datetime64("NaT", "ns")
     return pd.Series(times)
 
 

@@ -6,7 +6,7 @@ with categories, keys. What a batch does not have is missing: NaN in floats, -1 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,10 +15,7 @@ from dasfprof.analysis.trace.growing_column import GrowingColumn
 from dasfprof.analysis.trace.keys import KeyCollector, as_key_column, split_keys
 from dasfprof.database.batch import Batch
 from dasfprof.database.columns import Array, Column, DictionaryColumn, ListColumn, NumberColumn
-
-#: How a column is kept: floats (as wide as recorded); int64; codes of categories, which are text;
-#: objects that equal rows share; key ids; lists of key ids.
-Form = Literal["float", "int", "category", "object", "key", "keys"]
+from dasfprof.schema.declaration import Form
 
 #: Floats beyond are no int64.
 _LIMIT = float(1 << 63)

@@ -10,7 +10,7 @@ NoteKind = Literal[
     "damaged-file",  # bytes of it could not be read
     "dropped-facts",  # the recorder could not write them
     "caught-errors",  # hooks of the recorder failed
-    "ends-early",  # its process was killed, or still records
+    "not-closed",  # its process still writes it, or ended without closing it
     "clock",  # times that compare with no other host's
     "no-samples",  # nothing was sampled
     "gpu",  # GPUs, or readings of them, that there are not

@@ -10,7 +10,7 @@ import pandas as pd
 from dasfprof.analysis.trace.columns import to_numbers
 from dasfprof.database.batch import Batch
 from dasfprof.database.columns import Array
-from dasfprof.events import EventPhases
+from dasfprof.schema.events import EventPhases
 
 #: Seconds from the epoch beyond which a number is no time of any clock.
 _LATEST = 1e12

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.trace.columns import FactColumns, Form
+from dasfprof.analysis.trace.columns import FactColumns
 from dasfprof.analysis.trace.keys import KeyCollector
 from dasfprof.analysis.trace.notes import Note, NoteKind
 from dasfprof.analysis.trace.own_events import OwnEvents
@@ -15,83 +15,14 @@ from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
 from dasfprof.database.batch import Batch
 from dasfprof.database.reader import TraceFile
-from dasfprof.events import EventPhases
+from dasfprof.database.writing_process import writer_of
+from dasfprof.schema import KINDS
+from dasfprof.schema.events import EventPhases
+from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.schema.steps import STEP_LAYER
 
-
-def _forms(**names: str) -> dict[str, Form]:
-    """Give a form for each of the names that follow it."""
-    forms: dict[str, Form] = {}
-    for form, listed in names.items():
-        forms.update(dict.fromkeys(listed.split(), form))  # type: ignore[arg-type]
-    return forms
-
-
-#: For each kind of event, by phase and name, the args to keep.
-_KINDS: dict[tuple[str, str], dict[str, Form]] = {
-    (EventPhases.COMPLETE, "Compute"): _forms(
-        key="key",
-        keys="dependencies",
-        int="run_id",
-        category="state type dtype thread exception",
-        object="shape",
-        float="size input_size cpu run_queue received ready executing seceded done deserialize"
-        " disk_read disk_read_size executor",
-    ),
-    (EventPhases.COMPLETE, "Task Run"): _forms(
-        key="key",
-        int="run_id",
-        category="worker state exception",
-        object="annotations",
-        float="waiting queued stolen start stop size wanted priority_user priority_generation"
-        " priority_order",
-    ),
-    (EventPhases.COMPLETE, "Transfer"): _forms(
-        keys="keys", category="source state", float="size network deserialize"
-    ),
-    (EventPhases.INSTANT, "Managed Memory"): _forms(
-        category="state",
-        float="tasks size spilled_size executing ready spill_write spill_write_size spill_read"
-        " spill_read_size loop_lag",
-    ),
-    (EventPhases.INSTANT, "Resource Usage"): _forms(
-        float="time gpu_index gpu_utilization gpu_memory_used"
-    ),
-    (EventPhases.INSTANT, "Disk Usage"): _forms(
-        category="device mountpoint file_system",
-        float="local_directory total used free read_count write_count read_size write_size"
-        " read_time write_time",
-    ),
-    (EventPhases.INSTANT, "GPU Devices"): _forms(
-        category="availability detail match uuid name", float="index"
-    ),
-    (EventPhases.INSTANT, "GPU Usage"): _forms(
-        category="uuid name",
-        float="index utilization memory_utilization memory_used memory_total power sm_clock"
-        " memory_clock temperature pcie_tx pcie_rx",
-    ),
-    (EventPhases.INSTANT, "GPU Failure"): _forms(category="uuid reading reason detail"),
-    (EventPhases.INSTANT, "Clock"): _forms(float="scheduler_delay monotonic"),
-    (EventPhases.INSTANT, "Graph"): _forms(category="client", object="step", float="tasks wanted"),
-    (EventPhases.INSTANT, "Unsent Tasks"): _forms(
-        key="key", category="name state", object="restrictions", float="tasks"
-    ),
-    (EventPhases.INSTANT, "Steal"): _forms(key="key", int="run_id", category="victim thief"),
-    (EventPhases.INSTANT, "Worker Added"): _forms(
-        category="worker host", object="name", float="nthreads memory_limit"
-    ),
-    (EventPhases.INSTANT, "Worker Removed"): _forms(category="worker reason"),
-    (EventPhases.INSTANT, "Step"): _forms(int="id parent", category="step"),
-    (EventPhases.INSTANT, "Step End"): _forms(int="id"),
-}
 #: What a client tells, which is no worker.
 _OF_CLIENTS = ("Step", "Step End", "Step Layer")
-_STEP_LAYER = _forms(int="id", key="layer", keys="dependencies")
-
-#: The args that are stimulus ids: whatever has the id of what ended a task run came of that end.
-_STIMULI = {
-    "Task Run": _forms(key="cause end_cause graph"),
-    "Graph": _forms(key="stimulus"),
-}
 
 
 class TraceReader:
@@ -112,11 +43,13 @@ class TraceReader:
         self.stimulus_collector = KeyCollector()
         #: The stimulus ids of kinds of events.
         self.stimuli = {
-            name: FactColumns(self.stimulus_collector, forms) for name, forms in _STIMULI.items()
+            kind.name: FactColumns(self.stimulus_collector, forms)
+            for kind in KINDS.values()
+            if (forms := kind.forms(stimuli=True))
         }
         #: Numbers the layers that steps of the pipeline built, apart from the keys of tasks.
         self.layer_collector = KeyCollector()
-        self.layers = FactColumns(self.layer_collector, _STEP_LAYER)
+        self.layers = FactColumns(self.layer_collector, STEP_LAYER.forms())
         #: What is missing or damaged.
         self.notes: list[Note] = []
         #: Events of user code: of other kinds than ours, in files of no plugin.
@@ -128,8 +61,8 @@ class TraceReader:
         #: Hosts of files whose clock began with the host.
         self.dasf_hosts: set[str] = set()
         self._kinds = {
-            kind: FactColumns(self.collector, forms, keep_rest=kind[1] == "Resource Usage")
-            for kind, forms in _KINDS.items()
+            key: FactColumns(self.collector, kind.forms(), keep_rest=kind is RESOURCE_USAGE)
+            for key, kind in KINDS.items()
         }
         #: The facts of each kind of event.
         self.facts = {name: columns for (_, name), columns in self._kinds.items()}
@@ -212,10 +145,9 @@ class TraceReader:
             self._note("caught-errors", name, caught)
         if "plugin" in header and file.end is None:
             self._note(
-                "ends-early",
+                "not-closed",
                 name,
-                "ends early, without the closing frame: its process was killed, or is still "
-                "recording; what it had not yet written is missing.",
+                f"{writer_of(header).value}; what its process had not yet written is missing.",
             )
 
     def _note(self, kind: NoteKind, file: str, what: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dasfprof.report.terminal.output import echo, terminal_width
-from dasfprof.text import clean, elide, format_seconds
+from dasfprof.text import clean, elide, format_duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +20,7 @@ _PROVEN = ("high", "medium")
 #: A finding that names a key of a megabyte does not fill the terminal with it.
 _LONGEST = 700
 #: Columns of the severity and of the seconds, before the text.
-_MARGIN = 20
+_MARGIN = 22
 #: Lines beyond are hard to read.
 _WIDEST = 110
 
@@ -36,7 +37,9 @@ def print_findings(findings: pd.DataFrame, rows: int, *, err: bool = False) -> N
 
 def _print_finding(finding: dict[Any, Any], *, err: bool) -> None:
     severity = clean(finding["Severity"])
-    margin = f"  {severity:<7}{format_seconds(finding['Seconds at stake (s)']):>9}  "
+    seconds = finding["Seconds at stake (s)"]
+    at_stake = "" if math.isnan(seconds) else format_duration(seconds)
+    margin = f"  {severity:<7}{at_stake:>11}  "
     head, *rest = _paragraph(finding["Finding"], "")
     colour = _COLOURS.get(severity)
     echo(f"{click.style(margin, fg=colour)}{click.style(head, bold=True)}", err=err)

@@ -15,7 +15,7 @@ from dasfprof.text import elide
 _MAX_NOTE = 400
 
 #: Signs that not every terminal has, and what stands for them there.
-_PLAIN_SIGNS = str.maketrans({"─": "-", "…": "~", "·": "-", "█": "#", "▌": "", "→": ">"})
+_PLAIN_SIGNS = str.maketrans({"─": "-", "…": "~", "·": "-", "█": "#", "▌": "", "→": ">", "µ": "u"})
 
 
 def print_notes(notes: Sequence[str], *, err: bool = False) -> None:

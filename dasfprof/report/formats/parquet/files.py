@@ -14,7 +14,6 @@ import pandas as pd
 
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
-from dasfprof.errors import MissingExtraError
 from dasfprof.report.formats.parquet.arrays import as_array, as_lists, field_of
 from dasfprof.report.formats.parquet.schema import Column, TableSchema
 from dasfprof.report.formats.parquet.tables import SCHEMAS
@@ -26,30 +25,23 @@ _COMPRESSION = "zstd"
 _NO_IDS = np.empty(0, dtype=np.int64)
 
 
-def write_parquet(trace: Trace, directory: Path, *, title: str) -> list[Path]:
-    """Write each table of a trace as ``{table}.parquet``; gives the files.
+def write_parquet(trace: Trace, directory: Path, *, title: str) -> None:
+    """Write each table of a trace as ``{table}.parquet``.
 
     ``PARQUET.md`` tells what is in them, and so do the fields' metadata (``description``,
     ``unit``). Tables without rows are written too, with all their columns.
 
     Raises
     ------
-    MissingExtraError
-        If pyarrow is not installed.
     OSError
         If a file cannot be written.
     """
-    try:
-        import pyarrow.parquet  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(
-            "Parquet files need pyarrow: pip install 'dasfprof[parquet]'."
-        ) from error
     directory.mkdir(parents=True, exist_ok=True)
-    return [_write_table(trace, schema, directory, title) for schema in SCHEMAS]
+    for schema in SCHEMAS:
+        _write_table(trace, schema, directory, title)
 
 
-def _write_table(trace: Trace, schema: TableSchema, directory: Path, title: str) -> Path:
+def _write_table(trace: Trace, schema: TableSchema, directory: Path, title: str) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -66,7 +58,6 @@ def _write_table(trace: Trace, schema: TableSchema, directory: Path, title: str)
         for block in _blocks(trace, schema.name):
             arrays = [_array(block, column) for column in columns]
             writer.write_table(pa.Table.from_arrays(arrays, schema=arrow), row_group_size=_ROWS)
-    return path
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Traces for the tests of analysis, written in each of the ways in which traces come about."""
+"""Trace files for tests without a cluster, written in each of the ways in which traces come about.
+
+`planned_runs` writes whole runs by it; `made_traces` makes tables in memory, without files.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from typing import Any
 import msgpack
 
 from dasfprof.database import FileDatabase
-from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Source
-from dasfprof.events import CompleteEvent, Event, InstantEvent
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import CompleteEvent, Event, InstantEvent
 
 
 def compute(
@@ -56,12 +59,19 @@ def usage(
     return InstantEvent("Resource Usage", timestamp, process_id=host, thread_id=worker, args=args)
 
 
-def record(directory: Path, events: Sequence[Event]) -> Path:
-    """Write events one by one through `FileDatabase.record`; gives the directory."""
-    directory.mkdir(exist_ok=True)
-    with FileDatabase(directory / "run-TracePlugin-c096.msgpack") as database:
+def write_trace(path: Path, *events: Event, **header: Any) -> Path:
+    """Write events to a file, one by one through `FileDatabase.record`; return the file's path."""
+    with FileDatabase(path, header=header) as database:
         for event in events:
             database.record(event)
+        database.writer.create()  # where there are no events, too
+    return path
+
+
+def record(directory: Path, events: Sequence[Event]) -> Path:
+    """Write events as the one file of a directory; return the directory."""
+    directory.mkdir(exist_ok=True)
+    write_trace(directory / "run-TracePlugin-c096.msgpack", *events)
     return directory
 
 

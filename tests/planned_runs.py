@@ -12,18 +12,10 @@ from written_traces import Plugin, row
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.database.batch import Schema
-from dasfprof.recording.facts import (
-    COMPUTE,
-    GRAPH,
-    MANAGED_MEMORY,
-    RESOURCE_USAGE,
-    TASK_RUN,
-    TRANSFER,
-    WORKER_ADDED,
-    WORKER_REMOVED,
-)
-from dasfprof.recording.gpu_facts import GPU_DEVICES, GPU_USAGE
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.gpus import GPU_DEVICES, GPU_USAGE
+from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
+from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, TRANSFER, WORKER_ADDED, WORKER_REMOVED
 
 #: Unix time at which the runs begin; all times of a plan are seconds from it.
 T = 1_790_000_000.0
