@@ -19,6 +19,24 @@ from dasfprof.schema.declaration import Form
 
 #: Floats beyond are no int64.
 _LIMIT = float(1 << 63)
+#: Seconds that no clock tells, and numbers that no counter reaches: both are taken as missing.
+_LATEST, _LARGEST = 1e12, 1e20
+#: Args that are Unix times.
+_TIMES = frozenset(
+    [
+        "received",
+        "ready",
+        "executing",
+        "seceded",
+        "done",
+        "waiting",
+        "queued",
+        "stolen",
+        "start",
+        "stop",
+        "time",
+    ]
+)
 
 
 class Categories:
@@ -100,7 +118,8 @@ class FactColumns:
         self._add_piece("worker_id", workers, np.int32)
         for name in ("timestamp", "duration"):
             if name in batch.fields:
-                self._add_piece(name, to_numbers(batch.fields[name]), np.float64)
+                times = _within(to_numbers(batch.fields[name]), _LATEST)
+                self._add_piece(name, times, np.float64)
         args = dict(batch.args)
         for name, form in self._forms.items():
             if form == "key" and name not in args:
@@ -175,7 +194,7 @@ class FactColumns:
                 numbers = np.where(np.abs(numbers) < _LIMIT, numbers, -1)
             self._add_piece(name, numbers.astype(np.int64, copy=False), np.int64)
         else:
-            numbers = to_numbers(column)
+            numbers = _within(to_numbers(column), _LATEST if name in _TIMES else _LARGEST)
             narrow = numbers.dtype == np.float32
             self._add_piece(
                 name,
@@ -205,6 +224,13 @@ def to_numbers(column: Column) -> Array:
     if isinstance(column, DictionaryColumn):
         return np.array([_number(entry) for entry in column.entries], dtype=float)[column.codes]
     return np.full(len(column), np.nan)
+
+
+def _within(numbers: Array, limit: float) -> Array:
+    """Make NaN of numbers beyond a limit: damage or a broken clock wrote them."""
+    if not numbers.size or (np.fmax.reduce(numbers) <= limit and np.fmin.reduce(numbers) >= -limit):
+        return numbers
+    return np.where(np.abs(numbers.astype(np.float64)) <= limit, numbers, np.nan)
 
 
 def _as_list_column(column: Column) -> ListColumn:

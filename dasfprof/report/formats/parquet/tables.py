@@ -137,5 +137,18 @@ id                    id       its number
     TableSchema("graphs", GRAPH.about, (*TIME, *recorded(GRAPH))),
     TableSchema("steals", STEAL.about, (*TIME, *recorded(STEAL))),
     TableSchema("unsent", UNSENT_TASKS.about, (*TIME, *recorded(UNSENT_TASKS))),
+    TableSchema(
+        "events",
+        "A row an event that user code recorded, of a kind of its own.",
+        columns("""
+name                  text     what user code called it
+kind                  text     span, instant; begin or end where the other is missing
+time                  time     when it began
+duration              seconds  how long it took; null where nothing tells
+process               text     its process_id
+thread                text     its thread_id
+args                  text     its args, as JSON
+"""),
+    ),
     *READINGS,
 )
