@@ -101,7 +101,7 @@ def test_killed_scheduler(processes: Processes, tmp_path: Path) -> None:
         client.gather(late)
         done = {(one["key"], one["run_id"]) for one in record.outcomes(client, "memory")}
         scheduler.send_signal(signal.SIGKILL)
-        record.wait_until(lambda: all(ended(worker) for worker in workers), seconds=60)
+        record.wait_until(lambda: all(ended(worker) for worker in workers))
         run.stop()  # there is nobody to stop it with any more
     assert len(done) == 100
     assert {(row["key"], row["run_id"]) for row in computed(traces)} == done
