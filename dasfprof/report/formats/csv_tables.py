@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING
 
+from dasfprof.analysis.tables import questions
+from dasfprof.analysis.tables.questions import Request
 from dasfprof.report.formats.csv import write_csv
 
 if TYPE_CHECKING:
     from dasfprof.analysis import TraceAnalyser
-
-#: Files that are not called by their method.
-_NAMES = {"per_worker_task_balance": "task_balance", "diagnose": "findings"}
 
 
 def write_csv_tables(analyser: TraceAnalyser, directory: Path) -> list[Path]:
@@ -30,28 +28,15 @@ def write_csv_tables(analyser: TraceAnalyser, directory: Path) -> list[Path]:
     """
     directory.mkdir(parents=True, exist_ok=True)
     return [
-        write_csv(getattr(analyser, method)(**arguments), directory / f"{name}.csv")
-        for name, method, arguments in _questions(type(analyser))
+        write_csv(request.of(analyser), directory / f"{request.file_stem}.csv")
+        for request in _requests()
     ]
 
 
-def _questions(kind: type[TraceAnalyser]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Give each table's name, its method and the arguments."""
-    for method, function in inspect.getmembers(kind, inspect.isfunction):
-        _, *parameters = inspect.signature(function).parameters.values()
-        optional = all(item.default is not item.empty for item in parameters)
-        returned = function.__annotations__.get("return")
-        if method.startswith("_") or returned != "pd.DataFrame" or not optional:
-            continue
-        name = _NAMES.get(method, method.removeprefix("per_"))
-        yield name, method, {}
-        for by in _further_groupings(function):
-            yield f"{name}_by_{by}", method, {"by": by}
-
-
-def _further_groupings(function: Callable[..., Any]) -> list[str]:
-    """Give what a method takes as ``by``, less its default."""
-    if "by" not in inspect.signature(function).parameters:
-        return []
-    by = inspect.signature(function, eval_str=True).parameters["by"]
-    return [grouping for grouping in get_args(by.annotation) if grouping != by.default]
+def _requests() -> Iterator[Request]:
+    """Each question that needs no arguments, and by what else it can group."""
+    for question in questions.all():
+        if not question.needs_arguments:
+            yield Request(question)
+            for by in question.further_groupings:
+                yield Request(question, {"by": by})
