@@ -27,6 +27,8 @@ FLOORS = {
     "__main__": 6,
     "preload": 4,  # `dasfprof run` uses it
 }
+#: The rooms of the analysis, from the ground up; what is not listed (the analyser) is above them.
+ROOMS = ["numeric", "trace", "model", "simulation", "diagnosis", "tables"]
 ANALYSIS_ONLY = {"pandas", "networkx", "bokeh", "jinja2", "click", "IPython", "tqdm"}
 GPU_LIBRARIES = {"pynvml", "nvtx", "dask_cuda", "cupy", "rmm"}
 #: The handle of a run opens the analysis that its holder asks for, and the analyser the report,
@@ -86,6 +88,54 @@ def test_imports_only_lower_floors(path: Path) -> None:
             assert not (own in ("analysis", "report") and target == "recording"), module
         if module == "dasfprof":
             assert own in ("cli", "jupyter", "preload") or relative(path) in LOOK_UPWARDS
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Modules of the package that a file imports anywhere, for type checkers too."""
+    known = module_names()
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found.update(name if name in known else node.module for name in names)
+    return found & known.keys()
+
+
+def module_names() -> dict[str, Path]:
+    names = {}
+    for path in modules():
+        words = ["dasfprof", *path.relative_to(PACKAGE).with_suffix("").parts]
+        names[".".join(words).removesuffix(".__init__")] = path
+    return names
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "analysis").rglob("*.py")), ids=relative)
+def test_rooms_of_the_analysis_import_only_lower_rooms(path: Path) -> None:
+    own = path.relative_to(PACKAGE / "analysis").parts[0]
+    if own not in ROOMS:
+        return
+    for module in imported_modules(path):
+        words = module.split(".")
+        if words[1] == "analysis" and words[2:] and words[2] != own:
+            assert words[2] in ROOMS, f"{own} imports {module}"
+            assert ROOMS.index(words[2]) < ROOMS.index(own), f"{own} imports {module}"
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    left: dict[str, set[str]] = {}
+    for name, path in module_names().items():
+        # Python imports the packages around a module anyhow.
+        left[name] = {
+            used for used in imported_modules(path) if not f"{name}.".startswith(f"{used}.")
+        }
+    # What imports nothing that is left is in no cycle; nor is what nothing that is left imports.
+    while free := {name for name, used in left.items() if not used & left.keys()}:
+        left = {name: used for name, used in left.items() if name not in free}
+    while free := left.keys() - set().union(*left.values()):
+        left = {name: used for name, used in left.items() if name not in free}
+    assert not left, f"import each other: {sorted(left)}"
 
 
 @pytest.mark.parametrize("path", modules(), ids=relative)

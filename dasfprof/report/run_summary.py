@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.accounting import CLASSES
+from dasfprof.analysis.tables.time_accounting import CLASSES
 from dasfprof.analysis.trace import Trace
 from dasfprof.text import clean, count_of, format_date, format_duration, format_share
 
@@ -98,7 +98,7 @@ def sum_classes(accounting: pd.DataFrame) -> pd.DataFrame:
     """Sum the time accounting of workers up for all of them."""
     classes = accounting.drop(columns=["Host", "Worker", "Share (%)"])
     whole = classes.groupby(["Class", "Busy", "Meaning"], sort=False, as_index=False).sum()
-    order = whole["Class"].map({name: place for place, name in enumerate(CLASSES)})
+    order = whole["Class"].map({label: place for place, (label, _) in enumerate(CLASSES.values())})
     whole = whole.take(np.argsort(order.to_numpy(), kind="stable")).reset_index(drop=True)
     return whole.assign(**{"Share (%)": whole[_SECONDS] / whole[_SECONDS].sum() * 100})
 

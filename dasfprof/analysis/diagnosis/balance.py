@@ -12,6 +12,7 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.outliers import Stragglers
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.units import count, duration, percent, size, times
+from dasfprof.analysis.model.accounting import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.database.columns import Array
 
@@ -146,7 +147,7 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
     workers = Groups(run.workers.of_lives[lives.ids], len(run.workers))
     load = workers.sum(busy) / np.maximum(workers.max(lives.threads.astype(float)), 1)
     load = np.nan_to_num(load[workers.sizes > 0])
-    idle = run.seconds_of("No runnable task", "Runnable elsewhere")
+    idle = run.seconds_of(ThreadTime.NO_RUNNABLE_TASK, ThreadTime.RUNNABLE_ELSEWHERE)
     if len(load) < 2 or idle < _UNEVEN_IDLE * run.wall or load.max() <= 0:
         return
     lost = load.max() - load.mean()
@@ -168,7 +169,7 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
 
 def poor_placement(run: RunFigures) -> Iterator[Finding]:
     """Find threads that idle while ready tasks queue on other workers."""
-    share = run.share_of("Runnable elsewhere")
+    share = run.share_of(ThreadTime.RUNNABLE_ELSEWHERE)
     if share < _ELSEWHERE:
         return
     slots, lives = run.slots, run.accounts.lives
@@ -186,7 +187,7 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
         "Let these tasks run anywhere: drop workers= and resources= or give "
         "allow_other_workers=True; spread the data that they need, by client.rebalance() or "
         "client.replicate(); and keep distributed.scheduler.work-stealing on.",
-        seconds=run.seconds_of("Runnable elsewhere"),
+        seconds=run.seconds_of(ThreadTime.RUNNABLE_ELSEWHERE),
         worker=str(crowded),
     )
 
@@ -214,7 +215,7 @@ def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
     lives, slowness = run.accounts.lives, run.outliers.slowness
     own = float(lives.threads[np.isin(run.workers.of_lives[lives.ids], numbers)].sum())
     spread = excess / run.threads
-    idle = run.seconds_of("No runnable task", "Runnable elsewhere")
+    idle = run.seconds_of(ThreadTime.NO_RUNNABLE_TASK, ThreadTime.RUNNABLE_ELSEWHERE)
     estimate = max(spread, min(excess / max(own, 1.0), spread + idle))
     slow = slowness.slow & np.isin(slowness.place, numbers)
     rows = np.flatnonzero(slow[slowness.of_run])

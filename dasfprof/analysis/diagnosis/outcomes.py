@@ -11,6 +11,7 @@ import pandas as pd
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.units import count, duration, excerpt, percent, size
+from dasfprof.analysis.model.accounting import ThreadTime
 from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.database.columns import Array
 
@@ -200,7 +201,9 @@ def _cost(run: RunFigures, rows: Array) -> float:
     """
     own, slots = np.flatnonzero(rows), run.slots
     held = float((slots.end - slots.times.executing)[own].sum()) / run.threads
-    waited = run.seconds_of("Scheduler latency", "Worker latency", "Transfer wait")
+    waited = run.seconds_of(
+        ThreadTime.SCHEDULER_LATENCY, ThreadTime.WORKER_LATENCY, ThreadTime.TRANSFER_WAIT
+    )
     return held + waited * len(own) / len(slots.end)
 
 

@@ -82,15 +82,12 @@ class Outliers:
     def stragglers(self) -> Stragglers:
         """The stragglers; those that merely waited for a core, or whose worker is slow, are not."""
         run = self._run
-        table = find_stragglers(run.trace)
-        rows = table.index.to_numpy(dtype=np.int64)
-        waited = run.core_wait[rows]
-        seconds, median = table["Elapsed (s)"].to_numpy(), table["Median (s)"].to_numpy()
-        excess = table["Excess (s)"].to_numpy() - waited
-        kept = (seconds - waited > 2 * median) & ~self.on_slow_worker[rows]
+        found = find_stragglers(run.trace)
+        rows, waited = found.rows, run.core_wait[found.rows]
+        seconds, excess = found.seconds - waited, found.excess - waited
+        kept = (seconds > 2 * found.median) & ~self.on_slow_worker[rows]
         sizes, factors = self._sizes(rows)
-        causes = table["Cause"].to_numpy(dtype=object)
-        columns = (rows, seconds - waited, median, excess, causes, sizes, factors)
+        columns = (rows, seconds, found.median, excess, found.cause, sizes, factors)
         return Stragglers(*(column[kept] for column in columns))
 
     def _sizes(self, rows: Array) -> tuple[Array, Array]:

@@ -12,12 +12,17 @@ from dasfprof.analysis.diagnosis.outliers import Outliers
 from dasfprof.analysis.diagnosis.task_figures import TaskFigures
 from dasfprof.analysis.diagnosis.units import excerpt
 from dasfprof.analysis.model.attempts import find_attempts
-from dasfprof.analysis.model.constraints import Constraints, find_constraints
-from dasfprof.analysis.model.critical_path import CriticalPath, find_path, path_segments
-from dasfprof.analysis.model.degradation import degradation_of
+from dasfprof.analysis.model.critical_path import (
+    CriticalPath,
+    PathSegments,
+    SegmentKind,
+    find_path,
+    path_segments,
+)
+from dasfprof.analysis.model.degradation import Trends, find_trends
+from dasfprof.analysis.model.sizing import ChunkCosts, chunk_costs
 from dasfprof.analysis.numeric.groups import distinct
 from dasfprof.analysis.simulation import gain
-from dasfprof.analysis.tables.sizing import chunk_sizing
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
@@ -37,19 +42,14 @@ class RunFigures(TaskFigures):
     # --- shared analyses -------------------------------------------------------------------------
 
     @cached_property
-    def constraints(self) -> Constraints:
-        """What each run waited for."""
-        return find_constraints(self.trace)
-
-    @cached_property
     def path(self) -> CriticalPath:
         """The critical path."""
         return find_path(self.trace)
 
-    @cached_property
-    def path_table(self) -> pd.DataFrame:
+    @property
+    def path_segments(self) -> PathSegments:
         """The segments of the critical path."""
-        return path_segments(self.trace, self.slots, self.constraints, self.path)
+        return path_segments(self.trace)
 
     @cached_property
     def outliers(self) -> Outliers:
@@ -57,25 +57,24 @@ class RunFigures(TaskFigures):
         return Outliers(self)
 
     @cached_property
-    def degradation(self) -> pd.DataFrame:
+    def trends(self) -> Trends:
         """Whether functions get slower."""
-        return degradation_of(self.attempts)
+        return find_trends(self.attempts)
 
     @cached_property
-    def chunk_sizing(self) -> dict[str, dict[str, Any]]:
-        """What tasks cost, and how large they should be, by function: most overhead first."""
-        rows = chunk_sizing(self.trace).to_dict("records")
-        return {str(row["Function"]): {str(k): v for k, v in row.items()} for row in rows}
+    def chunk_costs(self) -> ChunkCosts:
+        """What tasks cost, and how large they should be for overhead to take 0.5 % of the time."""
+        return chunk_costs(self.trace, 0.005)
 
     @cached_property
     def attempts(self) -> pd.DataFrame:
         """Every attempt at a task."""
         return find_attempts(self.trace)
 
-    def path_seconds(self, kind: str) -> float:
-        """Give the seconds of the critical path that are of a kind."""
-        table = self.path_table
-        return float(table.loc[table["Kind"] == kind, "Duration (s)"].sum())
+    def path_seconds(self, kind: SegmentKind) -> float:
+        """The seconds of the critical path that are of a kind."""
+        found = self.path_segments
+        return float(found.length[found.kind == kind].sum())
 
     def saved(self, estimate: float, **change: Any) -> float:
         """Give the wall seconds that a change saves, by a replay of the run.
@@ -100,10 +99,10 @@ class RunFigures(TaskFigures):
         return durations
 
     def path_seconds_of(self, function: int) -> float:
-        """Give the seconds of the critical path for which a function ran."""
-        table = self.path_table
-        own = (table["Kind"] == "Compute") & (table["Function"] == self.function_names[function])
-        return float(table.loc[own, "Duration (s)"].sum())
+        """The seconds of the critical path for which a function ran."""
+        found = self.path_segments
+        own = (found.kind == SegmentKind.COMPUTE) & (self.slots.function[found.rows] == function)
+        return float(found.length[own].sum())
 
     def width(self, function: str) -> int:
         """Give the most tasks that a step of the graph has of a function.

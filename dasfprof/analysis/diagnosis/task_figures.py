@@ -7,15 +7,13 @@ from functools import cached_property
 import numpy as np
 
 from dasfprof.analysis.diagnosis.sampled_figures import SampledFigures
-from dasfprof.analysis.model.accounting import CLASSES, Accounts, make_accounts
+from dasfprof.analysis.model.accounting import Accounts, ThreadTime, make_accounts
 from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.slots import TaskSlots, task_slots
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
-
-_CLASSES = list(CLASSES)
 
 
 class TaskFigures(SampledFigures):
@@ -75,13 +73,12 @@ class TaskFigures(SampledFigures):
         seconds = float((lives.threads * np.maximum(overlap, 0.0)).sum())
         return seconds / self.wall if self.wall > 0 and seconds > 0 else float("nan")
 
-    def seconds_of(self, *classes: str) -> float:
+    def seconds_of(self, *classes: ThreadTime) -> float:
         """Give the thread-seconds of classes of the accounts by the threads: wall seconds."""
-        places = [_CLASSES.index(name) for name in classes]
-        seconds = float(self.accounts.of_lives[:, places].sum())
+        seconds = float(self.accounts.of_lives[:, list(classes)].sum())
         return seconds / self.threads if self.threads > 0 else 0.0
 
-    def share_of(self, *classes: str) -> float:
+    def share_of(self, *classes: ThreadTime) -> float:
         """Give the share of the run's thread-seconds that classes of the accounts have."""
         return self.seconds_of(*classes) / self.wall if self.wall > 0 else 0.0
 
@@ -93,7 +90,7 @@ class TaskFigures(SampledFigures):
         before = np.clip(self.begin - lives.begin, 0.0, None)
         after = np.clip(lives.end - end, 0.0, None)
         outside = float((lives.threads * np.minimum(before + after, lives.end - lives.begin)).sum())
-        return max(self.seconds_of("Nothing submitted") - outside / self.threads, 0.0)
+        return max(self.seconds_of(ThreadTime.NOTHING_SUBMITTED) - outside / self.threads, 0.0)
 
     # --- functions -------------------------------------------------------------------------------
 

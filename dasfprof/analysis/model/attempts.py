@@ -10,7 +10,6 @@ import pandas as pd
 
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.database.columns import Array
@@ -155,7 +154,7 @@ def _name_outcomes(columns: dict[str, Any]) -> None:
     named[succeeded] = None
     columns["category"] = make_categorical(*_factorized(named))
     columns["message"][succeeded] = None
-    columns["message"] = text(columns["message"])
+    columns["message"] = pd.Series(columns["message"], dtype=object, copy=False)
 
 
 def error_category(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 
@@ -51,25 +53,35 @@ def busy_seconds(
     return seconds
 
 
-def running_seconds(tasks: pd.DataFrame) -> dict[str, Array]:
-    """Split the seconds of each task run's function, as columns of tables.
+@dataclass(frozen=True)
+class RunningSeconds:
+    """The seconds of functions by what their threads did."""
+
+    #: On a core; NaN where nobody recorded it.
+    cpu: Array
+    #: Waiting for a core, and neither of the two; NaN where the wait was not recorded, without
+    #: which neither can be told.
+    core_wait: Array
+    blocked: Array
+
+    def of(self, rows: Array, share: Array) -> RunningSeconds:
+        """The seconds of some rows, of each its share."""
+        parts = (self.cpu, self.core_wait, self.blocked)
+        return RunningSeconds(*(part[rows] * share for part in parts))
+
+
+def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
+    """Split the seconds of each task run's function.
 
     Parameters
     ----------
     tasks
         `Trace.tasks`.
-
-    Returns
-    -------
-    dict
-        ``CPU (s)``, NaN where nobody recorded it; ``Waiting for a core (s)`` and ``Blocked (s)``,
-        NaN where the wait was not recorded, without which neither can be told.
     """
     duration, cpu = tasks["duration"].to_numpy(), tasks["cpu"].to_numpy(dtype=float)
     core_wait = tasks["run_queue"].to_numpy(dtype=float)
-    labels = ("CPU (s)", "Waiting for a core (s)", "Blocked (s)")
     split = _split_running(duration, np.maximum(cpu, 0.0), np.maximum(core_wait, 0.0))
-    return dict(zip(labels, split, strict=True))
+    return RunningSeconds(*split)
 
 
 def _split_running(seconds: Array, cpu: Array, core_wait: Array) -> tuple[Array, Array, Array]:

@@ -3,56 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from enum import IntEnum
 
 import numpy as np
-import pandas as pd
 
-from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.constraints import (
     CLIENT,
-    NAMES,
     NOTHING,
-    Constraints,
     find_constraints,
 )
 from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.slots import TaskSlots, task_slots, unseen_runs
-from dasfprof.analysis.model.steps import step_column, step_groups
+from dasfprof.analysis.model.slots import task_slots, unseen_runs
 from dasfprof.analysis.model.times import to_ticks
-from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
-from dasfprof.errors import InvalidArgumentError
 
-By = Literal["function", "step"]
 
-#: Kinds of segments of a path, and what each means.
-KINDS = {
-    "Client": "The client had not submitted the task yet; it may have waited for earlier results.",
-    "Scheduler": "The task, or word of its end, was at the scheduler or on its way from or to it.",
-    "Transfer": "The task's inputs were fetched from other workers.",
-    "Worker": "The task was ready, a thread was free, and the worker had not begun it.",
-    "Unspill": "Inputs were read back from disk.",
-    "Task overhead": "The task held its thread before or after its function.",
-    "Compute": "The task's function ran.",
-    "Unknown": "The task had not reached its worker; without a scheduler's file nothing tells why.",
-}
+class SegmentKind(IntEnum):
+    """What a segment of the critical path was spent on."""
 
-_COMPUTE = list(KINDS).index("Compute")
+    CLIENT = 0
+    SCHEDULER = 1
+    TRANSFER = 2
+    WORKER = 3
+    UNSPILL = 4
+    TASK_OVERHEAD = 5
+    COMPUTE = 6
+    UNKNOWN = 7
 
-#: The segments of one run, from the finish that bound it to its own, and their kinds.
+
+#: The segments of one run, from the finish that bound it to its own: the stage in which each ends.
 _STEPS = (
-    ("arrival", "Client"),
-    ("received", "Scheduler"),
-    ("ready", "Transfer"),
-    ("executing", "Worker"),
-    ("unspilled", "Unspill"),
-    ("start", "Task overhead"),
-    ("stop", "Compute"),
-    ("done", "Task overhead"),
-    ("known", "Scheduler"),
+    ("arrival", SegmentKind.CLIENT),
+    ("received", SegmentKind.SCHEDULER),
+    ("ready", SegmentKind.TRANSFER),
+    ("executing", SegmentKind.WORKER),
+    ("unspilled", SegmentKind.UNSPILL),
+    ("start", SegmentKind.TASK_OVERHEAD),
+    ("stop", SegmentKind.COMPUTE),
+    ("done", SegmentKind.TASK_OVERHEAD),
+    ("known", SegmentKind.SCHEDULER),
 )
 
 
@@ -69,98 +59,29 @@ class CriticalPath:
 
 
 @dataclass(frozen=True)
-class _Segments:
-    """The segments of a path that take any time, in their order."""
+class PathSegments:
+    """The segments of the critical path that take any time, in their order."""
 
-    #: Rows of `TaskSlots`, and places in `KINDS`.
+    #: Rows of `TaskSlots`, and of each segment its `SegmentKind`.
     rows: Array
     kind: Array
+    #: Seconds from the trace's begin, and seconds.
     begin: Array
     length: Array
 
 
-def critical_path(trace: Trace) -> pd.DataFrame:
-    """List the segments of the critical path; see `TraceAnalyser`."""
-    return path_segments(trace, task_slots(trace), find_constraints(trace), find_path(trace))
-
-
-def _segments(trace: Trace, path: CriticalPath) -> _Segments:
+@once_per_trace
+def path_segments(trace: Trace) -> PathSegments:
+    """Cut the critical path into segments."""
+    path = find_path(trace)
     begins = np.vstack([path.begin, path.edges[:-1]])
     with np.errstate(invalid="ignore"):  # of times beyond any clock
         lengths = path.edges - begins
     run, step = np.nonzero(lengths.T > 0)
-    kinds = np.array([list(KINDS).index(kind) for _, kind in _STEPS])
+    kinds = np.array([kind for _, kind in _STEPS], dtype=np.int64)
     if "sent" not in trace.tasks:
-        kinds[:2] = list(KINDS).index("Unknown")
-    return _Segments(path.rows[run], kinds[step], begins[step, run], lengths[step, run])
-
-
-def path_segments(
-    trace: Trace, slots: TaskSlots, constraints: Constraints, path: CriticalPath
-) -> pd.DataFrame:
-    """List the segments of a path; see `TraceAnalyser.critical_path`."""
-    found, workers = _segments(trace, path), trace.workers
-    rows = found.rows
-    return pd.DataFrame(
-        {
-            "Start (s)": found.begin,
-            "Duration (s)": found.length,
-            "Kind": text(np.array(list(KINDS), dtype=object)[found.kind]),
-            "Function": text(np.array(slots.functions, dtype=object)[slots.function[rows]]),
-            "Task Key": text(trace.keys.texts(run_columns(trace, "key_id")[rows])),
-            "Run ID": run_columns(trace, "run_id")[rows],
-            "Host": text(workers["host"].to_numpy(dtype=object)[slots.worker[rows]]),
-            "Worker": text(workers["worker"].to_numpy(dtype=object)[slots.worker[rows]]),
-            "Bound By": text(np.array(NAMES, dtype=object)[constraints.kind[rows]]),
-            **step_column(trace, rows, unseen_runs(trace)),
-        }
-    )
-
-
-def critical_path_summary(trace: Trace, by: By = "function") -> pd.DataFrame:
-    """Sum up the critical path by kind and function, or step; see `TraceAnalyser`."""
-    if by not in get_args(By):
-        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    slots, found = task_slots(trace), _segments(trace, find_path(trace))
-    if by == "step":
-        codes, names = step_groups(trace.tasks, unseen_runs(trace))
-    else:
-        codes, names = slots.function, slots.functions
-    pairs, distinct = pd.factorize(found.kind * len(names) + codes[found.rows].astype(np.int64))
-    groups = Groups(pairs, len(distinct))
-    kinds, labels = np.divmod(distinct, max(len(names), 1))
-    seconds = groups.sum(found.length)
-    runs = np.unique(np.stack([pairs, found.rows]), axis=1)[0]
-    texts = np.array(list(KINDS), dtype=object)[kinds]
-    summary = pd.DataFrame(
-        {
-            "Kind": text(texts),
-            by.capitalize(): text(np.array(names, dtype=object)[labels]),
-            "Duration (s)": seconds,
-            "Share (%)": ratio(seconds, found.length.sum()) * 100,
-            "Task Runs": np.bincount(runs, minlength=len(distinct)),
-            **{name: groups.told(part) for name, part in _split(trace, found).items()},
-            "Meaning": text(np.array([KINDS[kind] for kind in texts], dtype=object)),
-        }
-    )
-    order = np.argsort(-seconds, kind="stable")
-    return summary.take(order).reset_index(drop=True)
-
-
-def _split(trace: Trace, found: _Segments) -> dict[str, Array]:
-    """Split the segments in which functions ran; NaN for the others, and where nothing tells.
-
-    A segment that is a part of its run only has its share of each.
-    """
-    split = running_seconds(trace.tasks)
-    rows, whole = found.rows, trace.tasks["duration"].to_numpy(dtype=float)
-    told = np.flatnonzero((found.kind == _COMPUTE) & (rows < len(whole)))
-    share = ratio(found.length[told], whole[rows[told]])
-    parts = {}
-    for name, seconds in split.items():
-        parts[name] = np.full(len(rows), np.nan)
-        parts[name][told] = seconds[rows[told]] * share
-    return parts
+        kinds[:2] = SegmentKind.UNKNOWN
+    return PathSegments(path.rows[run], kinds[step], begins[step, run], lengths[step, run])
 
 
 @once_per_trace

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.attempts import find_attempts
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.tables.columns import text
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 #: A quantity rises if its rank correlation with time is so high, and its last third so many times
@@ -25,13 +22,8 @@ FEWEST = 12
 #: Attempts in a step of time, on average, for their number to tell anything.
 _COUNTED = 4
 
-#: What is compared with time, by its label, and its column among attempts.
-_MEASURES = {
-    "Run Method Seconds": "run",
-    "Elapsed Seconds": "elapsed",
-    "Process Seconds": "cpu",
-    "Input Size": "input_size",
-}
+#: What is compared with time: columns of attempts.
+MEASURES = ("run", "elapsed", "cpu", "input_size")
 
 _STEADY = "No degradation."
 _FEW = f"Fewer than {FEWEST} attempts succeeded: nothing can be said."
@@ -61,13 +53,28 @@ _FED = (
 )
 
 
-def degradation(trace: Trace) -> pd.DataFrame:
-    """Test each function for degradation over time; see `TraceAnalyser`."""
-    return degradation_of(find_attempts(trace))
+@dataclass(frozen=True)
+class Trends:
+    """How the attempts of each function change over time, by place in `functions`."""
+
+    functions: Array
+    #: How many attempts succeeded: what the rest is about.
+    attempts: Array
+    #: Their number in the last third of the time by that in the first, NaN where nothing can be
+    #: said; and whether it falls.
+    count_change: Array
+    count_falls: Array
+    #: The same of each of `MEASURES`, and whether it rises.
+    change: dict[str, Array]
+    rises: dict[str, Array]
+    #: What that comes to, in words.
+    verdicts: Array
+    #: The functions with attempts, that with the most seconds first.
+    order: Array
 
 
-def degradation_of(attempts: pd.DataFrame) -> pd.DataFrame:
-    """Test each function of what `find_attempts` gives; see `TraceAnalyser.degradation`."""
+def find_trends(attempts: pd.DataFrame) -> Trends:
+    """Find the trends of what `find_attempts` gives."""
     attempts = attempts[attempts["succeeded"] & np.isfinite(attempts["start"])]
     function = attempts["function"].cat
     groups = Groups(function.codes.to_numpy(), len(function.categories))
@@ -76,22 +83,20 @@ def degradation_of(attempts: pd.DataFrame) -> pd.DataFrame:
     falls = (correlation <= -RANK_CORRELATION) & (count <= 1 / LAST_BY_FIRST)
     steps = _steps(groups)
     rises, change = {}, {}
-    for name, column in _MEASURES.items():
-        correlation, change[name] = _trend(groups, steps, attempts[column].to_numpy())
+    for name in MEASURES:
+        correlation, change[name] = _trend(groups, steps, attempts[name].to_numpy())
         rises[name] = (correlation >= RANK_CORRELATION) & (change[name] >= LAST_BY_FIRST)
-    table = pd.DataFrame(
-        {
-            "Function": text(function.categories.to_numpy(dtype=object)),
-            "Attempts": groups.sizes,
-            "Count Falling": _flags(falls, count),
-            **{f"{name} Rising": _flags(rises[name], change[name]) for name in _MEASURES},
-            "Count Last/First Third": count,
-            **{f"{name} Last/First Third": change[name] for name in _MEASURES},
-            "Verdict": text(_verdicts(falls, rises, ~np.isnan(change["Process Seconds"]), groups)),
-        }
-    )
     order = np.argsort(-groups.sum(attempts["run"].to_numpy()), kind="stable")
-    return table.take(order[groups.sizes[order] > 0]).reset_index(drop=True)
+    return Trends(
+        function.categories.to_numpy(dtype=object),
+        groups.sizes,
+        count,
+        falls,
+        change,
+        rises,
+        _verdicts(falls, rises, ~np.isnan(change["cpu"]), groups),
+        order[groups.sizes[order] > 0],
+    )
 
 
 def _steps(groups: Groups) -> Array:
@@ -156,20 +161,15 @@ def _last_by_first(table: Array) -> Array:
     return ratio(groups.mean(np.where(late, values, np.nan)), first)
 
 
-def _flags(found: Array, change: Array) -> Any:
-    """Give truths, NA where nothing is known."""
-    return pd.arrays.BooleanArray(found, np.isnan(change))
-
-
 def _verdicts(falls: Array, rises: dict[str, Array], with_cpu: Array, groups: Groups) -> Array:
     """Say what the steps of the tuning guide come to."""
-    run, elapsed = rises["Run Method Seconds"], rises["Elapsed Seconds"]
+    run, elapsed = rises["run"], rises["elapsed"]
     cases = [
         (groups.sizes < FEWEST, _FEW),
-        ((run | elapsed) & rises["Input Size"], _INPUTS),
+        ((run | elapsed) & rises["input_size"], _INPUTS),
         (~falls & (run | elapsed), _SLOWER),
         (~falls, _STEADY),
-        (run & rises["Process Seconds"], _FUNCTION),
+        (run & rises["cpu"], _FUNCTION),
         (run & with_cpu, _WAITING),
         (run, _UNKNOWN),
         (elapsed, _AROUND),

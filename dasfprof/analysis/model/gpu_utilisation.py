@@ -2,51 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.gpu_samples import GpuSamples
+from dasfprof.analysis.model.gpu_samples import GpuDevice, GpuSamples
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.numeric.sample_means import held_until
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
-from dasfprof.errors import InvalidArgumentError
-
-_BEGIN = "Time Interval (seconds from begin)"
-
-#: The columns, see `TraceAnalyser`.
-_DTYPES = {
-    "Host": "object",
-    "GPU": "Int64",
-    "Name": "object",
-    "Workers": "object",
-    _BEGIN: "float64",
-    "Time (s)": "float64",
-    "Mean GPU Utilization (%)": "float64",
-    "Max GPU Utilization (%)": "float64",
-    "Mean GPU Memory Used (GB)": "float64",
-    "Max GPU Memory Used (GB)": "float64",
-    "GPU Memory (GB)": "float64",
-    "Mean Power (W)": "float64",
-    "Tasks Ran (%)": "float64",
-    "Idle While Tasks Ran (%)": "float64",
-    "Idle While No Task Ran (%)": "float64",
-    "Samples": "int64",
-    "UUID": "object",
-}
 
 
-def per_gpu_utilisation(trace: Trace, interval: float | None = None) -> pd.DataFrame:
-    """Tell how busy each GPU was; see `TraceAnalyser`."""
-    if interval is not None and not interval > 0:
-        raise InvalidArgumentError(
-            f"interval={interval!r}: give seconds, more than 0, or None for the whole run."
-        )
-    workers = NamedWorkers(trace)
+@dataclass(frozen=True)
+class GpuUtilisation:
+    """How busy a device was, by window of time; NaN where no sample tells."""
+
+    device: GpuDevice
+    #: Seconds for which samples are known: what the rest is about.
+    seconds: Array
+    #: Percent, as NVML has it.
+    mean_utilization: Array
+    max_utilization: Array
+    #: Bytes.
+    mean_memory: Array
+    max_memory: Array
+    memory_total: Array
+    #: Watts.
+    mean_power: Array
+    #: Percent of the time in which a task ran on one of its workers; in which no kernel ran though
+    #: one did; and in which neither did.
+    tasks_ran: Array
+    idle_while_tasks_ran: Array
+    idle_while_no_task_ran: Array
+    samples: Array
+
+
+def gpu_utilisation(
+    trace: Trace, workers: NamedWorkers, interval: float | None = None
+) -> tuple[Array, list[GpuUtilisation]]:
+    """Find how busy each GPU was, in windows of equal length or in the whole run.
+
+    Returns
+    -------
+    begins, devices
+        When the windows begin, in seconds from the trace's begin; and the devices, by host and
+        index.
+    """
     devices = GpuSamples(trace, workers).devices() if trace.begin < trace.end else []
     edges = np.array([trace.begin, trace.end])
     if interval is not None and devices:
@@ -55,22 +60,12 @@ def per_gpu_utilisation(trace: Trace, interval: float | None = None) -> pd.DataF
     tasks = trace.tasks
     of_task, starts = workers.numbers(tasks), tasks["start"].to_numpy()
     stops = starts + tasks["duration"].to_numpy()
-    titles = workers.titles()
-    tables = [pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in _DTYPES.items()})]
+    found = []
     for device in devices:
         own = np.isin(of_task, device.workers)
-        columns = {
-            "Host": device.host,
-            "GPU": pd.NA if np.isnan(device.index) else int(device.index),
-            "Name": device.name,
-            "Workers": ", ".join(titles[number] for number in device.workers),
-            "UUID": device.uuid,
-            _BEGIN: edges[:-1] - trace.begin,
-            **_integrate(device.samples, edges, union(starts[own], stops[own])),
-        }
-        tables.append(pd.DataFrame(columns)[list(_DTYPES)].astype(_DTYPES))
-    table = pd.concat(tables[1:] or tables, ignore_index=True)
-    return table if interval is not None else table.drop(columns=_BEGIN)
+        running = union(starts[own], stops[own])
+        found.append(GpuUtilisation(device, **_integrate(device.samples, edges, running)))
+    return edges[:-1] - trace.begin, found
 
 
 def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]) -> dict[str, Any]:
@@ -115,17 +110,17 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
     inside = (times >= edges[0]) & (times <= edges[-1])
     places = np.minimum(np.searchsorted(edges, times[inside], side="right"), len(edges) - 1) - 1
     return {
-        "Time (s)": total(sampled * seconds),
-        "Mean GPU Utilization (%)": mean(utilization),
-        "Max GPU Utilization (%)": highest(utilization),
-        "Mean GPU Memory Used (GB)": mean(memory) / 1e9,
-        "Max GPU Memory Used (GB)": highest(memory) / 1e9,
-        "GPU Memory (GB)": highest(reading("memory_total")) / 1e9,
-        "Mean Power (W)": mean(reading("power")),
-        "Tasks Ran (%)": mean(np.where(sampled, 100.0 * busy, np.nan)),
-        "Idle While Tasks Ran (%)": mean(idle * busy),
-        "Idle While No Task Ran (%)": mean(idle * ~busy),
-        "Samples": np.bincount(places, minlength=len(edges) - 1),
+        "seconds": total(sampled * seconds),
+        "mean_utilization": mean(utilization),
+        "max_utilization": highest(utilization),
+        "mean_memory": mean(memory),
+        "max_memory": highest(memory),
+        "memory_total": highest(reading("memory_total")),
+        "mean_power": mean(reading("power")),
+        "tasks_ran": mean(np.where(sampled, 100.0 * busy, np.nan)),
+        "idle_while_tasks_ran": mean(idle * busy),
+        "idle_while_no_task_ran": mean(idle * ~busy),
+        "samples": np.bincount(places, minlength=len(edges) - 1),
     }
 
 

@@ -3,49 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from dasfprof.analysis.model.constraints import (
     Constraints,
     dependency_rows,
-    find_constraints,
     last_slots,
 )
-from dasfprof.analysis.model.critical_path import find_path, run_columns
-from dasfprof.analysis.model.slots import TaskSlots, task_slots, unseen_runs
-from dasfprof.analysis.model.steps import step_column
+from dasfprof.analysis.model.slots import TaskSlots
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
-
-
-def per_task_slack(trace: Trace) -> pd.DataFrame:
-    """List the task runs with their slack, the least first; see `TraceAnalyser`."""
-    slots = task_slots(trace)
-    constraints = find_constraints(trace)
-    slack = find_slack(trace, slots, constraints)
-    critical = np.zeros(len(slack), dtype=bool)
-    critical[find_path(trace).rows] = True
-    length = slots.times.stop - slots.times.start
-    order = np.lexsort((slots.times.start, -length, slack))
-    workers = trace.workers
-    functions = np.array(slots.functions, dtype=object)
-    columns = {
-        "Task Key": trace.keys.texts(run_columns(trace, "key_id")[order]),
-        "Function": functions[slots.function[order]],
-        "Host": workers["host"].to_numpy(dtype=object)[slots.worker[order]],
-        "Worker": workers["worker"].to_numpy(dtype=object)[slots.worker[order]],
-    }
-    return pd.DataFrame(
-        {
-            **{name: pd.Series(values, dtype=object) for name, values in columns.items()},
-            "Run ID": run_columns(trace, "run_id")[order],
-            "Start (s)": slots.times.start[order],
-            "Duration (s)": length[order],
-            "Slack (s)": slack[order],
-            "On Critical Path": critical[order],
-            **step_column(trace, order, unseen_runs(trace)),
-        }
-    )
 
 
 def find_slack(trace: Trace, slots: TaskSlots, constraints: Constraints) -> Array:

@@ -39,22 +39,3 @@ def step_groups(*tables: pd.DataFrame) -> tuple[Array, list[str]]:
         else:
             parts.append(np.full(len(table), len(names), dtype=np.int64))
     return np.concatenate(parts), [*names, NO_STEP]
-
-
-def step_column(trace: Trace, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Series]:
-    """Give the column that tables of task runs end in, where steps are known; else nothing.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    rows
-        Rows of `Trace.tasks` and, after those, of the other tables.
-    *more
-        Further tables of task runs.
-    """
-    if not has_steps(trace):
-        return {}
-    codes, names = step_groups(trace.tasks, *more)
-    texts = np.array([*names[:-1], np.nan], dtype=object)
-    return {"Step": pd.Series(texts[codes[rows]], dtype=object)}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.slowness import TIMES_OTHERS, measure_slowness
-from dasfprof.analysis.model.steps import step_column
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -49,13 +49,31 @@ CAUSES = (
 )
 
 
-def stragglers(trace: Trace) -> pd.DataFrame:
-    """List stragglers, each with its cause; see `TraceAnalyser`."""
-    return find_stragglers(trace).reset_index(drop=True)
+@dataclass(frozen=True)
+class StragglerRuns:
+    """The stragglers, the largest excess first."""
+
+    #: Rows of `Trace.tasks`, and numbers of `NamedWorkers`.
+    rows: Array
+    worker: Array
+    #: Unix time.
+    start: Array
+    #: Of its thread; the median of its function; and what it took beyond that.
+    seconds: Array
+    median: Array
+    excess: Array
+    #: Bytes of its input, the median of its function's, and the seconds that one of this size
+    #: lets expect.
+    input_size: Array
+    median_input: Array
+    expected: Array
+    #: Each one's cause, one of `CAUSES`.
+    cause: Array
 
 
-def find_stragglers(trace: Trace) -> pd.DataFrame:
-    """List stragglers as `stragglers` does; the index has their rows of `Trace.tasks`.
+@once_per_trace
+def find_stragglers(trace: Trace) -> StragglerRuns:
+    """Find the stragglers of a run, each with its cause.
 
     The rule is that of Mantri (OSDI'10) and Spark, twice the median at the least, with two more:
     three deviations, so that a function whose runs differ anyway has few; and one percent of the
@@ -68,27 +86,19 @@ def find_stragglers(trace: Trace) -> pd.DataFrame:
     found &= (runs.seconds > runs.least) & (runs.groups.sizes[runs.function] >= FEWEST)
     rows = np.flatnonzero(found)
     rows = rows[np.argsort(-runs.excess[rows], kind="stable")]
-    tasks = runs.tasks.take(rows)
     causes, expected = runs.causes(rows)
-    return pd.DataFrame(
-        {
-            "Task Key": text(trace.keys.texts(tasks["key_id"].to_numpy())),
-            "Function": text(tasks["function"].astype(object).to_numpy()),
-            "Host": text(runs.workers.hosts[runs.worker[rows]]),
-            "Worker": text(runs.workers.labels[runs.worker[rows]]),
-            "Run ID": tasks["run_id"].to_numpy(),
-            "Start (s)": runs.start[rows] - trace.begin,
-            "Elapsed (s)": runs.seconds[rows],
-            "Median (s)": runs.median[rows],
-            "Times Median": ratio(runs.seconds[rows], runs.median[rows]),
-            "Excess (s)": runs.excess[rows],
-            "Input Size (MB)": runs.input_size[rows] / 1e6,
-            "Median Input Size (MB)": runs.median_input[rows] / 1e6,
-            "Expected for its Input (s)": expected,
-            "Cause": text(np.array(CAUSES, dtype=object)[causes]),
-            **step_column(trace, runs.rows[rows]),
-        }
-    ).set_index(tasks.index)
+    return StragglerRuns(
+        rows=runs.rows[rows],
+        worker=runs.worker[rows],
+        start=runs.start[rows],
+        seconds=runs.seconds[rows],
+        median=runs.median[rows],
+        excess=runs.excess[rows],
+        input_size=runs.input_size[rows],
+        median_input=runs.median_input[rows],
+        expected=expected,
+        cause=np.array(CAUSES, dtype=object)[causes],
+    )
 
 
 class _Runs:

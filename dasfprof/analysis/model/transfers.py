@@ -1,4 +1,4 @@
-"""The results that transfers brought, one by one."""
+"""What was moved between workers: the messages, and the results that they brought."""
 
 from __future__ import annotations
 
@@ -53,6 +53,67 @@ def moved_keys(trace: Trace, rows: Array) -> MovedKeys:
         np.maximum(np.nan_to_num(table["duration"].to_numpy(dtype=float)[message]), 0.0) * share,
         Groups(key_id, len(trace.keys)).places(start) == 0,
         Groups(places, len(distinct)).places(start) > 0,
+    )
+
+
+def succeeded_rows(table: pd.DataFrame) -> Array:
+    """Tell which transfers brought something; where no state is told they are taken to."""
+    state = table["state"]
+    succeeded: Array = (state.isna() | (state == "success")).to_numpy(dtype=bool)
+    return succeeded
+
+
+def amounts(table: pd.DataFrame, succeeded: Array) -> tuple[Array, Array]:
+    """Give the bytes and the seconds of the transfers that succeeded, 0 of the others."""
+    size, seconds = table["size"].to_numpy(dtype=float), table["duration"].to_numpy(dtype=float)
+    return (
+        np.where(succeeded & np.isfinite(size), size, 0.0),
+        np.where(succeeded & np.isfinite(seconds), np.maximum(seconds, 0.0), 0.0),
+    )
+
+
+@dataclass(frozen=True)
+class MovedOutputs:
+    """What was moved of the outputs of each group of keys."""
+
+    #: Distinct keys, moves of a key to a worker, and keys that were moved more than once.
+    keys: Array
+    moves: Array
+    keys_moved_again: Array
+    #: Bytes and seconds.
+    size: Array
+    seconds: Array
+    #: Bytes beyond each key's first move, and beyond its first to the same worker.
+    again: Array
+    again_to_the_same: Array
+    #: Bytes of all groups.
+    total: float
+
+
+def moved_outputs(trace: Trace, codes: Array, count: int) -> MovedOutputs:
+    """Sum up what was moved by group of keys.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    codes, count
+        The group of each of `Trace.keys`, and how many there are.
+    """
+    moves = moved_keys(trace, np.flatnonzero(succeeded_rows(trace.transfers)))
+    groups = Groups(codes[moves.key_id], count)
+    first, again = moves.first, moves.to_the_same
+    repeated = Groups(moves.key_id, len(trace.keys)).sizes > 1
+    more_than_once = (first & repeated[moves.key_id]).astype(float)
+    return MovedOutputs(
+        keys=groups.sum(first.astype(float)).astype(np.int64),
+        moves=groups.sizes,
+        keys_moved_again=groups.sum(more_than_once).astype(np.int64),
+        size=groups.sum(moves.size),
+        seconds=groups.sum(moves.seconds),
+        again=groups.sum(moves.size * ~first),
+        again_to_the_same=groups.sum(moves.size * again),
+        total=float(moves.size.sum()),
     )
 
 

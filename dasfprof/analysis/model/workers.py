@@ -146,3 +146,20 @@ class NamedWorkers:
         """Give each worker's place when they are sorted by host and label."""
         order = np.lexsort((self.labels.astype(str), self.hosts.astype(str)))
         return np.argsort(order)
+
+
+def workers_with_tasks(trace: Trace, workers: NamedWorkers, of_attempt: Array) -> Array:
+    """Tell which workers to list: those with attempts, and those whose files have none."""
+    table = trace.workers
+    with_file = (table["kind"] == "worker").to_numpy() & table["closed"].notna().to_numpy()
+    found = np.bincount(of_attempt, minlength=len(workers)) > 0
+    found[workers.of_lives[with_file]] = True
+    return np.flatnonzero(found)
+
+
+def known_thread_counts(trace: Trace, workers: NamedWorkers) -> Array:
+    """The number of threads of each named worker, NaN where no file tells."""
+    told = trace.workers["nthreads"].to_numpy(dtype=float, na_value=np.nan)
+    found = np.full(len(workers), np.nan)
+    np.fmax.at(found, workers.of_lives, told)
+    return found

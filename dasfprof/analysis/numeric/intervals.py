@@ -9,9 +9,6 @@ import numpy as np
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
-#: The column that names an interval.
-INTERVAL = "Time Interval (seconds from begin)"
-
 #: How many intervals a run has at most, where nobody chose their length.
 _USUAL = 60
 #: More are refused: a table of one row each would not fit into memory.

@@ -8,6 +8,7 @@ import pandas as pd
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.simulation.replay import Replay, replay_of
 from dasfprof.analysis.tables.columns import text
+from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 
 #: From here on an efficiency is acceptable, by POP's rule of thumb.
@@ -45,8 +46,26 @@ _TREE = {
 }
 
 
+@question("Parallel efficiencies", "predictions")
 def pop_efficiency(trace: Trace) -> pd.DataFrame:
-    """Give the tree of parallel efficiencies; see `TraceAnalyser`."""
+    """Give the tree of parallel efficiencies of the POP project.
+
+    Returns
+    -------
+    DataFrame
+        A row an efficiency, each before its factors: ``Efficiency``, ``Level`` (0: the
+        whole), ``Value (%)``, ``Formula``, ``Verdict`` (acceptable from 80 %):
+
+        - ``Global`` = ``Parallel`` x ``Computation``
+        - ``Parallel`` = ``Load balance`` x ``Communication``: the share of the threads' time
+          that functions ran
+        - ``Communication`` = ``Serialisation`` x ``Transfer``
+
+    Notes
+    -----
+    POP's own metrics (Rosas, Gimenez and Labarta 2014) are over processes that live as long
+    as the run; here a worker counts by its threads and by how long it was there.
+    """
     replay = replay_of(trace)
     values = _values(trace, replay)
     levels, formulas, meanings = zip(*_TREE.values(), strict=True)

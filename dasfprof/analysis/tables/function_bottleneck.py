@@ -9,12 +9,40 @@ from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.gpu_samples import GpuSamples
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.tables.columns import text
+from dasfprof.analysis.tables.columns import running_columns, text
+from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 
 
+@question(
+    "Functions that took the most time, by worker",
+    "time",
+    short="function",
+    overview=4,
+    page="functions",
+    expendable=("Failed Tasks", "Mean Throughput (MB/s)", "Mean Data Size (MB)"),
+)
 def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
-    """Sum up the task runs of each function on each worker; see `TraceAnalyser`."""
+    """Sum up the task runs of each function on each worker.
+
+    Returns
+    -------
+    DataFrame
+        A row a worker and function, the longest duration first:
+
+        - ``Host``, ``GPU`` (index of the worker's device by NVML, NA if it has none),
+          ``Function`` (as `dask.utils.key_split` names the key)
+        - ``Duration (s)``: the sum over its task runs, failed ones too
+        - ``Percentage of total time (%)``: of all compute seconds of that worker
+        - ``Mean GPU Utilization (%)``, ``Mean GPU Memory Used (GB)``: of the worker's
+          device while the function ran there, weighted by time
+        - ``Mean Data Size (MB)``: input bytes of a task run
+        - ``Mean Throughput (MB/s)``: all input bytes by all seconds
+        - ``Num Tasks (chunks)``, ``Mean Task time (s)``, ``Worker``, ``Failed Tasks``
+        - ``CPU (s)``, ``Waiting for a core (s)``, ``Blocked (s)``: of the duration, what its
+          threads computed, could have computed had the host given them a core, and did
+          neither (I/O, locks, sleep); of the task runs of which it is recorded, NA if of none
+    """
     workers, tasks = NamedWorkers(trace), trace.tasks
     gpus = GpuSamples(trace, workers)
     of_task, function = workers.numbers(tasks), tasks["function"].cat
@@ -49,7 +77,7 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
                 "Mean Task time (s)": seconds / runs,
                 "Worker": text(workers.labels[worker]),
                 "Failed Tasks": total((state == "erred").to_numpy()).astype(np.int64),
-                **{label: groups.told(column) for label, column in running_seconds(tasks).items()},
+                **running_columns(running_seconds(tasks), groups.told),
             }
         )
     # Sorted by pandas, text with lone surrogates fails where its strings are Arrow's.

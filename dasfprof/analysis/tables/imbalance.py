@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.steps import step_groups
-from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.model.workers import NamedWorkers, known_thread_counts, workers_with_tasks
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.tables.columns import text
-from dasfprof.analysis.tables.process_summary import threads, working
+from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -19,9 +19,33 @@ from dasfprof.errors import InvalidArgumentError
 By = Literal["function", "step"]
 
 
+@question("How unequally work was spread over workers", "balance")
 def imbalance(trace: Trace, by: By = "function") -> pd.DataFrame:
-    """Measure the imbalance of each function or step; see `TraceAnalyser`.
+    """Measure how unequally each function's work is spread over workers, and over its tasks.
 
+    Parameters
+    ----------
+    by
+        ``"function"``; or ``"step"``, for the work of each step of the pipeline.
+
+    Returns
+    -------
+    DataFrame
+        A row a function (or step), the most lost seconds first:
+
+        - ``Function`` (or ``Step``), ``Duration (s)`` (the sum of its task runs), ``Num Tasks
+          (chunks)``, ``Workers`` (of the run), ``Workers with Tasks`` (of the function)
+        - ``Max/Mean of Workers``, ``Imbalance (%)`` (1 - mean/max), ``Gini of Workers``: of
+          the seconds a thread on each worker; those without a task count as 0
+        - ``Lost to Imbalance (s)``: how long the workers' threads would wait, on average, for
+          the busiest worker, if nothing else was there to run
+        - ``Busiest Worker``, ``Host``
+        - ``Max/Mean of Tasks``, ``Gini of Tasks``: of the durations of its task runs
+
+        Ratios are NA for a function that took no time.
+
+    Notes
+    -----
     With W the seconds of one on each of p workers, by thread: the percentage is that of
     Sakellariou and Gurd (ICS'97), ``1 - sum(W) / (p max(W))``, the share of the p workers' time
     that is lost while the most loaded one still works; ``max(W) - mean(W)`` is that time for each.
@@ -30,7 +54,7 @@ def imbalance(trace: Trace, by: By = "function") -> pd.DataFrame:
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     workers, tasks = NamedWorkers(trace), trace.tasks
     of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
-    listed = working(trace, workers, of_task)
+    listed = workers_with_tasks(trace, workers, of_task)
     if by == "step":
         codes, names = step_groups(tasks)
     else:
@@ -42,7 +66,7 @@ def imbalance(trace: Trace, by: By = "function") -> pd.DataFrame:
     seconds = np.bincount(
         codes * among + places[of_task], weights=duration, minlength=count * among
     ).reshape(count, among)
-    load = seconds / _weights(threads(trace, workers)[listed], among)
+    load = seconds / _weights(known_thread_counts(trace, workers)[listed], among)
     of_tasks = Groups(codes, count)
     of_loads = Groups(np.repeat(np.arange(count), among), count)
     highest, mean = load.max(axis=1), load.mean(axis=1)

@@ -8,11 +8,30 @@ from typing import Any
 
 import pandas as pd
 
+from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 
 
+@question(
+    "Events of user code",
+    "events",
+    short="events",
+    overview=7,
+    expendable=("Process", "Thread"),
+    page="events",
+)
 def own_events(trace: Trace) -> pd.DataFrame:
-    """List the events of user code by their time; see `TraceAnalyser`."""
+    """List the events that user code recorded, of kinds of its own.
+
+    Returns
+    -------
+    DataFrame
+        A row an event, by time: ``Event``, ``Kind`` (``span``, ``instant``; ``begin`` or ``end``
+        where the other is missing), ``Start (s)`` (from the trace's begin), ``Duration (s)`` (NA
+        where nothing tells, and of instants), ``Process`` and ``Thread`` as recorded, ``Args``
+        (JSON). An event that begins and one that ends something, of one name, process and thread,
+        are one row, with the args of both.
+    """
     events = trace.events.sort_values("time", kind="stable")
     return pd.DataFrame(
         {

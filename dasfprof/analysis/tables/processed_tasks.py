@@ -12,14 +12,50 @@ from dasfprof.analysis.model.steps import NO_STEP, has_steps
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.tables.columns import text, utc
+from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 
 By = Literal["task", "function", "step"]
 
 
+@question("Attempts at tasks", "reports")
 def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
-    """List the attempts at tasks, or sum them up by function or step; see `TraceAnalyser`."""
+    """List what became of each attempt at a task, or sum it up by function.
+
+    Parameters
+    ----------
+    by
+        ``"task"``, ``"function"`` or ``"step"``.
+
+    Returns
+    -------
+    DataFrame
+        By task a row an attempt, in the order of their start:
+
+        - ``Task`` (its key), ``Attempt`` (from 1), ``Process`` (the worker)
+        - ``Start Time (UTC)``: it was given a thread
+        - ``Elapsed Seconds``: from then until its worker knew the outcome, with unspilling and
+          deserialising; NA where no worker's file tells
+        - ``Process Seconds``: CPU time of the task's thread alone, not of others that it
+          used; NA for coroutines
+        - ``Run Method Seconds``: of its function
+        - ``Status``: the state that it ended in, in Dask's words
+        - ``Error Category``: the exception's type, ``worker lost``, ``cancelled``,
+          ``rescheduled`` or ``unknown``; NA if it succeeded; ``Error Message``
+        - ``Function``, ``Node``
+        - ``Core Wait Seconds``: of its function, in which its thread could compute and the
+          host gave it no core; NA where that was not recorded, as for coroutines
+
+        Tasks that a worker had been sent as it left are attempts too, though they may not
+        have begun.
+
+        By function or step a row each, the most seconds in it first: its name, ``Total``
+        (attempts), ``Succeeded``, ``Failed`` (total less succeeded), ``Retried`` (attempts
+        beyond the first), ``Start Time (UTC)`` of the first, ``End Time (UTC)`` of the last,
+        the sums of the three seconds, ``Mean Elapsed Seconds``, ``Process / Elapsed (%)``
+        over attempts of which both are known, and the sum of ``Core Wait Seconds``.
+    """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     attempts = find_attempts(trace)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.tables.columns import text, utc, whole
+from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -52,8 +53,22 @@ _OF_DISKS: Columns = {
 }
 
 
+@question("Resources that each node used", "reports")
 def node_resource_usage(trace: Trace) -> pd.DataFrame:
-    """List the samples of each host; see `TraceAnalyser`."""
+    """List what was sampled of each host.
+
+    Returns
+    -------
+    DataFrame
+        A row a sample, by host and time: ``Node``, ``Utc Time``, ``Cpu Percent`` (of all
+        cores), ``Memory Total (MB)``, ``Memory Available (MB)`` (without swapping), ``Memory
+        Used (MB)``, ``Memory Used Percent`` (what is not available), ``Disk Io Read Count``,
+        ``Disk Io Write Count``, ``Disk Io Read (MB)``, ``Disk Io Write (MB)``, ``Network
+        Sent (MB)``, ``Network Recv (MB)`` (these six since the host's boot), ``# of TCP
+        Connections``, ``# of UDP Connections``, and since the boot ``Cpu Pressure Seconds``,
+        ``Memory Pressure Seconds``, ``Io Pressure Seconds`` (some of the host's tasks waited
+        for it). NA is what the host does not tell.
+    """
     samples = _told(trace.samples, _OF_NODES)
     nodes = _hosts(trace, samples)
     table = _table(samples, _OF_NODES)
@@ -64,8 +79,19 @@ def node_resource_usage(trace: Trace) -> pd.DataFrame:
     return _sorted(table, nodes)
 
 
+@question("Resources that each process used", "reports")
 def processes_resource_usage(trace: Trace) -> pd.DataFrame:
-    """List the samples of each worker's process; see `TraceAnalyser`."""
+    """List what was sampled of each worker's process.
+
+    Returns
+    -------
+    DataFrame
+        A row a sample, by host, worker and time: ``Node``, ``Process``, ``Utc Time``, ``Cpu
+        Percent`` (of one core), ``Memory Used (MB)`` (resident), ``Memory Used Percent`` (of
+        the host's), and since the process began ``Process Seconds`` (CPU), ``Disk Io Read
+        (MB)``, ``Disk Io Write (MB)``; ``# of Threads``, ``# of File Descriptors``, ``# of
+        Connections``.
+    """
     samples = _told(trace.samples, _OF_PROCESSES)
     nodes = _hosts(trace, samples)
     labels = trace.workers["worker"].to_numpy()[samples["worker_id"].to_numpy()]
@@ -81,8 +107,20 @@ def processes_resource_usage(trace: Trace) -> pd.DataFrame:
     return _sorted(table, nodes, labels)
 
 
+@question("What the disks of each node read and wrote", "reports")
 def node_disk_usage(trace: Trace) -> pd.DataFrame:
-    """List the readings of each disk of each host; see `TraceAnalyser`."""
+    """List what was read of each disk of each host.
+
+    Returns
+    -------
+    DataFrame
+        A row a reading, by host, device and time: ``Node``, ``Device``, ``Mountpoint``,
+        ``File System``, ``Local Directory`` (workers spill there), ``Utc Time``, ``Disk
+        Total (MB)``, ``Disk Used (MB)``, ``Disk Free (MB)``, ``Disk Used Percent`` (of what
+        users can have), and since the host's boot ``Disk Io Read Count``, ``Disk Io Write
+        Count``, ``Disk Io Read (MB)``, ``Disk Io Write (MB)``, ``Disk Io Read Seconds``,
+        ``Disk Io Write Seconds``. A device that is not mounted has NA for its space.
+    """
     readings = _told(trace.disk_usage, _OF_DISKS)
     nodes = _hosts(trace, readings)
     table = _table(readings, _OF_DISKS)

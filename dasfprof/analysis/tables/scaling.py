@@ -11,6 +11,7 @@ from dasfprof.analysis.simulation.arguments import is_count
 from dasfprof.analysis.simulation.bounds import find_bounds
 from dasfprof.analysis.simulation.replay import Replay, replay_of
 from dasfprof.analysis.tables.columns import text
+from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.progress import track
 from dasfprof.database.columns import Array
@@ -22,10 +23,34 @@ _USUAL = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 _EFFICIENT = 0.8
 
 
+@question("The run on other numbers of workers", "predictions")
 def scaling(
     trace: Trace, workers: Sequence[int] | None = None, *, progress: bool = False
 ) -> pd.DataFrame:
-    """Predict wall time, efficiency and cost by the number of workers; see `TraceAnalyser`."""
+    """Predict wall time, efficiency and cost on fewer and on more workers.
+
+    Parameters
+    ----------
+    workers
+        Numbers of workers; None asks about 10 % to 1000 % of the recorded ones. Each takes a
+        replay.
+
+    Returns
+    -------
+    DataFrame
+        A row a number of workers:
+
+        - ``Workers``, ``Threads``, ``Share of Recorded (%)``
+        - ``Wall Time (s)``: predicted; NA where nothing can be
+        - ``Efficiency (%)``: the share of the threads' time that tasks hold them
+        - ``Cost (worker-s)``: workers by wall time
+        - ``Least (s)``: ``max(longest chain, work / threads)``, which no schedule beats; the
+          client's pauses are part of the chain
+        - ``Most without Overhead (s)``: ``work / threads + (1 - 1 / threads) * longest
+          chain``, which no schedule exceeds that keeps no ready task waiting for a thread, if
+          nothing but tasks takes time (Graham 1969, Brent 1974)
+        - ``Calibration Error (%)``, ``Verdict``
+    """
     replay = replay_of(trace)
     recorded = max(replay.cluster.most_workers, 1)
     counts = _counts(workers, recorded)

@@ -7,28 +7,60 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.sizing import longest_chain, task_overhead
+from dasfprof.analysis.model.sizing import (
+    DOCUMENTED_RATE,
+    chunk_costs,
+    highest_rate,
+    known_threads,
+    longest_chain,
+    rounded,
+    thread_seconds,
+)
 from dasfprof.analysis.model.times import TaskTimes, ordered_times, recorded_times
-from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.tables.columns import text, whole
-from dasfprof.analysis.tables.process_summary import threads, working
+from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
-#: Tasks a second that Dask's scheduler handles by its documentation: one takes it a millisecond.
-DOCUMENTED_RATE = 1000.0
 #: Durations that are asked about if none are given, by the recorded one.
 _USUAL = (2.0, 1.0, 0.5, 0.25, 0.125)
 
 
+@question("How many workers a wanted duration needs", "balance")
 @np.errstate(over="ignore", invalid="ignore")  # of times beyond any clock
 def cluster_sizing(
-    trace: Trace, durations: Sequence[float] | None = None, threads_per_worker: int | None = None
+    trace: Trace, durations: Sequence[float] | None = None, *, threads_per_worker: int | None = None
 ) -> pd.DataFrame:
-    """Find how many workers a wanted duration needs; see `TraceAnalyser`.
+    """Find how many workers a wanted duration needs, and how many the scheduler can feed.
 
+    Parameters
+    ----------
+    durations
+        Seconds; None asks about the recorded duration, its double, half, quarter and eighth.
+    threads_per_worker
+        None takes the recorded number, the median over workers.
+
+    Returns
+    -------
+    DataFrame
+        A row a duration:
+
+        - ``Wanted Duration (s)``
+        - ``Threads at Least``: fewer cannot work the tasks off in time; ``Threads Enough``:
+          so many will, whatever the order, if nothing but tasks takes time. NA: no number
+          will, as the longest chain of dependent tasks takes longer
+        - ``Threads per Worker``, ``Workers at Least``, ``Workers Enough``
+        - ``Workers Fed as Seen``: at the highest rate of tasks that this scheduler held for a
+          second; ``Workers Fed by Documentation``: at 1 ms a task, as Dask's says. Less than 1:
+          not even one worker's threads
+        - ``Verdict``
+
+        Pauses of the client, transfers and start-up are not in these bounds.
+
+    Notes
+    -----
     With W the seconds of all task runs and C those of the longest chain of dependent ones, P
     threads take ``max(C, W/P) <= T <= C + (W - C) / P`` seconds, if nothing but tasks takes time
     (Graham 1969, Brent 1974). Solved for P that is ``W / T`` threads at the least, and
@@ -40,17 +72,17 @@ def cluster_sizing(
     _check(durations, threads_per_worker)
     recorded = recorded_times(trace)
     times = ordered_times(trace)
-    seconds = _thread_seconds(trace, times)
+    seconds = thread_seconds(trace, times)
     work, chain, wall = float(seconds.sum()), longest_chain(trace, seconds), _wall(times)
     if durations is None:
         durations = [wall * times for times in _USUAL] if work > 0 and wall > 0 else []
     wanted = np.array(list(durations), dtype=float) if work > 0 else np.empty(0)
     each = threads_per_worker or _threads_per_worker(trace)
     feasible = wanted > chain
-    least = np.where(feasible, np.ceil(_round(np.divide(work, wanted))), np.nan)
+    least = np.where(feasible, np.ceil(rounded(np.divide(work, wanted))), np.nan)
     enough = np.full(len(wanted), np.nan)
     np.divide(work - chain, wanted - chain, out=enough, where=feasible)
-    enough = np.maximum(np.ceil(_round(enough)), least)
+    enough = np.maximum(np.ceil(rounded(enough)), least)
     rate = highest_rate(recorded)
     mean = work / max(len(seconds), 1)
     fed = np.array([rate, DOCUMENTED_RATE]) * mean / each
@@ -70,10 +102,33 @@ def cluster_sizing(
     )
 
 
+@question("How large chunks should be", "balance")
 @np.errstate(over="ignore", invalid="ignore")
 def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
-    """Find how large chunks should be for overhead to be small; see `TraceAnalyser`.
+    """Find how large chunks should be, so that overhead takes a small share of the time.
 
+    Parameters
+    ----------
+    overhead
+        The share that is wanted.
+
+    Returns
+    -------
+    DataFrame
+        A row a function, that with the most overhead in all first:
+
+        - ``Function``, ``Task Runs`` (those that ended in memory), ``Mean Task time (s)``
+        - ``Overhead per Task (s)``: the median of the thread's seconds besides the function,
+          unspilling and deserialising: idle though the task was runnable, and handling of the
+          task; ``Overhead (%)``
+        - ``Wanted Task time (s)``: for the wanted share, and for the scheduler to feed all
+          threads of the run
+        - ``Chunk Size (MB)``: the mean of input or output, whichever is larger; ``Times
+          Larger`` (1: large enough), ``Wanted Chunk Size (MB)``, ``Task Runs Then``
+        - ``Advice``
+
+    Notes
+    -----
     Overhead of o seconds a task is a share s of it if the function takes ``o (1 - s) / s``; the
     guide's figures, 0.05 s and 0.5 %, give its 10 s. That the scheduler can feed P threads at
     ``rate`` tasks a second, a task must take ``P / rate``. The time of a function is taken to
@@ -84,70 +139,26 @@ def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
             f"overhead={overhead!r}: give a share of the time, more than 0 and less than 1; 0.005 "
             "is 0.5 %."
         )
-    tasks = trace.tasks.loc[trace.tasks["state"].isin(["memory"]).to_numpy()]
-    function = tasks["function"].cat
-    groups = Groups(function.codes.to_numpy(), len(function.categories))
-    duration = groups.mean(tasks["duration"].to_numpy())
-    recorded = recorded_times(trace)
-    cost = groups.median(task_overhead(trace)[tasks.index.to_numpy()])
-    count = _all_threads(trace)
-    rate = np.fmax(highest_rate(recorded), DOCUMENTED_RATE)
-    by_share, by_rate = cost * (1 - overhead) / overhead, np.full(groups.count, count / rate)
-    wanted = np.where(np.isnan(cost), np.nan, np.fmax(by_share, by_rate))
-    times = np.maximum(ratio(wanted, duration), 1.0)
-    size = np.fmax(tasks["input_size"].to_numpy(dtype=float), tasks["size"].to_numpy(dtype=float))
-    left = np.ceil(_round(ratio(groups.sizes.astype(float), times)))
+    found = chunk_costs(trace, overhead)
     table = pd.DataFrame(
         {
-            "Function": text(function.categories.to_numpy(dtype=object)),
-            "Task Runs": groups.sizes,
-            "Mean Task time (s)": duration,
-            "Overhead per Task (s)": cost,
-            "Overhead (%)": ratio(cost, cost + duration) * 100,
-            "Wanted Task time (s)": wanted,
-            "Chunk Size (MB)": groups.mean(size) / 1e6,
-            "Times Larger": times,
-            "Wanted Chunk Size (MB)": groups.mean(size) / 1e6 * times,
-            "Task Runs Then": whole(left),
+            "Function": text(found.functions),
+            "Task Runs": found.runs,
+            "Mean Task time (s)": found.duration,
+            "Overhead per Task (s)": found.overhead,
+            "Overhead (%)": ratio(found.overhead, found.overhead + found.duration) * 100,
+            "Wanted Task time (s)": found.wanted,
+            "Chunk Size (MB)": found.chunk / 1e6,
+            "Times Larger": found.times_larger,
+            "Wanted Chunk Size (MB)": found.chunk / 1e6 * found.times_larger,
+            "Task Runs Then": whole(found.runs_then),
             "Advice": pd.Series(
-                _advice(times, groups.sizes / count, by_rate > by_share), dtype=object
+                _advice(found.times_larger, found.runs / found.threads, found.for_the_scheduler),
+                dtype=object,
             ),
         }
     )
-    order = np.argsort(-groups.sum(np.nan_to_num(cost)[groups.codes]), kind="stable")
-    return table.take(order[groups.sizes[order] > 0]).reset_index(drop=True)
-
-
-def highest_rate(recorded: dict[str, Array]) -> float:
-    """Give the most tasks a second that the run finished, held for a second; NaN without tasks.
-
-    The scheduler has shown to be able to handle so many; it may be able to handle more. In a run
-    shorter than a second it is the rate of the whole run.
-
-    Parameters
-    ----------
-    recorded
-        See `recorded_times`.
-    """
-    times = np.fmax(recorded["known"], recorded["stop"])
-    times = np.sort(times[np.isfinite(times)])
-    if len(times) < 2:
-        return float("nan")
-    span = times[-1] - times[0]
-    if span < 1:
-        return float(len(times) / span) if span > 0 else float("nan")
-    within = np.searchsorted(times, times + 1.0) - np.arange(len(times))
-    return float(within.max())
-
-
-def _thread_seconds(trace: Trace, times: TaskTimes) -> Array:
-    """Give for how long each task run held its thread."""
-    tasks = trace.tasks
-    with np.errstate(invalid="ignore"):
-        held = np.fmax(times.done - times.executing, tasks["duration"].to_numpy())
-    seceded = (tasks["seceded"] - tasks["executing"]).to_numpy(dtype=float)
-    seconds: Array = np.nan_to_num(np.where(np.isfinite(seceded), seceded, held))
-    return np.maximum(seconds, 0.0)
+    return table.take(found.order).reset_index(drop=True)
 
 
 def _wall(times: TaskTimes) -> float:
@@ -157,22 +168,10 @@ def _wall(times: TaskTimes) -> float:
     return float(np.nanmax(times.known) - np.nanmin(times.arrival))
 
 
-def _known_threads(trace: Trace) -> Array:
-    workers = NamedWorkers(trace)
-    counts = threads(trace, workers)[working(trace, workers, workers.numbers(trace.tasks))]
-    return counts[np.isfinite(counts)]
-
-
 def _threads_per_worker(trace: Trace) -> int:
     """Give the usual number of threads of a worker; 1 where no file tells."""
-    counts = _known_threads(trace)
+    counts = known_threads(trace)
     return max(int(np.median(counts)), 1) if len(counts) else 1
-
-
-def _all_threads(trace: Trace) -> float:
-    """Give the number of the run's threads, NaN where no file tells."""
-    counts = _known_threads(trace)
-    return float(counts.sum()) if len(counts) else float("nan")
 
 
 def _check(durations: Sequence[float] | None, threads_per_worker: int | None) -> None:
@@ -230,9 +229,3 @@ def _advice(times: Array, of_each_thread: Array, by_rate: Array) -> list[str]:
             words = f"Make chunks {larger:.3g} times larger, for overhead to be small."
         advice.append(words)
     return advice
-
-
-def _round(numbers: Array) -> Array:
-    """Take away the noise of floating point, which would round 3.0000000001 up to 4."""
-    rounded: Array = np.round(numbers, 9)
-    return rounded

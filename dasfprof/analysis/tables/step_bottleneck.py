@@ -8,12 +8,43 @@ import pandas as pd
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
 from dasfprof.analysis.tables.columns import text, whole
+from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 
+@question(
+    "Steps of the pipeline",
+    "steps",
+    short="step",
+    overview=3,
+    page="steps",
+    expendable=(
+        "Functions",
+        "Workers",
+        "Failed Tasks",
+        "Mean Throughput (MB/s)",
+        "Mean Data Size (MB)",
+    ),
+)
 def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
-    """Sum up the task runs of each step; see `TraceAnalyser`."""
+    """Sum up the task runs of each step of the pipeline.
+
+    Returns
+    -------
+    DataFrame
+        A row a step, the longest duration first; ``(no step)`` for task runs of none:
+
+        - ``Step``: its path, ``outer/inner``; the runs of inner steps count there alone
+        - ``Duration (s)``: the sum over its task runs, failed ones too
+        - ``Percentage of total time (%)``: of the duration of all task runs
+        - ``Num Tasks (chunks)``, ``Mean Task time (s)``, ``Functions`` and ``Workers`` (how
+          many), ``Mean Data Size (MB)`` (input bytes of a task run), ``Mean Throughput
+          (MB/s)`` (all input bytes by all seconds), ``Failed Tasks``
+        - ``First Start (s)``, ``Last End (s)``: of its task runs, from the trace's begin
+        - ``Entered``, ``Time in Client (s)``: how often the client entered it and for how
+          long in all; NA where no file of a client tells
+    """
     tasks = trace.tasks
     codes, names = step_groups(tasks)
     groups = Groups(codes, len(names))
@@ -46,8 +77,17 @@ def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
     return table.take(order).reset_index(drop=True)
 
 
+@question("How much of the run the steps cover", "steps")
 def step_coverage(trace: Trace) -> pd.DataFrame:
-    """Tell what share of the run each step tells of; see `TraceAnalyser`."""
+    """Tell how much of the run the steps cover.
+
+    Returns
+    -------
+    DataFrame
+        A row a step with task runs, in the order in which they were first met, and one
+        ``(no step)`` for the rest: ``Step``, ``Num Tasks (chunks)``, ``Share of Tasks (%)``,
+        ``Duration (s)``, ``Share of Duration (%)``.
+    """
     codes, names = step_groups(trace.tasks)
     groups = Groups(codes, len(names))
     seconds = groups.sum(trace.tasks["duration"].to_numpy())

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -21,8 +22,25 @@ MAX_CELLS = 50_000_000
 _PART = 1 << 16
 
 
+@question(
+    "Tasks in memory on each worker, second by second",
+    "time",
+    short="balance",
+    overview=6,
+    page="balance",
+    csv="task_balance",
+)
 def per_worker_task_balance(trace: Trace) -> pd.DataFrame:
-    """Count the tasks in memory at the end of each second; see `TraceAnalyser`."""
+    """Count the tasks in memory on each worker over time.
+
+    Returns
+    -------
+    DataFrame
+        A row a second: ``Time Interval (seconds from begin)``, from the first count of the
+        trace, and a column a worker with its number of tasks in memory at the end of that
+        second, as last counted; 0 before its first count. Where two hosts have workers of
+        one label, the columns are called by host and label.
+    """
     workers, memory = NamedWorkers(trace), trace.managed_memory
     worker, time = workers.numbers(memory), memory["time"].to_numpy()
     tasks = memory["tasks"].to_numpy(dtype=float)

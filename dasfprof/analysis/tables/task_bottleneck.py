@@ -9,8 +9,9 @@ import pandas as pd
 
 from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.gpu_samples import GpuSamples
-from dasfprof.analysis.model.steps import step_column
 from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.tables.columns import running_columns, step_column
+from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.progress import track
 from dasfprof.database.columns import Array
@@ -19,8 +20,29 @@ from dasfprof.database.columns import Array
 _CHUNK = 100_000
 
 
+@question(
+    "Tasks that took the most time",
+    "time",
+    short="task",
+    overview=5,
+    expendable=("Run ID", "Function", "State", "Start (s)"),
+)
 def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
-    """List the task runs, the longest first; see `TraceAnalyser`."""
+    """List the task runs, the longest first.
+
+    Returns
+    -------
+    DataFrame
+        A row a task run, each attempt of a key its own: ``Host``, ``GPU``, ``Task Key``,
+        ``Duration (s)``, ``Percentage of total time (%)`` (of all compute seconds of that
+        worker), ``Memory usage (Mb)`` (of the result), ``Worker``, ``Function``,
+        ``Run ID`` (Dask's; where none was recorded the runs of each key count from 0),
+        ``State`` (that it ended in), ``Start (s)`` (from the trace's begin), ``GPU Samples``
+        (of the worker's device within the run; NA without a device), and ``Mean GPU
+        Utilization (%)``, ``Mean GPU Memory Used (GB)``, weighted by time, where there
+        was one at least; ``CPU (s)``, ``Waiting for a core (s)``, ``Blocked (s)``: see
+        `per_function_bottleneck`; NA where it was not recorded, as of coroutines.
+    """
     workers, tasks = NamedWorkers(trace), trace.tasks
     of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
     of_worker = np.bincount(of_task, weights=duration, minlength=len(workers))
@@ -43,7 +65,7 @@ def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame
             "State": _values(tasks["state"], order),
             "Start (s)": tasks["start"].to_numpy()[order] - trace.begin,
             **_gpu_columns(gpus, tasks, order),
-            **{label: column[order] for label, column in running_seconds(tasks).items()},
+            **running_columns(running_seconds(tasks), lambda seconds: seconds[order]),
             **step_column(trace, order),
         },
         copy=False,

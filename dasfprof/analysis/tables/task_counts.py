@@ -7,13 +7,27 @@ import pandas as pd
 
 from dasfprof.analysis.model.attempts import find_attempts
 from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.numeric.intervals import INTERVAL, Intervals
-from dasfprof.analysis.tables.columns import text
+from dasfprof.analysis.numeric.intervals import Intervals
+from dasfprof.analysis.tables.columns import INTERVAL, text
+from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 
 
+@question("How many tasks ended where, when and how", "reports")
 def task_counts(trace: Trace, interval: float | None = None) -> pd.DataFrame:
-    """Count attempts by interval, host, worker and status; see `TraceAnalyser`."""
+    """Count the attempts at tasks by interval, host, worker and status.
+
+    Parameters
+    ----------
+    interval
+        Seconds; None chooses a length that gives 60 intervals at most.
+
+    Returns
+    -------
+    DataFrame
+        A row for what there was: ``Time Interval (seconds from begin)`` (in which they
+        started), ``Host``, ``Worker``, ``Status``, ``Tasks``; in this order.
+    """
     workers, attempts = NamedWorkers(trace), find_attempts(trace)
     intervals = Intervals.of_span(trace.begin, trace.end, interval)
     start = attempts["start"].to_numpy()

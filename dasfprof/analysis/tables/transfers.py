@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.steps import step_groups
-from dasfprof.analysis.model.transfers import moved_keys
+from dasfprof.analysis.model.transfers import amounts, moved_outputs, succeeded_rows
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.numeric.intervals import INTERVAL, Intervals
-from dasfprof.analysis.tables.columns import text
+from dasfprof.analysis.numeric.intervals import Intervals
+from dasfprof.analysis.tables.columns import INTERVAL, text
+from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -21,8 +22,37 @@ from dasfprof.errors import InvalidArgumentError
 By = Literal["worker", "host", "function", "step", "time"]
 
 
-def transfers(trace: Trace, by: By = "worker", interval: float | None = None) -> pd.DataFrame:
-    """Sum up transfers; see `TraceAnalyser`."""
+@question("What was moved between workers", "balance")
+def transfers(trace: Trace, by: By = "worker", *, interval: float | None = None) -> pd.DataFrame:
+    """Sum up what was moved between workers.
+
+    Parameters
+    ----------
+    by
+        ``"worker"`` or ``"host"`` (pairs of them), ``"function"`` or ``"step"`` (whose outputs
+        were moved), ``"time"``.
+    interval
+        By time, seconds; None chooses a length that gives 60 intervals at most.
+
+    Returns
+    -------
+    DataFrame
+        By pair a row each, the most bytes first: ``From Host``, ``From Worker``, ``To Host``,
+        ``To Worker``, ``Transfers`` (messages), ``Keys``, ``Size (MB)``, ``Time (s)`` (summed
+        over messages, side by side ones too), ``Bandwidth (MB/s)`` (size by time), ``Network
+        (s)``, ``Deserialize (s)``, ``Failed`` (messages that brought nothing: busy, missing,
+        failed; their time does not count).
+
+        By function or step, the most bytes first: ``Function`` or ``Step``, ``Keys Moved``,
+        ``Moves`` (of a key to a worker), ``Size (MB)``, ``Share of Size (%)``, ``Time (s)``,
+        ``Bandwidth (MB/s)``, ``Keys Moved More than Once``, ``Moved Again (MB)`` (beyond each
+        key's first move), ``Moved Again to the Same Worker (MB)``. A message is shared out to
+        its keys by their sizes.
+
+        By time: ``Time Interval (seconds from begin)``, ``Transfers`` (that began),
+        ``Size (MB)``, ``Time (s)``, ``Bandwidth (MB/s)``, and ``Throughput (MB/s)`` (size by
+        the interval). A message counts evenly over its time.
+    """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     if interval is not None and by != "time":
@@ -53,8 +83,8 @@ def _by_pair(trace: Trace, by: By) -> pd.DataFrame:
 
 
 def _sums(table: pd.DataFrame, groups: Groups) -> dict[str, Any]:
-    succeeded = _succeeded(table)
-    size, seconds = _amounts(table, succeeded)
+    succeeded = succeeded_rows(table)
+    size, seconds = amounts(table, succeeded)
     return {
         "Transfers": groups.sizes,
         "Keys": groups.sum(table["keys"].to_numpy(dtype=float) * succeeded).astype(np.int64),
@@ -65,22 +95,6 @@ def _sums(table: pd.DataFrame, groups: Groups) -> dict[str, Any]:
         "Deserialize (s)": groups.sum(table["deserialize"].to_numpy(dtype=float)),
         "Failed": groups.sum((~succeeded).astype(float)).astype(np.int64),
     }
-
-
-def _succeeded(table: pd.DataFrame) -> Array:
-    """Tell which transfers brought something; where no state is told they are taken to."""
-    state = table["state"]
-    succeeded: Array = (state.isna() | (state == "success")).to_numpy(dtype=bool)
-    return succeeded
-
-
-def _amounts(table: pd.DataFrame, succeeded: Array) -> tuple[Array, Array]:
-    """Give the bytes and the seconds of the transfers that succeeded, 0 of the others."""
-    size, seconds = table["size"].to_numpy(dtype=float), table["duration"].to_numpy(dtype=float)
-    return (
-        np.where(succeeded & np.isfinite(size), size, 0.0),
-        np.where(succeeded & np.isfinite(seconds), np.maximum(seconds, 0.0), 0.0),
-    )
 
 
 def _sources(trace: Trace, workers: NamedWorkers) -> tuple[Array, Array, Array]:
@@ -119,29 +133,22 @@ def _steps_of_keys(trace: Trace) -> tuple[Array, list[str]]:
 
 
 def _by_output(trace: Trace, label: str, codes: Array, names: list[str]) -> pd.DataFrame:
-    succeeded = _succeeded(trace.transfers)
-    moves = moved_keys(trace, np.flatnonzero(succeeded))
-    groups = Groups(codes[moves.key_id], len(names))
-    first, again = moves.first, moves.to_the_same
-    repeated = Groups(moves.key_id, len(trace.keys)).sizes > 1
-    total = moves.size.sum()
+    moved = moved_outputs(trace, codes, len(names))
     table = pd.DataFrame(
         {
             label: text(np.array(names, dtype=object)),
-            "Keys Moved": groups.sum(first.astype(float)).astype(np.int64),
-            "Moves": groups.sizes,
-            "Size (MB)": groups.sum(moves.size) / 1e6,
-            "Share of Size (%)": ratio(groups.sum(moves.size), np.full(len(names), total)) * 100,
-            "Time (s)": groups.sum(moves.seconds),
-            "Bandwidth (MB/s)": ratio(groups.sum(moves.size), groups.sum(moves.seconds)) / 1e6,
-            "Keys Moved More than Once": groups.sum(
-                (first & repeated[moves.key_id]).astype(float)
-            ).astype(np.int64),
-            "Moved Again (MB)": groups.sum(moves.size * ~first) / 1e6,
-            "Moved Again to the Same Worker (MB)": groups.sum(moves.size * again) / 1e6,
+            "Keys Moved": moved.keys,
+            "Moves": moved.moves,
+            "Size (MB)": moved.size / 1e6,
+            "Share of Size (%)": ratio(moved.size, np.full(len(names), moved.total)) * 100,
+            "Time (s)": moved.seconds,
+            "Bandwidth (MB/s)": ratio(moved.size, moved.seconds) / 1e6,
+            "Keys Moved More than Once": moved.keys_moved_again,
+            "Moved Again (MB)": moved.again / 1e6,
+            "Moved Again to the Same Worker (MB)": moved.again_to_the_same / 1e6,
         }
     )
-    return _by_size(table.take(np.flatnonzero(groups.sizes)))
+    return _by_size(table.take(np.flatnonzero(moved.moves)))
 
 
 def _over_time(trace: Trace, interval: float | None) -> pd.DataFrame:
@@ -149,7 +156,7 @@ def _over_time(trace: Trace, interval: float | None) -> pd.DataFrame:
     intervals = Intervals.of_span(trace.begin, trace.end, interval)
     start = table["start"].to_numpy()
     timed = np.isfinite(start)
-    size, seconds = _amounts(table, _succeeded(table))
+    size, seconds = amounts(table, succeeded_rows(table))
     start, size, seconds = start[timed], size[timed], seconds[timed]
     moved = intervals.spread(start, seconds, size)
     spent = intervals.spread(start, seconds, seconds)

@@ -13,10 +13,12 @@ from dasfprof.analysis.simulation.cluster import ReplayCluster
 from dasfprof.analysis.simulation.costs import Costs
 from dasfprof.analysis.simulation.replay import Replay, replay_of
 from dasfprof.analysis.tables.columns import text
+from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 
 
+@question("The run after a change", "predictions")
 def what_if(
     trace: Trace,
     *,
@@ -26,7 +28,42 @@ def what_if(
     spill: bool = True,
     speedup: Mapping[str, float] | None = None,
 ) -> pd.DataFrame:
-    """Predict the wall time of a run after a change; see `TraceAnalyser`."""
+    """Predict the wall time of the run after a change; several changes count together.
+
+    Parameters
+    ----------
+    workers
+        How many there are at most; they come and go as the recorded ones did.
+    threads
+        Of each worker.
+    bandwidth
+        Between two workers, bytes a second.
+    spill
+        False: no input is read back from disk.
+    speedup
+        By function, by how much it is faster: 2 is twice as fast, 0.5 half as fast.
+
+    Returns
+    -------
+    DataFrame
+        One row:
+
+        - ``Change``
+        - ``Recorded (s)``: from the first task's arrival to the last known finish
+        - ``Replayed (s)``: the same of the replay on the recorded cluster
+        - ``Predicted (s)``: the recorded time, changed in the proportion in which the
+          replay's changes; NA where nothing can be predicted
+        - ``Saved (s)``, ``Saved (%)``
+        - ``Calibration Error (%)``: of the replay at the recorded cluster; ``Error with
+          Recorded Placement (%)``: the same, with each task on the worker where it ran (NA
+          for more than 200,000 task runs)
+        - ``Verdict``, or why nothing can be predicted
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a number is out of range, or there is no such function.
+    """
     replay = replay_of(trace)
     cluster = _changed_cluster(replay, workers, threads)
     costs = _changed_costs(replay, bandwidth)
@@ -42,8 +79,21 @@ def what_if(
     return prediction_table(replay, [", ".join(changes) or "none"], [wall])
 
 
+@question("The run without each thing that tasks wait for", "predictions")
 def blocked_time(trace: Trace) -> pd.DataFrame:
-    """Predict the wall time without each thing that tasks wait for; see `TraceAnalyser`."""
+    """Predict the wall time without each of the things that tasks wait for.
+
+    Each is a replay of the whole schedule, as waits of tasks that were not critical gain
+    nothing (Ousterhout et al., NSDI 2015).
+
+    Returns
+    -------
+    DataFrame
+        A row a thing, with the columns of `what_if`; ``Change`` is ``no network`` (inputs
+        come in no time), ``no unspilling``, ``no blocking in functions`` (they take their CPU
+        seconds and their wait for a core: without disks, locks, sleep; left out where CPU
+        seconds are unknown), ``no scheduler latency``.
+    """
     replay = replay_of(trace)
     changes = {
         "no network": {"costs": replay.without_network()},

@@ -5,12 +5,13 @@ Text that a spreadsheet would take for a formula is defused.
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
+from dasfprof.analysis.tables import questions
+from dasfprof.analysis.tables.questions import Request
 from dasfprof.report.formats.format import ExportFormat
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 #: What makes a spreadsheet take a cell for a formula, the wide forms of these signs included.
 _FORMULA_LEADS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
-#: Files that are not called by their method.
-_NAMES = {"per_worker_task_balance": "task_balance", "diagnose": "findings"}
 
 
 def write_csv(frame: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
@@ -75,30 +74,17 @@ def _write(analyser: TraceAnalyser, directory: Path, title: str) -> None:
     ``time_accounting_by_worker.csv``.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    for name, method, arguments in _questions(type(analyser)):
-        write_csv(getattr(analyser, method)(**arguments), directory / f"{name}.csv")
+    for request in _requests():
+        write_csv(request.of(analyser), directory / f"{request.file_stem}.csv")
 
 
-def _questions(kind: type[TraceAnalyser]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield each table's name, its method and the arguments."""
-    for method, function in inspect.getmembers(kind, inspect.isfunction):
-        _, *parameters = inspect.signature(function).parameters.values()
-        optional = all(item.default is not item.empty for item in parameters)
-        returned = function.__annotations__.get("return")
-        if method.startswith("_") or returned != "pd.DataFrame" or not optional:
-            continue
-        name = _NAMES.get(method, method.removeprefix("per_"))
-        yield name, method, {}
-        for by in _further_groupings(function):
-            yield f"{name}_by_{by}", method, {"by": by}
-
-
-def _further_groupings(function: Callable[..., Any]) -> list[str]:
-    """Return what a method takes as ``by``, less its default."""
-    if "by" not in inspect.signature(function).parameters:
-        return []
-    by = inspect.signature(function, eval_str=True).parameters["by"]
-    return [grouping for grouping in get_args(by.annotation) if grouping != by.default]
+def _requests() -> Iterator[Request]:
+    """Each question that needs no arguments, and by what else it can group."""
+    for question in questions.all():
+        if not question.needs_arguments:
+            yield Request(question)
+            for by in question.further_groupings:
+                yield Request(question, {"by": by})
 
 
 FORMAT = ExportFormat(

@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.analysis.model.steps import has_steps
+from dasfprof.analysis.tables import questions
 from dasfprof.report.page.packing import pack_all
 from dasfprof.report.page.resources.resource_data import ResourceData
 from dasfprof.report.page.timeline.path_data import path_columns
@@ -83,7 +83,7 @@ def _parts(analyser: TraceAnalyser, title: str) -> Iterator[bytes]:
     timeline = TimelineData.of(trace)
     resources = ResourceData.of(trace)
     accounting = analyser.time_accounting("worker")
-    path, path_facts = path_columns(analyser.critical_path(), trace, timeline.rows)
+    path, path_facts = path_columns(trace, timeline.rows)
     columns = {**path, **timeline.columns, **resources.columns}
     facts = {
         "title": title,
@@ -121,17 +121,11 @@ def _parts(analyser: TraceAnalyser, title: str) -> Iterator[bytes]:
 
 
 def _tables(analyser: TraceAnalyser) -> dict[str, Any]:
-    tables = {
-        "functions": analyser.per_function_bottleneck(),
-        "status": analyser.per_function_status(),
-        "balance": analyser.per_worker_task_balance(),
+    return {
+        question.page: table_facts(question.of(analyser))
+        for question in questions.all()
+        if question.page is not None and question.applies(analyser.trace)
     }
-    if has_steps(analyser.trace):
-        tables["steps"] = analyser.per_step_bottleneck()
-        tables["step-status"] = analyser.per_step_status()
-    if len(analyser.trace.events):
-        tables["events"] = analyser.own_events()
-    return {name: table_facts(table) for name, table in tables.items()}
 
 
 def _notes(analyser: TraceAnalyser, timeline: TimelineData) -> list[str]:
