@@ -1,4 +1,4 @@
-"""What the head of a report says of a run: `summarise`, and the same in words."""
+"""Key figures of a run: `summarise`, and the same in words."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.time_accounting import CLASSES
 from dasfprof.analysis.trace import Trace
 from dasfprof.text import count_of, format_date, format_duration, format_share
-
-_NUMBER, _TEXT = "number", "text"
-_SECONDS = "Thread Time (s)"
-#: A table with more cells than this is left to CSV: nobody reads it in a page.
-_MAX_CELLS = 300_000
 
 
 def title_of(trace: Trace, default: str = "Dask run") -> str:
@@ -23,7 +17,7 @@ def title_of(trace: Trace, default: str = "Dask run") -> str:
 
 
 def summarise(trace: Trace) -> dict[str, Any]:
-    """Count what ran, when, on what, for how long and how well the threads were used.
+    """Sum up a run: what ran, when, on what, for how long, and how well threads were used.
 
     Returns
     -------
@@ -31,7 +25,7 @@ def summarise(trace: Trace) -> dict[str, Any]:
         ``begin`` (Unix seconds), ``seconds``, ``tasks``, ``functions``, ``failed``, ``hosts``,
         ``workers``, ``threads``, ``compute`` (seconds in tasks, of all threads), ``capacity``
         (seconds that threads were there), ``cpu`` (CPU seconds in tasks), ``moved`` (bytes
-        between workers), ``results`` (bytes of all results). None: nothing tells.
+        between workers), ``results`` (bytes of all results). None: unknown.
     """
     tasks, workers = trace.tasks, trace.workers[trace.workers["kind"] == "worker"]
     ends = np.minimum(workers["last_seen"], workers["left"].fillna(np.inf))
@@ -56,14 +50,14 @@ def summarise(trace: Trace) -> dict[str, Any]:
 
 
 def when(facts: dict[str, Any]) -> str:
-    """Say when the run of a summary was, and for how long; nothing if no file tells."""
+    """Write when a run was and how long it took; empty if that is unknown."""
     if facts["begin"] is None or facts["seconds"] is None:
         return ""
     return f"{format_date(facts['begin'])} UTC, {format_duration(facts['seconds'])}"
 
 
 def in_words(facts: dict[str, Any]) -> str:
-    """Say what the run of a summary computed where, in a sentence or two."""
+    """Write what a run computed, and on what, in a sentence or two."""
     used = ""
     if facts["capacity"]:
         share = format_share(facts["compute"] / facts["capacity"])
@@ -75,39 +69,6 @@ def in_words(facts: dict[str, Any]) -> str:
         f"{runs}{failed}, on {count_of(facts['workers'], 'worker')}{threads} of "
         f"{count_of(len(facts['hosts']), 'host')}.{used}"
     )
-
-
-def sum_classes(accounting: pd.DataFrame) -> pd.DataFrame:
-    """Sum the time accounting of workers up for all of them."""
-    classes = accounting.drop(columns=["Host", "Worker", "Share (%)"])
-    whole = classes.groupby(["Class", "Busy", "Meaning"], sort=False, as_index=False).sum()
-    order = whole["Class"].map({name: place for place, name in enumerate(CLASSES)})
-    whole = whole.take(np.argsort(order.to_numpy(), kind="stable")).reset_index(drop=True)
-    return whole.assign(**{"Share (%)": whole[_SECONDS] / whole[_SECONDS].sum() * 100})
-
-
-def table_facts(frame: pd.DataFrame) -> dict[str, Any]:
-    """Give a table as the page takes it: ``columns`` of ``label, kind, values``; NA is None.
-
-    One that is too large has ``absent``, the reason, instead.
-    """
-    if frame.size > _MAX_CELLS:
-        return {
-            "absent": f"{frame.shape[0]:,} rows of {frame.shape[1]:,} columns are too many for a "
-            "page; `dasfprof analyse -o DIRECTORY` writes them as CSV"
-        }
-    return {"columns": [_column_facts(label, frame[label]) for label in frame.columns]}
-
-
-def _column_facts(label: str, column: pd.Series[Any]) -> dict[str, Any]:
-    numeric = pd.api.types.is_numeric_dtype(column.dtype)
-    known = column.notna().to_numpy()
-    if numeric:  # JSON has no infinite numbers
-        known = np.isfinite(column.to_numpy(dtype=float, na_value=np.nan))
-    values = column.astype(object).where(known, None).tolist()
-    if not numeric:
-        values = [None if value is None else str(value) for value in values]
-    return {"label": str(label), "kind": _NUMBER if numeric else _TEXT, "values": values}
 
 
 def _known(number: Any) -> float | None:
