@@ -151,6 +151,19 @@ def test_gpu_libraries_are_imported_at_use(path: Path) -> None:
     assert not roots & GPU_LIBRARIES
 
 
+#: Parts whose docstrings are in the words of the standard library's.
+IN_PLAIN_WORDS = {"cli", "config", "errors", "events", "jupyter", "report", "text"}
+
+
+def test_docstrings_open_with_what_a_function_does() -> None:
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for path in modules():
+        if own_part(path) in IN_PLAIN_WORDS:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                first = isinstance(node, documented) and (ast.get_docstring(node) or "").split(" ")
+                assert not first or first[0] not in ("Give", "Gives", "Tell", "Tells"), path
+
+
 def loaded_by(statement: str) -> set[str]:
     code = f"import sys; {statement}; print(*sys.modules, sep='\\n')"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

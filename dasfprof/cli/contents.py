@@ -1,4 +1,4 @@
-"""What one trace file holds, and what became of the rest."""
+"""The contents of one trace file: its header, events and losses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LATEST = 1e15
 
 @dataclass
 class FileContents:
-    """An account of one file."""
+    """What one file holds, and what was lost."""
 
     path: Path
     size: int
@@ -45,18 +45,18 @@ class FileContents:
 
     @property
     def is_dasf(self) -> bool:
-        """Tell whether DASF wrote it."""
+        """Whether DASF wrote the file."""
         return self.state == NO_END
 
     def fact(self, *names: str) -> Any:
-        """Give an entry of the header, or of a map in it; None where it has no such thing."""
+        """Return an entry of the header, or of a map in it; None if there is none."""
         found: Any = self.header
         for name in names:
             found = found.get(name) if isinstance(found, dict) else None
         return found
 
     def owner(self) -> str:
-        """Name the worker, or say ``scheduler``; empty where the header does not tell."""
+        """Return the worker's name or ``scheduler``; empty if the header has neither."""
         label = self.fact("worker", "label")
         return str(label) if label else "scheduler" if self.fact("scheduler") else ""
 
@@ -77,7 +77,7 @@ class FileContents:
 
 
 def read_contents(database: EventDatabase) -> FileContents:
-    """Read a file from its begin to its end.
+    """Read a whole file.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def read_contents(database: EventDatabase) -> FileContents:
 
 
 def _numbers(column: Column) -> Array:
-    """Give the finite numbers of a column, whatever else user code recorded there."""
+    """Return the finite numbers of a column; user code may have recorded anything there."""
     import numpy as np
 
     from dasfprof.database.columns import NumberColumn

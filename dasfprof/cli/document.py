@@ -27,7 +27,7 @@ def document(
     """Write answers as JSON, in ASCII, piece by piece.
 
     The whole is an object of ``run`` (its name), ``summary``, ``findings``, ``tables`` (by the
-    names of their CSV files) and ``notes`` (what evidence is missing). A table is a list of objects
+    names of their CSV files) and ``notes`` (on missing data). A table is a list of objects
     by label; NA and numbers that are not finite are null; times are ISO 8601.
 
     Parameters
@@ -77,7 +77,7 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Give a value as JSON has it."""
+    """Convert a value to types that JSON has."""
     if isinstance(value, dict):
         return {without_surrogates(str(name)): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -30,9 +30,9 @@ _FORMATS = all_formats()
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="The file or directory to write. Default: the run's name in the working directory, with "
+    help="The file or directory to write. Default, in the working directory: the run's name and "
     + " or ".join(f"{each.ending} ({each.name})" for each in _FORMATS.values())
-    + " behind it.",
+    + ".",
 )
 def export(source: str, to: FormatName, output: Path | None) -> None:
     """Write a run in the formats of other tools.

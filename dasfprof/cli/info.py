@@ -25,10 +25,10 @@ _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 @click.command()
 @click.argument("source", default=".")
 def info(source: str) -> None:
-    """Tell what trace files hold and what was lost.
+    """Show what trace files hold and what was lost.
 
-    SOURCE is as for `dasfprof analyse`. Of a directory that holds several runs (by default the
-    working directory) it lists the runs.
+    SOURCE is as for `dasfprof analyse`; default: the working directory. If a directory holds
+    several runs, they are listed.
 
     \b
     Examples:
@@ -71,13 +71,13 @@ def _list_runs(source: str, runs: list[Run]) -> None:
 
 
 def _name_others(directory: Path, runs: list[Run]) -> None:
-    """Name files that look like traces and are none."""
+    """Print the names of files that look like traces and are not."""
     known = {path for run in runs for path in run.files}
     others = [path.name for path in sorted(directory.glob("*.msgpack")) if path not in known]
     if others:
         named = ", ".join(elide(name, 60) for name in others[:3])
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        echo(f"Note: no trace, whatever the name says: {named}{more}.", err=True)
+        echo(f"Note: not a trace in spite of its name: {named}{more}.", err=True)
 
 
 def _print_run(source: str, contents: list[FileContents]) -> None:

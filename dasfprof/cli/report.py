@@ -20,9 +20,9 @@ from dasfprof.text import clean, format_size
     type=click.Path(dir_okay=False, path_type=Path),
     help="The file to write. Default: the run's name and .html, in the working directory.",
 )
-@click.option("--open", "opened", is_flag=True, help="Show it in the browser.")
+@click.option("--open", "opened", is_flag=True, help="Open the file in the browser.")
 def report(source: str, output: Path | None, opened: bool) -> None:
-    """Write a run as one HTML file: the timeline, resources and tables.
+    """Write a run as one HTML file: findings, timeline, resources and tables.
 
     The file needs no server and no network: send it to anyone. SOURCE is as for `dasfprof analyse`.
 
@@ -37,4 +37,4 @@ def report(source: str, output: Path | None, opened: bool) -> None:
     path = analyser.report(output, title=title)
     say(f"Wrote {clean(path)}, {format_size(path.stat().st_size)}.")
     if opened and not webbrowser.open(path.resolve().as_uri()):
-        say("No browser could be started; open the file in any.", err=True)
+        say("No browser could be started; open the file by hand.", err=True)

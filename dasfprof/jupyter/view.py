@@ -19,7 +19,7 @@ INLINE_BYTES = 2_000_000
 
 
 class RunView:
-    """What a notebook shows of a run: a summary, the findings, and the report in a frame.
+    """A run as a notebook shows it: a summary, the findings, and the report in a frame.
 
     The report is a file beside the trace. Of a large run the notebook has a link to it only.
 
@@ -28,9 +28,9 @@ class RunView:
     analyser
         The run.
     report
-        Where its report goes; an existing file is replaced.
+        The report's file; an existing one is replaced.
     title
-        What the run is called.
+        Name of the run.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def show(run: ProfiledRun | Any) -> RunView:
     ----------
     run
         A `ProfiledRun`, or what `TraceAnalyser` takes: a database, a path, a run's name. The report
-        goes beside the files of a `ProfiledRun`, else into the working directory.
+        is written beside the files of a `ProfiledRun`, else into the working directory.
     """
     if isinstance(run, ProfiledRun):
         return RunView(run.analyser(), run.directory / f"{run.name}.html", run.name)

@@ -56,7 +56,7 @@ def register_default_profiler(
     pipeline
         A DASF ``Pipeline``, any object with a ``.client``, a Dask ``Client`` or a ``Cluster``.
     name
-        Begin of the names of the trace files.
+        Prefix of the trace file names.
     enable_nvtx
         Show each task as a range in NVIDIA Nsight Systems.
     add_time_suffix

@@ -31,18 +31,18 @@ _FRAME_STYLE = "width:100%;height:1000px;border:1px solid #8888;border-radius:4p
 def run_html(
     analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str = "", *, folded: bool = False
 ) -> str:
-    """Give a run's summary and findings as HTML in which nothing of the trace is markup.
+    """Write a run's summary and findings as HTML in which nothing of the trace is markup.
 
     Parameters
     ----------
     analyser
         The run.
     findings
-        What `TraceAnalyser.diagnose` gives; None: they were not asked for.
+        The table of `TraceAnalyser.diagnose`; None if it was not computed.
     title
-        What to call the run.
+        Name of the run.
     folded
-        Whether the findings are to be unfolded first: where the report that has them stands below.
+        Whether the findings are collapsed, as where the report below has them too.
     """
     facts = summarise(analyser.trace)
     begin = f"<b>{_text(title)}</b> " if title else ""
@@ -57,13 +57,13 @@ def run_html(
     notes = [note.text for note in analyser.trace.notes]
     if notes:
         items = "".join(f"<li>{_text(note)}</li>" for note in notes[:_MOST])
-        label = f"{count_of(len(notes), 'note')} on what evidence is missing"
+        label = f"{count_of(len(notes), 'note')} on missing data"
         parts.append(f"<details><summary>{label}</summary><ul>{items}</ul></details>")
     return f'<div style="line-height:1.4">{"".join(parts)}</div>'
 
 
 def run_text(analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str = "") -> str:
-    """Give a run's summary and findings as text."""
+    """Write a run's summary and findings as text."""
     facts = summarise(analyser.trace)
     head = "  ".join(part for part in (elide(title, _LONGEST), when(facts)) if part)
     lines = [line for line in (head, in_words(facts)) if line]
@@ -78,9 +78,9 @@ def run_text(analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str 
 
 
 def analyser_html(analyser: TraceAnalyser) -> str:
-    """Give what a notebook shows for an analyser; it never raises.
+    """Write what a notebook shows for an analyser; never raises.
 
-    The findings of a large run are left to be asked for.
+    The findings of a large run are left out: they take long to compute.
     """
     try:
         small = len(analyser.trace.tasks) <= _MOST_TASKS

@@ -1,4 +1,4 @@
-"""What the head of a report says of a run: `summarise`, and the same in words."""
+"""Key figures of a run: `summarise`, and the same in words."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.tables.time_accounting import CLASSES
 from dasfprof.analysis.trace import Trace
 from dasfprof.text import clean, count_of, format_date, format_duration, format_share
 
-_NUMBER, _TEXT = "number", "text"
-_SECONDS = "Thread Time (s)"
-#: A table with more cells than this is left to CSV: nobody reads it in a page.
-_MAX_CELLS = 300_000
 #: So many names of events are said.
 _MOST_NAMES = 8
 
@@ -25,7 +20,7 @@ def title_of(trace: Trace, default: str = "Dask run") -> str:
 
 
 def summarise(trace: Trace) -> dict[str, Any]:
-    """Count what ran, when, on what, for how long and how well the threads were used.
+    """Sum up a run: what ran, when, on what, for how long, and how well threads were used.
 
     Returns
     -------
@@ -34,7 +29,7 @@ def summarise(trace: Trace) -> dict[str, Any]:
         ``workers``, ``threads``, ``compute`` (seconds in tasks, of all threads), ``capacity``
         (seconds that threads were there), ``cpu`` (CPU seconds in tasks), ``moved`` (bytes
         between workers), ``results`` (bytes of all results), ``events`` (of user code, the number
-        by name). None: nothing tells.
+        by name). None: unknown.
     """
     tasks, workers = trace.tasks, trace.workers[trace.workers["kind"] == "worker"]
     ends = np.minimum(workers["last_seen"], workers["left"].fillna(np.inf))
@@ -60,14 +55,14 @@ def summarise(trace: Trace) -> dict[str, Any]:
 
 
 def when(facts: dict[str, Any]) -> str:
-    """Say when the run of a summary was, and for how long; nothing if no file tells."""
+    """Write when a run was and how long it took; empty if that is unknown."""
     if facts["begin"] is None or facts["seconds"] is None:
         return ""
     return f"{format_date(facts['begin'])} UTC, {format_duration(facts['seconds'])}"
 
 
 def in_words(facts: dict[str, Any]) -> str:
-    """Say what the run of a summary computed where, in a sentence or two."""
+    """Write what a run computed, and on what, in a sentence or two."""
     used = ""
     if facts["capacity"]:
         share = format_share(facts["compute"] / facts["capacity"])
@@ -92,39 +87,6 @@ def _events_in_words(counts: dict[str, int]) -> str:
     named = [f"{clean(name)} {count:,}" for name, count in list(counts.items())[:_MOST_NAMES]]
     more = f" and {len(counts) - _MOST_NAMES} more names" if len(counts) > _MOST_NAMES else ""
     return f"{count_of(sum(counts.values()), 'event')} of user code: {', '.join(named)}{more}."
-
-
-def sum_classes(accounting: pd.DataFrame) -> pd.DataFrame:
-    """Sum the time accounting of workers up for all of them."""
-    classes = accounting.drop(columns=["Host", "Worker", "Share (%)"])
-    whole = classes.groupby(["Class", "Busy", "Meaning"], sort=False, as_index=False).sum()
-    order = whole["Class"].map({label: place for place, (label, _) in enumerate(CLASSES.values())})
-    whole = whole.take(np.argsort(order.to_numpy(), kind="stable")).reset_index(drop=True)
-    return whole.assign(**{"Share (%)": whole[_SECONDS] / whole[_SECONDS].sum() * 100})
-
-
-def table_facts(frame: pd.DataFrame) -> dict[str, Any]:
-    """Give a table as the page takes it: ``columns`` of ``label, kind, values``; NA is None.
-
-    One that is too large has ``absent``, the reason, instead.
-    """
-    if frame.size > _MAX_CELLS:
-        return {
-            "absent": f"{frame.shape[0]:,} rows of {frame.shape[1]:,} columns are too many for a "
-            "page; `dasfprof analyse -o DIRECTORY` writes them as CSV"
-        }
-    return {"columns": [_column_facts(label, frame[label]) for label in frame.columns]}
-
-
-def _column_facts(label: str, column: pd.Series[Any]) -> dict[str, Any]:
-    numeric = pd.api.types.is_numeric_dtype(column.dtype)
-    known = column.notna().to_numpy()
-    if numeric:  # JSON has no infinite numbers
-        known = np.isfinite(column.to_numpy(dtype=float, na_value=np.nan))
-    values = column.astype(object).where(known, None).tolist()
-    if not numeric:
-        values = [None if value is None else str(value) for value in values]
-    return {"label": str(label), "kind": _NUMBER if numeric else _TEXT, "values": values}
 
 
 def _known(number: Any) -> float | None:

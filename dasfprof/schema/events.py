@@ -1,4 +1,4 @@
-"""What a fact is: events in the vocabulary of the Chrome Trace Event Format.
+"""Events in the vocabulary of the Chrome Trace Event Format.
 
 Four event classes, with the names and fields that users of DASF know. Seconds in float: a
 `timestamp` is the start of what the event describes, as Unix time. `process_id` is the host and
@@ -63,7 +63,7 @@ class CompleteEvent:
 
 @dataclass(slots=True)
 class DurationBeginEvent:
-    """The begin of something whose end is a `DurationEndEvent` of the same name and thread."""
+    """The start of something that a `DurationEndEvent` of the same name and thread ends."""
 
     name: str
     timestamp: float

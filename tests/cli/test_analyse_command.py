@@ -252,7 +252,7 @@ def test_hostile_keys_are_harmless(tmp_path: Path) -> None:
             2,
             "'findings', 'time', 'step', 'function', 'task', 'balance'",
         ),
-        (["mine.msgpack", "--json", "-o", "t"], 2, "not both"),
+        (["mine.msgpack", "--json", "-o", "t"], 2, "cannot be used together"),
         (["mine.msgpack", "-o", "notes.txt"], 2, "'notes.txt' is a file"),
         (["mine.msgpack", "-o", "notes.txt/below"], 1, "notes.txt/below"),
         ([], 2, "SOURCE"),

@@ -161,7 +161,7 @@ def test_a_directory_of_several_runs(tmp_path: Path) -> None:
     assert rows.index(next(r for r in rows if r[:1] == ["second"])) < rows.index(
         next(r for r in rows if r[:1] == ["first"])
     )
-    assert "no trace, whatever the name says: other.msgpack." in result.stderr
+    assert "not a trace in spite of its name: other.msgpack." in result.stderr
     assert "Run first" in info(tmp_path / "first").stdout
 
 

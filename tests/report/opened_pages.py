@@ -17,7 +17,7 @@ from dasfprof import CompleteEvent, InstantEvent
 
 DEADLINE = 120.0
 BEGIN = 1_790_000_000.0
-#: Where the lanes begin in the timeline's canvas, in CSS pixels.
+#: Where the tracks begin in the timeline's canvas, in CSS pixels.
 GUTTER, RULER = 168, 24
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 from dasfprof.analysis.tables import questions
 from dasfprof.report.page.packing import pack_all
 from dasfprof.report.page.resources.resource_data import ResourceData
+from dasfprof.report.page.tables.table_data import sum_classes, table_facts
 from dasfprof.report.page.timeline.path_data import path_columns
 from dasfprof.report.page.timeline.timeline_data import TimelineData
-from dasfprof.report.run_summary import sum_classes, summarise, table_facts, title_of
+from dasfprof.report.run_summary import summarise, title_of
+from dasfprof.text import count_of
 
 if TYPE_CHECKING:
     from dasfprof.analysis import TraceAnalyser
@@ -62,9 +64,9 @@ def write_report(
     analyser
         The run.
     path
-        Where to.
+        The file to write.
     title
-        What to call the run; None: as its files do.
+        Name of the run in the report. Default: the name in the trace files.
 
     Raises
     ------
@@ -78,7 +80,7 @@ def write_report(
 
 
 def _parts(analyser: TraceAnalyser, title: str) -> Iterator[bytes]:
-    """Give the page part by part: what it can be drawn from first comes first."""
+    """Yield the page in parts: the data that it needs first comes first."""
     trace = analyser.trace
     timeline = TimelineData.of(trace)
     resources = ResourceData.of(trace)
@@ -132,12 +134,13 @@ def _notes(analyser: TraceAnalyser, timeline: TimelineData) -> list[str]:
     notes = [note.text for note in analyser.trace.notes]
     if timeline.facts["crowded"]:
         notes.append(
-            "Of hashes at the ends of keys the page has the first 16 digits, and times of statuses "
-            "in 256 parts of their mean: with all of so many it would be too large for a browser."
+            "To stay small enough for a browser, the page has only the first 16 digits of the "
+            "hashes in keys, and times of statuses in steps of 1/256 of their mean."
         )
     timeless = len(analyser.trace.tasks) - len(timeline.rows)
     if timeless:
-        notes.append(f"{timeless} task runs have no time; the timeline lacks them.")
+        count = count_of(timeless, "task run")
+        notes.append(f"{count} without a recorded time: not in the timeline.")
     return notes
 
 
@@ -146,7 +149,7 @@ def _asset(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """Name a script or style for the Content-Security-Policy."""
+    """Return the hash of a script or style for the Content-Security-Policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

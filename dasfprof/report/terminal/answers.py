@@ -29,11 +29,11 @@ class Table:
     method: str
     #: Name of its CSV file.
     file_name: str
-    #: Columns that a narrow terminal can do without.
+    #: Columns that are left out first on a narrow terminal.
     expendable: tuple[str, ...] = ()
 
     def ask(self, analyser: TraceAnalyser) -> pd.DataFrame:
-        """Give the answer."""
+        """Return the answer."""
         frame: pd.DataFrame = getattr(analyser, self.method)()
         return frame
 
@@ -69,7 +69,7 @@ TABLES = {
 
 
 def tables_of(trace: Trace) -> list[str]:
-    """Give the names of the tables that tell something of a run: no steps, no table of them."""
+    """Return the names of the tables of a run; a run without steps has no table of steps."""
     if len(trace.events) and not len(trace.tasks):
         return ["events"]
     silent = set() if trace.tasks["step"].notna().any() else {"step"}
@@ -80,7 +80,7 @@ def tables_of(trace: Trace) -> list[str]:
 def print_answers(
     analyser: TraceAnalyser, rows: int, *, names: Iterable[str] = (), err: bool = False
 ) -> dict[str, pd.DataFrame]:
-    """Print answers as they come, then what evidence is missing; gives the whole tables.
+    """Print answers one by one, then notes on missing data; return the whole tables.
 
     Parameters
     ----------

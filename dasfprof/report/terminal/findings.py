@@ -1,4 +1,4 @@
-"""Findings as paragraphs: how grave, what is at stake, what was found, what to change, and why."""
+"""Findings as paragraphs: severity, seconds at stake, finding, suggestion and evidence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COLOURS = {"high": "red", "medium": "yellow", "low": "cyan"}
-#: Those whose evidence is worth the lines; that of others is in the table.
+#: Severities whose evidence is printed; for the others it is in the table only.
 _PROVEN = ("high", "medium")
 #: A finding that names a key of a megabyte does not fill the terminal with it.
 _LONGEST = 700
@@ -53,7 +53,7 @@ def _print_finding(finding: dict[Any, Any], *, err: bool) -> None:
 
 
 def _paragraph(text: object, lead: str) -> list[str]:
-    """Wrap a text behind its margin; lines after the first stand under the begin of its text."""
+    """Wrap a text; lines after the first are indented as its first word is."""
     width = max(min(terminal_width(), _WIDEST) - _MARGIN, 20)
     lines = textwrap.wrap(
         elide(text, _LONGEST),

@@ -1,4 +1,4 @@
-"""How commands print."""
+"""Printing of paragraphs and notes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dasfprof.text import elide
 
 _MAX_NOTE = 400
 
-#: Signs that not every terminal has, and what stands for them there.
+#: Replacements for characters that some encodings lack.
 _PLAIN_SIGNS = str.maketrans({"─": "-", "…": "~", "·": "-", "█": "#", "▌": "", "→": ">", "µ": "u"})
 
 
 def print_notes(notes: Sequence[str], *, err: bool = False) -> None:
-    """Print what evidence is missing, after an empty line."""
+    """Print notes on missing data, after an empty line."""
     for position, note in enumerate(notes):
         say(f"Note: {elide(note, _MAX_NOTE)}", err=err, apart=position == 0)
 
@@ -33,7 +33,7 @@ def say(text: str, *, err: bool = False, apart: bool = False) -> None:
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
-    """Print; signs that the stream's encoding lacks are replaced."""
+    """Print; characters that the stream's encoding lacks are replaced."""
     stream: Any = sys.stderr if err else sys.stdout
     encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
@@ -45,5 +45,5 @@ def echo(text: str = "", *, err: bool = False) -> None:
 
 
 def terminal_width() -> int:
-    """Give the columns of the terminal, or of COLUMNS; 100 where the output is no terminal."""
+    """Return the terminal's width, or COLUMNS; 100 where the output is not a terminal."""
     return shutil.get_terminal_size(fallback=(100, 24)).columns

@@ -36,10 +36,10 @@ _SIGNIFICANT = 4
 def format_table(frame: pd.DataFrame, width: int, *, expendable: Sequence[str] = ()) -> str:
     """Lay out a table within `width` columns; the index is not shown.
 
-    Columns of nothing but NA go in any case. Where the rest does not fit, columns that say the
-    same in every row move into a line below it; then `expendable` columns go, in that order, then
-    numbers from the right; long text is shortened in its middle. Lines below name what is not
-    shown.
+    Columns of NA only are left out. Where the rest does not fit, columns with the same value in
+    every row move into a line below the table; then `expendable` columns are left out, in that
+    order, then numbers from the right; long text is shortened in its middle. Lines below name
+    what is not shown.
     """
     columns = [
         _Column.of(str(label), frame.iloc[:, position])
@@ -114,7 +114,7 @@ class _Column:
 
 
 def _move_out(columns: list[_Column], width: int) -> tuple[list[_Column], list[_Column]]:
-    """Take out columns that say the same in every row, as many as it needs to fit."""
+    """Remove columns with the same value in every row, as many as needed to fit."""
     moved = []
     for column in columns:
         if _excess(columns, width) > 0 and column.is_same_in_all_rows() and len(columns) > 1:
@@ -126,7 +126,7 @@ def _move_out(columns: list[_Column], width: int) -> tuple[list[_Column], list[_
 def _leave_out(
     columns: list[_Column], width: int, expendable: Sequence[str]
 ) -> tuple[list[_Column], list[_Column]]:
-    """Take out columns until the rest fits with its text shortened; the first column stays."""
+    """Remove columns until the rest fits with shortened text; the first column stays."""
     order = [column for label in expendable for column in columns[1:] if column.label == label]
     order += [column for column in reversed(columns[1:]) if not column.is_text]
     order += reversed(columns[1:])
@@ -180,7 +180,7 @@ def _lines(columns: list[_Column]) -> list[str]:
 
 
 def _format_floats(values: list[float]) -> list[str]:
-    """Give numbers one number of decimals, so many that the largest shows four digits.
+    """Write all numbers with as many decimals as the largest needs for four digits.
 
     Only a true zero is written ``0``; what is too small to show has decimals, ``0.000``.
     """
@@ -197,7 +197,7 @@ def _format_floats(values: list[float]) -> list[str]:
 
 
 def _header_width(label: str) -> int:
-    """Give the least width at which a label takes few lines and no common word is broken."""
+    """Return the least width at which a label takes few lines and no common word is broken."""
     words = _wrapped(label, 1, break_words=False)
     width = min(max(map(display_width, words)), _MAX_WORD)
     while len(_wrapped(label, width, break_words=False)) > _MAX_HEADER_LINES:

@@ -20,7 +20,7 @@ _UNITS = {"bytes": "B", "seconds": "s", "time": "UTC"}
 
 
 def field_of(column: Column) -> Any:
-    """Give a column's name, Arrow type, meaning and unit."""
+    """Return the Arrow field of a column: name, type, meaning and unit."""
     import pyarrow as pa
 
     types = {
@@ -41,7 +41,7 @@ def field_of(column: Column) -> Any:
 
 
 def as_array(column: pd.Series[Any], kind: str) -> Any:
-    """Give a column as an Arrow array of a kind; what is not known is null."""
+    """Convert a column to an Arrow array of a kind; NA becomes null."""
     import pyarrow as pa
 
     if kind == "text":
@@ -58,7 +58,7 @@ def as_array(column: pd.Series[Any], kind: str) -> Any:
 
 
 def as_lists(lengths: Array, ids: Array) -> Any:
-    """Give lists of ids; one of length -1 is null."""
+    """Make an Arrow array of lists of ids; a list of length -1 is null."""
     import pyarrow as pa
 
     offsets = np.r_[0, np.cumsum(np.maximum(lengths, 0))].astype(np.int32)

@@ -71,7 +71,7 @@ class _Block:
 
 
 def _blocks(trace: Trace, name: str) -> Iterator[_Block]:
-    """Give a table piece by piece; at least one, of no rows."""
+    """Yield a table in blocks of rows; at least one, which may be empty."""
     if name == "transitions":
         yield from _transitions(trace)
         return
@@ -94,7 +94,7 @@ def _blocks(trace: Trace, name: str) -> Iterator[_Block]:
 
 
 def _transitions(trace: Trace) -> Iterator[_Block]:
-    """Give the transitions of some task runs at a time: of all they would take gigabytes."""
+    """Yield the transitions of some task runs at a time: all would take gigabytes."""
     nothing = trace.scheduler_only.iloc[:0]
     for part in _parts(len(trace.tasks)):
         piece = dataclasses.replace(trace, tasks=trace.tasks.iloc[part], scheduler_only=nothing)
@@ -110,7 +110,7 @@ def _parts(rows: int) -> Iterator[slice]:
 
 
 def _further_columns(trace: Trace, schema: TableSchema) -> Iterator[Column]:
-    """Give what else was recorded: users' own args, those of other versions."""
+    """Yield the columns without a schema: users' own args, those of other versions."""
     if schema.name in ("transitions", "keys"):
         return
     known = {column.name for column in schema.columns} | {"worker_id", "key_id"}
@@ -122,7 +122,7 @@ def _further_columns(trace: Trace, schema: TableSchema) -> Iterator[Column]:
 
 
 def _array(block: _Block, column: Column) -> Any:
-    """Give a column of a block as Arrow has it; one that the trace lacks is all null."""
+    """Return a column of a block as an Arrow array; a column that the trace lacks is all null."""
     import pyarrow as pa
 
     trace, table, name = block.trace, block.table, column.name

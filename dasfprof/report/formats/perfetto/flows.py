@@ -77,7 +77,7 @@ class Flows:
         self._count = 0
 
     def events(self, kind: str, keys: Array, targets: Slices, to: Array) -> Iterator[str]:
-        """Give both ends of the arrows from the runs that made keys to some slices.
+        """Yield both ends of the arrows from the runs that made keys to some slices.
 
         An arrow that would go back in time, since two clocks disagree, leaves its slice early; one
         that would have to leave it before its begin is left out.
@@ -116,7 +116,7 @@ class Flows:
 
 
 def dependency_events(trace: Trace, flows: Flows, slices: Slices, part: slice) -> Iterator[str]:
-    """Give the arrows to some of the task runs from those whose results they took."""
+    """Yield the arrows to some of the task runs from those whose results they took."""
     lengths, ids = trace.task_dependencies
     counts = np.maximum(lengths, 0)
     rows = slices.rows[part]
@@ -163,7 +163,7 @@ class TransferSlices:
         self.slices = Slices(rows, starts, stops, of_slices)
 
     def events(self, part: slice, places: Array) -> Iterator[str]:
-        """Give the events of some of the slices."""
+        """Yield the events of some of the slices."""
         slices, table = self.slices, self._trace.transfers
         rows = slices.rows[part]
         source = table["source"].cat.codes.to_numpy()[rows]
@@ -182,7 +182,7 @@ class TransferSlices:
         yield from map("".join, zip(*pieces, strict=True))
 
     def arrows(self, flows: Flows, part: slice) -> Iterator[str]:
-        """Give the arrows to some of the slices from the task runs whose results they brought."""
+        """Yield the arrows to some of the slices from the task runs whose results they moved."""
         counts, ids = self._trace.transfer_keys
         counts = np.maximum(counts, 0)
         rows = self.slices.rows[part]
@@ -198,7 +198,7 @@ def _items(ids: Array, begins: Array, counts: Array) -> tuple[Array, Array]:
 
 
 def _sources(trace: Trace, workers: NamedWorkers) -> list[str]:
-    """Name the sender of each category of the transfers' sources, and of NA."""
+    """Return the sender's name for each category of the transfers' sources, and for NA."""
     titles = workers.titles()
     known = {
         address: titles[number]

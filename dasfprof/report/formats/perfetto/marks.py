@@ -13,7 +13,7 @@ from dasfprof.report.json_text import json_text, json_texts
 
 
 def graph_events(trace: Trace, place: str) -> Iterator[str]:
-    """Give an instant for each graph of tasks that arrived at the scheduler."""
+    """Yield an instant for each graph of tasks that arrived at the scheduler."""
     graphs = trace.graphs
     if "tasks" not in graphs:
         return
@@ -30,7 +30,7 @@ def graph_events(trace: Trace, place: str) -> Iterator[str]:
 
 
 def life_events(trace: Trace, place: str) -> Iterator[str]:
-    """Give an instant for each worker that joined, or was first heard of, and that left."""
+    """Yield an instant for each worker that joined (or was first seen), and one where it left."""
     workers = trace.workers
     named = NamedWorkers(trace)
     titles = named.titles()
@@ -55,5 +55,5 @@ def _instant(place: str, at: float, name: str, args: str) -> str:
 
 
 def _microseconds(trace: Trace, time: float) -> float:
-    """Give microseconds from the trace's begin, before which nothing is shown."""
+    """Return microseconds from the trace's start; earlier times become 0."""
     return float(whole_nanoseconds(np.array([time - trace.begin]))[0]) / 1000

@@ -49,7 +49,7 @@ class StepSlices:
         self._slices = Slices(np.arange(len(spans)), starts, ends, numbers)
 
     def events(self, places: Array) -> Iterator[str]:
-        """Give an event a step."""
+        """Yield an event for each step."""
         slices = self._slices
         told = zip(
             self._names,
@@ -67,7 +67,7 @@ class StepSlices:
 
 
 def _entered(trace: Trace) -> pd.DataFrame:
-    """Give the steps that the client entered: ``step, start, stop``, from the trace's begin."""
+    """Return the steps that the client entered: ``step, start, stop``, from the trace's start."""
     steps = trace.steps
     if not len(steps):
         return pd.DataFrame({"step": [], "start": [], "stop": []}).astype({"step": object})
@@ -76,7 +76,7 @@ def _entered(trace: Trace) -> pd.DataFrame:
 
 
 def _told_by_tasks(trace: Trace) -> pd.DataFrame:
-    """Give the steps that task runs have and the client did not enter."""
+    """Return the steps that task runs name and the client did not enter."""
     start = recorded_times(trace)["start"]
     runs = pd.DataFrame(
         {

@@ -20,7 +20,7 @@ from dasfprof.report.formats.perfetto.tracks import (
     trimmed,
 )
 from dasfprof.report.json_text import json_text, json_texts
-from dasfprof.report.lanes import Lanes
+from dasfprof.report.thread_tracks import ThreadTracks
 
 #: Characters of a key or of an exception's text that are worth showing.
 _LONGEST = 2000
@@ -57,17 +57,19 @@ class TaskSlices:
         self._statuses = status_seconds(trace)
         begins, durations = recorded_times(trace)["start"], trace.tasks["duration"].to_numpy()
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
-        lanes = Lanes(trace, placed, begins[placed])
-        rows = placed[lanes.order]
+        threads = ThreadTracks(trace, placed, begins[placed])
+        rows = placed[threads.order]
         starts, stops = to_nanoseconds(begins[rows], begins[rows] + durations[rows])
         numbers = np.zeros(len(rows), dtype=np.int64)
-        for facts, first, end in zip(lanes.facts, lanes.offsets, lanes.offsets[1:], strict=False):
+        for facts, first, end in zip(
+            threads.facts, threads.offsets, threads.offsets[1:], strict=False
+        ):
             stops[first:end] = trimmed(starts[first:end], stops[first:end])
             places = side_by_side(starts[first:end], stops[first:end])
             worker, thread = facts["worker"], facts["thread"]
-            process = tracks.process(lanes.hosts[worker])
+            process = tracks.process(threads.hosts[worker])
             kind = "coroutines" if thread is None else f"thread {thread}"
-            name = f"{lanes.workers[worker]}, {kind}"
+            name = f"{threads.workers[worker]}, {kind}"
             more = [f"{name} ({place + 1})" for place in range(1, int(places.max()) + 1)]
             ids = np.array([tracks.add(process, title) for title in [name, *more]])
             numbers[first:end] = ids[places]
@@ -75,7 +77,7 @@ class TaskSlices:
         self.slices = Slices(rows, starts, stops, numbers)
 
     def events(self, part: slice, places: Array) -> Iterator[str]:
-        """Give the events of some of the slices; each failure has a second one where it ended.
+        """Yield the events of some of the slices; each failure has a second one where it ended.
 
         Parameters
         ----------
@@ -162,7 +164,7 @@ def _names_of(column: pd.Series[Any], label: str, rows: Array) -> Array:
 
 
 def _categories(states: pd.Series[Any], rows: Array) -> Array:
-    """Tell the viewers what kind of event each is, and whether it failed."""
+    """Write the category of each event, and a colour for those that failed."""
     texts = [
         f'"cat":"task,{_FAILED}"{_FAILED_COLOUR},' if state == _FAILED else '"cat":"task",'
         for state in [*states.cat.categories, None]

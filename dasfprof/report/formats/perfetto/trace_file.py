@@ -33,7 +33,7 @@ from dasfprof.report.formats.perfetto.tasks import TaskSlices, microseconds
 from dasfprof.report.formats.perfetto.tracks import RUN, Tracks, whole_nanoseconds
 from dasfprof.report.json_text import json_text, without_surrogates
 from dasfprof.report.resource_series import metrics_of
-from dasfprof.text import format_date
+from dasfprof.text import count_of, format_date
 
 #: Rows of a table that are text at a time: what bounds the memory.
 _BLOCK = 1 << 13
@@ -79,10 +79,10 @@ def write_perfetto(trace: Trace, path: Path, *, title: str) -> None:
 
 
 def _head(trace: Trace, title: str, timeless: int) -> str:
-    """Give what stands before the events: what the trace is about, and what it lacks."""
+    """Return the beginning of the file: the run's name, its start, and notes on missing data."""
     notes = [note.text for note in trace.notes]
     if timeless:
-        notes.append(f"{timeless} task runs have no time and no slice.")
+        notes.append(f"{count_of(timeless, 'task run')} without a recorded time: not in this file.")
     about: dict[str, Any] = {"run": title, "notes": notes}
     if np.isfinite(trace.begin):
         about |= {"begin (UTC)": format_date(trace.begin), "begin (Unix s)": trace.begin}
@@ -93,7 +93,7 @@ def _head(trace: Trace, title: str, timeless: int) -> str:
 def _slice_events(
     trace: Trace, tasks: TaskSlices, transfers: TransferSlices, places: Array
 ) -> Iterator[str]:
-    """Give task runs and transfers, each block with the arrows that lead to it."""
+    """Yield task runs and transfers, each block with the arrows that lead to it."""
     flows = Flows(Producers(trace, tasks.slices), tasks.slices, places)
     for part in tasks.slices.blocks(_BLOCK):
         yield from tasks.events(part, places)
@@ -104,7 +104,7 @@ def _slice_events(
 
 
 def _counter_events(trace: Trace, tracks: Tracks) -> Iterator[str]:
-    """Give the readings of resources, each a counter of its host."""
+    """Yield the readings of resources, each a counter of its host."""
     for metric in metrics_of(trace):
         for series in metric.series:
             name = json_text(f"{metric.label.split(' of ')[0]}, {series.label}", 400)

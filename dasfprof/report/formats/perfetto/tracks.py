@@ -35,23 +35,23 @@ class Tracks:
     _FIRST_TID = 100_000
 
     def process(self, host: str) -> int:
-        """Give the number of a host's process."""
+        """Return the number of a host's process."""
         return self._hosts.setdefault(host, RUN + 1 + len(self._hosts))
 
     def add(self, process: int, name: str) -> int:
-        """Make a track; gives its number."""
+        """Add a track and return its number."""
         self._names.append((process, name))
         return len(self._names) - 1
 
     def places(self) -> list[str]:
-        """Give what says in an event that it is on a track, for each track."""
+        """Return for each track the fields that put an event on it."""
         return [
             f'"pid":{process},"tid":{self._FIRST_TID + number}'
             for number, (process, _) in enumerate(self._names)
         ]
 
     def events(self) -> Iterator[str]:
-        """Give the events that name processes and tracks, and tell their order."""
+        """Yield the events that name and order processes and tracks."""
         processes = {RUN: self.title, **{pid: host for host, pid in self._hosts.items()}}
         for pid, name in processes.items():
             about = f'{{"ph":"M","pid":{pid},'
@@ -79,7 +79,7 @@ class Slices:
         return len(self.rows)
 
     def blocks(self, size: int) -> Iterator[slice]:
-        """Give pieces of them."""
+        """Return slices of at most `size` rows."""
         return (slice(at, min(at + size, len(self))) for at in range(0, len(self), size))
 
 
@@ -96,7 +96,7 @@ def whole_nanoseconds(times: Array) -> Array:
 
 
 def trimmed(starts: Array, stops: Array) -> Array:
-    """Give the ends of spans, ordered by start, that overlap the next by a clock's grain, cut."""
+    """Cut the ends of spans that overlap the next by no more than the clock's resolution."""
     late = stops[:-1] - starts[1:]
     cut = (late > 0) & (late <= _CLOCK_GRAIN) & (starts[1:] > starts[:-1])
     ends: Array = np.r_[np.where(cut, starts[1:], stops[:-1]), stops[-1:]]
@@ -105,9 +105,9 @@ def trimmed(starts: Array, stops: Array) -> Array:
 
 def side_by_side(starts: Array, stops: Array) -> Array:
     """Number the tracks that spans, ordered by start, need so that none lies over another."""
-    lanes = np.zeros(len(starts), dtype=np.int64)
+    places = np.zeros(len(starts), dtype=np.int64)
     if not (np.maximum.accumulate(stops)[:-1] > starts[1:]).any():
-        return lanes
+        return places
     busy: list[tuple[int, int]] = []
     free: list[int] = []
     count = 0
@@ -115,9 +115,9 @@ def side_by_side(starts: Array, stops: Array) -> Array:
         while busy and busy[0][0] <= start:
             heapq.heappush(free, heapq.heappop(busy)[1])
         if free:
-            lane = heapq.heappop(free)
+            place = heapq.heappop(free)
         else:
-            lane, count = count, count + 1
-        heapq.heappush(busy, (stop, lane))
-        lanes[row] = lane
-    return lanes
+            place, count = count, count + 1
+        heapq.heappush(busy, (stop, place))
+        places[row] = place
+    return places

@@ -77,7 +77,7 @@ class Resources {
     const context = chart.canvas.getContext("2d");
     const frame = new Frame({
       ...{ left: GUTTER, top: 6, width: width - GUTTER, height: CHART_HEIGHT - 12 },
-      ...{ from: this.from, to: this.to, laneHeight: CHART_HEIGHT, scroll: 0 },
+      ...{ from: this.from, to: this.to, trackHeight: CHART_HEIGHT, scroll: 0 },
     });
     context.fillStyle = palette.background;
     context.fillRect(0, 0, width, CHART_HEIGHT);

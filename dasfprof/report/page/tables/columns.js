@@ -118,7 +118,7 @@ function taskColumns(tasks) {
       "Worker",
       (row) => tasks.workerName(row),
       9,
-      (row) => tasks.lanes[tasks.laneOfRow[row]].worker,
+      (row) => tasks.tracks[tasks.trackOfRow[row]].worker,
       facts.workers,
     ),
     seconds("Start (s)", tasks.starts),

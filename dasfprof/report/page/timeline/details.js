@@ -10,13 +10,13 @@ function showDetails(pane, tasks, row, select) {
   if (pane.hidden) return;
   const key = tasks.keys[row];
   const [type, dtype, shape] = tasks.result(row);
-  const lane = tasks.laneTitle(tasks.laneOfRow[row]);
+  const track = tasks.trackTitle(tasks.trackOfRow[row]);
   const facts = [
     ["Key", longText(tasks.keyText(key))],
     ["Function", visible(tasks.functionName(row))],
     ["Step", visible(tasks.stepName(row) ?? "")],
-    ["Worker", visible(lane.worker)],
-    ["Thread", lane.thread],
+    ["Worker", visible(track.worker)],
+    ["Thread", track.thread],
     ["Started", `${formatCell(tasks.starts[row], 3)} s after the begin`],
     ["Ran for", formatSeconds(tasks.durations[row])],
     ["CPU", formatSeconds(tasks.cpu[row])],

@@ -67,9 +67,9 @@ class Gestures {
     if (event.buttons) return timeline.hover(-1);
     const row = timeline.rowAt(event.offsetX, event.offsetY);
     timeline.hover(row, event.offsetX, event.offsetY);
-    const lane = timeline.view?.lanes[timeline.frame().lane(event.offsetY)];
-    surface.title = row < 0 && event.offsetX < GUTTER && lane ? lane.hint : "";
-    surface.style.cursor = row >= 0 || lane?.branch !== undefined ? "pointer" : "grab";
+    const track = timeline.view?.tracks[timeline.frame().track(event.offsetY)];
+    surface.title = row < 0 && event.offsetX < GUTTER && track ? track.hint : "";
+    surface.style.cursor = row >= 0 || track?.branch !== undefined ? "pointer" : "grab";
   }
 
   onKey(event) {
@@ -82,7 +82,7 @@ class Gestures {
 
   get actions() {
     const { timeline } = this;
-    const lanes = (by) => () =>
+    const tracks = (by) => () =>
       timeline.selected >= 0 ? timeline.step(0, by) : timeline.scrollTo(timeline.scroll + by * 60);
     return {
       ArrowLeft: (far) => timeline.pan(far ? -0.8 : -0.15),
@@ -99,8 +99,8 @@ class Gestures {
       f: () => timeline.selected >= 0 && timeline.zoomTo(timeline.selected),
       ".": () => timeline.step(1, 0),
       ",": () => timeline.step(-1, 0),
-      ArrowDown: lanes(1),
-      ArrowUp: lanes(-1),
+      ArrowDown: tracks(1),
+      ArrowUp: tracks(-1),
       Enter: () => timeline.selected < 0 && timeline.step(1, 0),
       Escape: () => timeline.select(-1),
     };

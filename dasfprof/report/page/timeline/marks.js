@@ -1,4 +1,4 @@
-// What surrounds the bars: ruler, lanes' titles, arrows, the first picture before the bars, and
+// What surrounds the bars: ruler, tracks' titles, arrows, the first picture before the bars, and
 // which colour each task has.
 
 function fitCanvas(canvas, width, height) {
@@ -58,16 +58,16 @@ function paintTitles(context, view, frame, palette) {
   context.clip();
   context.font = "12px system-ui, sans-serif";
   context.textBaseline = "middle";
-  const [first, last] = frame.lanes(view.lanes.length);
+  const [first, last] = frame.tracks(view.tracks.length);
   let free = frame.top - 99;
-  for (let lane = first; lane <= last; lane += 1) {
-    const { group, title: full, short, strong } = view.lanes[lane];
-    const title = frame.laneHeight < 14 ? (short ?? full) : full;
-    const y = Math.max(frame.y(lane + 0.5), frame.top + 7);
-    const begins = lane === 0 || view.lanes[lane - 1].group !== group;
-    if (begins && frame.laneHeight >= 14) {
+  for (let track = first; track <= last; track += 1) {
+    const { group, title: full, short, strong } = view.tracks[track];
+    const title = frame.trackHeight < 14 ? (short ?? full) : full;
+    const y = Math.max(frame.y(track + 0.5), frame.top + 7);
+    const begins = track === 0 || view.tracks[track - 1].group !== group;
+    if (begins && frame.trackHeight >= 14) {
       context.fillStyle = palette.line;
-      context.fillRect(0, Math.round(frame.y(lane)) - 1, frame.left, 1);
+      context.fillRect(0, Math.round(frame.y(track)) - 1, frame.left, 1);
     }
     if (!title || y - free < 14) continue;
     context.fillStyle = palette.text;
@@ -79,9 +79,9 @@ function paintTitles(context, view, frame, palette) {
   paintScroll(context, view, frame, palette);
 }
 
-/** Shows which part of the lanes is seen, where not all are. */
+/** Shows which part of the tracks is seen, where not all are. */
 function paintScroll(context, view, frame, palette) {
-  const whole = view.lanes.length * frame.laneHeight;
+  const whole = view.tracks.length * frame.trackHeight;
   if (whole <= frame.height) return;
   const high = Math.max(12, (frame.height / whole) * frame.height);
   const y = frame.top + (frame.scroll / (whole - frame.height)) * (frame.height - high);
@@ -96,17 +96,17 @@ function paintOverview(context, tasks, frame, palette) {
   const colours = [..."0123456789"].map(
     (tenth) => `rgb(${mixed(background, accent, tenth / 9).join(" ")})`,
   );
-  const [first, last] = frame.lanes(shares.length);
-  for (let lane = first; lane <= last; lane += 1) {
-    const width = frame.width / shares[lane].length;
-    for (let at = 0; at < shares[lane].length; at += 1) {
-      if (shares[lane][at] === "0") continue;
-      context.fillStyle = colours[shares[lane][at]];
+  const [first, last] = frame.tracks(shares.length);
+  for (let track = first; track <= last; track += 1) {
+    const width = frame.width / shares[track].length;
+    for (let at = 0; at < shares[track].length; at += 1) {
+      if (shares[track][at] === "0") continue;
+      context.fillStyle = colours[shares[track][at]];
       context.fillRect(
         frame.left + at * width,
-        frame.y(lane),
+        frame.y(track),
         width + 0.5,
-        Math.max(frame.laneHeight - 2, 1),
+        Math.max(frame.trackHeight - 2, 1),
       );
     }
   }
@@ -181,7 +181,7 @@ function legend(tasks, by) {
 
 /** The value that a task is coloured by: what `legend` calls its code. */
 function codeOf(tasks, by) {
-  if (by === "worker") return (row) => tasks.lanes[tasks.laneOfRow[row]].worker;
+  if (by === "worker") return (row) => tasks.tracks[tasks.trackOfRow[row]].worker;
   if (by === "status") return (row) => tasks.longestStatus(row);
   if (by === "step") return (row) => tasks.steps[row];
   return by === "state" ? (row) => tasks.states[row] : (row) => tasks.functionOf(row);

@@ -1,4 +1,4 @@
-// Painting of lanes: bars with names where few are seen, pixels where many are.
+// Painting of tracks: bars with names where few are seen, pixels where many are.
 
 const MANY_BARS = 6000;
 const LABEL_WIDTH = 44;
@@ -62,10 +62,10 @@ function pixelOf([r, g, b]) {
   return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 }
 
-/** Where in a canvas the lanes are, and which time is where. */
+/** Where in a canvas the tracks are, and which time is where. */
 class Frame {
-  constructor({ left, top, width, height, from, to, laneHeight, scroll }) {
-    Object.assign(this, { left, top, width, height, from, to, laneHeight, scroll });
+  constructor({ left, top, width, height, from, to, trackHeight, scroll }) {
+    Object.assign(this, { left, top, width, height, from, to, trackHeight, scroll });
     this.perSecond = width / (to - from || 1);
   }
 
@@ -77,18 +77,18 @@ class Frame {
     return this.from + (x - this.left) / this.perSecond;
   }
 
-  y(lane) {
-    return this.top + lane * this.laneHeight - this.scroll;
+  y(track) {
+    return this.top + track * this.trackHeight - this.scroll;
   }
 
-  lane(y) {
-    return Math.floor((y - this.top + this.scroll) / this.laneHeight);
+  track(y) {
+    return Math.floor((y - this.top + this.scroll) / this.trackHeight);
   }
 
-  /** First and last lane that are seen, of so many. */
-  lanes(count) {
-    const last = Math.min(count - 1, this.lane(this.top + this.height - 1));
-    return [Math.max(0, this.lane(this.top)), last];
+  /** First and last track that are seen, of so many. */
+  tracks(count) {
+    const last = Math.min(count - 1, this.track(this.top + this.height - 1));
+    return [Math.max(0, this.track(this.top)), last];
   }
 }
 
@@ -100,15 +100,15 @@ class Painter {
   /** Paints the bars of a view; `colours` has a place in the palette for each row, `matches` a
    * flag for each row or null. */
   paint(context, view, frame, colours, matches, palette) {
-    const [first, last] = frame.lanes(view.lanes.length);
+    const [first, last] = frame.tracks(view.tracks.length);
     const parts = [];
     let bars = 0;
     let areas = false;
-    for (let lane = first; lane <= last; lane += 1) {
-      const [from, to] = seenIn(view, this.tasks, lane, frame.from, frame.to);
-      parts.push([lane, from, to]);
+    for (let track = first; track <= last; track += 1) {
+      const [from, to] = seenIn(view, this.tasks, track, frame.from, frame.to);
+      parts.push([track, from, to]);
       bars += to - from;
-      areas ||= view.lanes[lane].area;
+      areas ||= view.tracks[track].area;
     }
     if (bars > MANY_BARS || areas) {
       this.paintPixels(context, view, frame, parts, colours, matches, palette);
@@ -118,13 +118,13 @@ class Painter {
 
   paintBars(context, view, frame, parts, colours, matches, palette) {
     const { tasks } = this;
-    const gap = frame.laneHeight > 8 ? 1 : 0;
-    const height = Math.max(1, frame.laneHeight - 2 * gap);
-    const labels = frame.laneHeight >= 14;
-    context.font = `${Math.min(12, frame.laneHeight - 6)}px system-ui, sans-serif`;
+    const gap = frame.trackHeight > 8 ? 1 : 0;
+    const height = Math.max(1, frame.trackHeight - 2 * gap);
+    const labels = frame.trackHeight >= 14;
+    context.font = `${Math.min(12, frame.trackHeight - 6)}px system-ui, sans-serif`;
     context.textBaseline = "middle";
-    for (const [lane, from, to] of parts) {
-      const y = frame.y(lane) + gap;
+    for (const [track, from, to] of parts) {
+      const y = frame.y(track) + gap;
       for (let at = from; at < to; at += 1) {
         const row = view.rows ? view.rows[at] : at;
         const x = Math.max(frame.x(tasks.starts[row]), frame.left - 2);
@@ -156,15 +156,15 @@ class Painter {
     const line = new Float64Array(width);
     const longest = new Float64Array(width);
     const colour = new Uint8Array(width);
-    for (const [lane, from, to] of parts) {
+    for (const [track, from, to] of parts) {
       line.fill(0);
       longest.fill(0);
       this.cover(view, frame, from, to, colours, matches, { width, line, longest, colour });
-      const top = Math.round((frame.y(lane) - frame.top) * scale);
-      const bottom = Math.round((frame.y(lane + 1) - frame.top) * scale);
-      const space = frame.laneHeight > 4 ? Math.round(scale) : 0;
-      const paintLane = view.lanes[lane].area ? paintArea : paintShare;
-      paintLane(
+      const top = Math.round((frame.y(track) - frame.top) * scale);
+      const bottom = Math.round((frame.y(track + 1) - frame.top) * scale);
+      const space = frame.trackHeight > 4 ? Math.round(scale) : 0;
+      const paintTrack = view.tracks[track].area ? paintArea : paintShare;
+      paintTrack(
         pixels,
         width,
         Math.max(top, 0),
@@ -210,8 +210,8 @@ class Painter {
   }
 }
 
-/** A lane whose pixels are the fuller the more of their time is covered. */
-function paintShare(pixels, width, top, bottom, _laneTop, _laneBottom, { line, colour, palette }) {
+/** A track whose pixels are the fuller the more of their time is covered. */
+function paintShare(pixels, width, top, bottom, _trackTop, _trackBottom, { line, colour, palette }) {
   if (bottom <= top) return;
   const begin = top * width;
   for (let x = 0; x < width; x += 1) {
@@ -221,15 +221,15 @@ function paintShare(pixels, width, top, bottom, _laneTop, _laneBottom, { line, c
   for (let y = top + 1; y < bottom; y += 1) pixels.copyWithin(y * width, begin, begin + width);
 }
 
-/** A lane that is the higher the more tasks ran at a time. */
-function paintArea(pixels, width, top, bottom, laneTop, laneBottom, { line, colour, palette }) {
+/** A track that is the higher the more tasks ran at a time. */
+function paintArea(pixels, width, top, bottom, trackTop, trackBottom, { line, colour, palette }) {
   let highest = 1;
   for (let x = 0; x < width; x += 1) highest = Math.max(highest, line[x]);
-  const room = laneBottom - laneTop;
+  const room = trackBottom - trackTop;
   for (let x = 0; x < width; x += 1) {
     if (line[x] <= 0) continue;
     const tone = palette.shades[colour[x]][SHADES];
     const high = Math.max(1, Math.round((line[x] / highest) * room));
-    for (let y = Math.max(top, laneBottom - high); y < bottom; y += 1) pixels[y * width + x] = tone;
+    for (let y = Math.max(top, trackBottom - high); y < bottom; y += 1) pixels[y * width + x] = tone;
   }
 }

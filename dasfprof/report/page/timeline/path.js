@@ -5,7 +5,7 @@ const KIND_COLOURS = { Scheduler: 6, Transfer: 3, Worker: 4, Unspill: 1, "Task o
 const WORK = "Compute";
 const MAX_LINKS = 300;
 
-/** The path in a lane of its own, over all task runs, of which those on the path are lit. */
+/** The path in a track of its own, over all task runs, of which those on the path are lit. */
 function criticalView(tasks) {
   const { path } = tasks;
   const lit = new Uint8Array(tasks.count);
@@ -15,16 +15,16 @@ function criticalView(tasks) {
     lit[row] = 1;
     chain.push(row);
   }
-  const lane = {
+  const track = {
     title: "Critical path",
     hint: "what the run's length depended on",
     area: false,
     group: -1,
   };
   return {
-    lanes: [lane, ...threadLanes(tasks)],
+    tracks: [track, ...threadTracks(tasks)],
     rows: null,
-    offsets: Uint32Array.from([0, ...tasks.laneOffsets]),
+    offsets: Uint32Array.from([0, ...tasks.trackOffsets]),
     lit,
     chain,
     path,
@@ -37,12 +37,12 @@ function segmentAt({ starts, durations }, time) {
   return at >= 0 && time <= starts[at] + durations[at] ? at : -1;
 }
 
-/** Paints the path's lane: work in full height, waits lower. */
+/** Paints the path's track: work in full height, waits lower. */
 function paintPath(context, path, frame, colours, palette) {
   const first = Math.max(0, lastAtMost(path.starts, frame.from));
   const last = lastAtMost(path.starts, frame.to);
   const y = frame.y(0);
-  const height = frame.laneHeight - 1;
+  const height = frame.trackHeight - 1;
   for (let at = first; at <= last; at += 1) {
     const x = Math.max(frame.x(path.starts[at]), frame.left - 2);
     const end = Math.min(
@@ -59,14 +59,14 @@ function paintPath(context, path, frame, colours, palette) {
   }
 }
 
-/** Paints where the path goes from one lane to another. */
+/** Paints where the path goes from one track to another. */
 function paintChain(context, tasks, view, frame, palette) {
-  const lanes = lanesOfRows(view, tasks.count);
+  const tracks = tracksOfRows(view, tasks.count);
   const seen = [];
   for (let at = 1; at < view.chain.length; at += 1) {
     const [from, to] = [view.chain[at - 1], view.chain[at]];
     const end = tasks.starts[from] + tasks.durations[from];
-    if (lanes[from] === lanes[to]) continue;
+    if (tracks[from] === tracks[to]) continue;
     if (tasks.starts[to] >= frame.from && end <= frame.to) seen.push([from, end, to]);
   }
   if (seen.length > MAX_LINKS) return;
@@ -75,8 +75,8 @@ function paintChain(context, tasks, view, frame, palette) {
   context.lineWidth = 1;
   context.beginPath();
   for (const [from, end, to] of seen) {
-    context.moveTo(frame.x(end), frame.y(lanes[from] + 0.5));
-    context.lineTo(frame.x(tasks.starts[to]), frame.y(lanes[to] + 0.5));
+    context.moveTo(frame.x(end), frame.y(tracks[from] + 0.5));
+    context.lineTo(frame.x(tasks.starts[to]), frame.y(tracks[to] + 0.5));
   }
   context.stroke();
   context.globalAlpha = 1;

@@ -35,24 +35,24 @@ function paintMarked(context, [from, to], frame, palette) {
 }
 
 function outline(context, { tasks, view }, frame, row, colour, thickness) {
-  const lane = lanesOfRows(view, tasks.count)[row];
-  if (lane < 0) return;
+  const track = tracksOfRows(view, tasks.count)[row];
+  if (track < 0) return;
   const width = Math.max(tasks.durations[row] * frame.perSecond, 3);
   context.strokeStyle = colour;
   context.lineWidth = thickness;
-  const height = Math.max(frame.laneHeight - 1, 3);
-  context.strokeRect(frame.x(tasks.starts[row]) - 1, frame.y(lane), width + 1, height);
+  const height = Math.max(frame.trackHeight - 1, 3);
+  context.strokeRect(frame.x(tasks.starts[row]) - 1, frame.y(track), width + 1, height);
 }
 
 /** Paints arrows from the dependencies of the selected task, and dashed ones to its dependents. */
 function paintArrows(context, { tasks, view, selected }, frame, palette) {
-  const lanes = lanesOfRows(view, tasks.count);
+  const tracks = tracksOfRows(view, tasks.count);
   const key = tasks.keys[selected];
   const arrow = (from, to, colour, dashes) => {
-    if (from < 0 || to < 0 || lanes[from] < 0 || lanes[to] < 0) return;
+    if (from < 0 || to < 0 || tracks[from] < 0 || tracks[to] < 0) return;
     const end = tasks.starts[from] + tasks.durations[from];
     const [x0, x1] = [frame.x(end), frame.x(tasks.starts[to])];
-    const [y0, y1] = [lanes[from], lanes[to]].map((lane) => frame.y(lane + 0.5));
+    const [y0, y1] = [tracks[from], tracks[to]].map((track) => frame.y(track + 0.5));
     paintArrow(context, x0, y0, x1, y1, colour, dashes);
   };
   for (const need of tasks.dependenciesOf(key).subarray(0, MAX_ARROWS)) {

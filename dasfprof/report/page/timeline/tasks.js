@@ -1,4 +1,4 @@
-// The task runs. A row is a task run, by lane and start; a key is the place of a Dask key.
+// The task runs. A row is a task run, by track and start; a key is the place of a Dask key.
 
 /** Kinds of keys' beginnings, as dasfprof.database.keys numbers them. */
 const [NUMBERED, HEX, UUID, FLOAT, TUPLE] = [1, 2, 3, 4, 8];
@@ -9,9 +9,9 @@ class Tasks {
     this.facts = facts;
     this.columns = columns;
     this.count = facts.tasks;
-    this.lanes = facts.lanes;
+    this.tracks = facts.tracks;
     this.span = facts.span;
-    this.laneOffsets = Uint32Array.from([...facts.lanes.map((lane) => lane.first), this.count]);
+    this.trackOffsets = Uint32Array.from([...facts.tracks.map((track) => track.first), this.count]);
   }
 
   /** Reads what a picture needs. */
@@ -30,9 +30,9 @@ class Tasks {
       kinds: Array.from(kinds, (code) => this.facts.path.kinds[code]),
       rows: await columns.read("path_rows"),
     };
-    this.laneOfRow = new (this.lanes.length > 0xffff ? Uint32Array : Uint16Array)(this.count);
-    for (let lane = 0; lane < this.lanes.length; lane += 1) {
-      this.laneOfRow.fill(lane, this.laneOffsets[lane], this.laneOffsets[lane + 1]);
+    this.trackOfRow = new (this.tracks.length > 0xffff ? Uint32Array : Uint16Array)(this.count);
+    for (let track = 0; track < this.tracks.length; track += 1) {
+      this.trackOfRow.fill(track, this.trackOffsets[track], this.trackOffsets[track + 1]);
     }
     this.secondsOfFunction = new Float64Array(this.facts.functions.length);
     for (let row = 0; row < this.count; row += 1) {
@@ -94,11 +94,11 @@ class Tasks {
   }
 
   workerName(row) {
-    return this.facts.workers[this.lanes[this.laneOfRow[row]].worker];
+    return this.facts.workers[this.tracks[this.trackOfRow[row]].worker];
   }
 
-  laneTitle(lane) {
-    const { worker, thread } = this.lanes[lane];
+  trackTitle(track) {
+    const { worker, thread } = this.tracks[track];
     return { worker: this.facts.workers[worker], thread: thread === null ? "loop" : `${thread}` };
   }
 

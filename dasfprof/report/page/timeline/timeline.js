@@ -1,10 +1,10 @@
-// The timeline: a window of time over the lanes of a view.
+// The timeline: a window of time over the tracks of a view.
 
 const GUTTER = 168;
 const RULER = 24;
 const MIN_SPAN = 2e-6;
-const LANES_HEIGHT = [96, 430];
-const LANE_HEIGHT = [5, 26];
+const TRACKS_HEIGHT = [96, 430];
+const TRACK_HEIGHT = [5, 26];
 
 class Timeline {
   /** `events` has `selected(row)` and `moved(from, to)`. */
@@ -56,7 +56,7 @@ class Timeline {
     this.events.selected(row);
   }
 
-  /** Brings a task run into the window, and into the lanes that are seen. */
+  /** Brings a task run into the window, and into the tracks that are seen. */
   reveal(row) {
     const start = this.tasks.starts[row];
     const end = start + this.tasks.durations[row];
@@ -66,10 +66,10 @@ class Timeline {
       const wanted = Math.max(near, (end - start) * 1.5);
       this.move((start + end) / 2 - wanted / 2, (start + end) / 2 + wanted / 2);
     }
-    const lane = lanesOfRows(this.view, this.tasks.count)[row];
-    if (lane < 0) return;
-    const top = lane * this.laneHeight;
-    this.scrollTo(Math.min(top, Math.max(this.scroll, top + this.laneHeight - this.lanesHeight)));
+    const track = tracksOfRows(this.view, this.tasks.count)[row];
+    if (track < 0) return;
+    const top = track * this.trackHeight;
+    this.scrollTo(Math.min(top, Math.max(this.scroll, top + this.trackHeight - this.tracksHeight)));
   }
 
   move(from, to) {
@@ -108,16 +108,16 @@ class Timeline {
     this.move(span[0] - room, span[1] + room);
   }
 
-  /** Scrolls to the first lane that has a lit task run in the window. */
+  /** Scrolls to the first track that has a lit task run in the window. */
   revealLit() {
     const { view, tasks, matches } = this;
     if (!matches) return this.scrollTo(0);
-    for (let lane = 0; lane < view.lanes.length; lane += 1) {
-      const [first, end] = seenIn(view, tasks, lane, this.from, this.to);
+    for (let track = 0; track < view.tracks.length; track += 1) {
+      const [first, end] = seenIn(view, tasks, track, this.from, this.to);
       for (let at = first; at < end; at += 1) {
         if (matches[view.rows ? view.rows[at] : at]) {
-          const top = lane * this.laneHeight;
-          if (top + this.laneHeight > this.lanesHeight) this.scrollTo(top);
+          const top = track * this.trackHeight;
+          if (top + this.trackHeight > this.tracksHeight) this.scrollTo(top);
           else this.scrollTo(0);
           return;
         }
@@ -131,20 +131,20 @@ class Timeline {
   }
 
   scrollTo(scroll) {
-    const most = Math.max(0, this.view.lanes.length * this.laneHeight - this.lanesHeight);
+    const most = Math.max(0, this.view.tracks.length * this.trackHeight - this.tracksHeight);
     this.scroll = Math.min(Math.max(scroll, 0), most);
     this.draw();
   }
 
   resize() {
-    const lanes = this.view.lanes.length;
-    const fitting = Math.floor(LANES_HEIGHT[1] / Math.max(lanes, 1));
-    const least = this.view.lanes.some((lane) => lane.area) ? 20 : LANE_HEIGHT[0];
-    this.laneHeight = Math.min(Math.max(fitting, least), LANE_HEIGHT[1]);
-    const wanted = lanes * this.laneHeight;
-    this.lanesHeight = Math.min(Math.max(wanted, LANES_HEIGHT[0]), LANES_HEIGHT[1]);
+    const tracks = this.view.tracks.length;
+    const fitting = Math.floor(TRACKS_HEIGHT[1] / Math.max(tracks, 1));
+    const least = this.view.tracks.some((track) => track.area) ? 20 : TRACK_HEIGHT[0];
+    this.trackHeight = Math.min(Math.max(fitting, least), TRACK_HEIGHT[1]);
+    const wanted = tracks * this.trackHeight;
+    this.tracksHeight = Math.min(Math.max(wanted, TRACKS_HEIGHT[0]), TRACKS_HEIGHT[1]);
     this.width = this.root.clientWidth;
-    this.height = this.lanesHeight + RULER;
+    this.height = this.tracksHeight + RULER;
     this.root.style.height = `${this.height}px`;
     for (const canvas of [this.canvas, this.overlay]) fitCanvas(canvas, this.width, this.height);
     this.scrollTo(this.scroll);
@@ -155,10 +155,10 @@ class Timeline {
       left: GUTTER,
       top: RULER,
       width: Math.max(1, this.width - GUTTER),
-      height: this.lanesHeight,
+      height: this.tracksHeight,
       from: this.from,
       to: this.to,
-      laneHeight: this.laneHeight,
+      trackHeight: this.trackHeight,
       scroll: this.scroll,
     });
   }
@@ -202,16 +202,16 @@ class Timeline {
   /** The row at a point of the canvas, -1 if there is none within two pixels. */
   rowAt(x, y) {
     const frame = this.frame();
-    const lane = frame.lane(y);
-    if (x < frame.left || y < frame.top || lane < 0 || lane >= this.view.lanes.length) return -1;
-    if (this.view.lanes[lane].area || !this.colours) return -1;
+    const track = frame.track(y);
+    if (x < frame.left || y < frame.top || track < 0 || track >= this.view.tracks.length) return -1;
+    if (this.view.tracks[track].area || !this.colours) return -1;
     if (this.segmentAt(x, y) >= 0) {
       const row = this.view.path.rows[this.segmentAt(x, y)];
       return row < this.tasks.count ? row : -1;
     }
     const slack = 2 / frame.perSecond;
     const time = frame.time(x);
-    const [from, to] = seenIn(this.view, this.tasks, lane, time - slack, time + slack);
+    const [from, to] = seenIn(this.view, this.tasks, track, time - slack, time + slack);
     let [nearest, distance] = [-1, slack];
     for (let at = to - 1; at >= from && to - at < 5000; at -= 1) {
       const row = this.view.rows ? this.view.rows[at] : at;
@@ -226,7 +226,7 @@ class Timeline {
   /** The place of the critical path's segment at a point, -1 if there is none. */
   segmentAt(x, y) {
     const frame = this.frame();
-    if (!this.view.path || y < frame.top || frame.lane(y) !== 0) return -1;
+    if (!this.view.path || y < frame.top || frame.track(y) !== 0) return -1;
     return segmentAt(this.view.path, frame.time(x));
   }
 
@@ -237,13 +237,13 @@ class Timeline {
   }
 
   click(x, y) {
-    const lane = this.view.lanes[this.frame().lane(y)];
+    const track = this.view.tracks[this.frame().track(y)];
     const row = this.rowAt(x, y);
-    if (row < 0 && lane?.branch !== undefined && y > RULER) this.toggle(lane.branch);
+    if (row < 0 && track?.branch !== undefined && y > RULER) this.toggle(track.branch);
     else this.select(row);
   }
 
-  /** Opens or closes the lanes of a step or function. */
+  /** Opens or closes the tracks of a step or function. */
   toggle(branch) {
     if (!this.opened.delete(branch)) this.opened.add(branch);
     const { scroll } = this;
@@ -269,19 +269,19 @@ class Timeline {
     this.tip.style.top = `${below ? y + 16 : y - this.tip.offsetHeight - 10}px`;
   }
 
-  /** Selects the next or last task of the lane, or the nearest one of another lane. */
-  step(by, lanes) {
+  /** Selects the next or last task of the track, or the nearest one of another track. */
+  step(by, tracks) {
     const { tasks, view } = this;
     if (!tasks.count) return;
-    const known = this.selected >= 0 ? lanesOfRows(view, tasks.count)[this.selected] : -1;
+    const known = this.selected >= 0 ? tracksOfRows(view, tasks.count)[this.selected] : -1;
     const time = known >= 0 ? tasks.starts[this.selected] : this.from;
-    let lane = Math.max(known, 0) + lanes;
-    const way = lanes < 0 ? -1 : 1;
-    while (view.lanes[lane] && view.offsets[lane] === view.offsets[lane + 1]) lane += way;
-    if (!view.lanes[lane]) return;
+    let track = Math.max(known, 0) + tracks;
+    const way = tracks < 0 ? -1 : 1;
+    while (view.tracks[track] && view.offsets[track] === view.offsets[track + 1]) track += way;
+    if (!view.tracks[track]) return;
     const rowOf = (at) => (view.rows ? view.rows[at] : at);
-    const last = view.offsets[lane + 1] - 1;
-    let [low, high] = [view.offsets[lane], last + 1];
+    const last = view.offsets[track + 1] - 1;
+    let [low, high] = [view.offsets[track], last + 1];
     while (low < high) {
       const middle = (low + high) >> 1;
       if (tasks.starts[rowOf(middle)] < time) low = middle + 1;
@@ -291,7 +291,7 @@ class Timeline {
     for (let at = low; known >= 0 && at <= last && tasks.starts[rowOf(at)] === time; at += 1) {
       if (rowOf(at) === this.selected) low = at;
     }
-    const at = Math.min(Math.max(low + (known >= 0 ? by : 0), view.offsets[lane]), last);
+    const at = Math.min(Math.max(low + (known >= 0 ? by : 0), view.offsets[track]), last);
     this.select(rowOf(at), { reveal: true });
   }
 }

@@ -1,7 +1,7 @@
 """The task runs of a trace as the columns of a page: `TimelineData`.
 
-Rows are ordered by lane (a worker's thread) and start, keys by their text's begin and numbers:
-neighbours are alike, so that a million rows compress to a few bytes each.
+Rows are ordered by track (a worker's thread) and start, keys by the prefix of their text and their
+numbers: neighbours are alike, so that a million rows compress to a few bytes each.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database import keys as key_parts
 from dasfprof.database.columns import Array
-from dasfprof.report.lanes import Lanes
 from dasfprof.report.page.packing import PackedColumn, amounts, seconds, texts, whole_numbers
+from dasfprof.report.thread_tracks import ThreadTracks
 
 #: How many parts of the run the first picture has.
 _OVERVIEW_BINS = 400
@@ -41,9 +41,9 @@ class TimelineData:
 
     #: Columns by name; those that the first exact picture needs come first.
     columns: dict[str, PackedColumn]
-    #: Small facts: ``lanes`` (``worker, thread, first``), ``workers``, ``functions``, ``steps``
+    #: Small facts: ``tracks`` (``worker, thread, first``), ``workers``, ``functions``, ``steps``
     #: (the last is that of no step; empty where none is known), ``span`` (seconds), ``overview``
-    #: (busy share of each lane and part of the run, in tenths).
+    #: (busy share of each track and part of the run, in tenths).
     facts: dict[str, Any]
     #: The row of `Trace.tasks` that each row of the page is about. Task runs that have no time
     #: have no place in it.
@@ -56,8 +56,8 @@ class TimelineData:
         statuses = status_seconds(trace)
         starts, durations = recorded_times(trace)["start"], tasks["duration"].to_numpy()
         placed = np.flatnonzero(np.isfinite(starts) & np.isfinite(durations))
-        lanes = Lanes(trace, placed, starts[placed])
-        rows = placed[lanes.order]
+        tracks = ThreadTracks(trace, placed, starts[placed])
+        rows = placed[tracks.order]
         starts, durations = np.maximum(starts[rows], 0.0), durations[rows]
         ranks, key_order = _rank_keys(trace.keys, tasks["key_id"].to_numpy()[rows])
         crowded = int(_hashed(trace.keys).sum()) > _MANY_HASHES
@@ -88,13 +88,13 @@ class TimelineData:
         facts = {
             "span": _span(trace),
             "begin": None if np.isnan(trace.begin) else trace.begin,
-            "lanes": lanes.facts,
-            "workers": lanes.workers,
+            "tracks": tracks.facts,
+            "workers": tracks.workers,
             "functions": functions,
             "states": states,
             "steps": steps,
             "statuses": list(statuses),
-            "overview": lanes.busy_shares(starts, durations, _span(trace), _OVERVIEW_BINS),
+            "overview": tracks.busy_shares(starts, durations, _span(trace), _OVERVIEW_BINS),
             "tasks": len(rows),
             "keys": len(key_order),
             "crowded": crowded,
@@ -109,7 +109,7 @@ def _span(trace: Trace) -> float:
 
 
 def _hashed(keys: KeyTable) -> Array:
-    """Tell which keys end in a hash."""
+    """Return which keys end in a hash, as booleans."""
     kinds = np.array([kind for kind, _ in keys.heads], dtype=np.int64)
     return np.isin(kinds, (key_parts.HEX, key_parts.UUID))[keys.head_ids]
 
@@ -149,7 +149,7 @@ def _rank_keys(keys: KeyTable, key_ids: Array) -> tuple[Array, Array]:
 
 
 def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, PackedColumn]:
-    """Give the parts that the page makes the texts of the keys from, or the halves of hashes."""
+    """Pack the parts from which the page builds the keys' texts; `halved`: half of each hash."""
     head_ids = keys.head_ids[order]
     firsts = np.flatnonzero(np.r_[True, head_ids[1:] != head_ids[:-1]][: len(order)])
     heads = [keys.heads[head] for head in head_ids[firsts].tolist()]
@@ -174,7 +174,7 @@ def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, Pac
 
 
 def _text_begin(head: key_parts.Head) -> str | None:
-    """Give what all keys of a head begin with; None if nothing follows: it is a whole key."""
+    """Return the prefix of all keys of a head; None if the head is a whole key."""
     kind, text = head
     if kind in (key_parts.TEXT, key_parts.PACKED, key_parts.TUPLE):
         return None
@@ -187,7 +187,7 @@ def _functions(keys: KeyTable, order: Array) -> tuple[dict[str, PackedColumn], l
 
 
 def _dependency_columns(trace: Trace, ranks: Array, order: Array) -> dict[str, PackedColumn]:
-    """Give the dependencies of the keys in their new order: counts, and places of keys."""
+    """Pack the dependencies of the keys in their new order: counts, and positions of keys."""
     offsets, ids = trace.dependencies
     counts = np.diff(offsets)[order]
     begins = offsets[:-1][order]
@@ -203,14 +203,14 @@ def _dependency_columns(trace: Trace, ranks: Array, order: Array) -> dict[str, P
 
 
 def _categories(column: pd.Series[Any], rows: Array) -> tuple[PackedColumn, list[str]]:
-    """Give places in a list of texts; what is not known is the place behind the last."""
+    """Pack positions in a list of texts; NA is the position after the last."""
     codes = column.cat.codes.to_numpy()[rows].astype(np.int64)
     names = [str(name) for name in column.cat.categories]
     return whole_numbers(np.where(codes < 0, len(names), codes)), names
 
 
 def _results(tasks: pd.DataFrame, rows: Array) -> tuple[PackedColumn, list[list[str]]]:
-    """Tell what the results are: places in a list of type, dtype and shape."""
+    """Pack what the results are: positions in a list of type, dtype and shape."""
     shapes, distinct = pd.factorize(tasks["shape"].to_numpy(dtype=object)[rows])
     types, dtypes = tasks["type"].cat, tasks["dtype"].cat
     type_codes = types.codes.to_numpy()[rows].astype(np.int64) + 1

@@ -1,41 +1,41 @@
-// The views of the timeline: which rows are shown in which lanes. A view has `lanes` (title, hint,
-// `short` where low lanes have another title, `area` where the lane shows how many tasks ran at a
-// time instead of each), `rows` by lane and start (null: all rows as they are) and `offsets` of the
-// lanes in them. A lane with a `branch` opens and closes; that of a step is `strong`.
+// The views of the timeline: which rows are shown in which tracks. A view has `tracks` (title, hint,
+// `short` where low tracks have another title, `area` where the track shows how many tasks ran at a
+// time instead of each), `rows` by track and start (null: all rows as they are) and `offsets` of the
+// tracks in them. A track with a `branch` opens and closes; that of a step is `strong`.
 
 /** More steps than this are closed at first. */
 const MAX_OPEN = 12;
 
 /** All task runs on the threads of the workers. */
 function flattenView(tasks) {
-  return { lanes: threadLanes(tasks), rows: null, offsets: tasks.laneOffsets };
+  return { tracks: threadTracks(tasks), rows: null, offsets: tasks.trackOffsets };
 }
 
 /** Those of at least so many seconds, on the threads of the workers. */
 function compactView(tasks, threshold) {
   const rows = new Uint32Array(tasks.count);
-  const offsets = new Uint32Array(tasks.lanes.length + 1);
+  const offsets = new Uint32Array(tasks.tracks.length + 1);
   let count = 0;
-  for (let lane = 0; lane < tasks.lanes.length; lane += 1) {
-    for (let row = tasks.laneOffsets[lane]; row < tasks.laneOffsets[lane + 1]; row += 1) {
+  for (let track = 0; track < tasks.tracks.length; track += 1) {
+    for (let row = tasks.trackOffsets[track]; row < tasks.trackOffsets[track + 1]; row += 1) {
       if (tasks.durations[row] >= threshold) rows[count++] = row;
     }
-    offsets[lane + 1] = count;
+    offsets[track + 1] = count;
   }
-  return { lanes: threadLanes(tasks), rows: rows.subarray(0, count), offsets };
+  return { tracks: threadTracks(tasks), rows: rows.subarray(0, count), offsets };
 }
 
 /**
  * Steps with their functions, those with their tasks; without steps the functions alone, those
  * that took the most time first. What is not opened shows how many tasks ran at a time; `opened`
- * has the `branch` of each lane that is.
+ * has the `branch` of each track that is.
  */
 function hierarchyView(tasks, opened) {
-  const lanes = [];
+  const tracks = [];
   const offsets = [0];
   const parts = [];
-  const add = (lane, rows) => {
-    lanes.push(lane);
+  const add = (track, rows) => {
+    tracks.push(track);
     parts.push(rows);
     offsets.push(offsets.at(-1) + rows.length);
   };
@@ -44,9 +44,9 @@ function hierarchyView(tasks, opened) {
     for (const [code, own] of byFunction) {
       const branch = `${group}/${code}`;
       const open = opened.has(branch);
-      const lane = branchLane(tasks.facts.functions[code], secondsOf(tasks, own), own, open, depth);
+      const track = branchTrack(tasks.facts.functions[code], secondsOf(tasks, own), own, open, depth);
       for (const [at, part] of (open ? packed(tasks, own) : [own]).entries()) {
-        add({ ...lane, title: at ? "" : lane.title, area: !open, branch, group: branch }, part);
+        add({ ...track, title: at ? "" : track.title, area: !open, branch, group: branch }, part);
       }
     }
   };
@@ -55,17 +55,17 @@ function hierarchyView(tasks, opened) {
     for (const [step, own] of stepsInOrder(tasks, rows)) {
       const branch = `${step}`;
       const open = opened.has(branch);
-      const lane = branchLane(tasks.facts.steps[step], secondsOf(tasks, own), own, open, 0);
-      add({ ...lane, area: true, branch, group: branch, strong: true }, own);
+      const track = branchTrack(tasks.facts.steps[step], secondsOf(tasks, own), own, open, 0);
+      add({ ...track, area: true, branch, group: branch, strong: true }, own);
       if (open) addFunctions(own, branch, 1);
     }
   } else addFunctions(rows, "", 0);
   const all = new Uint32Array(offsets.at(-1));
   for (const [at, part] of parts.entries()) all.set(part, offsets[at]);
-  return { lanes, rows: all, offsets };
+  return { tracks, rows: all, offsets };
 }
 
-function branchLane(name, seconds, rows, open, depth) {
+function branchTrack(name, seconds, rows, open, depth) {
   const mark = `${"\u2003".repeat(depth)}${open ? "▾" : "▸"}`;
   return {
     title: `${mark} ${shortened(name, 21 - 2 * depth)}`,
@@ -124,13 +124,13 @@ function rowsByStart(tasks) {
   return tasks.inOrder;
 }
 
-function threadLanes(tasks) {
+function threadTracks(tasks) {
   const counts = new Map();
-  for (const { worker, thread } of tasks.lanes)
+  for (const { worker, thread } of tasks.tracks)
     if (thread !== null) counts.set(worker, (counts.get(worker) ?? 0) + 1);
-  return tasks.lanes.map(({ worker, thread }, lane) => {
-    const titles = tasks.laneTitle(lane);
-    const first = lane === 0 || tasks.lanes[lane - 1].worker !== worker;
+  return tasks.tracks.map(({ worker, thread }, track) => {
+    const titles = tasks.trackTitle(track);
+    const first = track === 0 || tasks.tracks[track - 1].worker !== worker;
     const part = thread === null ? "loop" : counts.get(worker) > 1 ? `thread ${thread}` : "";
     return {
       title: first
@@ -144,55 +144,55 @@ function threadLanes(tasks) {
   });
 }
 
-/** Spreads rows, ordered by start, over as few lanes as there are tasks at a time. */
+/** Spreads rows, ordered by start, over as few tracks as there are tasks at a time. */
 function packed(tasks, rows) {
-  const lanes = [];
+  const tracks = [];
   const ends = [];
   for (const row of rows) {
     const start = tasks.starts[row];
-    let lane = 0;
-    while (lane < ends.length && ends[lane] > start) lane += 1;
-    if (lane === ends.length) lanes.push([]);
-    lanes[lane].push(row);
-    ends[lane] = start + tasks.durations[row];
+    let track = 0;
+    while (track < ends.length && ends[track] > start) track += 1;
+    if (track === ends.length) tracks.push([]);
+    tracks[track].push(row);
+    ends[track] = start + tasks.durations[row];
   }
-  return lanes;
+  return tracks;
 }
 
-/** The place of each row's lane in a view, -1 for rows that it does not show. */
-function lanesOfRows(view, count) {
-  if (view.laneOfRow) return view.laneOfRow;
-  const laneOfRow = new Int32Array(count).fill(-1);
-  for (let lane = 0; lane < view.lanes.length; lane += 1) {
-    for (let at = view.offsets[lane]; at < view.offsets[lane + 1]; at += 1) {
-      laneOfRow[view.rows ? view.rows[at] : at] = lane;
+/** The place of each row's track in a view, -1 for rows that it does not show. */
+function tracksOfRows(view, count) {
+  if (view.trackOfRow) return view.trackOfRow;
+  const trackOfRow = new Int32Array(count).fill(-1);
+  for (let track = 0; track < view.tracks.length; track += 1) {
+    for (let at = view.offsets[track]; at < view.offsets[track + 1]; at += 1) {
+      trackOfRow[view.rows ? view.rows[at] : at] = track;
     }
   }
-  view.laneOfRow = laneOfRow;
-  return laneOfRow;
+  view.trackOfRow = trackOfRow;
+  return trackOfRow;
 }
 
-/** The longest task of each lane: how far before a time a task that still runs can have begun. */
-function longestOfLanes(view, tasks) {
+/** The longest task of each track: how far before a time a task that still runs can have begun. */
+function longestOfTracks(view, tasks) {
   if (!view.longest) {
-    view.longest = new Float64Array(view.lanes.length);
-    for (let lane = 0; lane < view.lanes.length; lane += 1) {
+    view.longest = new Float64Array(view.tracks.length);
+    for (let track = 0; track < view.tracks.length; track += 1) {
       let longest = 0;
-      for (let at = view.offsets[lane]; at < view.offsets[lane + 1]; at += 1) {
+      for (let at = view.offsets[track]; at < view.offsets[track + 1]; at += 1) {
         longest = Math.max(longest, tasks.durations[view.rows ? view.rows[at] : at]);
       }
-      view.longest[lane] = longest;
+      view.longest[track] = longest;
     }
   }
   return view.longest;
 }
 
-/** The places in a view of the rows of a lane that may be seen between two times. */
-function seenIn(view, tasks, lane, from, to) {
-  const earliest = from - longestOfLanes(view, tasks)[lane];
+/** The places in a view of the rows of a track that may be seen between two times. */
+function seenIn(view, tasks, track, from, to) {
+  const earliest = from - longestOfTracks(view, tasks)[track];
   const startAt = (at) => tasks.starts[view.rows ? view.rows[at] : at];
   const search = (time) => {
-    let [low, high] = [view.offsets[lane], view.offsets[lane + 1]];
+    let [low, high] = [view.offsets[track], view.offsets[track + 1]];
     while (low < high) {
       const middle = (low + high) >> 1;
       if (startAt(middle) < time) low = middle + 1;

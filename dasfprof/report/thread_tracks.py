@@ -1,4 +1,4 @@
-"""Where task runs are drawn: a lane for each thread of each worker."""
+"""The tracks of the timelines: one for each thread of each worker."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 
-class Lanes:
-    """The threads of the workers: a lane each, a worker's in the order of their first task.
+class ThreadTracks:
+    """One track for each thread, the threads of a worker in the order of their first task.
 
     Parameters
     ----------
@@ -38,15 +38,15 @@ class Lanes:
         # A worker's coroutines, which run in its event loop, come last.
         in_order = np.lexsort((first_start, thread_of_pair == 0, of_pair))
         place = np.argsort(in_order)
-        lane = place[codes]
-        #: Rows of `placed` by lane and start.
-        self.order = np.lexsort((starts, lane))
-        #: Where the rows of each lane begin, and the end.
-        self.offsets = np.r_[0, np.cumsum(np.bincount(lane, minlength=len(pairs)))]
-        #: Names of the workers that have lanes, and their hosts.
+        track = place[codes]
+        #: Rows of `placed` by track and start.
+        self.order = np.lexsort((starts, track))
+        #: Where the rows of each track begin, and the end.
+        self.offsets = np.r_[0, np.cumsum(np.bincount(track, minlength=len(pairs)))]
+        #: Names of the workers that have tracks, and their hosts.
         self.workers: list[str] = []
         self.hosts: list[str] = []
-        #: For each lane ``worker`` (place in `workers`), ``thread`` (from 0; None: the worker's
+        #: For each track ``worker`` (place in `workers`), ``thread`` (from 0; None: the worker's
         #: coroutines) and ``first`` (its first row).
         self.facts: list[dict[str, Any]] = []
         last, thread = -1, 0
@@ -66,7 +66,7 @@ class Lanes:
             thread += 1
 
     def busy_shares(self, starts: Array, durations: Array, span: float, bins: int) -> list[str]:
-        """Give for each lane the busy share of each part of the run: a letter a tenth."""
+        """Return for each track the busy share of each part of the run, a digit from 0 to 9."""
         edges = np.linspace(0.0, span, bins + 1)
         shares = []
         for begin, end in zip(self.offsets[:-1], self.offsets[1:], strict=True):
@@ -78,7 +78,7 @@ class Lanes:
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:
-    """Order names with numbers in them as people do: 2 before 10."""
+    """Return a sort key that puts numbers in names in their order: 2 before 10."""
     parts = re.split(r"([0-9]{1,15})", str(name))
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
