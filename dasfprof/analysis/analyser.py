@@ -14,8 +14,6 @@ from dasfprof.analysis.trace.progress import is_wanted
 if TYPE_CHECKING:
     import networkx as nx
 
-    from dasfprof.report.formats import FormatName
-
 
 class TraceAnalyser(Questions):
     """Answers questions about a recorded run.
@@ -94,7 +92,7 @@ class TraceAnalyser(Questions):
         self,
         path: str | os.PathLike[str],
         *,
-        to: FormatName = "perfetto",
+        to: str = "perfetto",
         title: str | None = None,
     ) -> Path:
         """Write the run for other tools; existing files of the same names are replaced.

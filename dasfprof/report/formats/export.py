@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.report.formats import FormatName, all_formats
+from dasfprof.report.formats import all_formats
 from dasfprof.report.run_summary import title_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def export(
     analyser: TraceAnalyser,
     path: str | os.PathLike[str],
     *,
-    to: FormatName = "perfetto",
+    to: str = "perfetto",
     title: str | None = None,
 ) -> Path:
     """Write a run for other tools; existing files of the same names are replaced.
