@@ -127,7 +127,7 @@ def test_progress_is_shown_where_it_is_wanted(
         return err
 
     # A delay that no machine is slow enough to reach, then none at all.
-    monkeypatch.setattr("dasfprof.analysis.progress._DELAY", 1e6)
+    monkeypatch.setattr("dasfprof.analysis.trace.progress._DELAY", 1e6)
     assert shown(True) == "", "there is nothing to wait for"
     monkeypatch.setattr("dasfprof.analysis.trace.progress._DELAY", 0.0)
     assert "Reading traces:" in shown(True)
