@@ -184,7 +184,9 @@ def measure(
         return pipe.recv()
 
     try:
-        measured = interleave({n: lambda n=n: once(n) for n in variants}, rounds, warm_up=2)
+        measured = interleave(
+            {n: lambda n=n: once(n) for n in variants}, rounds, warm_up=min(2, rounds)
+        )
     finally:
         pipe.send(None)
         process.join(30)

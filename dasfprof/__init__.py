@@ -26,7 +26,7 @@ _PUBLIC = {
         "SourceNotFoundError",
         "TraceError",
     ),
-    "dasfprof.events": (
+    "dasfprof.schema.events": (
         "CompleteEvent",
         "DurationBeginEvent",
         "DurationEndEvent",
@@ -87,16 +87,16 @@ if TYPE_CHECKING:
         SourceNotFoundError,
         TraceError,
     )
-    from dasfprof.events import (
+    from dasfprof.recording import ProfiledRun, profile, register_default_profiler, step
+    from dasfprof.report.formats.export import export
+    from dasfprof.report.notebook import analyser_html as analyser_html
+    from dasfprof.report.page.html import write_report
+    from dasfprof.schema.events import (
         CompleteEvent,
         DurationBeginEvent,
         DurationEndEvent,
         InstantEvent,
     )
-    from dasfprof.recording import ProfiledRun, profile, register_default_profiler, step
-    from dasfprof.report.formats.export import export
-    from dasfprof.report.notebook import analyser_html as analyser_html
-    from dasfprof.report.page.html import write_report
 else:  # a type checker that saw `__getattr__` would take any misspelt name
 
     def __getattr__(name):

@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dasfprof.analysis import (
+from dasfprof.analysis.balance_questions import BalanceQuestions
+from dasfprof.analysis.diagnosis.question import DiagnosisQuestion
+from dasfprof.analysis.model import gpu_utilisation
+from dasfprof.analysis.parallel_run_reports import ParallelRunReports
+from dasfprof.analysis.replay_questions import ReplayQuestions
+from dasfprof.analysis.step_questions import StepQuestions
+from dasfprof.analysis.tables import (
     function_bottleneck,
-    gpu_utilisation,
+    own_events,
     task_balance,
     task_bottleneck,
     task_graph,
 )
-from dasfprof.analysis.balance_questions import BalanceQuestions
-from dasfprof.analysis.diagnosis.question import DiagnosisQuestion
-from dasfprof.analysis.parallel_run_reports import ParallelRunReports
-from dasfprof.analysis.progress import is_wanted
-from dasfprof.analysis.replay_questions import ReplayQuestions
-from dasfprof.analysis.step_questions import StepQuestions
 from dasfprof.analysis.time_questions import TimeQuestions
 from dasfprof.analysis.trace import Source, Trace
+from dasfprof.analysis.trace.progress import is_wanted
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -156,6 +157,20 @@ class TraceAnalyser(
             - ``Samples``, ``UUID``
         """
         return gpu_utilisation.per_gpu_utilisation(self.trace, interval)
+
+    def own_events(self) -> pd.DataFrame:
+        """List the events that user code recorded, of kinds of its own.
+
+        Returns
+        -------
+        DataFrame
+            A row an event, by time: ``Event``, ``Kind`` (``span``, ``instant``; ``begin`` or
+            ``end`` where the other is missing), ``Start (s)`` (from the trace's begin),
+            ``Duration (s)`` (NA where nothing tells, and of instants), ``Process`` and ``Thread``
+            as recorded, ``Args`` (JSON). An event that begins and one that ends something, of one
+            name, process and thread, are one row, with the args of both.
+        """
+        return own_events.own_events(self.trace)
 
     def create_annotated_task_graph(self) -> nx.DiGraph[str]:
         """Give the task graph.

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from dasfprof.analysis import imbalance, sizing, stragglers, transfers
+from dasfprof.analysis.model import stragglers
+from dasfprof.analysis.tables import imbalance, sizing, transfers
 from dasfprof.analysis.trace import Trace
 
 

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dasfprof.analysis import (
-    degradation,
-    process_summary,
-    processed_tasks,
-    resource_usage,
-    task_counts,
-)
+from dasfprof.analysis.model import degradation
+from dasfprof.analysis.tables import process_summary, processed_tasks, resource_usage, task_counts
 from dasfprof.analysis.trace import Trace
 
 

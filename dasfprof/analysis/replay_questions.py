@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from dasfprof.analysis.replay import efficiency, predictions, scaling
+from dasfprof.analysis.tables import efficiency, scaling
+from dasfprof.analysis.tables import what_if as predictions
 from dasfprof.analysis.trace import Trace
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dasfprof.analysis import step_bottleneck
+from dasfprof.analysis.tables import step_bottleneck
 from dasfprof.analysis.trace import Trace
 
 

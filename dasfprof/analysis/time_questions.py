@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dasfprof.analysis import critical_path, task_slack, task_status, time_accounting
-from dasfprof.analysis.critical_path import By as PathGrouping
+from dasfprof.analysis.model import accounting as time_accounting
+from dasfprof.analysis.model import critical_path
+from dasfprof.analysis.model import slack as task_slack
+from dasfprof.analysis.model import statuses as task_status
+from dasfprof.analysis.model.critical_path import By as PathGrouping
 from dasfprof.analysis.trace import Trace
 
 

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from dasfprof.database.reader import TraceFile
 
 CLOSED = "closed cleanly"
-OPEN = "still open"
-ENDED_EARLY = "ended early"
-UNKNOWN_END = "not closed: still open elsewhere, or ended early"
 NO_END = "DASF's format, which has no end"
 
 #: Tell what GPUs a worker may use, why one cannot be read, and whether tasks were NVTX ranges.
@@ -111,11 +108,13 @@ def _numbers(column: Column) -> Array:
 
 
 def _read_file(file: TraceFile) -> FileContents:
+    from dasfprof.database.writing_process import writer_of
+
     contents = FileContents(file.path, file.path.stat().st_size, CLOSED)
     contents.add(file.batches())
     contents.header = file.header
     if file.end is None:
-        contents.state = _unfinished_state(contents)
+        contents.state = writer_of(file.header).value
     damage = file.damage
     told = (
         (file.dropped, "facts dropped, the disk was full or too slow"),
@@ -136,20 +135,3 @@ def _read_dasf(database: DasfDatabase) -> FileContents:
     if database.lost_bytes:
         contents.losses.append(f"{database.lost_bytes:,} bytes at the end that hold no whole event")
     return contents
-
-
-def _unfinished_state(contents: FileContents) -> str:
-    """Return whether the file is still open, or ended early."""
-    import psutil
-
-    from dasfprof.database.file import process_header
-
-    pid, created = contents.fact("pid"), contents.fact("created")
-    if contents.fact("boot_id") != process_header()["boot_id"] or type(pid) is not int:
-        return UNKNOWN_END
-    try:
-        # A process that began after the file was made has the number by chance.
-        alive = psutil.Process(pid).create_time() <= float(created)
-    except (psutil.Error, ValueError, TypeError, OverflowError):
-        alive = False
-    return OPEN if alive else ENDED_EARLY

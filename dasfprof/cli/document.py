@@ -56,7 +56,7 @@ def document(
             yield separator
             yield from _member(Path(table.file_name).stem, table.ask(analyser), rows)
             separator = ",\n"
-    yield f'}},\n"notes": {_json(list(analyser.trace.notes))}}}\n'
+    yield f'}},\n"notes": {_json([note.text for note in analyser.trace.notes])}}}\n'
 
 
 def _member(name: str, frame: pd.DataFrame, rows: int | None) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 from dasfprof.config import setting
 from dasfprof.errors import NoClientError, RegistrationError
-from dasfprof.recording.cluster_calls import by_value, check_process, running_plugins
+from dasfprof.recording.cluster_calls import by_value, check_process, ping, running_plugins
+from dasfprof.recording.cluster_link import ClusterLink, within
+from dasfprof.recording.guard import in_thread
 from dasfprof.recording.resource import ResourceMonitor
 from dasfprof.recording.run import ProfiledRun, remove_plugins
 from dasfprof.recording.scheduler import SchedulerTaskPlugin
@@ -23,6 +26,14 @@ from dasfprof.recording.step_recorder import StepRecorder, stop_recorders
 from dasfprof.recording.worker import WorkerTaskPlugin
 
 logger = logging.getLogger(__name__)
+
+#: How many times as long as to answer a process has to import what recording needs.
+_PATIENCE = 12
+
+_NO_ANSWER = (
+    "not all processes of the cluster answer ({}). Wait until what keeps them busy has ended, "
+    "close them, or set a longer dasfprof.response-timeout. Nothing was registered."
+)
 
 
 def register_default_profiler(
@@ -36,6 +47,7 @@ def register_default_profiler(
     flush_interval: str | float | None = None,
     max_pending: int | None = None,
     sample_interval: str | float | None = None,
+    response_timeout: str | float | None = None,
 ) -> ProfiledRun:
     """Record everything that a cluster does from now on, until `stop()` or the cluster's end.
 
@@ -58,6 +70,9 @@ def register_default_profiler(
         Pending events beyond which new ones are dropped and counted.
     sample_interval
         Seconds between two samples of processes, hosts and GPUs.
+    response_timeout
+        Seconds that each process of the cluster has to answer this call and those of the handle.
+        One that does not is named; `flush`, `stop` and `collect` then go on with the rest.
 
     Each option that is None comes from Dask's config, ``dasfprof.*``. A run that is still being
     recorded on the same cluster is stopped first, with a warning: its files are complete.
@@ -72,8 +87,8 @@ def register_default_profiler(
     NoClientError
         If there is no Dask client to observe, as with a local executor.
     RegistrationError
-        If the cluster is closed, or a process cannot record: dasfprof is not installed there, or
-        the directory cannot be written. Nothing is left on the cluster then.
+        If the cluster is closed, or a process cannot record: dasfprof is not installed there, the
+        directory cannot be written, or it does not answer. Nothing is left on the cluster then.
     InvalidArgumentError
         If an option has no sense.
     """
@@ -85,6 +100,7 @@ def register_default_profiler(
         flush_interval=flush_interval,
         max_pending=max_pending,
         sample_interval=sample_interval,
+        response_timeout=response_timeout,
     )
     client, owned = find_client(pipeline)
     nvtx = bool(setting("enable-nvtx", enable_nvtx))
@@ -184,20 +200,24 @@ async def _register(
     try:
         if client.status != "running":
             await client
-        await _check_processes(client, settings.directory)
-        await _stop_others(client)
-    except BaseException:
+        link = ClusterLink(client, settings.response_timeout)
+        await _check_answers(link)
+        await within(_PATIENCE * link.limit, _check_processes(client, settings.directory))
+        await _stop_others(client, link)
+    except BaseException as error:
         if owned:
             await client.close()
+        if isinstance(error, asyncio.TimeoutError):
+            raise RegistrationError(_NO_ANSWER.format(error)) from error
         raise
     try:
         for plugin in plugins:
-            await client.register_plugin(plugin)
+            await within(_PATIENCE * link.limit, client.register_plugin(plugin))
             logger.info("Registered %s", describe_plugin(plugin))
     except Exception as error:
         # A plugin that failed on one process stays in the scheduler's list and would keep every
         # worker that starts later from coming up.
-        await remove_plugins(client, [plugin.name for plugin in plugins])
+        await remove_plugins(link, [plugin.name for plugin in plugins])
         if owned:
             await client.close()
         raise RegistrationError(f"the profiler could not be registered: {error}") from error
@@ -239,9 +259,18 @@ async def _check_processes(client: Client, directory: str) -> None:
         )
 
 
-async def _stop_others(client: Client) -> None:
+async def _check_answers(link: ClusterLink) -> None:
+    answers = await link.on_workers(by_value(ping))
+    if answers.silent:
+        named = ", ".join(list(answers.silent)[:3])
+        raise RegistrationError(_NO_ANSWER.format(f"{named}: no answer in {link.limit:g} s"))
+
+
+async def _stop_others(client: Client, link: ClusterLink) -> None:
     names = await client.run_on_scheduler(running_plugins)
     if names:
         logger.warning("another run is being recorded on this cluster; it is stopped now")
-        await remove_plugins(client, names)
-        await asyncio.to_thread(stop_recorders, names)
+        silent = await remove_plugins(link, names)
+        if silent:
+            logger.warning("it goes on where nothing answered: %s", ", ".join(silent))
+        await in_thread(partial(stop_recorders, names))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dasfprof.recording.facts import GRAPH, STEAL, TASK_RUN, WORKER_ADDED, WORKER_REMOVED
 from dasfprof.recording.flat_notes import FlatNotes
 from dasfprof.recording.guard import HookGuard
+from dasfprof.schema.tasks import GRAPH, STEAL, TASK_RUN, WORKER_ADDED, WORKER_REMOVED
 
 #: Items of a note. Those of a task run, behind the first, are the arguments of `_task_run_columns`.
 WIDTH = 20

@@ -9,10 +9,10 @@ from dask.utils import key_split
 
 from dasfprof.database.writer import Folded
 from dasfprof.recording.clock_correction import uncorrected
-from dasfprof.recording.facts import CLOCK, COMPUTE, TRANSFER
 from dasfprof.recording.flat_notes import FlatNotes
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.run_queue import run_queue_seconds
+from dasfprof.schema.tasks import CLOCK, COMPUTE, TRANSFER
 
 #: First items of the notes: a task run that ended, a transfer, a change of the clock's correction.
 FINISHED, FETCHED, CORRECTED = "finished", "fetched", "corrected"

@@ -54,7 +54,7 @@ def run_html(
         parts += [f"<details><summary>{label}</summary>", *_findings_html(findings), "</details>"]
     else:
         parts += _findings_html(findings)
-    notes = analyser.trace.notes
+    notes = [note.text for note in analyser.trace.notes]
     if notes:
         items = "".join(f"<li>{_text(note)}</li>" for note in notes[:_MOST])
         label = f"{count_of(len(notes), 'note')} on missing data"

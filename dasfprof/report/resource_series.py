@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.gpu_samples import GpuSamples
-from dasfprof.analysis.named_workers import NamedWorkers
+from dasfprof.analysis.model.gpu_samples import GpuSamples
+from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 

@@ -8,7 +8,10 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.trace import Trace
-from dasfprof.text import count_of, format_date, format_duration, format_share
+from dasfprof.text import clean, count_of, format_date, format_duration, format_share
+
+#: Most names of events that are listed.
+_MOST_NAMES = 8
 
 
 def title_of(trace: Trace, default: str = "Dask run") -> str:
@@ -25,7 +28,8 @@ def summarise(trace: Trace) -> dict[str, Any]:
         ``begin`` (Unix seconds), ``seconds``, ``tasks``, ``functions``, ``failed``, ``hosts``,
         ``workers``, ``threads``, ``compute`` (seconds in tasks, of all threads), ``capacity``
         (seconds that threads were there), ``cpu`` (CPU seconds in tasks), ``moved`` (bytes
-        between workers), ``results`` (bytes of all results). None: unknown.
+        between workers), ``results`` (bytes of all results), ``events`` (of user code, the number
+        by name). None: unknown.
     """
     tasks, workers = trace.tasks, trace.workers[trace.workers["kind"] == "worker"]
     ends = np.minimum(workers["last_seen"], workers["left"].fillna(np.inf))
@@ -46,6 +50,7 @@ def summarise(trace: Trace) -> dict[str, Any]:
         "cpu": _known(tasks["cpu"].sum(min_count=1)),
         "moved": _known(arrived["size"].sum()) if len(trace.transfers) else None,
         "results": _known(tasks["size"].sum(min_count=1)),
+        "events": {str(name): int(n) for name, n in trace.events["name"].value_counts().items()},
     }
 
 
@@ -65,10 +70,23 @@ def in_words(facts: dict[str, Any]) -> str:
     failed = f", {facts['failed']:,} failed" if facts["failed"] else ""
     threads = f", {count_of(facts['threads'], 'thread')}," if facts["threads"] else ""
     runs = f"{count_of(facts['tasks'], 'task run')} of {count_of(facts['functions'], 'function')}"
+    events = _events_in_words(facts["events"])
+    if events and not facts["tasks"]:
+        return f"No task runs. {events}"
     return (
         f"{runs}{failed}, on {count_of(facts['workers'], 'worker')}{threads} of "
         f"{count_of(len(facts['hosts']), 'host')}.{used}"
+        f"{' ' if events else ''}{events}"
     )
+
+
+def _events_in_words(counts: dict[str, int]) -> str:
+    """Write how many events user code recorded, by name; empty if none."""
+    if not counts:
+        return ""
+    named = [f"{clean(name)} {count:,}" for name, count in list(counts.items())[:_MOST_NAMES]]
+    more = f" and {len(counts) - _MOST_NAMES} more names" if len(counts) > _MOST_NAMES else ""
+    return f"{count_of(sum(counts.values()), 'event')} of user code: {', '.join(named)}{more}."
 
 
 def _known(number: Any) -> float | None:

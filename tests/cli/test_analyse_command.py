@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
-from shell import compute, held, shell, write_trace
+from shell import compute, held, shell
+from written_traces import write_trace
 
 from dasfprof.cli.main import cli
 from dasfprof.report.terminal.findings import print_findings

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgpack
 import pytest
 from click.testing import CliRunner, Result
-from shell import compute, held, shell, write_trace
+from shell import compute, held, shell
+from written_traces import write_trace
 
 from dasfprof import FileDatabase, InstantEvent
 from dasfprof.cli.main import cli
@@ -64,7 +65,7 @@ def test_a_file_that_is_being_written(tmp_path: Path) -> None:
     with FileDatabase(tmp_path / "mine.msgpack") as database:
         database.record(EVENTS[0])
         database.commit()
-        assert ", still open, " in flat(info(tmp_path))
+        assert ", still being written, " in flat(info(tmp_path))
 
 
 def test_a_file_whose_writer_was_killed(tmp_path: Path) -> None:
@@ -76,22 +77,40 @@ def test_a_file_whose_writer_was_killed(tmp_path: Path) -> None:
     path = tmp_path / "killed.msgpack"
     subprocess.run([sys.executable, "-c", code, str(path)], check=False)
     text = flat(info(path))
-    assert ", ended early, " in text
+    assert ", ended without closing, " in text
     assert "events mine 1" in text
+
+
+@pytest.mark.parametrize(
+    ("header", "state"),
+    [
+        ({"process_started": 1.0}, "ended without closing"),  # its number is another's now
+        ({"pid": 1 << 22}, "ended without closing"),
+        ({"pid_namespace": "pid:[1]"}, "still being written elsewhere, or ended without closing"),
+        ({"process_started": None}, "still being written elsewhere, or ended without closing"),
+    ],
+)
+def test_a_process_is_told_by_more_than_its_number(
+    tmp_path: Path, header: dict[str, object], state: str
+) -> None:
+    with FileDatabase(tmp_path / "mine.msgpack", header=header) as database:
+        database.record(EVENTS[0])
+        database.commit()
+        assert f", {state}, " in flat(info(tmp_path))
 
 
 def test_a_file_of_another_machine_that_is_not_closed(tmp_path: Path) -> None:
     with FileDatabase(tmp_path / "far.msgpack", header={"boot_id": "another"}) as database:
         database.record(EVENTS[0])
         database.commit()
-        assert "still open elsewhere, or ended early" in flat(info(tmp_path))
+        assert "still being written elsewhere, or ended without closing" in flat(info(tmp_path))
 
 
 def test_a_cut_file(tmp_path: Path) -> None:
     path = write_trace(tmp_path / "cut.msgpack", *EVENTS)
     path.write_bytes(path.read_bytes()[:-20])
     text = flat(info(path))
-    assert "ended early" in text or "still open" in text
+    assert "still being written" in text
     assert "bytes of an unfinished block at the end" in text
 
 

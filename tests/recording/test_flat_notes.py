@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dasfprof.database.batch import Schema
 from dasfprof.recording.flat_notes import FlatNotes, padded
 from dasfprof.recording.guard import HookGuard
+from dasfprof.schema.declaration import Schema
 
 PAIR = Schema("I", "Pair", (("timestamp", "float"),), (("number", "int"),))
 ONE = Schema("I", "One", (("timestamp", "float"),), ())

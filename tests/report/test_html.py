@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from opened_pages import EVENTS, OpenedPage, chromium, compute, write_trace
+from opened_pages import EVENTS, OpenedPage, chromium, compute
+from written_traces import write_trace
 
 from dasfprof import TraceAnalyser, write_report
 from dasfprof.cli.main import cli

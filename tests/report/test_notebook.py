@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opened_pages import DEADLINE, EVENTS, chromium, compute, write_trace
+from opened_pages import DEADLINE, EVENTS, chromium, compute
+from written_traces import write_trace
 
 from dasfprof import TraceAnalyser, write_report
 from dasfprof.report import notebook

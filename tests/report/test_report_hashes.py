@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opened_pages import OpenedPage, chromium, compute, write_trace
+from opened_pages import OpenedPage, chromium, compute
+from written_traces import write_trace
 
 from dasfprof import TraceAnalyser
 from dasfprof.report.page.timeline import timeline_data

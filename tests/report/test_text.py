@@ -60,11 +60,11 @@ def test_elide_keeps_begin_and_end(text: str, width: int, shown: str) -> None:
 
 
 def test_a_key_of_a_megabyte_is_shown_at_once() -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert elide("\x1b" * 500_000 + "数" * 500_000, 20).isprintable()
     frame = pd.DataFrame({"Task Key": ["k" * 1_000_000, "k"], "k" * 1_000_000: [1, 2]})
     assert max(map(len, format_table(frame, 80).splitlines())) <= 80
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
 
 
 def test_display_width() -> None:

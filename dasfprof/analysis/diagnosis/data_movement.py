@@ -8,9 +8,9 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, percent, size
-from dasfprof.analysis.groups import Groups, ratio
-from dasfprof.analysis.transfers import transfers
+from dasfprof.analysis.diagnosis.units import count, duration, percent, size
+from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.tables.transfers import transfers
 
 #: Shares of the threads' time, or of the critical path, spent waiting for transfers.
 _TRANSFER_WAIT = 0.1

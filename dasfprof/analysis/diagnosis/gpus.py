@@ -8,7 +8,7 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import duration, percent
+from dasfprof.analysis.diagnosis.units import duration, percent
 
 #: The share of the time in which tasks ran on a device's workers for which it idled.
 _IDLE = 0.5

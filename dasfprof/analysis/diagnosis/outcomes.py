@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.attempts import WORKER_LOST
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, excerpt, percent, size
+from dasfprof.analysis.diagnosis.units import count, duration, excerpt, percent, size
+from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.database.columns import Array
 
 #: Shares of the seconds of all tasks, and of all attempts, that failed.

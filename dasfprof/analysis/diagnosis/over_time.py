@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.degradation import LAST_BY_FIRST
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, percent, times
+from dasfprof.analysis.diagnosis.units import count, duration, percent, times
+from dasfprof.analysis.model.degradation import LAST_BY_FIRST
 from dasfprof.database.columns import Array
 
 #: Shares of the threads' time and of the critical path for which nothing was submitted.

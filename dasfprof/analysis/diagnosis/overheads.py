@@ -8,7 +8,7 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, percent, size, times
+from dasfprof.analysis.diagnosis.units import count, duration, percent, size, times
 
 _OVERHEAD = ("Scheduler latency", "Worker latency", "Task overhead")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, percent, size
+from dasfprof.analysis.diagnosis.units import count, duration, percent, size
 from dasfprof.database.columns import Array
 
 #: Shares of the threads' time for which nothing could run, and of wall time with one task at most.
@@ -132,8 +132,8 @@ def _narrow(run: RunFigures) -> _Narrow:
     rows = path.rows[own]
     start = np.maximum(times_.executing[rows], path.begin[own])
     stop = np.minimum(times_.done[rows], path.end[own])
-    in_line = (stop > start) & ~np.isin(rows, run.out_of_line.stragglers.rows)
-    in_line &= ~run.out_of_line.on_slow_worker[rows]
+    in_line = (stop > start) & ~np.isin(rows, run.outliers.stragglers.rows)
+    in_line &= ~run.outliers.on_slow_worker[rows]
     rows, start, stop = rows[in_line], start[in_line], stop[in_line]
     return _Narrow(
         rows, stop - start, run.alone_between(start, stop), run.idle_between(start, stop)

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.gpu_utilisation import per_gpu_utilisation
-from dasfprof.analysis.groups import Groups
+from dasfprof.analysis.model.gpu_utilisation import per_gpu_utilisation
+from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 

@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.analysis.step_groups import has_steps
+from dasfprof.analysis.model.steps import has_steps
 from dasfprof.report.page.packing import pack_all
 from dasfprof.report.page.resources.resource_data import ResourceData
 from dasfprof.report.page.tables.table_data import sum_classes, table_facts
@@ -131,11 +131,13 @@ def _tables(analyser: TraceAnalyser) -> dict[str, Any]:
     if has_steps(analyser.trace):
         tables["steps"] = analyser.per_step_bottleneck()
         tables["step-status"] = analyser.per_step_status()
+    if len(analyser.trace.events):
+        tables["events"] = analyser.own_events()
     return {name: table_facts(table) for name, table in tables.items()}
 
 
 def _notes(analyser: TraceAnalyser, timeline: TimelineData) -> list[str]:
-    notes = list(analyser.trace.notes)
+    notes = [note.text for note in analyser.trace.notes]
     if timeline.facts["crowded"]:
         notes.append(
             "To stay small enough for a browser, the page has only the first 16 digits of the "

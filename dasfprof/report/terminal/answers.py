@@ -64,12 +64,17 @@ TABLES = {
         "per_worker_task_balance",
         "task_balance.csv",
     ),
+    "events": Table("Events of user code", "own_events", "own_events.csv", ("Process", "Thread")),
 }
 
 
 def tables_of(trace: Trace) -> list[str]:
-    """Return the names of the tables of a run; a run without steps has no table of steps."""
-    return [name for name in TABLES if name != "step" or trace.tasks["step"].notna().any()]
+    """Return the names of the tables that have rows: without steps, no table of steps."""
+    if len(trace.events) and not len(trace.tasks):
+        return ["events"]
+    silent = set() if trace.tasks["step"].notna().any() else {"step"}
+    silent |= set() if len(trace.events) else {"events"}
+    return [name for name in TABLES if name not in silent]
 
 
 def print_answers(
@@ -98,7 +103,7 @@ def print_answers(
             print_time(frame, err=err)
         else:
             _print_table(table, frame, rows, err=err)
-    print_notes(analyser.trace.notes, err=err)
+    print_notes([note.text for note in analyser.trace.notes], err=err)
     return answers
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.tables.own_events import json_value
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.parquet.schema import Column
 from dasfprof.report.json_text import without_surrogates
@@ -91,5 +92,5 @@ def _texts(column: pd.Series[Any]) -> Any:
 def _text(value: Any) -> str | None:
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return None
-    written = json.dumps(value, default=str) if isinstance(value, dict) else str(value)
+    written = json.dumps(json_value(value)) if isinstance(value, dict) else str(value)
     return without_surrogates(written)

@@ -51,7 +51,7 @@ def _write_table(trace: Trace, schema: TableSchema, directory: Path, title: str)
         "description": schema.about,
         "run": without_surrogates(title),
         "dasfprof": version("dasfprof"),
-        "notes": without_surrogates(json.dumps(trace.notes)),
+        "notes": without_surrogates(json.dumps([note.text for note in trace.notes])),
     }
     arrow = pa.schema([field_of(column) for column in columns], metadata=about)
     with parquet.ParquetWriter(path, arrow, compression=_COMPRESSION) as writer:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.clock_offsets import clock_offsets
-from dasfprof.analysis.named_workers import NamedWorkers
+from dasfprof.analysis.model.clock_offsets import clock_offsets
+from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.perfetto.tasks import microseconds, named, seconds, sizes

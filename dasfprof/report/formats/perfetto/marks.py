@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.named_workers import NamedWorkers
+from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.report.formats.perfetto.tracks import whole_nanoseconds
 from dasfprof.report.json_text import json_text, json_texts

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.task_status import status_seconds
-from dasfprof.analysis.task_times import recorded_times
+from dasfprof.analysis.model.statuses import status_seconds
+from dasfprof.analysis.model.times import recorded_times
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.perfetto.tracks import (

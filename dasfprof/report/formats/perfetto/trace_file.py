@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from dasfprof.analysis.named_workers import NamedWorkers
+from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.perfetto.flows import (
@@ -27,6 +27,7 @@ from dasfprof.report.formats.perfetto.flows import (
     dependency_events,
 )
 from dasfprof.report.formats.perfetto.marks import graph_events, life_events
+from dasfprof.report.formats.perfetto.own_events import OwnEventMarks
 from dasfprof.report.formats.perfetto.steps import StepSlices
 from dasfprof.report.formats.perfetto.tasks import TaskSlices, microseconds
 from dasfprof.report.formats.perfetto.tracks import RUN, Tracks, whole_nanoseconds
@@ -44,8 +45,8 @@ def write_perfetto(trace: Trace, path: Path, *, title: str) -> None:
     """Write a run as a Chrome trace, compressed if the file's name ends in ``.gz``.
 
     Hosts are processes; threads of workers and their transfers are tracks of these. The run is a
-    process too, whose tracks tell of the steps of the pipeline, of graphs and of workers that
-    come and go.
+    process too, whose tracks tell of the steps of the pipeline, of events that user code recorded,
+    of graphs and of workers that come and go.
 
     Raises
     ------
@@ -56,12 +57,14 @@ def write_perfetto(trace: Trace, path: Path, *, title: str) -> None:
     for host in sorted(set(NamedWorkers(trace).hosts.tolist())):
         tracks.process(host)
     steps = StepSlices(trace, tracks)
+    own = OwnEventMarks(trace, tracks)
     graphs, lives = tracks.add(RUN, "Graphs"), tracks.add(RUN, "Workers")
     tasks = TaskSlices(trace, tracks)
     transfers = TransferSlices(trace, tracks)
     places = np.array(tracks.places(), dtype=object)
     events = chain(
         steps.events(places),
+        own.events(places),
         graph_events(trace, places[graphs]),
         life_events(trace, places[lives]),
         _slice_events(trace, tasks, transfers, places),
@@ -77,7 +80,7 @@ def write_perfetto(trace: Trace, path: Path, *, title: str) -> None:
 
 def _head(trace: Trace, title: str, timeless: int) -> str:
     """Return the beginning of the file: the run's name, its start, and notes on missing data."""
-    notes = list(trace.notes)
+    notes = [note.text for note in trace.notes]
     if timeless:
         notes.append(f"{count_of(timeless, 'task run')} without a recorded time: not in this file.")
     about: dict[str, Any] = {"run": title, "notes": notes}

@@ -7,6 +7,7 @@ const TABLES = [
   ["status", "Status of functions", "function_status.csv"],
   ["step-status", "Status of steps", "step_status.csv"],
   ["balance", "Tasks in memory", "task_balance.csv"],
+  ["events", "Events of user code", "own_events.csv"],
 ];
 
 function buildTable(name, title, file, facts) {

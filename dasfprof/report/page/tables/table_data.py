@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.time_accounting import CLASSES
+from dasfprof.analysis.model.accounting import CLASSES
 
 _NUMBER, _TEXT = "number", "text"
 _SECONDS = "Thread Time (s)"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dasfprof.analysis.critical_path import KINDS
+from dasfprof.analysis.model.critical_path import KINDS
 from dasfprof.report.page.packing import PackedColumn, seconds, whole_numbers
 
 if TYPE_CHECKING:

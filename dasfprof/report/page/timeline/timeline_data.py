@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.key_table import KeyTable
-from dasfprof.analysis.step_groups import has_steps, step_groups
-from dasfprof.analysis.task_status import status_seconds
-from dasfprof.analysis.task_times import recorded_times
+from dasfprof.analysis.model.statuses import status_seconds
+from dasfprof.analysis.model.steps import has_steps, step_groups
+from dasfprof.analysis.model.times import recorded_times
 from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database import keys as key_parts
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, amounts, seconds, texts, whole_numbers
