@@ -69,7 +69,7 @@ TABLES = {
 
 
 def tables_of(trace: Trace) -> list[str]:
-    """Return the names of the tables of a run; a run without steps has no table of steps."""
+    """Return the names of the tables that have rows: without steps, no table of steps."""
     if len(trace.events) and not len(trace.tasks):
         return ["events"]
     silent = set() if trace.tasks["step"].notna().any() else {"step"}
