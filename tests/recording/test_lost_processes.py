@@ -163,7 +163,7 @@ SCRIPT = """
         if where == "local":
             client = Client(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0"))
         else:
-            client = Client(scheduler_file=where)
+            client = Client(scheduler_file=where, timeout=120)
         client.wait_for_workers(2)
         run = dasfprof.register_default_profiler(
             client, directory=directory, flush_interval={interval!r}
