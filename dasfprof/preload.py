@@ -10,7 +10,7 @@
 ============================================  =====================================================
 
 Settings come from Dask's config, ``dasfprof.*``, of the process that has the preload. On a cluster
-that is being recorded already nothing is started. dasfprof must be installed on every worker.
+that is being recorded already nothing is started. A worker that has no dasfprof works, unrecorded.
 """
 
 from __future__ import annotations

@@ -1,30 +1,28 @@
-"""Functions that the client runs on workers and on the scheduler, and what they need there."""
+"""Functions that the client runs on workers and on the scheduler.
+
+Those marked `by_value` run on workers that have no dasfprof too; they import all that they use.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import types
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from dasfprof.database.multi import find_runs
-from dasfprof.database.reader import TraceFile
+from dasfprof.recording.by_value import by_value
+
+__all__ = [
+    "by_value",
+    "check_process",
+    "commit_plugin",
+    "list_files",
+    "read_chunk",
+    "running_plugins",
+    "stop_scheduler_plugin",
+]
 
 
-def by_value(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a copy of a function that is pickled with its code, not by its module's name.
-
-    A worker that has no dasfprof can run it too, and say so. The function must import all that it
-    uses.
-    """
-    copy = types.FunctionType(function.__code__, {"__builtins__": __builtins__}, function.__name__)
-    copy.__module__ = "__main__"
-    return copy
-
-
+@by_value
 def check_process(directory: str) -> str | None:
-    """Tell why recording cannot work in this process; None if it can. Runs by value."""
+    """Tell why recording cannot work in this process; None if it can."""
     import os
     import tempfile
 
@@ -37,12 +35,15 @@ def check_process(directory: str) -> str | None:
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:
-        return f"the directory cannot be written ({error})"
+        return f"the directory {directory!r} cannot be written ({error})"
     return None
 
 
+@by_value
 async def commit_plugin(name: str, dask_worker: Any = None, dask_scheduler: Any = None) -> None:
     """Write everything that this process's plugin of that name recorded so far."""
+    import asyncio
+
     plugin = (dask_worker or dask_scheduler).plugins.get(name)
     database = getattr(plugin, "database", None)
     if database is not None:
@@ -57,14 +58,26 @@ async def stop_scheduler_plugin(name: str, dask_scheduler: Any) -> None:
         await plugin.stop()
 
 
+@by_value
 def running_plugins(dask_scheduler: Any) -> list[str]:
     """Name all plugins of dasfprof that are on the scheduler or registered for its workers."""
     names = [*dask_scheduler.plugins, *dask_scheduler.worker_plugins]
     return [name for name in names if name.startswith("dasfprof-")]
 
 
+@by_value
 def list_files(directory: str, run_uuid: str) -> list[tuple[str, int]]:
-    """List the run's files on this process's disk: names and bytes."""
+    """List the run's files on this process's disk: names and bytes.
+
+    A worker without dasfprof has none.
+    """
+    from pathlib import Path
+
+    try:
+        from dasfprof.database.multi import find_runs
+        from dasfprof.database.reader import TraceFile
+    except ImportError:
+        return []
     return [
         (path.name, path.stat().st_size)
         for run in find_runs(Path(directory))
@@ -73,6 +86,7 @@ def list_files(directory: str, run_uuid: str) -> list[tuple[str, int]]:
     ]
 
 
+@by_value
 def read_chunk(path: str, offset: int, size: int) -> bytes:
     """Read the next part of a file on this host's disk."""
     with open(path, "rb") as file:

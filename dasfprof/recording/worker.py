@@ -18,7 +18,6 @@ from collections.abc import Callable
 from time import time
 from typing import Any
 
-from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker_state_machine import (
     ExecuteFailureEvent,
     ExecuteSuccessEvent,
@@ -43,6 +42,7 @@ from dasfprof.recording.task_folder import (
 )
 from dasfprof.recording.task_observers import observe
 from dasfprof.recording.worker_facts import worker_facts
+from dasfprof.recording.worker_plugin import RecordingPlugin
 
 #: The worker's own per-instruction metering, absent from some future Dask.
 METRICS_HOOK = "_finalize_metrics"
@@ -58,7 +58,7 @@ _MOST_CORRECTIONS = 10_000
 _NOT_TOLD = (None, 0)
 
 
-class WorkerTaskPlugin(WorkerPlugin):
+class WorkerTaskPlugin(RecordingPlugin):
     """Records task runs and transfers of a worker into a file of its own.
 
     Parameters
@@ -66,6 +66,8 @@ class WorkerTaskPlugin(WorkerPlugin):
     settings
         The run that it records for.
     """
+
+    settings: RunSettings
 
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
@@ -93,6 +95,8 @@ class WorkerTaskPlugin(WorkerPlugin):
     def setup(self, worker: Any) -> None:
         """Open the file and place the hooks; a failure is logged and leaves the worker alone."""
         try:
+            if not self.can_record(worker):
+                return
             self._worker = worker
             facts = worker_facts(worker)
             self.database = self.settings.open_database(
