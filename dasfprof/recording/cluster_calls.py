@@ -61,7 +61,11 @@ async def stop_scheduler_plugin(name: str, dask_scheduler: Any) -> None:
 @by_value
 def running_plugins(dask_scheduler: Any) -> list[str]:
     """Name all plugins of dasfprof that are on the scheduler or registered for its workers."""
-    names = [*dask_scheduler.plugins, *dask_scheduler.worker_plugins]
+    try:
+        from dasfprof.recording.dask_internals.registered_plugins import registered_for_workers
+    except ImportError:  # no run can be on a scheduler that has no dasfprof
+        return []
+    names = [*dask_scheduler.plugins, *(registered_for_workers(dask_scheduler) or ())]
     return [name for name in names if name.startswith("dasfprof-")]
 
 

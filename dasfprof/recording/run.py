@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
@@ -24,6 +25,7 @@ from dasfprof.recording.cluster_calls import (
     read_chunk,
     stop_scheduler_plugin,
 )
+from dasfprof.recording.dask_internals.registered_plugins import registered_for_workers
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.step_recorder import StepRecorder
 
@@ -232,16 +234,15 @@ class ProfiledRun:
 
 async def remove_plugins(client: Client, names: list[str]) -> None:
     """Take plugins off the cluster: workers first, so that the scheduler sees their last tasks."""
-    registered = set(await client.run_on_scheduler(_registered_for_workers))
+    registered = await client.run_on_scheduler(registered_for_workers)
     for name in names:
-        if name in registered:
+        if registered is None:  # not told: Dask refuses what is not registered
+            with contextlib.suppress(ValueError):
+                await client.unregister_worker_plugin(name)
+        elif name in registered:
             await client.unregister_worker_plugin(name)
     for name in names:
         await client.run_on_scheduler(stop_scheduler_plugin, name)
-
-
-def _registered_for_workers(dask_scheduler: Any) -> list[str]:
-    return list(dask_scheduler.worker_plugins)
 
 
 def _addresses(dask_scheduler: Any) -> list[str]:

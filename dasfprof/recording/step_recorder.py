@@ -15,10 +15,10 @@ from dasfprof.database import FileDatabase
 from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Folded, Source
 from dasfprof.recording import steps
+from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks, watch_dataframes
 from dasfprof.recording.pipeline_steps import watch_pipeline
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.step_facts import STEP, STEP_END, STEP_LAYER
-from dasfprof.recording.step_hooks import place_hooks, remove_hooks, watch_dataframes
 from dasfprof.recording.steps import OpenStep
 
 logger = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ import pytest
 from dask._task_spec import Task
 
 from dasfprof.recording import task_ranges
+from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.run_queue import RunQueue
-from dasfprof.recording.task_observers import observe
 
 FUNCTIONS = ("_run_task_simple", "_run_task_async")
 
