@@ -170,6 +170,7 @@ class Evidence:
         if owner is not None:
             self.register.workers[owner].closed.append(file.end is not None)
         self._note_losses(file, header)
+        self._note_missing(header)
 
     def _read_dasf(self, database: DasfDatabase) -> None:
         for batch in database.batches():
@@ -181,6 +182,14 @@ class Evidence:
             self.notes.append(
                 f"{database.path.name}: the last {database.lost_bytes} bytes hold no whole event."
             )
+
+    def _note_missing(self, header: dict[str, Any]) -> None:
+        """Note what the recorder did not find in Dask: once, though many files say so."""
+        missing = header.get("missing")
+        for path, loss in missing.items() if isinstance(missing, dict) else ():
+            note = f"The recorded Dask has no {path}, which the recorder uses: {loss}."
+            if note not in self.notes:
+                self.notes.append(note)
 
     def _note_losses(self, file: TraceFile, header: dict[str, Any]) -> None:
         name, damage = file.path.name, file.damage
