@@ -20,6 +20,7 @@ from typing import Any
 import dask
 import dask.array as da
 import dask.dataframe as dd
+import networkx  # noqa: F401  (once, and not in each child)
 import pandas as pd
 from distributed import Client, LocalCluster
 
