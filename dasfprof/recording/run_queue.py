@@ -21,10 +21,9 @@ import weakref
 from time import perf_counter
 from typing import Any
 
-import distributed.worker
-
+from dasfprof.recording.dask_internals import task_functions
+from dasfprof.recording.dask_internals.task_functions import RUN_TASK, Run
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.task_observers import RUN_TASK, Run
 
 #: The name is resolved as the file is opened: it stays that of the thread which opened it.
 SCHEDSTAT = "/proc/thread-self/schedstat"
@@ -53,8 +52,9 @@ NO_READINGS: Readings = (None, None, None)
 
 def availability() -> str:
     """Tell whether the run queue of tasks is recorded; if not, why."""
-    if not hasattr(distributed.worker, RUN_TASK):
-        return "this version of Dask runs its tasks in another way"
+    observed = task_functions.availability()
+    if observed != "available":
+        return observed
     try:
         with open(SCHEDSTAT, "rb") as file:
             text = file.read(_LENGTH)
@@ -132,7 +132,7 @@ class RunQueue:
 
         # All in one function: calls would cost as much again as everything but the reading.
         @functools.wraps(run)
-        def run_measured(task: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912
+        def run_measured(task: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: PLR0912
             name = descriptor = before = after = None
             began = perf_counter()
             try:

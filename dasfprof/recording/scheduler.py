@@ -21,7 +21,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.protocol.pickle import dumps
 
 from dasfprof.database.writer import Folded, Source
-from dasfprof.recording.cluster_calls import by_value, settle_worker
+from dasfprof.recording.cluster_calls import settle_worker
 from dasfprof.recording.cluster_link import ask_workers
 from dasfprof.recording.flat_notes import padded
 from dasfprof.recording.guard import HookGuard, in_thread
@@ -293,7 +293,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """Have a worker that leaves write what it has."""
         try:
             arguments = dumps((self.settings.plugin_name(""),))
-            function, limit = dumps(by_value(settle_worker)), self.settings.response_timeout
+            function, limit = dumps(settle_worker), self.settings.response_timeout
             await ask_workers(function, arguments, limit, [worker], self._scheduler)
             await in_thread(self.database.commit)
         except Exception:

@@ -15,6 +15,7 @@ from dask.utils import parse_timedelta
 from dasfprof.config import setting
 from dasfprof.database import FileDatabase
 from dasfprof.errors import InvalidArgumentError
+from dasfprof.recording.dask_internals.names import missing
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class RunSettings:
             Further facts for the file's header.
         """
         host = socket.gethostname()
+        lost = missing(plugin)
         parts = [self.name, plugin, *(_file_part(part) for part in (host, owner))]
         return FileDatabase(
             Path(self.directory, "-".join(parts) + ".msgpack"),
@@ -70,6 +72,7 @@ class RunSettings:
                 "run": self.name,
                 "run_uuid": self.uuid,
                 "run_created": self.created,
+                **({"missing": lost} if lost else {}),
                 **header,
             },
         )

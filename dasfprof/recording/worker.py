@@ -1,9 +1,9 @@
 """`WorkerTaskPlugin`: records each task run and each transfer on its worker.
 
-Where this Dask has it, the worker's own metering of instructions is the source: the private
-method `_finalize_metrics` gets, after each execution and each transfer, the outcome with the
-result still at hand and a ledger of seconds (CPU, disk, network, deserialise). It is replaced on
-the instance and put back. Elsewhere the public `transition` hook serves, without those seconds.
+Where this Dask has it, the worker's own metering of instructions is the source: it gets, after
+each execution and each transfer, the outcome with the result still at hand and a ledger of seconds
+(CPU, disk, network, deserialise), see `dasfprof.recording.dask_internals.metering`. Elsewhere the
+public `transition` hook serves, without those seconds.
 
 Hooks run on the worker's event loop. They keep the times of tasks that are on their way and append
 one note for each that ends; `TaskFolder`, in the writer's thread, makes a row of it. A note is one
@@ -18,19 +18,20 @@ from collections.abc import Callable
 from time import time
 from typing import Any
 
-from distributed.diagnostics.plugin import WorkerPlugin
-from distributed.worker_state_machine import (
+from dasfprof.database.writer import Source
+from dasfprof.recording.dask_internals.metering import (
     ExecuteFailureEvent,
     ExecuteSuccessEvent,
     GatherDepDoneEvent,
     RescheduleEvent,
+    listen,
+    run_seconds,
 )
-
-from dasfprof.database.writer import Source
+from dasfprof.recording.dask_internals.task_functions import observe
+from dasfprof.recording.dask_internals.worker_state import with_correction
 from dasfprof.recording.describe import ResultDescriber
 from dasfprof.recording.flat_notes import padded
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.metering import listen, run_seconds
 from dasfprof.recording.outcomes import RUNNING, STATES, failed_run, run_by_state, transfer
 from dasfprof.recording.run_queue import NO_READINGS, Readings, RunQueue, availability
 from dasfprof.recording.settings import RunSettings
@@ -41,11 +42,8 @@ from dasfprof.recording.task_folder import (
     WIDTH,
     TaskFolder,
 )
-from dasfprof.recording.task_observers import observe
 from dasfprof.recording.worker_facts import worker_facts
-
-#: The worker's own per-instruction metering, absent from some future Dask.
-METRICS_HOOK = "_finalize_metrics"
+from dasfprof.recording.worker_plugin import RecordingPlugin
 
 _READY = ("ready", "constrained")
 #: States of which the metering tells more.
@@ -58,7 +56,7 @@ _MOST_CORRECTIONS = 10_000
 _NOT_TOLD = (None, 0)
 
 
-class WorkerTaskPlugin(WorkerPlugin):
+class WorkerTaskPlugin(RecordingPlugin):
     """Records task runs and transfers of a worker into a file of its own.
 
     Parameters
@@ -66,6 +64,8 @@ class WorkerTaskPlugin(WorkerPlugin):
     settings
         The run that it records for.
     """
+
+    settings: RunSettings
 
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
@@ -93,7 +93,9 @@ class WorkerTaskPlugin(WorkerPlugin):
     def setup(self, worker: Any) -> None:
         """Open the file and place the hooks; a failure is logged and leaves the worker alone."""
         try:
-            self._worker = worker
+            if not self.can_record(worker):
+                return
+            self._worker = with_correction(worker)
             facts = worker_facts(worker)
             self.database = self.settings.open_database(
                 "TracePlugin", str(worker.name), {"worker": facts, "run_queue": availability()}
@@ -110,8 +112,9 @@ class WorkerTaskPlugin(WorkerPlugin):
             writer.start(self._source)
             self._note = self._source.rows.extend
             self._note_correction()
-            if hasattr(worker, METRICS_HOOK):
-                self._undo.append(listen(worker, METRICS_HOOK, self._finished, self._guard))
+            metering = listen(worker, self._finished, self._guard)
+            if metering is not None:
+                self._undo.append(metering.remove)
                 self._measure_run_queue(worker)
             else:
                 self._by_state, self._not_kept = True, frozenset()

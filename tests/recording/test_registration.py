@@ -332,7 +332,7 @@ def test_unwritable_directory(client: Client, tmp_path: Path) -> None:
     increments(client)
 
 
-def test_worker_without_the_package(client: Client, tmp_path: Path) -> None:
+def test_no_worker_has_the_package(client: Client, tmp_path: Path) -> None:
     def hide(hidden: bool) -> None:
         import sys
 
@@ -341,13 +341,12 @@ def test_worker_without_the_package(client: Client, tmp_path: Path) -> None:
         if hidden:
             sys.modules["dasfprof"] = None  # type: ignore[assignment]  (import raises then)
 
-    worker = next(iter(client.scheduler_info()["workers"]))
-    client.run(hide, True, workers=[worker])
+    client.run(hide, True)
     try:
         with pytest.raises(RegistrationError, match="dasfprof is not installed there"):
             dasfprof.register_default_profiler(client, directory=tmp_path)
     finally:
-        client.run(hide, False, workers=[worker])
+        client.run(hide, False)
     assert on_cluster(client) == (set(), set())
     increments(client)
 
