@@ -115,7 +115,6 @@ SITES: list[tuple[Any, str]] = [
     (TaskFolder, "__init__"),
     (TaskFolder, "fold"),
     (WorkerTaskPlugin, "_note_run"),
-    ("dasfprof.recording.worker", "run_seconds"),
     (TaskFolder, "_run_columns"),
     (TaskFolder, "_begin"),
     (FlatNotes, "fold"),
