@@ -95,7 +95,7 @@ def run_queue_seconds(
 
 def correction_of(reading: Reading | None) -> float | None:
     """Give the correction of the clock in a reading."""
-    return reading[2] if type(reading) is tuple else reading
+    return reading[2] if isinstance(reading, tuple) else reading
 
 
 class _OwnFile:

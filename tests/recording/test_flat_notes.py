@@ -183,7 +183,7 @@ def test_hooks_write_the_fields_in_the_order_of_their_declaration(
 )
 def test_all_columns_of_all_schemas_are_made(folder: FlatNotes) -> None:
     for kind in folder._layout.kinds:
-        facts = {name: None for name in kind.fields}
+        facts = dict.fromkeys(kind.fields)
         facts |= {"timestamp": 1.0, "done": 1.0, "now": 1.0, "priority": (0, 1, 2), "key": "x-1"}
         note = kind.note(*(facts[name] for name in kind.fields))
         ((schema, rows, _),) = folder.fold([*note])
