@@ -185,7 +185,7 @@ RESOURCE_USAGE = Schema(
         ("monotonic", "float"),
         ("cpu", "float32"),  # percent of one core, this process
         ("memory", "int"),  # resident bytes, this process
-        ("num_fds", "int"),
+        ("num_fds", "int"),  # counted once a second, as threads are
         ("num_threads", "int"),
         ("num_connections", "time"),  # None: not read in this sample
         ("process_cpu_seconds", "float"),  # user and system, since its start
