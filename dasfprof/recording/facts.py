@@ -31,7 +31,8 @@ COMPUTE = Schema(
         ("thread", "text"),  # thread's identity, an int; None for coroutines
         ("cpu", "float32"),  # CPU seconds of the thread; None for coroutines
         # Seconds the thread could run and had no core; None: not known. 0 for a task of less than a
-        # millisecond whose namesake before it was as brief: it is not read.
+        # millisecond, which is not read; a longer one behind such may have waits of up to 5 ms of
+        # them, as far as it was off the CPU so long.
         ("run_queue", "float32"),
         ("received", "time"),  # the worker learned of the task
         ("ready", "time"),  # its dependencies were there
