@@ -12,10 +12,7 @@ from pathlib import Path
 
 #: Benchmarks in the order of the README's table, with their arguments for a quick look.
 BENCHMARKS = {
-    "bench_overhead": [
-        *("--rounds", "1", "--workload", "demo pipeline"),
-        *("--variant", "dasfprof"),
-    ],
+    "bench_overhead": ["--rounds", "1", "--workload", "array pipeline"],
     "bench_hooks": ["--rounds", "3"],
     "bench_event_loop": ["--rounds", "5"],
     "bench_file_size": ["--workload", "no-op tasks"],

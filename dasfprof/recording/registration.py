@@ -18,12 +18,11 @@ from dasfprof.errors import NoClientError, RegistrationError
 from dasfprof.recording.cluster_calls import check_process, ping, running_plugins
 from dasfprof.recording.cluster_link import ClusterLink, within
 from dasfprof.recording.guard import in_thread
-from dasfprof.recording.resource import ResourceMonitor
 from dasfprof.recording.run import ProfiledRun, remove_plugins
 from dasfprof.recording.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.settings import RunSettings, make_settings
 from dasfprof.recording.step_recorder import StepRecorder, stop_recorders
-from dasfprof.recording.worker import WorkerTaskPlugin
+from dasfprof.recording.worker_profiler import WorkerProfiler
 from dasfprof.text import count_of
 
 logger = logging.getLogger(__name__)
@@ -232,16 +231,7 @@ async def _register(
 
 def default_plugins(settings: RunSettings, nvtx: bool) -> list[WorkerPlugin | SchedulerPlugin]:
     """Make the plugins of a run, in the order in which they are to be registered."""
-    plugins: list[WorkerPlugin | SchedulerPlugin] = [
-        SchedulerTaskPlugin(settings),
-        WorkerTaskPlugin(settings),
-        ResourceMonitor(settings),
-    ]
-    if nvtx:
-        from dasfprof.recording.annotation import GPUAnnotationPlugin
-
-        plugins.append(GPUAnnotationPlugin(settings.plugin_name("GPUAnnotationPlugin"), settings))
-    return plugins
+    return [SchedulerTaskPlugin(settings), WorkerProfiler(settings, nvtx)]
 
 
 def describe_plugin(plugin: Any) -> str:

@@ -70,7 +70,7 @@ def test_everything_is_on_disk_and_nothing_on_the_cluster_after_stop(
     client: Client, tmp_path: Path
 ) -> None:
     run = dasfprof.register_default_profiler(client, name="r", directory=tmp_path)
-    assert len(on_cluster(client)[0]) == 3
+    assert len(on_cluster(client)[0]) == 2
     keys = increments(client)
     run.stop()
     assert computed(run.database()) == keys
@@ -93,6 +93,20 @@ def test_files_are_named_by_run_plugin_host_and_worker(client: Client, tmp_path:
     expected.add(f"n-SchedulerPlugin-{host}-scheduler")
     assert {path.stem for path in run.files()} == expected
     assert {path.stem for path in tmp_path.iterdir()} == expected
+
+
+def test_workers_have_one_plugin_that_dask_calls_without_a_detour(
+    client: Client, tmp_path: Path
+) -> None:
+    """Dask calls each worker plugin for each transition of a task, whether it has a use or not."""
+
+    def transitions(dask_worker: Any) -> list[str]:
+        plugins = [p for name, p in dask_worker.plugins.items() if "dasfprof" in name]
+        return [plugin.transition.__qualname__ for plugin in plugins]
+
+    with dasfprof.profile(client, directory=tmp_path, enable_nvtx=True) as run:
+        assert list(client.run(transitions).values()) == [["WorkerTaskPlugin.transition"]] * 2
+    assert sum("-GPUAnnotationPlugin-" in path.name for path in run.files()) == 2
 
 
 def test_flush_makes_events_readable_while_recording_goes_on(

@@ -88,31 +88,6 @@ def _signature(function: Any) -> inspect.Signature:
 Metrics = Iterable[tuple[Any, float, str]]
 
 
-def run_seconds(metrics: Metrics) -> tuple[float | None, float, float, int, float]:
-    """Sum up a task run's ledger.
-
-    Returns
-    -------
-    tuple
-        Seconds of the thread's CPU (None where that is not told), of deserialising, of reading
-        spilled inputs, the bytes of these, and seconds of waiting for the thread pool.
-    """
-    cpu, deserialize, disk_read, disk_read_size, executor = None, 0.0, 0.0, 0, 0.0
-    for label, value, unit in metrics:
-        if label == "thread-cpu":
-            cpu = value + (cpu or 0.0)
-        elif label == "executor":
-            executor += value
-        elif label == "deserialize":
-            deserialize += value
-        elif label == "disk-read":
-            if unit == "seconds":
-                disk_read += value
-            elif unit == "bytes":
-                disk_read_size += int(value)
-    return cpu, deserialize, disk_read, disk_read_size, executor
-
-
 def fetch_seconds(metrics: Metrics) -> tuple[float, float]:
     """Sum up a transfer's ledger: seconds on the network and of deserialising."""
     network = deserialize = 0.0
