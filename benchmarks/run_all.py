@@ -14,6 +14,7 @@ BENCHMARKS = {
     "bench_overhead": ["--rounds", "1", "--workload", "demo pipeline"],
     "bench_hooks": ["--rounds", "5"],
     "bench_event_loop": ["--rounds", "5"],
+    "bench_own_events": ["--rounds", "2", "--events", "100000"],
     "bench_file_size": [],
     "bench_analysis": ["--rounds", "1", "--events", "120000"],
     "bench_explain": ["--rounds", "1", "--tasks", "100000"],
@@ -28,7 +29,7 @@ BENCHMARKS = {
     "bench_sampler": ["--ticks", "20"],
     "bench_soak": ["--tasks", "20000"],
 }
-COMPARES_WITH_DASF = ("bench_overhead", "bench_analysis")
+COMPARES_WITH_DASF = ("bench_overhead", "bench_own_events", "bench_analysis")
 
 
 def main() -> None:

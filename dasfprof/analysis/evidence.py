@@ -12,6 +12,7 @@ from dasfprof.analysis.progress import track
 from dasfprof.analysis.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
 from dasfprof.database.batch import Batch
+from dasfprof.database.losses import told_losses
 from dasfprof.database.reader import TraceFile
 from dasfprof.events import EventPhases
 
@@ -193,8 +194,7 @@ class Evidence:
             )
         if file.dropped:
             self.notes.append(
-                f"{name}: {file.dropped} facts were dropped while recording, because the disk was"
-                " full or too slow."
+                f"{name}: dropped while recording: {told_losses(file.dropped, file.dropped_by)}."
             )
         if file.errors:
             self.notes.append(f"{name}: {file.errors} errors were caught while recording.")

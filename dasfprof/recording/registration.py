@@ -12,13 +12,12 @@ from distributed import Client
 from distributed.deploy.cluster import Cluster
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
-from dasfprof.config import setting
 from dasfprof.errors import NoClientError, RegistrationError
 from dasfprof.recording.cluster_calls import by_value, check_process, running_plugins
 from dasfprof.recording.resource import ResourceMonitor
 from dasfprof.recording.run import ProfiledRun, remove_plugins
 from dasfprof.recording.scheduler import SchedulerTaskPlugin
-from dasfprof.recording.settings import RunSettings, make_settings
+from dasfprof.recording.settings import RunSettings, make_settings, switch
 from dasfprof.recording.step_recorder import StepRecorder, stop_recorders
 from dasfprof.recording.worker import WorkerTaskPlugin
 
@@ -77,6 +76,7 @@ def register_default_profiler(
     InvalidArgumentError
         If an option has no sense.
     """
+    nvtx = switch("enable-nvtx", enable_nvtx)
     settings = make_settings(
         name,
         add_time_suffix,
@@ -87,7 +87,6 @@ def register_default_profiler(
         sample_interval=sample_interval,
     )
     client, owned = find_client(pipeline)
-    nvtx = bool(setting("enable-nvtx", enable_nvtx))
     steps = StepRecorder(settings, client, pipeline)
     return client.sync(_register, client, settings, nvtx, owned, steps)
 

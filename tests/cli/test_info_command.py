@@ -54,10 +54,11 @@ def test_what_recorders_lost(tmp_path: Path) -> None:
     path = tmp_path / "mine.msgpack"
     with FileDatabase(path) as database:
         database.record(EVENTS[0])
-        database.writer.dropped, database.writer.errors = 1234, 5
+        database.writer.losses.add("too fast", 1234)
+        database.writer.errors = 5
     text = flat(info(path))
     assert "lost see 1 file below" in text
-    assert "1,234 facts dropped, the disk was full or too slow; 5 errors caught" in text
+    assert "1,234 facts: 1,234 came faster than they were written; 5 errors caught" in text
 
 
 def test_a_file_that_is_being_written(tmp_path: Path) -> None:
