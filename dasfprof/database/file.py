@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import platform
 import socket
@@ -33,7 +32,6 @@ DEFAULT_MAX_PENDING = 100_000
 #: What `record` takes as it is; all else is looked at closely.
 _PLAIN_EVENTS = {InstantEvent, CompleteEvent, DurationBeginEvent, DurationEndEvent}
 _PLAIN_NUMBERS = {float, int}
-_INFINITE = math.inf
 
 
 class EventDatabase(ABC):
@@ -143,8 +141,8 @@ class FileDatabase(EventDatabase):
         ReadOnlyError
             If the file existed, or the database was closed.
         InvalidArgumentError
-            If it is no event, its name is no text, its args are no dict, its timestamp is no
-            finite number or its duration is none from 0 on.
+            If it is no event, its name is no text, its args are no dict, its timestamp is no number
+            or its duration is none from 0 on.
         CannotWriteError
             If the file cannot be created.
         """
@@ -152,12 +150,11 @@ class FileDatabase(EventDatabase):
         if not (
             type(event) in _PLAIN_EVENTS
             and type(event.timestamp) in _PLAIN_NUMBERS
-            and -_INFINITE < event.timestamp < _INFINITE
             and type(event.name) is str
             and type(event.args) is dict
             and (
                 not isinstance(event, CompleteEvent)
-                or (type(event.duration) in _PLAIN_NUMBERS and 0 <= event.duration < _INFINITE)
+                or (type(event.duration) in _PLAIN_NUMBERS and event.duration >= 0)
             )
         ):
             check_event(event)

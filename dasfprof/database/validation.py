@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ def check_event(event: Any) -> None:
     Raises
     ------
     InvalidArgumentError
-        If it is no event, its name is no text, its args are no dict, its timestamp is no finite
-        number or its duration is none from 0 on.
+        If it is no event, its name is no text, its args are no dict, its timestamp is no number or
+        its duration is none from 0 on.
     """
     if not isinstance(event, _EVENTS):
         raise InvalidArgumentError(
@@ -38,17 +37,17 @@ def check_event(event: Any) -> None:
             f"{about}args={event.args!r}: args are a dict of names and values, such as "
             "{'loss': 0.5}."
         )
-    if not _is_finite(event.timestamp):
+    if not _is_number(event.timestamp):
         raise InvalidArgumentError(
-            f"{about}timestamp={event.timestamp!r}: a timestamp is a finite number, in Unix "
-            "seconds, such as time.time() gives."
+            f"{about}timestamp={event.timestamp!r}: a timestamp is a number, in Unix seconds, "
+            "such as time.time() gives."
         )
     if isinstance(event, CompleteEvent) and not (
-        _is_finite(event.duration) and event.duration >= 0
+        _is_number(event.duration) and event.duration >= 0
     ):
         raise InvalidArgumentError(
-            f"{about}duration={event.duration!r}: the duration of a complete event is a finite "
-            "number of seconds, 0 or more. Record an instant event for what took no time."
+            f"{about}duration={event.duration!r}: the duration of a complete event is a number "
+            "of seconds, 0 or more. Record an instant event for what took no time."
         )
 
 
@@ -64,7 +63,7 @@ def check_limits(commit_threshold: Any, flush_interval: Any, max_pending: Any) -
         isinstance(number, int | np.integer) and not isinstance(number, bool)
         for number in (commit_threshold, max_pending)
     )
-    number = isinstance(flush_interval, _NUMBERS) and not isinstance(flush_interval, bool)
+    number = _is_number(flush_interval)
     if (
         not (whole and number and commit_threshold >= 1 and flush_interval > 0)
         or max_pending < commit_threshold
@@ -101,18 +100,17 @@ def check_path(path: Any) -> Path:
 def missing_file(path: Path) -> SourceNotFoundError:
     """Make the error for a file that is not there; names files near it whose names are alike."""
     try:
-        others = sorted(item.name for item in path.parent.iterdir() if item.suffix == path.suffix)
+        others = [item.stem for item in path.parent.iterdir() if item.suffix == ".msgpack"]
     except OSError:
         others = []
-    near = difflib.get_close_matches(path.name, others, n=3)
-    there = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    near = difflib.get_close_matches(path.name.removesuffix(".msgpack"), sorted(others), n=3)
+    names = " or ".join(repr(stem + ".msgpack") for stem in near)
+    there = f" Did you mean {names}?" if near else ""
     return SourceNotFoundError(
         f"there is no trace file {path}.{there} Give a file, a directory, a glob or a run's name; "
         f"`dasfprof info {path.parent}` lists the runs there."
     )
 
 
-def _is_finite(number: Any) -> bool:
-    if not isinstance(number, _NUMBERS) or isinstance(number, bool):
-        return False
-    return isinstance(number, int) or math.isfinite(number)
+def _is_number(number: Any) -> bool:
+    return isinstance(number, _NUMBERS) and not isinstance(number, bool)
