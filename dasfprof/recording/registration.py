@@ -13,14 +13,13 @@ from distributed import Client
 from distributed.deploy.cluster import Cluster
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
-from dasfprof.config import setting
 from dasfprof.errors import NoClientError, RegistrationError
 from dasfprof.recording.cluster_calls import check_process, ping, running_plugins
 from dasfprof.recording.cluster_link import ClusterLink, within
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.run import ProfiledRun, remove_plugins
 from dasfprof.recording.scheduler import SchedulerTaskPlugin
-from dasfprof.recording.settings import RunSettings, make_settings
+from dasfprof.recording.settings import RunSettings, make_settings, switch
 from dasfprof.recording.step_recorder import StepRecorder, stop_recorders
 from dasfprof.recording.worker_profiler import WorkerProfiler
 from dasfprof.text import count_of
@@ -96,6 +95,7 @@ def register_default_profiler(
     InvalidArgumentError
         If an option has no sense.
     """
+    nvtx = switch("enable-nvtx", enable_nvtx)
     settings = make_settings(
         name,
         add_time_suffix,
@@ -107,7 +107,6 @@ def register_default_profiler(
         response_timeout=response_timeout,
     )
     client, owned = find_client(pipeline)
-    nvtx = bool(setting("enable-nvtx", enable_nvtx))
     steps = StepRecorder(settings, client, pipeline)
     run: ProfiledRun = client.sync(_register, client, settings, nvtx, owned, steps)
     return run

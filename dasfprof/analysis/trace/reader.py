@@ -14,6 +14,7 @@ from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
 from dasfprof.database.batch import Batch
+from dasfprof.database.losses import told_losses
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writing_process import writer_of
 from dasfprof.schema import KINDS
@@ -147,8 +148,7 @@ class TraceReader:
             self._note(
                 "dropped-facts",
                 name,
-                f"{file.dropped} facts were dropped while recording, because the disk was full or "
-                "too slow.",
+                f"dropped while recording: {told_losses(file.dropped, file.dropped_by)}.",
             )
         if file.errors:
             caught = f"{file.errors} errors were caught while recording."
