@@ -225,5 +225,9 @@ NAMES: tuple[DaskName, ...] = (
 
 
 def missing(plugin: str) -> dict[str, str]:
-    """Return what this Dask lacks of what a plugin uses: the path of each name and the loss."""
-    return {name.path: name.loss for name in NAMES if plugin in name.plugins and not name.exists()}
+    """Return what this Dask lacks of what a plugin uses: the path of each name and the loss.
+
+    Of a class that is gone, its attributes are not told as well.
+    """
+    gone = {name.path: name.loss for name in NAMES if plugin in name.plugins and not name.exists()}
+    return {path: loss for path, loss in gone.items() if path.rpartition(".")[0] not in gone}
