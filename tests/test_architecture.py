@@ -199,7 +199,7 @@ PUBLIC_DASK = {
 }
 INTERNALS = "recording/dask_internals/"
 #: Of the private names, words that our own code, zict or `ast` use for things of their own. The
-#: hook of task runs reads `scheduler_delay`, a column's name too, of what `with_correction` has.
+#: hook of task runs reads `scheduler_delay`, also a column's name, of what `with_correction` gives.
 ORDINARY_WORDS = {"key", "fast", "rewrite", "optimize", "Expr", "scheduler_delay"}
 
 

@@ -62,13 +62,18 @@ class DaskName:
 
 
 def _member(owner: Any, name: str) -> Any:
-    """Look up an attribute; of one that instances alone have, return its annotation."""
+    """Look up an attribute; of one that instances alone have, return what declares it."""
     found = getattr(owner, name, _ABSENT)
     if found is _ABSENT and isinstance(owner, type):
         for base in owner.__mro__:
             annotations = vars(base).get("__annotations__", {})
             if name in annotations:
                 return annotations[name]
+            for method in ("__new__", "__init__"):  # where instances get it
+                made = vars(base).get(method)
+                code = getattr(getattr(made, "__func__", made), "__code__", None)
+                if code is not None and name in code.co_names:
+                    return made
     return found
 
 
@@ -232,5 +237,9 @@ NAMES: tuple[DaskName, ...] = (
 
 
 def missing(plugin: str) -> dict[str, str]:
-    """Return what this Dask lacks of what a plugin uses: the path of each name and the loss."""
-    return {name.path: name.loss for name in NAMES if plugin in name.plugins and not name.exists()}
+    """Return what this Dask lacks of what a plugin uses: the path of each name and the loss.
+
+    Of a class that is gone, its attributes are not told as well.
+    """
+    gone = {name.path: name.loss for name in NAMES if plugin in name.plugins and not name.exists()}
+    return {path: loss for path, loss in gone.items() if path.rpartition(".")[0] not in gone}
