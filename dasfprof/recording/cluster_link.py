@@ -143,10 +143,17 @@ async def within(limit: float, call: Coroutine[Any, Any, Any]) -> Any:
         done, _ = await asyncio.wait({task}, timeout=limit)
     finally:
         if not task.done():
+            task.add_done_callback(_ignore_outcome)
             task.cancel()
     if not done:
         raise asyncio.TimeoutError(f"no answer in {limit:g} s")
     return task.result()
+
+
+def _ignore_outcome(task: asyncio.Future[Any]) -> None:
+    """Look at what became of a call that nobody waits for: asyncio logs it otherwise."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def ask_workers(
