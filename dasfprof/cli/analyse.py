@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dasfprof.cli.sources import open_analyser
-from dasfprof.report.terminal.answers import DEFAULT_ROWS, TABLES, print_answers, tables_of
+from dasfprof.errors import InvalidArgumentError
+from dasfprof.report.terminal.answers import DEFAULT_ROWS, default_requests, print_answers
 from dasfprof.report.terminal.output import say
 from dasfprof.report.terminal.summary import print_summary
 from dasfprof.text import clean
+
+if TYPE_CHECKING:
+    from dasfprof.analysis import Trace
+    from dasfprof.analysis.tables.questions import Request
+
+
+def _list_questions(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print the questions by group; their long documentation is `TraceAnalyser`'s."""
+    if not wanted:
+        return
+    from dasfprof.analysis.tables import questions
+
+    group = ""
+    for question in questions.all():
+        if question.group != group:
+            group = question.group
+            click.echo(f"\n{click.style(group, bold=True)}: {questions.GROUPS[question.group]}")
+        short = f", short {question.short}" if question.short else ""
+        click.echo(f"  {question.call}{short}\n      {question.summary}")
+    ctx.exit()
+
+
+def _requests(analyses: tuple[str, ...], trace: Trace) -> list[Request]:
+    """Read what is asked for, each question once."""
+    from dasfprof.analysis.tables import questions
+
+    try:
+        asked = {request.file_stem: request for request in map(questions.parse, analyses)}
+    except InvalidArgumentError as error:
+        raise click.UsageError(clean(error)) from error
+    return list(asked.values()) or default_requests(trace)
 
 
 @click.command()
@@ -19,9 +52,18 @@ from dasfprof.text import clean
     "-a",
     "--analysis",
     "analyses",
-    type=click.Choice(list(TABLES)),
+    metavar="QUESTION",
     multiple=True,
-    help="Print only this analysis; may be repeated. Default: all.",
+    help="A question, by name or with arguments; may be given several times. --questions lists "
+    "them. Default: an overview.",
+)
+@click.option(
+    "--questions",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_questions,
+    help="List the questions with their arguments, and exit.",
 )
 @click.option(
     "-o",
@@ -51,25 +93,24 @@ def analyse(
       dasfprof analyse traces/
       dasfprof analyse -a findings traces/Tutorial_5
       dasfprof analyse -a function --head 20 -o tables/ 'traces/Tutorial_5*'
+      dasfprof analyse -a 'transfers("time", interval=1.0)' traces/Tutorial_5
       dasfprof analyse --json traces/ | jq '.findings[].Finding'
     """
     if as_json and output is not None:
         raise click.UsageError("--json and --output cannot be used together.")
     analyser, title = open_analyser(source)
-    names = [name for name in TABLES if name in analyses] or tables_of(analyser.trace)
+    requests = _requests(analyses, analyser.trace)
     if as_json:
         from dasfprof.cli.document import document
 
-        for piece in document(analyser, title, names, head):
+        for piece in document(analyser, title, requests, head):
             click.echo(piece, nl=False)
         return
     print_summary(analyser.trace, title)
-    answers = print_answers(analyser, head or DEFAULT_ROWS, names=names)
+    answers = print_answers(analyser, head or DEFAULT_ROWS, requests=requests)
     if output is not None:
         from dasfprof.report.formats.csv import write_csv
 
         output.mkdir(parents=True, exist_ok=True)
-        files = [
-            write_csv(frame, output / TABLES[name].file_name) for name, frame in answers.items()
-        ]
+        files = [write_csv(frame, output / f"{name}.csv") for name, frame in answers.items()]
         say(f"Wrote {', '.join(file.name for file in files)} into {clean(output)}.", apart=True)

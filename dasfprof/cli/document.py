@@ -6,23 +6,22 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dasfprof.report.json_text import without_surrogates
-from dasfprof.report.terminal.answers import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dasfprof.analysis import TraceAnalyser
+    from dasfprof.analysis.tables.questions import Request
 
 #: Rows that are text at a time.
 _BLOCK = 1 << 12
 
 
 def document(
-    analyser: TraceAnalyser, title: str, names: Iterable[str], rows: int | None
+    analyser: TraceAnalyser, title: str, requests: Iterable[Request], rows: int | None
 ) -> Iterator[str]:
     """Write answers as JSON, in ASCII, piece by piece.
 
@@ -36,25 +35,25 @@ def document(
         The run.
     title
         What it is called.
-    names
-        Which of `TABLES`.
+    requests
+        The questions.
     rows
         How many rows of each; None: all.
     """
     from dasfprof.report.run_summary import summarise
 
     yield f'{{"run": {_json(title)},\n"summary": {_json(summarise(analyser.trace))},\n'
-    tables = [TABLES[name] for name in names]
-    for table in tables:
-        if table.method == "diagnose":
-            yield from _member("findings", table.ask(analyser), rows)
+    asked = list(requests)
+    for request in asked:
+        if request.question.name == "diagnose":
+            yield from _member("findings", request.of(analyser), rows)
             yield ",\n"
     yield '"tables": {'
     separator = "\n"
-    for table in tables:
-        if table.method != "diagnose":
+    for request in asked:
+        if request.question.name != "diagnose":
             yield separator
-            yield from _member(Path(table.file_name).stem, table.ask(analyser), rows)
+            yield from _member(request.file_stem, request.of(analyser), rows)
             separator = ",\n"
     yield f'}},\n"notes": {_json([note.text for note in analyser.trace.notes])}}}\n'
 

@@ -104,6 +104,21 @@ def test_chosen_analyses_only(trace: Path, tmp_path: Path) -> None:
     assert result.stdout.count("Tasks that took the most time") == 1
 
 
+def test_a_question_with_arguments(trace: Path, tmp_path: Path) -> None:
+    result = analyse("-a", "task_counts(interval=4.0)", trace, "-o", tmp_path / "t")
+    assert result.exit_code == 0
+    assert "How many tasks ended where, when and how" in result.stdout
+    counted = rows(tmp_path / "t" / "task_counts_interval_4.0.csv")
+    assert sum(int(row["Tasks"]) for row in counted) == 3
+
+
+def test_the_questions_are_listed() -> None:
+    result = analyse("--questions")
+    assert result.exit_code == 0
+    assert "  per_function_bottleneck(), short function\n      Sum up the task" in result.stdout
+    assert "transfers(by='worker'|'host'|'function'|'step'|'time', interval=None)" in result.stdout
+
+
 FINDINGS = pd.DataFrame(
     {
         "Severity": ["high", "low"],
@@ -250,8 +265,9 @@ def test_hostile_keys_are_harmless(tmp_path: Path) -> None:
         (
             ["mine.msgpack", "-a", "gpu"],
             2,
-            "'findings', 'time', 'step', 'function', 'task', 'balance'",
+            "no question 'gpu'; there are diagnose, critical_path,",
         ),
+        (["mine.msgpack", "-a", "transfers(interval=open('x'))"], 2, "is no question"),
         (["mine.msgpack", "--json", "-o", "t"], 2, "cannot be used together"),
         (["mine.msgpack", "-o", "notes.txt"], 2, "'notes.txt' is a file"),
         (["mine.msgpack", "-o", "notes.txt/below"], 1, "notes.txt/below"),

@@ -12,6 +12,10 @@ from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 
 
+def _has_events(trace: Trace) -> bool:
+    return len(trace.events) > 0
+
+
 @question(
     "Events of user code",
     "events",
@@ -19,6 +23,7 @@ from dasfprof.analysis.trace import Trace
     overview=7,
     expendable=("Process", "Thread"),
     page="events",
+    needs=_has_events,
 )
 def own_events(trace: Trace) -> pd.DataFrame:
     """List the events that user code recorded, of kinds of its own.

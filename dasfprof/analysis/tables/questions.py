@@ -22,7 +22,6 @@ from typing import Any, Literal, Protocol, TypeVar, get_args
 
 import pandas as pd
 
-from dasfprof.analysis.model.steps import has_steps
 from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 
@@ -80,6 +79,8 @@ class Question:
     page: str | None = None
     #: The name of its CSV file, without ending; empty: the method's, without ``per_``.
     csv: str = ""
+    #: Whether a trace has what it is about; None: any has.
+    needs: Callable[[Trace], bool] | None = None
 
     @property
     def file_stem(self) -> str:
@@ -104,6 +105,16 @@ class Question:
         return (inspect.getdoc(self.answer) or "").partition("\n")[0]
 
     @property
+    def call(self) -> str:
+        """Its name with its parameters and their defaults."""
+        parameters = []
+        for item in self.signature.parameters.values():
+            choices = get_args(item.annotation) if item.name == "by" else ()
+            value = "|".join(map(repr, choices)) or repr(item.default)
+            parameters.append(item.name if item.default is item.empty else f"{item.name}={value}")
+        return f"{self.name}({', '.join(parameters)})"
+
+    @property
     def needs_arguments(self) -> bool:
         """Whether it cannot be asked without arguments."""
         parameters = self.signature.parameters.values()
@@ -117,9 +128,7 @@ class Question:
 
     def applies(self, trace: Trace) -> bool:
         """Tell whether the trace has what it is about: without steps, no table of steps."""
-        if self.group == "events":
-            return len(trace.events) > 0
-        return self.group != "steps" or has_steps(trace)
+        return self.needs is None or self.needs(trace)
 
     def of(self, analyser: Analyser, *args: Any, **arguments: Any) -> pd.DataFrame:
         """Ask it of an analyser.
@@ -186,12 +195,15 @@ def question(  # noqa: PLR0917
     expendable: tuple[str, ...] = (),
     page: str | None = None,
     csv: str = "",
+    needs: Callable[[Trace], bool] | None = None,
 ) -> Callable[[Answer], Answer]:
     """Register a function as a question; see `Question` for the parameters."""
 
     def register(answer: Answer) -> Answer:
         _REGISTERED.append(
-            Question(answer.__name__, title, group, answer, short, overview, expendable, page, csv)
+            Question(
+                answer.__name__, title, group, answer, short, overview, expendable, page, csv, needs
+            )
         )
         return answer
 

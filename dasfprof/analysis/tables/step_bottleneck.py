@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
 from dasfprof.analysis.tables.columns import text, whole
 from dasfprof.analysis.tables.questions import question
@@ -26,6 +26,7 @@ from dasfprof.database.columns import Array
         "Mean Throughput (MB/s)",
         "Mean Data Size (MB)",
     ),
+    needs=has_steps,
 )
 def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
     """Sum up the task runs of each step of the pipeline.
@@ -77,7 +78,7 @@ def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
     return table.take(order).reset_index(drop=True)
 
 
-@question("How much of the run the steps cover", "steps")
+@question("How much of the run the steps cover", "steps", needs=has_steps)
 def step_coverage(trace: Trace) -> pd.DataFrame:
     """Tell how much of the run the steps cover.
 

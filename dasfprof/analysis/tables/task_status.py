@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.statuses import STATUSES, status_seconds
-from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.times import ordered_times
 from dasfprof.analysis.tables.columns import step_column, text
 from dasfprof.analysis.tables.questions import question
@@ -103,7 +103,9 @@ def per_function_status(trace: Trace) -> pd.DataFrame:
     return _sum_up(trace, "Function", function.codes.to_numpy(), list(function.categories))
 
 
-@question("What the tasks of each step waited for and did", "steps", page="step-status")
+@question(
+    "What the tasks of each step waited for and did", "steps", page="step-status", needs=has_steps
+)
 def per_step_status(trace: Trace) -> pd.DataFrame:
     """Sum up what the task runs of each step of the pipeline waited for and did.
 

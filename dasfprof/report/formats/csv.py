@@ -6,12 +6,9 @@ Text that a spreadsheet would take for a formula is defused.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.analysis.tables import questions
-from dasfprof.analysis.tables.questions import Request
 from dasfprof.report.formats.format import ExportFormat
 
 if TYPE_CHECKING:
@@ -74,17 +71,16 @@ def _write(analyser: TraceAnalyser, directory: Path, title: str) -> None:
     ``time_accounting_by_worker.csv``.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    for request in _requests():
-        write_csv(request.of(analyser), directory / f"{request.file_stem}.csv")
+    from dasfprof.analysis.tables import questions
+    from dasfprof.analysis.tables.questions import Request
 
-
-def _requests() -> Iterator[Request]:
-    """Each question that needs no arguments, and by what else it can group."""
     for question in questions.all():
-        if not question.needs_arguments:
-            yield Request(question)
-            for by in question.further_groupings:
-                yield Request(question, {"by": by})
+        if question.needs_arguments:
+            continue
+        requests = [Request(question)]
+        requests += [Request(question, {"by": by}) for by in question.further_groupings]
+        for request in requests:
+            write_csv(request.of(analyser), directory / f"{request.file_stem}.csv")
 
 
 FORMAT = ExportFormat(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -17,68 +16,24 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dasfprof.analysis import Trace, TraceAnalyser
+    from dasfprof.analysis.tables.questions import Question, Request
 
 DEFAULT_ROWS = 10
 
 
-@dataclass(frozen=True)
-class Table:
-    """One question to the analyser."""
+def default_requests(trace: Trace) -> list[Request]:
+    """Return what is asked of a run by default: what it has evidence for."""
+    from dasfprof.analysis.tables import questions
+    from dasfprof.analysis.tables.questions import Request
 
-    title: str
-    method: str
-    #: Name of its CSV file.
-    file_name: str
-    #: Columns that are left out first on a narrow terminal.
-    expendable: tuple[str, ...] = ()
-
-    def ask(self, analyser: TraceAnalyser) -> pd.DataFrame:
-        """Return the answer."""
-        frame: pd.DataFrame = getattr(analyser, self.method)()
-        return frame
-
-
-TABLES = {
-    "findings": Table("Findings", "diagnose", "findings.csv"),
-    "time": Table("Where the time of all threads went", "time_accounting", "time_accounting.csv"),
-    "step": Table(
-        "Steps of the pipeline",
-        "per_step_bottleneck",
-        "step_bottleneck.csv",
-        ("Functions", "Workers", "Failed Tasks", "Mean Throughput (MB/s)", "Mean Data Size (MB)"),
-    ),
-    "function": Table(
-        "Functions that took the most time, by worker",
-        "per_function_bottleneck",
-        "function_bottleneck.csv",
-        ("Failed Tasks", "Mean Throughput (MB/s)", "Mean Data Size (MB)"),
-    ),
-    "task": Table(
-        "Tasks that took the most time",
-        "per_task_bottleneck",
-        "task_bottleneck.csv",
-        ("Run ID", "Function", "State", "Start (s)"),
-    ),
-    "balance": Table(
-        "Tasks in memory on each worker, second by second",
-        "per_worker_task_balance",
-        "task_balance.csv",
-    ),
-    "events": Table("Events of user code", "own_events", "own_events.csv", ("Process", "Thread")),
-}
-
-
-def tables_of(trace: Trace) -> list[str]:
-    """Return the names of the tables that have rows: without steps, no table of steps."""
+    found = questions.overview(trace)
     if len(trace.events) and not len(trace.tasks):
-        return ["events"]
-    silent = set() if trace.tasks["step"].notna().any() else {"step"}
-    silent |= set() if len(trace.events) else {"events"}
-    return [name for name in TABLES if name not in silent]
+        found = [question for question in found if question.name == "own_events"]
+    return [Request(question) for question in found]
 
 
 def print_answers(
-    analyser: TraceAnalyser, rows: int, *, names: Iterable[str] = (), err: bool = False
+    analyser: TraceAnalyser, rows: int, *, requests: Iterable[Request] = (), err: bool = False
 ) -> dict[str, pd.DataFrame]:
     """Print answers one by one, then notes on missing data; return the whole tables.
 
@@ -88,31 +43,31 @@ def print_answers(
         The run.
     rows
         How many rows to print of each.
-    names
-        Which of `TABLES`; none: those that `tables_of` gives.
+    requests
+        The questions. Default: those of `default_requests`.
     err
         Whether to print on standard error.
     """
     answers = {}
-    for name in names or tables_of(analyser.trace):
-        table = TABLES[name]
-        answers[name] = frame = table.ask(analyser)
-        if name == "findings":
+    for request in requests or default_requests(analyser.trace):
+        question = request.question
+        answers[request.file_stem] = frame = request.of(analyser)
+        if question.name == "diagnose":
             print_findings(frame, rows, err=err)
-        elif name == "time":
+        elif question.name == "time_accounting" and not request.arguments:
             print_time(frame, err=err)
         else:
-            _print_table(table, frame, rows, err=err)
+            _print_table(question, frame, rows, err=err)
     print_notes([note.text for note in analyser.trace.notes], err=err)
     return answers
 
 
-def _print_table(table: Table, frame: pd.DataFrame, rows: int, *, err: bool) -> None:
+def _print_table(question: Question, frame: pd.DataFrame, rows: int, *, err: bool) -> None:
     """Print a table's first rows, as wide as the terminal."""
     shown = f" (first {rows} of {len(frame)} rows)" if len(frame) > rows else ""
-    echo(f"\n{click.style(table.title, bold=True)}{shown}", err=err)
+    echo(f"\n{click.style(question.title, bold=True)}{shown}", err=err)
     if len(frame):
-        text = format_table(frame.head(rows), terminal_width(), expendable=table.expendable)
+        text = format_table(frame.head(rows), terminal_width(), expendable=question.expendable)
         echo(text, err=err)
     else:
         echo("No rows: no finished task was recorded.", err=err)
