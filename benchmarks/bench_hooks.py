@@ -24,10 +24,10 @@ from distributed.metrics import DelayedMetricsLedger
 from distributed.worker_state_machine import ExecuteSuccessEvent
 from measure import Result, interleave, spread
 
-from dasfprof.recording import run_queue
-from dasfprof.recording.scheduler import SchedulerTaskPlugin
+from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
+from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.recording.settings import make_settings
-from dasfprof.recording.worker import WorkerTaskPlugin
+from dasfprof.recording.task_runs import run_queue
 
 CALLS = 2000
 

@@ -23,7 +23,7 @@ from distributed import LocalCluster
 from measure import Result, interleave, spread
 from native import build, run_apart
 
-from dasfprof.recording.annotation import GPUAnnotationPlugin
+from dasfprof.recording.plugins.nvtx import GPUAnnotationPlugin
 
 CALLS = 2000
 

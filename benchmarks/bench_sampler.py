@@ -21,7 +21,7 @@ from distributed import LocalCluster
 from measure import Result, percentile
 from native import build, run_apart
 
-from dasfprof.recording.resource import ResourceMonitor
+from dasfprof.recording.plugins.resources import ResourceMonitor
 from dasfprof.recording.settings import make_settings
 
 INTERVAL = 0.1

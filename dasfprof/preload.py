@@ -76,7 +76,7 @@ async def _record_cluster(scheduler: Scheduler) -> None:
 
     from dasfprof.config import setting
     from dasfprof.errors import RegistrationError
-    from dasfprof.recording.cluster_calls import check_process
+    from dasfprof.recording.cluster.calls import check_process
     from dasfprof.recording.registration import default_plugins
     from dasfprof.recording.settings import make_settings
 
@@ -128,7 +128,7 @@ async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
 
     from distributed.protocol.pickle import dumps
 
-    from dasfprof.recording.cluster_calls import running_plugins
+    from dasfprof.recording.cluster.calls import running_plugins
 
     while True:
         try:
@@ -143,7 +143,7 @@ async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
 
 async def _record_client(client: Client) -> None:
     from dasfprof.recording import register_default_profiler
-    from dasfprof.recording.cluster_calls import running_plugins
+    from dasfprof.recording.cluster.calls import running_plugins
 
     # Tasks have clients too, and workers that a nanny starts inherit the config.
     if client.id.startswith("Client-worker-") or multiprocessing.parent_process() is not None:
@@ -225,7 +225,7 @@ class ClientRecorder:
         """Start recording what the client is connected to."""
         from dasfprof.errors import DasfprofError
         from dasfprof.recording import register_default_profiler
-        from dasfprof.recording.cluster_calls import running_plugins
+        from dasfprof.recording.cluster.calls import running_plugins
 
         scheduler_id = (await client.scheduler.identity())["id"]
         with self._lock:

@@ -1,11 +1,11 @@
 """Who observes: plugins for workers and the scheduler, and their registration on a cluster."""
 
+from dasfprof.recording.plugins.resources import ResourceMonitor
+from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
+from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.recording.registration import profile, register_default_profiler
-from dasfprof.recording.resource import ResourceMonitor
 from dasfprof.recording.run import ProfiledRun
-from dasfprof.recording.scheduler import SchedulerTaskPlugin
-from dasfprof.recording.steps import step
-from dasfprof.recording.worker import WorkerTaskPlugin
+from dasfprof.recording.steps.step import step
 
 __all__ = [
     "ProfiledRun",

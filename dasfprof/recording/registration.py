@@ -14,14 +14,14 @@ from distributed.deploy.cluster import Cluster
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 from dasfprof.errors import NoClientError, RegistrationError
-from dasfprof.recording.cluster_calls import check_process, ping, running_plugins
-from dasfprof.recording.cluster_link import ClusterLink, within
+from dasfprof.recording.cluster.calls import check_process, ping, running_plugins
+from dasfprof.recording.cluster.link import ClusterLink, within
 from dasfprof.recording.guard import in_thread
+from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
+from dasfprof.recording.plugins.worker import WorkerProfiler
 from dasfprof.recording.run import ProfiledRun, remove_plugins
-from dasfprof.recording.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.settings import RunSettings, make_settings, switch
-from dasfprof.recording.step_recorder import StepRecorder, stop_recorders
-from dasfprof.recording.worker_profiler import WorkerProfiler
+from dasfprof.recording.steps.recorder import StepRecorder, stop_recorders
 from dasfprof.text import count_of
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from dasfprof.database.display import files_html
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writing_process import Writer, writer_of
 from dasfprof.errors import SourceNotFoundError, TraceError
-from dasfprof.recording.cluster_calls import (
+from dasfprof.recording.cluster.calls import (
     commit_on_scheduler,
     commit_on_worker,
     forget_worker_plugins,
@@ -27,10 +27,10 @@ from dasfprof.recording.cluster_calls import (
     stop_on_scheduler,
     stop_on_worker,
 )
-from dasfprof.recording.cluster_link import GONE, SCHEDULER, ClusterLink
+from dasfprof.recording.cluster.link import GONE, SCHEDULER, ClusterLink
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.step_recorder import StepRecorder
+from dasfprof.recording.steps.recorder import StepRecorder
 from dasfprof.text import clean, count_of, escape, format_size
 
 if TYPE_CHECKING:

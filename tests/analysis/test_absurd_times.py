@@ -13,7 +13,7 @@ from written_traces import Plugin, row
 
 from dasfprof import EventProfiler
 from dasfprof.analysis import Trace, TraceAnalyser
-from dasfprof.recording.disk_usage import DISK_USAGE
+from dasfprof.recording.probes.disks import DISK_USAGE
 from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.schema.tasks import (
     CLOCK,

@@ -18,7 +18,7 @@ from written_traces import Plugin, row
 from dasfprof.analysis import Trace, TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.recording.disk_usage import DISK_USAGE
+from dasfprof.recording.probes.disks import DISK_USAGE
 from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.schema.tasks import (
     COMPUTE,

@@ -17,7 +17,8 @@ pytest.importorskip("pynvml", reason="the package nvidia-ml-py is not installed"
 IMPORTS = """
 import ctypes, json, sys, time
 import dask
-from dasfprof.recording import gpu, gpu_reader
+from dasfprof.recording.probes import gpu
+from dasfprof.recording.probes import nvml as gpu_reader
 """
 #: Samples of one worker, whose duties it has as the test says: every device, or those named.
 PROGRAM = """

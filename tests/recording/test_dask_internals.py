@@ -93,7 +93,7 @@ import distributed.worker_state_machine as machine, dask.highlevelgraph as graph
 for name in [name for name in vars(machine) if name.endswith("Event")]:
     delattr(machine, name)
 del graphs.HighLevelGraph
-import dasfprof.recording, dasfprof.recording.annotation
+import dasfprof.recording, dasfprof.recording.plugins.nvtx
 from dasfprof.recording.dask_internals.names import missing
 print(len(missing("TracePlugin")), len(missing("StepRecorder")))
 """

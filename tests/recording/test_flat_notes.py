@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from dasfprof.recording import scheduler_folder, task_folder
-from dasfprof.recording.flat_notes import Fields, FlatNotes, NoteKind, NoteLayout
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.scheduler import SchedulerTaskPlugin
-from dasfprof.recording.worker import WorkerTaskPlugin
+from dasfprof.recording.notes import scheduler_notes as scheduler_folder
+from dasfprof.recording.notes import task_notes as task_folder
+from dasfprof.recording.notes.layout import Fields, FlatNotes, NoteKind, NoteLayout
+from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
+from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.schema.declaration import Schema
 
 PAIR = NoteKind(

@@ -8,10 +8,10 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from dasfprof.recording.gpu import GpuProbe
-from dasfprof.recording.pressure import HostPressure
-from dasfprof.recording.probes import ResourceProbe
-from dasfprof.recording.resource import HostDuty
+from dasfprof.recording.plugins.resources import HostDuty
+from dasfprof.recording.probes.gpu import GpuProbe
+from dasfprof.recording.probes.host import ResourceProbe
+from dasfprof.recording.probes.pressure import HostPressure
 from dasfprof.schema.resources import RESOURCE_USAGE
 
 

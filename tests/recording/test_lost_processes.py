@@ -20,7 +20,7 @@ from recorded_facts import computed, facts, trace_files
 
 import dasfprof
 from dasfprof.database.reader import TraceFile
-from dasfprof.recording import step_recorder
+from dasfprof.recording.steps import recorder as step_recorder
 
 #: Tests are imported by their workers too.
 PATHS = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -27,17 +27,17 @@ from dasfprof.database.file import FileDatabase
 from dasfprof.database.output import TraceOutput
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writer import TraceWriter
-from dasfprof.recording.describe import ResultDescriber
-from dasfprof.recording.flat_notes import FlatNotes
-from dasfprof.recording.gpu import GpuProbe
-from dasfprof.recording.pressure import HostPressure
-from dasfprof.recording.probes import ResourceProbe, WorkerProbe
-from dasfprof.recording.resource import HostDuty
-from dasfprof.recording.run_queue import RunQueue
-from dasfprof.recording.scheduler import SchedulerTaskPlugin
+from dasfprof.recording.notes.layout import FlatNotes
+from dasfprof.recording.notes.task_notes import TaskFolder
+from dasfprof.recording.plugins.resources import HostDuty
+from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
+from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
+from dasfprof.recording.probes.gpu import GpuProbe
+from dasfprof.recording.probes.host import ResourceProbe, WorkerProbe
+from dasfprof.recording.probes.pressure import HostPressure
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.task_folder import TaskFolder
-from dasfprof.recording.worker import WorkerTaskPlugin
+from dasfprof.recording.task_runs.results import ResultDescriber
+from dasfprof.recording.task_runs.run_queue import RunQueue
 
 #: Workers, and plugins that can each log a first error: two on each worker, one on the scheduler.
 WORKERS, PLUGINS = 2, 5
@@ -95,21 +95,21 @@ EXPECTED = [300, 2, 2]
 
 #: Where to raise: (object, attribute). Each is called by some hook, folder, probe or writer.
 SITES: list[tuple[Any, str]] = [
-    ("dasfprof.recording.worker", "worker_facts"),
-    ("dasfprof.recording.worker", "listen"),
-    ("dasfprof.recording.worker", "availability"),
-    ("dasfprof.recording.worker", "observe"),
-    ("dasfprof.recording.worker", "time"),
+    ("dasfprof.recording.plugins.tasks", "worker_facts"),
+    ("dasfprof.recording.plugins.tasks", "listen"),
+    ("dasfprof.recording.plugins.tasks", "availability"),
+    ("dasfprof.recording.plugins.tasks", "observe"),
+    ("dasfprof.recording.plugins.tasks", "time"),
     (RunQueue, "__init__"),
     (RunQueue, "_open"),
     (RunQueue, "stop"),
-    ("dasfprof.recording.run_queue", "_OwnFile"),
+    ("dasfprof.recording.task_runs.run_queue", "_OwnFile"),
     (RunSettings, "open_database"),
     (TraceWriter, "start"),
     (WorkerTaskPlugin, "_finished"),
     (WorkerTaskPlugin, "_succeeded"),
-    ("dasfprof.recording.worker", "failed_run"),
-    ("dasfprof.recording.worker", "transfer"),
+    ("dasfprof.recording.plugins.tasks", "failed_run"),
+    ("dasfprof.recording.plugins.tasks", "transfer"),
     (ResultDescriber, "__init__"),
     (ResultDescriber, "__call__"),
     (TaskFolder, "__init__"),
@@ -119,14 +119,14 @@ SITES: list[tuple[Any, str]] = [
     (TaskFolder, "_begin"),
     (FlatNotes, "fold"),
     (FlatNotes, "_columns"),
-    ("dasfprof.recording.task_folder", "run_queue_seconds"),
-    ("dasfprof.recording.scheduler", "time"),
+    ("dasfprof.recording.notes.task_notes", "run_queue_seconds"),
+    ("dasfprof.recording.plugins.scheduler", "time"),
     (SchedulerTaskPlugin, "add_worker"),
     (SchedulerTaskPlugin, "_task_run"),
-    ("dasfprof.recording.scheduler", "scheduler_notes"),
-    ("dasfprof.recording.scheduler_folder", "_task_run_columns"),
+    ("dasfprof.recording.plugins.scheduler", "scheduler_notes"),
+    ("dasfprof.recording.notes.scheduler_notes", "_task_run_columns"),
     (SchedulerTaskPlugin, "_unfinished"),
-    ("dasfprof.recording.resource", "_fold"),
+    ("dasfprof.recording.plugins.resources", "_fold"),
     (HostDuty, "held"),
     (HostDuty, "release"),
     (ResourceProbe, "__init__"),
@@ -137,7 +137,7 @@ SITES: list[tuple[Any, str]] = [
     (HostPressure, "close"),
     (WorkerProbe, "__init__"),
     (WorkerProbe, "sample"),
-    ("dasfprof.recording.probes", "monotonic"),
+    ("dasfprof.recording.probes.host", "monotonic"),
     (GpuProbe, "sample"),
     (GpuProbe, "close"),
     (BatchEncoder, "extend"),
@@ -214,7 +214,7 @@ def test_a_failure_inside_reaches_nobody(
 def test_a_plugin_that_could_not_be_set_up_collects_nothing(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dasfprof.recording.worker.listen", fail)
+    monkeypatch.setattr("dasfprof.recording.plugins.tasks.listen", fail)
     run = dasfprof.register_default_profiler(client, directory=tmp_path)
     client.gather(client.map(abs, range(20), key=[("collects-nothing", i) for i in range(20)]))
     worker = client.cluster.workers[0]

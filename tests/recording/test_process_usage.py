@@ -10,7 +10,7 @@ import time
 
 import psutil
 
-from dasfprof.recording.process_usage import ProcessUsage, count_connections
+from dasfprof.recording.probes.process import ProcessUsage, count_connections
 
 
 def counts_with_sockets() -> list[tuple[int, int]]:

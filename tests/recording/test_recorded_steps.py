@@ -24,8 +24,8 @@ from distributed import Client, LocalCluster, get_worker, span
 from recorded_facts import assert_whole
 
 import dasfprof
-from dasfprof.recording import step_recorder
-from dasfprof.recording.steps import current_step
+from dasfprof.recording.steps import recorder as step_recorder
+from dasfprof.recording.steps.step import current_step
 
 NONE = "(no step)"
 

@@ -18,9 +18,9 @@ from independent_record import wait_until
 from recorded_facts import assert_whole, facts, trace_files
 
 import dasfprof
-from dasfprof.recording import resource
-from dasfprof.recording.pressure import UNKNOWN, HostPressure
-from dasfprof.recording.resource import HostDuty
+from dasfprof.recording.plugins import resources as resource
+from dasfprof.recording.plugins.resources import HostDuty
+from dasfprof.recording.probes.pressure import UNKNOWN, HostPressure
 
 INTERVAL = 0.05
 

@@ -22,8 +22,8 @@ from recorded_facts import assert_whole, computed, trace_files
 
 import dasfprof
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.recording import run_queue
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.task_runs import run_queue
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="only Linux tells what threads wait"

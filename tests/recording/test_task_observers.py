@@ -13,10 +13,10 @@ import distributed.worker
 import pytest
 from dask._task_spec import Task
 
-from dasfprof.recording import task_ranges
 from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.run_queue import RunQueue
+from dasfprof.recording.task_runs import nvtx_ranges as task_ranges
+from dasfprof.recording.task_runs.run_queue import RunQueue
 
 FUNCTIONS = ("_run_task_simple", "_run_task_async")
 

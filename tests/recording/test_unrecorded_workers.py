@@ -22,8 +22,8 @@ from recorded_facts import assert_whole, computed
 import dasfprof
 from dasfprof.errors import RegistrationError
 from dasfprof.recording import ResourceMonitor, WorkerTaskPlugin
-from dasfprof.recording.annotation import GPUAnnotationPlugin
-from dasfprof.recording.by_value import by_value
+from dasfprof.recording.cluster.by_value import by_value
+from dasfprof.recording.plugins.nvtx import GPUAnnotationPlugin
 from dasfprof.recording.settings import RunSettings
 
 #: Run by Python as it starts: nothing of dasfprof can be imported in that process.
@@ -191,7 +191,7 @@ def test_plugins_travel_as_source_text(kind: Any, tmp_path: Path) -> None:
 
 
 def test_functions_by_value_are_functions_there() -> None:
-    from dasfprof.recording import cluster_calls
+    from dasfprof.recording.cluster import calls as cluster_calls
 
     for name in ("check_process", "commit_plugin", "list_files", "read_chunk"):
         function = getattr(cluster_calls, name)

@@ -53,7 +53,9 @@ def test_spilled_results_stay_where_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metered: bool
 ) -> None:
     if not metered:
-        monkeypatch.setattr("dasfprof.recording.worker.METRICS_HOOK", "_a_name_of_the_future")
+        monkeypatch.setattr(
+            "dasfprof.recording.plugins.tasks.METRICS_HOOK", "_a_name_of_the_future"
+        )
 
     def fill(client: Client) -> None:
         kept.append(arrays := [])

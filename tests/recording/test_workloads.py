@@ -34,7 +34,7 @@ from distributed import (
 from recorded_facts import NOISE, assert_same_runs, assert_whole, computed, delays, facts
 
 import dasfprof
-from dasfprof.recording.clock_correction import uncorrected
+from dasfprof.recording.task_runs.clock_correction import uncorrected
 
 
 @pytest.fixture(scope="module")

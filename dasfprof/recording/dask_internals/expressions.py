@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.steps import OpenStep
+from dasfprof.recording.steps.step import OpenStep
 
 #: What of Dask's has to be there to follow its rewriting.
 NAMES = (names.FRAME, names.EXPR, names.EXPR_NAME, names.EXPR_OPERANDS)

@@ -2,7 +2,7 @@
 
 Annotations would not do: Dask loses those of layers as it optimises arrays, bags and dataframes,
 does not fuse layers whose annotations differ, and warns of them on dataframes. So layers are noted
-by name as they are built, in the steps that `dasfprof.recording.steps` knows, and only a graph
+by name as they are built, in the steps that `dasfprof.recording.steps.step` knows, and only a graph
 that is handed to the cluster is annotated, with one tuple: `ANNOTATION`.
 
 Nothing here stays: `remove_hooks` puts back what `place_hooks` replaced.
@@ -18,11 +18,11 @@ from typing import Any
 import dask
 from distributed import Client
 
-from dasfprof.recording import steps
 from dasfprof.recording.dask_internals import expressions, names
 from dasfprof.recording.dask_internals.expressions import FrameSteps, is_expression, output_keys
 from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
-from dasfprof.recording.steps import OpenStep
+from dasfprof.recording.steps import step as steps
+from dasfprof.recording.steps.step import OpenStep
 from dasfprof.schema.steps import ANNOTATION
 
 logger = logging.getLogger(__name__)

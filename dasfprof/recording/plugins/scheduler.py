@@ -21,10 +21,10 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.protocol.pickle import dumps
 
 from dasfprof.database.writer import Folded, Source
-from dasfprof.recording.cluster_calls import settle_worker
-from dasfprof.recording.cluster_link import ask_workers
+from dasfprof.recording.cluster.calls import settle_worker
+from dasfprof.recording.cluster.link import ask_workers
 from dasfprof.recording.guard import HookGuard, in_thread
-from dasfprof.recording.scheduler_folder import (
+from dasfprof.recording.notes.scheduler_notes import (
     ADDED,
     ARRIVED,
     REMOVED,

@@ -8,10 +8,10 @@ import numpy as np
 from dask.utils import key_split
 
 from dasfprof.database.writer import Folded
-from dasfprof.recording.clock_correction import uncorrected
-from dasfprof.recording.flat_notes import Fields, FlatNotes, NoteKind, NoteLayout
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.run_queue import correction_of, run_queue_seconds
+from dasfprof.recording.notes.layout import Fields, FlatNotes, NoteKind, NoteLayout
+from dasfprof.recording.task_runs.clock_correction import uncorrected
+from dasfprof.recording.task_runs.run_queue import correction_of, run_queue_seconds
 from dasfprof.schema.tasks import CLOCK, COMPUTE, TRANSFER
 
 #: A task run that ended. `WorkerTaskPlugin._note_run` writes this note as a tuple, since a call

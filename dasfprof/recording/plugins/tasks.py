@@ -28,14 +28,20 @@ from dasfprof.recording.dask_internals.metering import (
 )
 from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.dask_internals.worker_state import with_correction
-from dasfprof.recording.describe import ResultDescriber
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.outcomes import RUNNING, STATES, failed_run, run_by_state, transfer
-from dasfprof.recording.run_queue import Reading, RunQueue, availability
+from dasfprof.recording.notes.task_notes import CORRECTED, FETCHED, RUN, WORKER_NOTES, TaskFolder
+from dasfprof.recording.plugins.recording_plugin import RecordingPlugin
+from dasfprof.recording.probes.worker_facts import worker_facts
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.task_folder import CORRECTED, FETCHED, RUN, WORKER_NOTES, TaskFolder
-from dasfprof.recording.worker_facts import worker_facts
-from dasfprof.recording.worker_plugin import RecordingPlugin
+from dasfprof.recording.task_runs.outcomes import (
+    RUNNING,
+    STATES,
+    failed_run,
+    run_by_state,
+    transfer,
+)
+from dasfprof.recording.task_runs.results import ResultDescriber
+from dasfprof.recording.task_runs.run_queue import Reading, RunQueue, availability
 
 _READY = ("ready", "constrained")
 #: States of which the metering tells more.

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import psutil
 
 from dasfprof.recording.dask_internals.worker_state import spill_metrics, spilled_bytes
-from dasfprof.recording.gpu import GpuProbe
-from dasfprof.recording.pressure import UNKNOWN, HostPressure
-from dasfprof.recording.process_usage import ProcessUsage, count_connections
+from dasfprof.recording.probes.gpu import GpuProbe
+from dasfprof.recording.probes.pressure import UNKNOWN, HostPressure
+from dasfprof.recording.probes.process import ProcessUsage, count_connections
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 

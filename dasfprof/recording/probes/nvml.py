@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any
 
-from dasfprof.recording.cuda_devices import Device
+from dasfprof.recording.probes.cuda_devices import Device
 from dasfprof.schema.gpus import GpuAvailability
 
 #: Seconds between two of those readings that cost milliseconds or wait in the driver.

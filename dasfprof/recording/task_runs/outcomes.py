@@ -12,7 +12,7 @@ from dasfprof.recording.dask_internals.metering import (
     fetch_seconds,
 )
 from dasfprof.recording.dask_internals.worker_state import value_in_memory
-from dasfprof.recording.describe import ResultDescriber, type_name
+from dasfprof.recording.task_runs.results import ResultDescriber, type_name
 
 #: The key of a run, its prefix, run_id and state, the result's size, name of type, dtype and shape,
 #: the inputs' keys and size, start and stop as Dask tells them, and the exception's text.

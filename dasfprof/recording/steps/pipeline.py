@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from dasfprof.recording.steps import step
+from dasfprof.recording.steps.step import step
 
 logger = logging.getLogger(__name__)
 

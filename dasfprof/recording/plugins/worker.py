@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dasfprof.recording.annotation import GPUAnnotationPlugin
-from dasfprof.recording.resource import ResourceMonitor
+from dasfprof.recording.plugins.nvtx import GPUAnnotationPlugin
+from dasfprof.recording.plugins.recording_plugin import RecordingPlugin
+from dasfprof.recording.plugins.resources import ResourceMonitor
+from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.worker import WorkerTaskPlugin
-from dasfprof.recording.worker_plugin import RecordingPlugin
 
 
 class WorkerProfiler(RecordingPlugin):

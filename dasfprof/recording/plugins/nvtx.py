@@ -1,7 +1,7 @@
 """`GPUAnnotationPlugin`: each task run as a named range in NVIDIA Nsight Systems, through NVTX.
 
 The ranges are those of the domain `DOMAIN`: the message is the task's prefix, the payload its
-run_id, the colour stays the same for a prefix. See `dasfprof.recording.task_ranges` for how they
+run_id, the colour stays the same for a prefix. See `dasfprof.recording.task_runs.nvtx_ranges` for how they
 are placed around the tasks.
 
 ``dask.annotate(nvtx_category=3)`` around the building of tasks puts their ranges in a category, a
@@ -20,11 +20,11 @@ from functools import partial
 from typing import Any
 
 from dasfprof.database import FileDatabase
-from dasfprof.recording import task_ranges
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.plugins.recording_plugin import RecordingPlugin
+from dasfprof.recording.probes.worker_facts import worker_facts
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.worker_facts import worker_facts
-from dasfprof.recording.worker_plugin import RecordingPlugin
+from dasfprof.recording.task_runs import nvtx_ranges as task_ranges
 from dasfprof.schema.events import InstantEvent
 
 DOMAIN = "dasfprof"

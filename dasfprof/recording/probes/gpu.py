@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import dask.config
 
-from dasfprof.recording.cuda_devices import (
+from dasfprof.recording.probes.cuda_devices import (
     Device,
     VisibleDevices,
     ask_cuda,
@@ -22,7 +22,7 @@ from dasfprof.recording.cuda_devices import (
     visible_devices,
     with_instances,
 )
-from dasfprof.recording.gpu_reader import GpuReader, reason_of
+from dasfprof.recording.probes.nvml import GpuReader, reason_of
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.gpus import GPU_DEVICES, GPU_FAILURE, GPU_USAGE, GpuAvailability
 

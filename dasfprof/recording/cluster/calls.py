@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dasfprof.recording.by_value import by_value
+from dasfprof.recording.cluster.by_value import by_value
 from dasfprof.recording.dask_internals.registered_plugins import forget_for_workers
 from dasfprof.recording.guard import in_thread
 

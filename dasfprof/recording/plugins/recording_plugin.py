@@ -12,8 +12,8 @@ from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from dasfprof.recording.by_value import by_value
-from dasfprof.recording.cluster_calls import check_process
+from dasfprof.recording.cluster.by_value import by_value
+from dasfprof.recording.cluster.calls import check_process
 from dasfprof.recording.settings import RunSettings
 
 

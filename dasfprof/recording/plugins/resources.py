@@ -12,15 +12,15 @@ from time import monotonic
 from typing import Any
 
 from dasfprof.database.writer import Folded, Source
-from dasfprof.recording.device_memory import DeviceMemoryProbe
-from dasfprof.recording.disk_usage import DiskProbe
-from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.pressure import HostPressure
-from dasfprof.recording.probes import Probe, ResourceProbe, WorkerProbe
+from dasfprof.recording.plugins.recording_plugin import RecordingPlugin
+from dasfprof.recording.probes.device_memory import DeviceMemoryProbe
+from dasfprof.recording.probes.disks import DiskProbe
+from dasfprof.recording.probes.gpu import GpuProbe
+from dasfprof.recording.probes.host import Probe, ResourceProbe, WorkerProbe
+from dasfprof.recording.probes.pressure import HostPressure
+from dasfprof.recording.probes.worker_facts import worker_facts
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.worker_facts import worker_facts
-from dasfprof.recording.worker_plugin import RecordingPlugin
 from dasfprof.schema.declaration import Schema
 
 #: Seconds after which a worker without host duty asks for it again: who had it may have died.

@@ -1,0 +1,1 @@
+"""Calls from the client to the processes of a cluster."""

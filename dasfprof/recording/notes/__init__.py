@@ -1,0 +1,1 @@
+"""What hooks note, and how rows are made of it."""

@@ -1,0 +1,1 @@
+"""What the resource monitor reads: processes, hosts, disks, GPUs."""

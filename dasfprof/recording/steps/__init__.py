@@ -1,0 +1,1 @@
+"""Which step of the pipeline built and submitted what."""
