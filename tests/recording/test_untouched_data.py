@@ -16,6 +16,7 @@ from distributed import Client, LocalCluster, wait
 from recorded_facts import assert_whole, computed
 
 import dasfprof
+from dasfprof.recording.dask_internals import names
 
 #: Managed bytes of a worker above which it spills.
 TARGET = 300_000
@@ -53,9 +54,7 @@ def test_spilled_results_stay_where_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metered: bool
 ) -> None:
     if not metered:
-        monkeypatch.setattr(
-            "dasfprof.recording.plugins.tasks.METRICS_HOOK", "_a_name_of_the_future"
-        )
+        monkeypatch.setattr(names.FINALIZE_METRICS, "path", "distributed.worker:Worker._future")
 
     def fill(client: Client) -> None:
         kept.append(arrays := [])

@@ -1,8 +1,8 @@
 """`GPUAnnotationPlugin`: each task run as a named range in NVIDIA Nsight Systems, through NVTX.
 
 The ranges are those of the domain `DOMAIN`: the message is the task's prefix, the payload its
-run_id, the colour stays the same for a prefix. See `dasfprof.recording.task_runs.nvtx_ranges` for how they
-are placed around the tasks.
+run_id, the colour stays the same for a prefix. `dasfprof.recording.task_runs.nvtx_ranges` places
+them around the tasks.
 
 ``dask.annotate(nvtx_category=3)`` around the building of tasks puts their ranges in a category, a
 positive integer: one for each step of a pipeline, for example. Integers, because NVTX numbers
