@@ -19,7 +19,7 @@ from synthetic import compute_rows
 
 from dasfprof import FileDatabase
 from dasfprof.database.writer import Source
-from dasfprof.recording.facts import COMPUTE
+from dasfprof.schema.tasks import COMPUTE
 
 ROWS = 5000
 WATCH_SECONDS = 0.15

@@ -19,10 +19,10 @@ from measure import Result, spread
 from synthetic import HOST, TOKENS
 
 from dasfprof import FileDatabase, TraceAnalyser
-from dasfprof.analysis.replay.replay import make_replay, replay_of
-from dasfprof.database.batch import Schema
+from dasfprof.analysis.simulation.replay import make_replay, replay_of
 from dasfprof.database.writer import Source
-from dasfprof.recording.facts import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
 
 BEGIN = 1_790_000_000.0
 THREADS = 4

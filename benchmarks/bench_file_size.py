@@ -53,7 +53,8 @@ def demo() -> list[Path]:
 
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.parse_args(arguments)
+    parser.add_argument("--workload", choices=WORKLOADS, action="append", help="besides the demo")
+    options = parser.parse_args(arguments)
     columns = ["workload", "task runs", "bytes a task run", "samples, bytes a second of a worker"]
     result = Result("File size", columns)
     recorded = {"dasfprof demo": demo()}
@@ -62,8 +63,8 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
-        for name, (function, count) in WORKLOADS.items():
-            recorded[name] = workload(client, function, count)
+        for name in options.workload or WORKLOADS:
+            recorded[name] = workload(client, *WORKLOADS[name])
     for name, files in recorded.items():
         runs, of_tasks, of_samples = sizes(files)
         result.rows.append([name, f"{runs:,}", f"{of_tasks:.0f}", f"{of_samples:.0f}"])

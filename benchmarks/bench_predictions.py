@@ -24,7 +24,7 @@ from measure import Result
 
 import dasfprof
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.replay import replay_of
+from dasfprof.analysis.simulation import replay_of
 
 #: Repeats that differ by less can tell whether a prediction is right.
 STEADY = 0.05

@@ -21,7 +21,7 @@ from synthetic import FUNCTIONS, TOKENS, row
 
 from dasfprof import FileDatabase, TraceAnalyser, write_report
 from dasfprof.database.writer import Source
-from dasfprof.recording.facts import COMPUTE, TASK_RUN
+from dasfprof.schema.tasks import COMPUTE, TASK_RUN
 
 WORKERS, THREADS = 16, 2
 FRAMES = 90

@@ -19,10 +19,11 @@ from measure import Result, spread
 from synthetic import FUNCTIONS, TOKENS
 
 from dasfprof import FileDatabase, TraceAnalyser
-from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Source
 from dasfprof.recording.disk_usage import DISK_USAGE
-from dasfprof.recording.facts import COMPUTE, RESOURCE_USAGE, TASK_RUN, TRANSFER
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.schema.tasks import COMPUTE, TASK_RUN, TRANSFER
 
 BEGIN = 1_790_000_000.0
 WORKERS, HOSTS, THREADS = 16, 4, 4

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database import columns, deflate, frames, values
-from dasfprof.database.batch import BatchEncoder, Schema
-from dasfprof.recording import facts, gpu_facts, step_facts
+from dasfprof.database.batch import BatchEncoder
+from dasfprof.schema import KINDS
 
 #: Texts that stand in the blocks of many pipelines.
 WORDS = {
@@ -51,12 +51,10 @@ def blocks(paths: list[Path]) -> dict[str, dict[str, Any]]:
 
 def other_blocks(recorded: set[str]) -> list[bytes]:
     """Give blocks without rows of what the plugins record and the files lack."""
-    modules = (facts, gpu_facts, step_facts)
-    schemas = [item for module in modules for item in vars(module).values()]
     return [
         BatchEncoder(schema).payload(clock=[0.0, 0.0], dropped=0, errors=0)
-        for schema in schemas
-        if isinstance(schema, Schema) and schema.name not in recorded
+        for schema in KINDS.values()
+        if schema.name not in recorded
     ]
 
 

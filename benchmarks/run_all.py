@@ -7,26 +7,30 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import time
 from pathlib import Path
 
 #: Benchmarks in the order of the README's table, with their arguments for a quick look.
 BENCHMARKS = {
-    "bench_overhead": ["--rounds", "1", "--workload", "array pipeline"],
-    "bench_hooks": ["--rounds", "5"],
+    "bench_overhead": [
+        *("--rounds", "1", "--workload", "array pipeline"),
+        *("--variant", "dasfprof"),
+    ],
+    "bench_hooks": ["--rounds", "3"],
     "bench_event_loop": ["--rounds", "5"],
-    "bench_file_size": [],
+    "bench_file_size": ["--workload", "no-op tasks"],
     "bench_analysis": ["--rounds", "1", "--events", "120000"],
-    "bench_explain": ["--rounds", "1", "--tasks", "100000"],
-    "bench_predictions": ["--repeats", "1", "--pipelines", "tree", "gaps"],
-    "bench_growth": ["--rounds", "1", "--events", "100000", "--events", "1000000"],
-    "bench_reports": ["--rounds", "1", "--tasks", "100000"],
+    "bench_explain": ["--rounds", "1", "--tasks", "20000"],
+    "bench_predictions": ["--repeats", "1", "--pipelines", "gaps", "--scale", "0.5"],
+    "bench_growth": ["--rounds", "1", "--events", "100000"],
+    "bench_reports": ["--rounds", "1", "--tasks", "20000"],
     "bench_decoding": ["--rounds", "3", "--events", "200000"],
     "bench_report": ["--rounds", "1", "--tasks", "10000"],
     "bench_export": ["--rounds", "1", "--tasks", "10000"],
     "bench_import": ["--rounds", "2"],
     "bench_nvtx": ["--rounds", "5"],
     "bench_sampler": ["--ticks", "20"],
-    "bench_soak": ["--tasks", "20000"],
+    "bench_soak": ["--tasks", "5000"],
 }
 COMPARES_WITH_DASF = ("bench_overhead", "bench_analysis")
 
@@ -42,8 +46,10 @@ def main() -> None:
         arguments = list(BENCHMARKS[name]) if options.quick else []
         if options.dasf_core and name in COMPARES_WITH_DASF:
             arguments += ["--dasf-core", options.dasf_core]
+        begin = time.monotonic()
         for result in importlib.import_module(name).main(arguments):
             result.save(options.output)
+        print(f"({name}: {time.monotonic() - begin:.0f} s)\n", flush=True)
 
 
 if __name__ == "__main__":

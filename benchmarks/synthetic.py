@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dasfprof import CompleteEvent, FileDatabase, InstantEvent
-from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Source
-from dasfprof.recording.facts import COMPUTE
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.tasks import COMPUTE
 
 HOST = "node"
 WORKERS = 4

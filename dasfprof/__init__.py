@@ -7,45 +7,63 @@ that a worker never imports what only the analysis needs.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "CompleteEvent": "dasfprof.events",
-    "DurationBeginEvent": "dasfprof.events",
-    "DurationEndEvent": "dasfprof.events",
-    "InstantEvent": "dasfprof.events",
-    "EventProfiler": "dasfprof.database",
-    "FileDatabase": "dasfprof.database",
-    "MultiEventDatabase": "dasfprof.database",
-    "open_run": "dasfprof.database",
-    "profile": "dasfprof.recording",
-    "register_default_profiler": "dasfprof.recording",
-    "step": "dasfprof.recording",
-    # What `--preload dasfprof` asks the module for; `dasfprof.preload` is the same.
-    "dask_setup": "dasfprof.preload",
-    "dask_teardown": "dasfprof.preload",
-    # What `%load_ext dasfprof` asks it for.
-    "load_ipython_extension": "dasfprof.jupyter",
-    "Trace": "dasfprof.analysis",
-    "TraceAnalyser": "dasfprof.analysis",
-    "analyser_html": "dasfprof.report.notebook",  # for the analyser's own display
-    "export": "dasfprof.report.export",
-    "write_report": "dasfprof.report.html",
+_PUBLIC = {
+    "dasfprof.analysis": ("Trace", "TraceAnalyser"),
+    "dasfprof.database": ("EventProfiler", "FileDatabase", "MultiEventDatabase", "open_run"),
+    "dasfprof.errors": (
+        "DasfprofError",
+        "InvalidArgumentError",
+        "MissingExtraError",
+        "NoClientError",
+        "NotATraceError",
+        "ReadOnlyError",
+        "RegistrationError",
+        "SourceNotFoundError",
+        "TraceError",
+    ),
+    "dasfprof.schema.events": (
+        "CompleteEvent",
+        "DurationBeginEvent",
+        "DurationEndEvent",
+        "InstantEvent",
+    ),
+    "dasfprof.recording": ("ProfiledRun", "profile", "register_default_profiler", "step"),
+    "dasfprof.report.formats.export": ("export",),
+    "dasfprof.report.page.html": ("write_report",),
 }
+#: What other programs, and lower floors, ask this module for.
+_HOOKS = {
+    "dasfprof.jupyter": ("load_ipython_extension",),  # `%load_ext dasfprof`
+    "dasfprof.preload": ("dask_setup", "dask_teardown"),  # `dask worker --preload dasfprof`
+    "dasfprof.report.notebook": ("analyser_html",),  # the analyser's display in a notebook
+}
+_MODULES = {name: module for part in (_PUBLIC, _HOOKS) for module in part for name in part[module]}
 
 __all__ = [
     "CompleteEvent",
+    "DasfprofError",
     "DurationBeginEvent",
     "DurationEndEvent",
     "EventProfiler",
     "FileDatabase",
     "InstantEvent",
+    "InvalidArgumentError",
+    "MissingExtraError",
     "MultiEventDatabase",
+    "NoClientError",
+    "NotATraceError",
+    "ProfiledRun",
+    "ReadOnlyError",
+    "RegistrationError",
+    "SourceNotFoundError",
     "Trace",
     "TraceAnalyser",
+    "TraceError",
     "__version__",
     "export",
     "open_run",
@@ -58,24 +76,36 @@ __all__ = [
 if TYPE_CHECKING:
     from dasfprof.analysis import Trace, TraceAnalyser
     from dasfprof.database import EventProfiler, FileDatabase, MultiEventDatabase, open_run
-    from dasfprof.events import (
+    from dasfprof.errors import (
+        DasfprofError,
+        InvalidArgumentError,
+        MissingExtraError,
+        NoClientError,
+        NotATraceError,
+        ReadOnlyError,
+        RegistrationError,
+        SourceNotFoundError,
+        TraceError,
+    )
+    from dasfprof.recording import ProfiledRun, profile, register_default_profiler, step
+    from dasfprof.report.formats.export import export
+    from dasfprof.report.notebook import analyser_html as analyser_html
+    from dasfprof.report.page.html import write_report
+    from dasfprof.schema.events import (
         CompleteEvent,
         DurationBeginEvent,
         DurationEndEvent,
         InstantEvent,
     )
-    from dasfprof.recording import profile, register_default_profiler, step
-    from dasfprof.report.export import export
-    from dasfprof.report.html import write_report
+else:  # a type checker that saw `__getattr__` would take any misspelt name
 
-
-def __getattr__(name: str) -> Any:
-    try:
-        home = _HOMES[name]
-    except KeyError:
-        raise AttributeError(f"module 'dasfprof' has no attribute {name!r}") from None
-    value = globals()[name] = getattr(importlib.import_module(home), name)
-    return value
+    def __getattr__(name):
+        try:
+            module = _MODULES[name]
+        except KeyError:
+            raise AttributeError(f"module 'dasfprof' has no attribute {name!r}") from None
+        value = globals()[name] = getattr(import_module(module), name)
+        return value
 
 
 def __dir__() -> list[str]:

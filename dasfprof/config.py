@@ -1,4 +1,4 @@
-"""Settings: an argument beats Dask's config ``dasfprof.*``, which beats `dasfprof.yaml`."""
+"""Settings: arguments override Dask's config ``dasfprof.*``, which overrides `dasfprof.yaml`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def ensure_defaults() -> None:
 
 
 def setting(name: str, given: Any = None) -> Any:
-    """Give an argument if it is not None, else the config's value of ``dasfprof.{name}``."""
+    """Return `given` if it is not None, else the config's value of ``dasfprof.{name}``."""
     if given is not None:
         return given
     try:

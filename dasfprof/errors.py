@@ -3,14 +3,14 @@
 ::
 
     DasfprofError
-     ├── InvalidArgumentError   (also a ValueError)  a value that no call accepts
-     ├── RegistrationError      the profiler could not be put on the cluster
+     ├── InvalidArgumentError   (also a ValueError)  a value that the call does not accept
+     ├── RegistrationError      the profiler could not be registered
      │    └── NoClientError     there is no Dask client to profile
      ├── TraceError             a trace that cannot be used
      │    ├── SourceNotFoundError  (also a FileNotFoundError)  no file there
      │    └── NotATraceError       a file, but not one of ours or DASF's
      ├── ReadOnlyError          recording into a database that was opened to read, or closed
-     └── MissingExtraError      (also an ImportError)  a library that an extra would install
+     └── MissingExtraError      (also an ImportError)  an optional library is not installed
 
 Each message says what was received, what is valid and what to do next. Damage inside a trace is
 not an error: readers return what is intact and report the rest (see `dasfprof.database.reader`).
@@ -24,15 +24,15 @@ class DasfprofError(Exception):
 
 
 class InvalidArgumentError(DasfprofError, ValueError):
-    """A value that the call does not accept."""
+    """An argument has a value that the call does not accept."""
 
 
 class RegistrationError(DasfprofError):
-    """The profiler could not be put on the cluster; nothing of it was left there."""
+    """The profiler could not be registered with the cluster; nothing of it is left there."""
 
 
 class NoClientError(RegistrationError):
-    """The object to profile has no Dask client, so there is no cluster to observe."""
+    """The object to profile has no Dask client, so there is no cluster to profile."""
 
 
 class TraceError(DasfprofError):
@@ -52,4 +52,4 @@ class ReadOnlyError(DasfprofError):
 
 
 class MissingExtraError(DasfprofError, ImportError):
-    """A library that only this needs is not installed; the message tells which extra brings it."""
+    """An optional library is not installed; the message names the extra that installs it."""

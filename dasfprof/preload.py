@@ -41,7 +41,7 @@ _RETRY_INTERVAL = 0.1
 #: Takes the clients of this process where `dasfprof run` has set one.
 recorder: ClientRecorder | None = None
 #: What was started for clients that nobody else looks after.
-_client_runs: weakref.WeakKeyDictionary[Client, list[str]] = weakref.WeakKeyDictionary()
+_client_runs: weakref.WeakKeyDictionary[Client, ProfiledRun] = weakref.WeakKeyDictionary()
 
 
 async def dask_setup(service: Any) -> None:
@@ -62,12 +62,10 @@ async def dask_teardown(service: Any) -> None:
     """End what was started for a client; the plugins of servers close with their server."""
     from distributed import Client
 
-    names = _client_runs.pop(service, None) if isinstance(service, Client) else None
-    if names:
-        from dasfprof.recording.run import remove_plugins
-
+    run = _client_runs.pop(service, None) if isinstance(service, Client) else None
+    if run is not None:
         try:
-            await remove_plugins(service, names)
+            await run.stop()
         except Exception:
             logger.debug("the cluster closed before the profiler was removed", exc_info=True)
 
@@ -157,8 +155,7 @@ async def _record_client(client: Client) -> None:
     if await client.run_on_scheduler(by_value(running_plugins)):
         logger.info("dasfprof records this cluster already")
         return
-    await register_default_profiler(client)
-    _client_runs[client] = await client.run_on_scheduler(running_plugins)
+    _client_runs[client] = await register_default_profiler(client)
 
 
 @dataclass

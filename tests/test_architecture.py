@@ -16,16 +16,19 @@ PACKAGE = Path(dasfprof.__file__).parent
 FLOORS = {
     "errors": -1,
     "config": -1,
-    "plain_text": -1,
-    "events": 0,
+    "text": -1,
+    "schema": 0,
     "database": 1,
     "recording": 2,
     "analysis": 3,
     "report": 4,
     "cli": 5,
     "jupyter": 5,
+    "__main__": 6,
     "preload": 4,  # `dasfprof run` uses it
 }
+#: The rooms of the analysis, from the ground up; what is not listed (the analyser) is above them.
+ROOMS = ["numeric", "trace", "model", "simulation", "diagnosis", "tables"]
 ANALYSIS_ONLY = {"pandas", "networkx", "bokeh", "jinja2", "click", "IPython", "tqdm"}
 GPU_LIBRARIES = {"pynvml", "nvtx", "dask_cuda", "cupy", "rmm"}
 #: The handle of a run opens the analysis that its holder asks for, and the analyser the report,
@@ -87,6 +90,54 @@ def test_imports_only_lower_floors(path: Path) -> None:
             assert own in ("cli", "jupyter", "preload") or relative(path) in LOOK_UPWARDS
 
 
+def imported_modules(path: Path) -> set[str]:
+    """Modules of the package that a file imports anywhere, for type checkers too."""
+    known = module_names()
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found.update(name if name in known else node.module for name in names)
+    return found & known.keys()
+
+
+def module_names() -> dict[str, Path]:
+    names = {}
+    for path in modules():
+        words = ["dasfprof", *path.relative_to(PACKAGE).with_suffix("").parts]
+        names[".".join(words).removesuffix(".__init__")] = path
+    return names
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "analysis").rglob("*.py")), ids=relative)
+def test_rooms_of_the_analysis_import_only_lower_rooms(path: Path) -> None:
+    own = path.relative_to(PACKAGE / "analysis").parts[0]
+    if own not in ROOMS:
+        return
+    for module in imported_modules(path):
+        words = module.split(".")
+        if words[1] == "analysis" and words[2:] and words[2] != own:
+            assert words[2] in ROOMS, f"{own} imports {module}"
+            assert ROOMS.index(words[2]) < ROOMS.index(own), f"{own} imports {module}"
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    left: dict[str, set[str]] = {}
+    for name, path in module_names().items():
+        # Python imports the packages around a module anyhow.
+        left[name] = {
+            used for used in imported_modules(path) if not f"{name}.".startswith(f"{used}.")
+        }
+    # What imports nothing that is left is in no cycle; nor is what nothing that is left imports.
+    while free := {name for name, used in left.items() if not used & left.keys()}:
+        left = {name: used for name, used in left.items() if name not in free}
+    while free := left.keys() - set().union(*left.values()):
+        left = {name: used for name, used in left.items() if name not in free}
+    assert not left, f"import each other: {sorted(left)}"
+
+
 @pytest.mark.parametrize("path", modules(), ids=relative)
 def test_workers_stay_light(path: Path) -> None:
     if FLOORS.get(own_part(path), -1) <= FLOORS["recording"]:
@@ -98,6 +149,19 @@ def test_workers_stay_light(path: Path) -> None:
 def test_gpu_libraries_are_imported_at_use(path: Path) -> None:
     roots = {module.split(".")[0] for module in imports(path, at_top=True)}
     assert not roots & GPU_LIBRARIES
+
+
+#: Parts whose docstrings are in the words of the standard library's.
+IN_PLAIN_WORDS = {"cli", "config", "errors", "jupyter", "report", "schema", "text"}
+
+
+def test_docstrings_open_with_what_a_function_does() -> None:
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for path in modules():
+        if own_part(path) in IN_PLAIN_WORDS:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                first = isinstance(node, documented) and (ast.get_docstring(node) or "").split(" ")
+                assert not first or first[0] not in ("Give", "Gives", "Tell", "Tells"), path
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -35,7 +35,8 @@ def test_argument_beats_config_beats_default() -> None:
 def test_defaults_of_yaml_and_code_agree() -> None:
     made = make_settings("x", add_time_suffix=False)
     coded = RunSettings("x", made.directory)
-    for field in ("commit_threshold", "flush_interval", "max_pending", "sample_interval"):
+    fields = ("commit_threshold", "flush_interval", "max_pending", "sample_interval")
+    for field in (*fields, "response_timeout"):
         assert getattr(made, field) == getattr(coded, field)
 
 

@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from dasfprof.analysis import (
-    function_bottleneck,
-    gpu_utilisation,
-    task_balance,
-    task_bottleneck,
-    task_graph,
-)
-from dasfprof.analysis.balance_questions import BalanceQuestions
-from dasfprof.analysis.diagnosis.question import DiagnosisQuestion
-from dasfprof.analysis.parallel_run_reports import ParallelRunReports
-from dasfprof.analysis.progress import is_wanted
-from dasfprof.analysis.replay_questions import ReplayQuestions
-from dasfprof.analysis.step_questions import StepQuestions
-from dasfprof.analysis.time_questions import TimeQuestions
+from dasfprof.analysis.methods import Questions
+from dasfprof.analysis.tables import task_graph
 from dasfprof.analysis.trace import Source, Trace
+from dasfprof.analysis.trace.progress import is_wanted
 
 if TYPE_CHECKING:
     import networkx as nx
 
 
-class TraceAnalyser(
-    TimeQuestions,
-    BalanceQuestions,
-    ParallelRunReports,
-    StepQuestions,
-    DiagnosisQuestion,
-    ReplayQuestions,
-):
+class TraceAnalyser(Questions):
     """Answers questions about a recorded run.
 
     Parameters
@@ -73,87 +53,6 @@ class TraceAnalyser(
             if isinstance(source, Trace)
             else Trace.from_database(source, progress=self._progress)
         )
-
-    def per_function_bottleneck(self) -> pd.DataFrame:
-        """Sum up the task runs of each function on each worker.
-
-        Returns
-        -------
-        DataFrame
-            A row a worker and function, the longest duration first:
-
-            - ``Host``, ``GPU`` (index of the worker's device by NVML, NA if it has none),
-              ``Function`` (as `dask.utils.key_split` names the key)
-            - ``Duration (s)``: the sum over its task runs, failed ones too
-            - ``Percentage of total time (%)``: of all compute seconds of that worker
-            - ``Mean GPU Utilization (%)``, ``Mean GPU Memory Used (GB)``: of the worker's
-              device while the function ran there, weighted by time
-            - ``Mean Data Size (MB)``: input bytes of a task run
-            - ``Mean Throughput (MB/s)``: all input bytes by all seconds
-            - ``Num Tasks (chunks)``, ``Mean Task time (s)``, ``Worker``, ``Failed Tasks``
-            - ``CPU (s)``, ``Waiting for a core (s)``, ``Blocked (s)``: of the duration, what its
-              threads computed, could have computed had the host given them a core, and did
-              neither (I/O, locks, sleep); of the task runs of which it is recorded, NA if of none
-        """
-        return function_bottleneck.per_function_bottleneck(self.trace, progress=self._progress)
-
-    def per_task_bottleneck(self) -> pd.DataFrame:
-        """List the task runs, the longest first.
-
-        Returns
-        -------
-        DataFrame
-            A row a task run, each attempt of a key its own: ``Host``, ``GPU``, ``Task Key``,
-            ``Duration (s)``, ``Percentage of total time (%)`` (of all compute seconds of that
-            worker), ``Memory usage (Mb)`` (of the result), ``Worker``, ``Function``,
-            ``Run ID`` (Dask's; where none was recorded the runs of each key count from 0),
-            ``State`` (that it ended in), ``Start (s)`` (from the trace's begin), ``GPU Samples``
-            (of the worker's device within the run; NA without a device), and ``Mean GPU
-            Utilization (%)``, ``Mean GPU Memory Used (GB)``, weighted by time, where there
-            was one at least; ``CPU (s)``, ``Waiting for a core (s)``, ``Blocked (s)``: see
-            `per_function_bottleneck`; NA where it was not recorded, as of coroutines.
-        """
-        return task_bottleneck.per_task_bottleneck(self.trace, progress=self._progress)
-
-    def per_worker_task_balance(self) -> pd.DataFrame:
-        """Count the tasks in memory on each worker over time.
-
-        Returns
-        -------
-        DataFrame
-            A row a second: ``Time Interval (seconds from begin)``, from the first count of the
-            trace, and a column a worker with its number of tasks in memory at the end of that
-            second, as last counted; 0 before its first count. Where two hosts have workers of
-            one label, the columns are called by host and label.
-        """
-        return task_balance.per_worker_task_balance(self.trace)
-
-    def per_gpu_utilisation(self, interval: float | None = None) -> pd.DataFrame:
-        """Tell how busy each GPU was, and whether it idled while tasks ran on its workers.
-
-        Parameters
-        ----------
-        interval
-            Seconds for a row over time; None gives the whole run in one row.
-
-        Returns
-        -------
-        DataFrame
-            A row a device (and interval), by host and index:
-
-            - ``Host``, ``GPU`` (NVML index), ``Name``, ``Workers`` (those whose own device it
-              is; empty: nobody's, but there to be used)
-            - ``Time Interval (seconds from begin)``, if an interval was given
-            - ``Time (s)``: for which samples of the device are known; all other columns are
-              about this time, NA where it is none
-            - ``Mean GPU Utilization (%)``, ``Max GPU Utilization (%)``, ``Mean GPU Memory Used
-              (GB)``, ``Max GPU Memory Used (GB)``, ``GPU Memory (GB)``, ``Mean Power (W)``
-            - ``Tasks Ran (%)``: the share in which a task ran on one of its workers
-            - ``Idle While Tasks Ran (%)``, ``Idle While No Task Ran (%)``: the shares in which
-              no kernel ran on the device; with the mean utilisation they make 100
-            - ``Samples``, ``UUID``
-        """
-        return gpu_utilisation.per_gpu_utilisation(self.trace, interval)
 
     def create_annotated_task_graph(self) -> nx.DiGraph[str]:
         """Give the task graph.
@@ -193,7 +92,7 @@ class TraceAnalyser(
         self,
         path: str | os.PathLike[str],
         *,
-        to: Literal["perfetto", "csv", "parquet"] = "perfetto",
+        to: str = "perfetto",
         title: str | None = None,
     ) -> Path:
         """Write the run for other tools; existing files of the same names are replaced.
@@ -201,20 +100,18 @@ class TraceAnalyser(
         Parameters
         ----------
         path
-            A file for Perfetto, a directory for the others.
+            The file or directory to write, as the format has it.
         to
-            ``"perfetto"``: one file for Perfetto and Chrome's trace viewer, compressed if its name
-            ends in ``.gz``; ``"csv"``: each of these tables as a file; ``"parquet"``: the tables
-            of the `Trace`.
+            The format, ``"perfetto"`` for example: `dasfprof.export` lists all.
         title
-            What to call the run; None: as its files do.
+            Name of the run in the output. Default: the name in the trace files.
 
         Raises
         ------
         InvalidArgumentError
             If there is no such format.
         MissingExtraError
-            If Parquet is wanted and pyarrow is not installed.
+            If the format needs a library that is not installed.
         OSError
             If a file cannot be written.
         """

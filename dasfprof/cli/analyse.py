@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from dasfprof.cli.naming import run_title
-from dasfprof.cli.streams import say
-from dasfprof.cli.summary import print_summary
-from dasfprof.cli.tables import DEFAULT_ROWS, TABLES, open_source, print_answers, tables_of
-from dasfprof.report.text import clean
+from dasfprof.cli.sources import open_analyser
+from dasfprof.report.terminal.answers import DEFAULT_ROWS, TABLES, print_answers, tables_of
+from dasfprof.report.terminal.output import say
+from dasfprof.report.terminal.summary import print_summary
+from dasfprof.text import clean
 
 
 @click.command()
@@ -21,27 +21,27 @@ from dasfprof.report.text import clean
     "analyses",
     type=click.Choice(list(TABLES)),
     multiple=True,
-    help="Which answer; may be given several times. Default: all.",
+    help="Print only this analysis; may be repeated. Default: all.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write these tables in full as CSV files into this directory too.",
+    help="Also write the whole tables into this directory, as CSV files.",
 )
 @click.option(
     "--head",
     type=click.IntRange(min=1),
-    help=f"How many rows of each table.  [default: {DEFAULT_ROWS}; with --json all]",
+    help=f"Number of rows of each table.  [default: {DEFAULT_ROWS}; with --json all]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def analyse(
     source: str, analyses: tuple[str, ...], output: Path | None, head: int | None, *, as_json: bool
 ) -> None:
-    """Print what is wrong with a run, and where its time went.
+    """Print what is wrong with a run and where its time went.
 
-    SOURCE is a trace file, a directory that holds one run, a quoted glob, or the begin of a run's
-    name with or without a directory before it.
+    SOURCE is a trace file, a directory that holds one run, a quoted glob pattern, or the prefix of
+    a run's name, with or without its directory.
 
     The JSON document has "run", "summary", "findings", "tables" (by the names of their CSV files,
     each a list of objects by label) and "notes"; NA is null.
@@ -54,12 +54,8 @@ def analyse(
       dasfprof analyse --json traces/ | jq '.findings[].Finding'
     """
     if as_json and output is not None:
-        raise click.UsageError("--json prints whole tables: give it, or --output, but not both.")
-    database = open_source(source)  # a wrong source is told before pandas is loaded
-    from dasfprof import TraceAnalyser
-
-    analyser = TraceAnalyser(database)
-    title = run_title(database, source)
+        raise click.UsageError("--json and --output cannot be used together.")
+    analyser, title = open_analyser(source)
     names = [name for name in TABLES if name in analyses] or tables_of(analyser.trace)
     if as_json:
         from dasfprof.cli.document import document
@@ -70,7 +66,7 @@ def analyse(
     print_summary(analyser.trace, title)
     answers = print_answers(analyser, head or DEFAULT_ROWS, names=names)
     if output is not None:
-        from dasfprof.report.csv import write_csv
+        from dasfprof.report.formats.csv import write_csv
 
         output.mkdir(parents=True, exist_ok=True)
         files = [

@@ -1,4 +1,4 @@
-"""What one trace file holds, and what became of the rest."""
+"""The contents of one trace file: its header, events and losses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from dasfprof.database.reader import TraceFile
 
 CLOSED = "closed cleanly"
-OPEN = "still open"
-ENDED_EARLY = "ended early"
-UNKNOWN_END = "not closed: still open elsewhere, or ended early"
 NO_END = "DASF's format, which has no end"
 
 #: Tell what GPUs a worker may use, why one cannot be read, and whether tasks were NVTX ranges.
@@ -30,7 +27,7 @@ _LATEST = 1e15
 
 @dataclass
 class FileContents:
-    """An account of one file."""
+    """What one file holds, and what was lost."""
 
     path: Path
     size: int
@@ -48,18 +45,18 @@ class FileContents:
 
     @property
     def is_dasf(self) -> bool:
-        """Tell whether DASF wrote it."""
+        """Whether DASF wrote the file."""
         return self.state == NO_END
 
     def fact(self, *names: str) -> Any:
-        """Give an entry of the header, or of a map in it; None where it has no such thing."""
+        """Return an entry of the header, or of a map in it; None if there is none."""
         found: Any = self.header
         for name in names:
             found = found.get(name) if isinstance(found, dict) else None
         return found
 
     def owner(self) -> str:
-        """Name the worker, or say ``scheduler``; empty where the header does not tell."""
+        """Return the worker's name or ``scheduler``; empty if the header has neither."""
         label = self.fact("worker", "label")
         return str(label) if label else "scheduler" if self.fact("scheduler") else ""
 
@@ -80,7 +77,7 @@ class FileContents:
 
 
 def read_contents(database: EventDatabase) -> FileContents:
-    """Read a file from its begin to its end.
+    """Read a whole file.
 
     Raises
     ------
@@ -96,7 +93,7 @@ def read_contents(database: EventDatabase) -> FileContents:
 
 
 def _numbers(column: Column) -> Array:
-    """Give the finite numbers of a column, whatever else user code recorded there."""
+    """Return the finite numbers of a column; user code may have recorded anything there."""
     import numpy as np
 
     from dasfprof.database.columns import NumberColumn
@@ -111,11 +108,13 @@ def _numbers(column: Column) -> Array:
 
 
 def _read_file(file: TraceFile) -> FileContents:
+    from dasfprof.database.writing_process import writer_of
+
     contents = FileContents(file.path, file.path.stat().st_size, CLOSED)
     contents.add(file.batches())
     contents.header = file.header
     if file.end is None:
-        contents.state = _unfinished_state(contents)
+        contents.state = writer_of(file.header).value
     damage = file.damage
     told = (
         (file.dropped, "facts dropped, the disk was full or too slow"),
@@ -136,20 +135,3 @@ def _read_dasf(database: DasfDatabase) -> FileContents:
     if database.lost_bytes:
         contents.losses.append(f"{database.lost_bytes:,} bytes at the end that hold no whole event")
     return contents
-
-
-def _unfinished_state(contents: FileContents) -> str:
-    """Tell whether the process that wrote the file is still there."""
-    import psutil
-
-    from dasfprof.database.file import process_header
-
-    pid, created = contents.fact("pid"), contents.fact("created")
-    if contents.fact("boot_id") != process_header()["boot_id"] or type(pid) is not int:
-        return UNKNOWN_END
-    try:
-        # A process that began after the file was made has the number by chance.
-        alive = psutil.Process(pid).create_time() <= float(created)
-    except (psutil.Error, ValueError, TypeError, OverflowError):
-        alive = False
-    return OPEN if alive else ENDED_EARLY

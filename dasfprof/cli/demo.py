@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.cli.streams import echo, say
-from dasfprof.cli.tables import DEFAULT_ROWS, print_answers
-from dasfprof.report.text import format_size
+from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
+from dasfprof.report.terminal.output import echo, say
+from dasfprof.text import count_of, format_size
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -30,27 +30,27 @@ _CLUSTERS = 3
     type=click.Path(file_okay=False, writable=True, path_type=Path),
     default=Path("dasfprof-demo"),
     show_default=True,
-    help="Where the points and the trace files go.",
+    help="Directory for the input data and the trace files.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
     default=2,
     show_default=True,
-    help="Worker processes, of one thread each.",
+    help="Number of worker processes, each with one thread.",
 )
 @click.option(
     "--size",
     type=click.Choice(["small", "medium", "large"]),
     default="medium",
     show_default=True,
-    help="How many points: 200 thousand, 2 million or 40 million.",
+    help="Number of points: 200 thousand, 2 million or 40 million.",
 )
 def demo(directory: Path, workers: int, size: str) -> None:
     """Record a small pipeline on this machine and show where its time went.
 
     Points in files are read, normalised, clustered by k-means and shuffled, on a Dask cluster that
-    is started for it. It takes about ten seconds on two cores.
+    is started for the demo. It takes about ten seconds on two cores.
 
     \b
     Examples:
@@ -86,7 +86,7 @@ def demo(directory: Path, workers: int, size: str) -> None:
     files = run.files()
     source = Path(directory, run.name)
     size_on_disk = format_size(sum(path.stat().st_size for path in files))
-    echo(f"\nRecorded {source}: {len(files)} trace files, {size_on_disk}")
+    echo(f"\nRecorded {source}: {count_of(len(files), 'trace file')}, {size_on_disk}")
     print_answers(run.analyser(), DEFAULT_ROWS)
     say(
         f"Next: `dasfprof run SCRIPT.py` does this for a pipeline of yours; `dasfprof report "
@@ -127,7 +127,7 @@ def _work(client: Client, paths: list[Path], size: Size) -> None:
 
 @contextmanager
 def _step(name: str, text: str) -> Iterator[list[str]]:
-    """Say what is done, and what came of it when it is."""
+    """Print a line when a step has ended: its name, seconds, text and results."""
     results: list[str] = []
     begin = time.perf_counter()
     yield results

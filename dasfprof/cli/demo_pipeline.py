@@ -72,12 +72,12 @@ def load_chunk(path: str) -> np.ndarray[Any, Any]:
 
 
 def normalise(points: da.Array) -> da.Array:
-    """Give each dimension the mean 0 and the standard deviation 1."""
+    """Scale each dimension to mean 0 and standard deviation 1."""
     return (points - points.mean(axis=0)) / points.std(axis=0)
 
 
 def k_means(points: da.Array, clusters: int) -> Iterator[tuple[np.ndarray[Any, Any], float]]:
-    """Find clusters by Lloyd's iterations: give centres, and how far the furthest moved.
+    """Find clusters by Lloyd's iterations; yield the centres, and how far the furthest moved.
 
     The first points of the file serve as the first centres; it ends when they hardly move.
     """
@@ -116,7 +116,7 @@ def sum_by_nearest(
 def nearest_centre(
     points: np.ndarray[Any, Any], centres: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
-    """Give the number of the centre that is nearest to each point."""
+    """Return the number of the centre nearest to each point."""
     distances = ((points[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
     nearest: np.ndarray[Any, Any] = distances.argmin(axis=1)
     return nearest

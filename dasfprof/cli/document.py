@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.cli.tables import TABLES
 from dasfprof.report.json_text import without_surrogates
+from dasfprof.report.terminal.answers import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +27,7 @@ def document(
     """Write answers as JSON, in ASCII, piece by piece.
 
     The whole is an object of ``run`` (its name), ``summary``, ``findings``, ``tables`` (by the
-    names of their CSV files) and ``notes`` (what evidence is missing). A table is a list of objects
+    names of their CSV files) and ``notes`` (on missing data). A table is a list of objects
     by label; NA and numbers that are not finite are null; times are ISO 8601.
 
     Parameters
@@ -56,7 +56,7 @@ def document(
             yield separator
             yield from _member(Path(table.file_name).stem, table.ask(analyser), rows)
             separator = ",\n"
-    yield f'}},\n"notes": {_json(list(analyser.trace.notes))}}}\n'
+    yield f'}},\n"notes": {_json([note.text for note in analyser.trace.notes])}}}\n'
 
 
 def _member(name: str, frame: pd.DataFrame, rows: int | None) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Give a value as JSON has it."""
+    """Convert a value to types that JSON has."""
     if isinstance(value, dict):
         return {without_surrogates(str(name)): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

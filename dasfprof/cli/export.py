@@ -7,22 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.cli.naming import file_for, run_title
-from dasfprof.cli.streams import say
-from dasfprof.cli.tables import open_source
-from dasfprof.report.text import clean, format_size
+from dasfprof.cli.sources import file_for, open_analyser
+from dasfprof.report.formats import all_formats
+from dasfprof.report.terminal.output import say
+from dasfprof.text import clean, count_of, format_size
 
 if TYPE_CHECKING:
-    from dasfprof.report.export import Format
+    from dasfprof.report.formats import FormatName
 
-#: How the default output's name ends.
-_ENDINGS: dict[Format, str] = {"perfetto": ".json.gz", "csv": "-csv", "parquet": "-parquet"}
-_HINTS: dict[Format, str] = {
-    "perfetto": "Open it at https://ui.perfetto.dev (it stays on this machine), or with "
-    "chrome://tracing.",
-    "csv": "Times are seconds from the run's begin, or UTC; NA is an empty cell.",
-    "parquet": "Each column's meaning and unit are in its field's metadata, and in PARQUET.md.",
-}
+_FORMATS = all_formats()
 
 
 @click.command()
@@ -30,17 +23,18 @@ _HINTS: dict[Format, str] = {
 @click.option(
     "--to",
     required=True,
-    type=click.Choice(list(_ENDINGS)),
-    help="Perfetto's timeline, one file; all tables as CSV; the trace as Parquet.",
+    type=click.Choice(list(_FORMATS)),
+    help="; ".join(f"{each.name}: {each.about}" for each in _FORMATS.values()) + ".",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="The file (perfetto; .json or .json.gz) or directory (csv, parquet) to write. Default: "
-    "the run's name and .json.gz, -csv or -parquet, in the working directory.",
+    help="The file or directory to write. Default, in the working directory: the run's name and "
+    + " or ".join(f"{each.ending} ({each.name})" for each in _FORMATS.values())
+    + ".",
 )
-def export(source: str, to: Format, output: Path | None) -> None:
+def export(source: str, to: FormatName, output: Path | None) -> None:
     """Write a run in the formats of other tools.
 
     SOURCE is as for `dasfprof analyse`.
@@ -51,15 +45,12 @@ def export(source: str, to: Format, output: Path | None) -> None:
       dasfprof export traces/ --to csv -o tables/
       dasfprof export traces/ --to parquet -o parquet/
     """
-    database = open_source(source)
-    import dasfprof
-
-    title = run_title(database, source)
-    output = output or file_for(title, _ENDINGS[to])
+    analyser, title = open_analyser(source)
+    output = output or file_for(title, _FORMATS[to].ending)
     output.parent.mkdir(parents=True, exist_ok=True)
-    analyser = dasfprof.TraceAnalyser(database)
-    path = dasfprof.export(analyser, output, to=to, title=title)
+    path = analyser.export(output, to=to, title=title)
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     size = format_size(sum(file.stat().st_size for file in files))
-    say(f"Wrote {clean(path)}, {f'{len(files)} files, ' if path.is_dir() else ''}{size}.")
-    say(_HINTS[to])
+    count = f"{count_of(len(files), 'file')}, " if path.is_dir() else ""
+    say(f"Wrote {clean(path)}, {count}{size}.")
+    say(_FORMATS[to].hint)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.cli.streams import echo, terminal_width
-from dasfprof.cli.tables import open_source
-from dasfprof.report.text import clean, elide, format_date, format_size
+from dasfprof.cli.sources import open_source
+from dasfprof.report.terminal.output import echo, terminal_width
+from dasfprof.text import clean, count_of, elide, format_date, format_duration, format_size
 
 if TYPE_CHECKING:
     from dasfprof.cli.contents import FileContents
@@ -25,10 +25,10 @@ _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 @click.command()
 @click.argument("source", default=".")
 def info(source: str) -> None:
-    """Tell what trace files hold and what was lost.
+    """Show what trace files hold and what was lost.
 
-    SOURCE is as for `dasfprof analyse`. Of a directory that holds several runs (by default the
-    working directory) it lists the runs.
+    SOURCE is as for `dasfprof analyse`; default: the working directory. If a directory holds
+    several runs, they are listed.
 
     \b
     Examples:
@@ -54,7 +54,7 @@ def info(source: str) -> None:
 def _list_runs(source: str, runs: list[Run]) -> None:
     import pandas as pd
 
-    from dasfprof.report.text import format_table
+    from dasfprof.report.terminal.tables import format_table
 
     rows = [
         {
@@ -71,13 +71,13 @@ def _list_runs(source: str, runs: list[Run]) -> None:
 
 
 def _name_others(directory: Path, runs: list[Run]) -> None:
-    """Name files that look like traces and are none."""
+    """Print the names of files that look like traces and are not."""
     known = {path for run in runs for path in run.files}
     others = [path.name for path in sorted(directory.glob("*.msgpack")) if path not in known]
     if others:
         named = ", ".join(elide(name, 60) for name in others[:3])
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        echo(f"Note: no trace, whatever the name says: {named}{more}.", err=True)
+        echo(f"Note: not a trace in spite of its name: {named}{more}.", err=True)
 
 
 def _print_run(source: str, contents: list[FileContents]) -> None:
@@ -92,15 +92,16 @@ def _print_run(source: str, contents: list[FileContents]) -> None:
     _entry("recorded", _when(contents))
     for host, owners in sorted(hosts.items()):
         workers = len(set(owners) - {"scheduler"})
-        what = [f"{workers} workers" if workers != 1 else "1 worker"] if workers else []
+        what = [count_of(workers, "worker")] if workers else []
         _entry("host", f"{host}: {', '.join(what + ['scheduler'] * ('scheduler' in owners))}")
     for versions in sorted({_versions(file) for file in contents} - {""}):
         _entry("versions", versions)
     events = sum((file.events for file in contents), Counter[str]())
     size = format_size(sum(file.size for file in contents))
-    _entry("holds", f"{_count(len(contents), 'file')}, {size}, {_count(events.total(), 'event')}")
+    files = count_of(len(contents), "file")
+    _entry("holds", f"{files}, {size}, {count_of(events.total(), 'event')}")
     lost = [file for file in contents if file.losses or file.state != "closed cleanly"]
-    _entry("lost", f"see {_count(len(lost), 'file')} below" if lost else "nothing")
+    _entry("lost", f"see {count_of(len(lost), 'file')} below" if lost else "nothing")
 
 
 def _print_file(file: FileContents) -> None:
@@ -132,7 +133,7 @@ def _when(contents: list[FileContents]) -> str:
     lasts = [file.last for file in contents if file.last is not None]
     if not firsts:
         return "no events"
-    seconds = f"{max(lasts) - min(firsts):.1f} s"
+    seconds = format_duration(max(lasts) - min(firsts))
     if any(file.is_dasf for file in contents):
         return f"{seconds}, on clocks that began with their host"
     return f"{format_date(min(firsts))} UTC, {seconds}"
@@ -143,7 +144,3 @@ def _versions(file: FileContents) -> str:
     if not isinstance(versions, dict):
         return ""
     return ", ".join(f"{name} {versions[name]}" for name in _PACKAGES if versions.get(name))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + "s" * (number != 1)

@@ -16,7 +16,7 @@ from dasfprof.cli.info import info
 from dasfprof.cli.report import report
 from dasfprof.cli.run import ScriptInterrupted, run
 from dasfprof.errors import DasfprofError
-from dasfprof.report.text import clean
+from dasfprof.text import clean
 
 
 class ErrorsAsMessages(click.Group):
@@ -38,8 +38,8 @@ class ErrorsAsMessages(click.Group):
     "dasfprof",  # its name as a command of `dask`
     cls=ErrorsAsMessages,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done; 1 dasfprof could not do it, the message says why; 2 wrong usage. "
-    "`dasfprof run` ends as the script does.",
+    epilog="Exit codes: 0 done; 1 failed, and the message says why; 2 wrong usage. "
+    "`dasfprof run` has the exit code of the script.",
 )
 @click.version_option(__version__, prog_name="dasfprof")
 def cli() -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import click
 
-from dasfprof.cli.naming import file_for, run_title
-from dasfprof.cli.streams import say
-from dasfprof.cli.tables import open_source
-from dasfprof.report.text import clean, format_size
+from dasfprof.cli.sources import file_for, open_analyser
+from dasfprof.report.terminal.output import say
+from dasfprof.text import clean, format_size
 
 
 @click.command()
@@ -21,9 +20,9 @@ from dasfprof.report.text import clean, format_size
     type=click.Path(dir_okay=False, path_type=Path),
     help="The file to write. Default: the run's name and .html, in the working directory.",
 )
-@click.option("--open", "opened", is_flag=True, help="Show it in the browser.")
+@click.option("--open", "opened", is_flag=True, help="Open the file in the browser.")
 def report(source: str, output: Path | None, opened: bool) -> None:
-    """Write a run as one HTML file: the timeline, resources and tables.
+    """Write a run as one HTML file: findings, timeline, resources and tables.
 
     The file needs no server and no network: send it to anyone. SOURCE is as for `dasfprof analyse`.
 
@@ -32,13 +31,10 @@ def report(source: str, output: Path | None, opened: bool) -> None:
       dasfprof report traces/Tutorial_5
       dasfprof report traces/ -o run.html --open
     """
-    from dasfprof import TraceAnalyser, write_report
-
-    database = open_source(source)
-    title = run_title(database, source)
+    analyser, title = open_analyser(source)
     output = output or file_for(title, ".html")
     output.parent.mkdir(parents=True, exist_ok=True)
-    path = write_report(TraceAnalyser(database), output, title=title)
+    path = analyser.report(output, title=title)
     say(f"Wrote {clean(path)}, {format_size(path.stat().st_size)}.")
     if opened and not webbrowser.open(path.resolve().as_uri()):
-        say("No browser could be started; open the file in any.", err=True)
+        say("No browser could be started; open the file by hand.", err=True)

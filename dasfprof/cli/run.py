@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dasfprof.cli.script import run_script
-from dasfprof.cli.streams import echo, say
-from dasfprof.cli.tables import DEFAULT_ROWS, print_answers
 from dasfprof.errors import DasfprofError
-from dasfprof.report.text import clean, format_size
+from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
+from dasfprof.report.terminal.output import echo, say
+from dasfprof.text import clean, count_of, format_size
 
 if TYPE_CHECKING:
     from dasfprof.preload import ClientRecorder
@@ -25,7 +25,7 @@ _INTERRUPTED = 130
 
 
 class ScriptInterrupted(SystemExit):
-    """The script was ended by Ctrl-C, and everything about it is said."""
+    """Ctrl-C ended the script, and its traceback was printed."""
 
 
 @click.command(
@@ -35,19 +35,19 @@ class ScriptInterrupted(SystemExit):
 @click.argument(
     "command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]..."
 )
-@click.option("-m", "--module", is_flag=True, help="SCRIPT is a module's name, as of `python -m`.")
-@click.option("--name", help="Begin of the names of the trace files.  [default: the script's name]")
+@click.option("-m", "--module", is_flag=True, help="SCRIPT names a module, as for `python -m`.")
+@click.option("--name", help="Prefix of the trace file names.  [default: the script's name]")
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, writable=True, path_type=Path),
-    help="Where the trace files go, on every host.  [default: the working directory]",
+    help="Directory of the trace files, on every host.  [default: the working directory]",
 )
 @click.option(
     "--head",
     type=click.IntRange(min=1),
     default=DEFAULT_ROWS,
     show_default=True,
-    help="How many rows to print of each table.",
+    help="Number of rows to print of each table.",
 )
 @click.pass_context
 def run(
@@ -61,9 +61,9 @@ def run(
 ) -> None:
     """Run a Python script and record every Dask cluster that it uses.
 
-    The script needs no change: whatever distributed.Client it makes, its cluster is recorded until
-    the script ends. Then findings and tables are printed on standard error; standard output is the
-    script's own. The exit code is the script's.
+    The script needs no change: the cluster of each distributed.Client that it makes is recorded
+    until the script ends. Findings and tables are then printed on standard error; standard output
+    and the exit code are the script's.
 
     \b
     Examples:
@@ -75,8 +75,8 @@ def run(
         raise click.UsageError(f"there is no script {target!r}.")
     if name is not None and (not name or name != Path(name).name or name == ".."):
         raise click.BadParameter(
-            f"{name!r}: a run's name is the begin of file names, without a path separator; give "
-            "the place with --directory.",
+            f"{name!r}: a run's name is the prefix of its file names, so it has no path separator; "
+            "set the directory with --directory.",
             param_hint="--name",
         )
     if directory is not None:
@@ -95,7 +95,7 @@ def run(
 
 
 def _observe_clients(name: str, directory: Path | None) -> ClientRecorder:
-    """Have every client of this process bring its cluster to a recorder."""
+    """Register the cluster of every client of this process with a recorder."""
     from dasfprof import preload
 
     preload.recorder = preload.ClientRecorder(
@@ -129,7 +129,7 @@ def _add_preload() -> None:
 
 
 class _BeforeImport(importlib.abc.MetaPathFinder):
-    """Calls back once, as a module is imported for the first time.
+    """Calls a function once, when a module is imported for the first time.
 
     Dask reads its config from the environment when it is imported, which the script may change
     before it imports Dask: so nothing of Dask is imported for it.
@@ -140,7 +140,7 @@ class _BeforeImport(importlib.abc.MetaPathFinder):
         self._call = call
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Find nothing: the import goes on as it would have."""
+        """Return None, so that the import goes on as usual."""
         if name == self._module:
             sys.meta_path.remove(self)
             self._call()
@@ -167,6 +167,6 @@ def _report_run(run: ProfiledRun, head: int) -> None:
     files = run.files()
     size = format_size(sum(path.stat().st_size for path in files))
     source = clean(Path(run.directory, run.name))
-    echo(f"\ndasfprof recorded {source}: {len(files)} trace files, {size}", err=True)
+    echo(f"\ndasfprof recorded {source}: {count_of(len(files), 'trace file')}, {size}", err=True)
     print_answers(run.analyser(), head, err=True)
     echo(f"\nMore: dasfprof analyse {source}", err=True)

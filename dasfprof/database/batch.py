@@ -16,32 +16,8 @@ import numpy as np
 
 from dasfprof.database import columns, encoders, values
 from dasfprof.database.number_columns import encode_numbers
-from dasfprof.events import EVENT_CLASSES, Event
-
-
-@dataclass(frozen=True)
-class Schema:
-    """The form of a kind of event.
-
-    Parameters
-    ----------
-    phase, name
-        As in the events.
-    fields
-        Codecs of the event's own fields (`timestamp`, `duration`, ...), see `encoders.CODECS`.
-    args
-        Codecs of its args.
-    """
-
-    phase: str
-    name: str
-    fields: tuple[tuple[str, str], ...]
-    args: tuple[tuple[str, str], ...]
-
-    @property
-    def codecs(self) -> list[str]:
-        """One codec a column: the fields, then the args."""
-        return [codec for _, codec in self.fields + self.args]
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import EVENT_CLASSES, Event
 
 
 class Columns:

@@ -13,10 +13,8 @@ from typing import Any
 
 from dasfprof.database import values
 from dasfprof.database.file import EventDatabase
-from dasfprof.events import EVENT_CLASSES, CompleteEvent, Event, EventPhases
-
-_LENGTH_BYTES = 8
-_MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)
+from dasfprof.database.reader import DASF_LENGTH_BYTES
+from dasfprof.schema.events import EVENT_CLASSES, CompleteEvent, Event, EventPhases
 
 
 class DasfDatabase(EventDatabase):
@@ -46,31 +44,20 @@ class DasfDatabase(EventDatabase):
         size = self.path.stat().st_size
         position = lost = 0
         with self.path.open("rb") as file:
-            while head := file.read(_LENGTH_BYTES):
+            while head := file.read(DASF_LENGTH_BYTES):
                 length = int.from_bytes(head, "big")
-                if len(head) < _LENGTH_BYTES or length > size - position - _LENGTH_BYTES:
+                if len(head) < DASF_LENGTH_BYTES or length > size - position - DASF_LENGTH_BYTES:
                     break
                 event = _event(file.read(length))
                 if event is None:
-                    lost += _LENGTH_BYTES + length
+                    lost += DASF_LENGTH_BYTES + length
                 else:
                     yield event
-                position += _LENGTH_BYTES + length
+                position += DASF_LENGTH_BYTES + length
         self.lost_bytes = lost + size - position
 
     def __repr__(self) -> str:
         return f"DasfDatabase at {self.path}"
-
-
-def is_dasf_trace(path: Path) -> bool:
-    """Tell whether a file begins as DASF's traces do."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        begin = file.read(_LENGTH_BYTES + 1)
-    if len(begin) <= _LENGTH_BYTES:
-        return False
-    length = int.from_bytes(begin[:_LENGTH_BYTES], "big")
-    return 0 < length <= size - _LENGTH_BYTES and begin[-1] in _MAP_MARKS
 
 
 def _event(data: bytes) -> Event | None:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dasfprof.database.reader import TraceFile
-from dasfprof.plain_text import escape, format_size
+from dasfprof.database.reader import TraceFile, is_dasf_trace
+from dasfprof.text import escape, format_size
 
 #: Files of a run that a notebook lists.
 _MOST_FILES = 20
@@ -42,7 +42,8 @@ def files_html(caption: str, paths: Sequence[Path]) -> str:
 def _file_row(path: Path) -> tuple[object, ...]:
     """Tell of one file; of one that is gone or damaged, what is wrong with it."""
     try:
-        header: dict[str, Any] = TraceFile(path).read_header()
+        dasf = is_dasf_trace(path)
+        header: dict[str, Any] = {"plugin": "DASF"} if dasf else TraceFile(path).read_header()
         worker = header.get("worker")
         name = worker.get("name", "") if isinstance(worker, dict) else ""
         size = format_size(path.stat().st_size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -14,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database.batch import Batch
+from dasfprof.database.completion import Completion
 from dasfprof.database.display import files_html
 from dasfprof.database.reader import FORMAT_VERSION, TraceFile
 from dasfprof.database.schemas import fold_events, make_batches
 from dasfprof.database.writer import Source, TraceWriter
+from dasfprof.database.writing_process import process_facts
 from dasfprof.errors import InvalidArgumentError, ReadOnlyError
-from dasfprof.events import EVENT_CLASSES, Event
+from dasfprof.schema.events import EVENT_CLASSES, Event
 
 DEFAULT_COMMIT_THRESHOLD = 5000
 DEFAULT_FLUSH_INTERVAL = 1.0
@@ -167,18 +168,13 @@ class FileDatabase(EventDatabase):
         yield from self.trace_file().batches()
 
     def get_traces(self) -> Iterator[Event]:
-        """Give the events in the order in which they were recorded."""
-        pending: list[tuple[int, Event]] = []
-        last = -1
-        for batch in self.batches():
-            # Positions are interleaved among the blocks that were written together, and those
-            # blocks are in the order of their first positions.
-            if batch.rows and int(batch.sequence[0]) > last:
-                yield from _in_order(pending)
-                pending = []
-            last = max(last, *batch.sequence[-1:].tolist())
-            pending += batch.events()
-        yield from _in_order(pending)
+        """Give the events in the order in which they were recorded.
+
+        Those of dasfprof's plugins are completed from the rest of the file; see
+        `MultiEventDatabase.get_traces`, which knows of a run's other files too.
+        """
+        file = self.trace_file()
+        yield from Completion([file.path]).events(file)
 
     def __repr__(self) -> str:
         return f"FileDatabase at {self._given.parent / self.path.name}"
@@ -199,26 +195,10 @@ def process_header() -> dict[str, Any]:
     packages = ("dasfprof", "dask", "distributed", "msgpack", "numpy", "psutil")
     return {
         "version": FORMAT_VERSION,
-        "host": socket.gethostname(),
-        "boot_id": _boot_id(),
-        "pid": os.getpid(),
+        **process_facts(),
         "created": time.time(),
         "versions": {"python": platform.python_version(), **{p: _version(p) for p in packages}},
     }
-
-
-def _in_order(pending: list[tuple[int, Event]]) -> Iterator[Event]:
-    pending.sort(key=lambda pair: pair[0])
-    for _, event in pending:
-        yield event
-
-
-def _boot_id() -> str:
-    """Name this boot of this machine: processes with equal ids share one clock."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return socket.gethostname()
 
 
 @cache

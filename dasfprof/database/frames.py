@@ -49,7 +49,7 @@ class Damage:
     corrupt_bytes: int = 0
     #: Separate stretches of such bytes.
     corrupt_stretches: int = 0
-    #: Bytes of an unfinished frame at the end: the writer was killed while it wrote.
+    #: Bytes of an unfinished frame at the end: the writer was at it, or ended in the middle.
     cut_bytes: int = 0
     #: Intact frames whose content was not understood, with the reason for each.
     unreadable: list[str] = field(default_factory=list)

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database.batch import Batch
-from dasfprof.database.dasf import DasfDatabase, is_dasf_trace
+from dasfprof.database.completion import Completion
+from dasfprof.database.dasf import DasfDatabase
 from dasfprof.database.display import files_html
 from dasfprof.database.file import EventDatabase, FileDatabase
 from dasfprof.database.profiler import EventProfiler, open_database
-from dasfprof.database.reader import TraceFile, is_trace
+from dasfprof.database.reader import TraceFile, is_dasf_trace, is_trace
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
-from dasfprof.events import Event
-from dasfprof.plain_text import count_of, escape
+from dasfprof.schema.events import Event
+from dasfprof.text import count_of, escape
 
 #: What ends a run's name in the names of its files.
 _PLUGINS = re.compile(
@@ -47,9 +48,26 @@ class MultiEventDatabase:
         self.databases: list[EventDatabase] = [_database(item) for item in databases]
 
     def get_traces(self) -> Iterator[Event]:
-        """Give all events, database by database."""
+        """Give all events, database by database.
+
+        Events of dasfprof's plugins are completed from the other files here, so that code that
+        takes them one by one, as analyses for DASF's events do, finds in each what it needs:
+
+        - "Resource Usage" has the last known value of each field of its process and host, NaN
+          where there is none. Before a field's first reading, for ten seconds at most, that
+          reading stands.
+        - "Compute" has ``dependents``, the keys of the task runs that took its result.
+
+        "Managed Memory" has no ``key``: DASF records it as a task ends, dasfprof in each sample,
+        which belongs to no task. `batches` gives the columns as they were recorded.
+        """
+        files = [item.trace_file() for item in self.databases if isinstance(item, FileDatabase)]
+        completion = Completion(file.path for file in files)
         for database in self.databases:
-            yield from database.get_traces()
+            if isinstance(database, FileDatabase):
+                yield from completion.events(database.trace_file())
+            else:
+                yield from database.get_traces()
 
     def __iter__(self) -> Iterator[Event]:
         return self.get_traces()
@@ -120,8 +138,7 @@ class Run:
 
 def find_runs(directory: Path) -> list[Run]:
     """List the runs whose files lie in a directory, the newest first."""
-    paths = sorted(path for path in directory.glob("*.msgpack") if _is_any_trace(path))
-    headers = [(path, _header(path)) for path in paths]
+    headers = _headers(directory)
     runs: dict[tuple[str, str], Run] = {}
     # Where damage took the header, the file's name alone tells to which run it belongs.
     for path, header in sorted(headers, key=lambda pair: not pair[1]):
@@ -135,6 +152,20 @@ def find_runs(directory: Path) -> list[Run]:
         created = _seconds(header.get("run_created", header.get("created")))
         run.created = min(run.created or created, created or run.created)
     return sorted(runs.values(), key=lambda run: run.created, reverse=True)
+
+
+def files_of_run(directory: Path, run_uuid: str) -> list[Path]:
+    """List the files in a directory whose headers have a run's id, in the order of their names.
+
+    Whatever else lies there, traces of DASF's own profiler too, is left out.
+    """
+    return [path for path, header in _headers(directory) if header.get("run_uuid") == run_uuid]
+
+
+def _headers(directory: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Read the headers of all traces in a directory; DASF's files have none."""
+    paths = sorted(path for path in directory.glob("*.msgpack") if _is_any_trace(path))
+    return [(path, _header(path)) for path in paths]
 
 
 def _header(path: Path) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database.batch import Batch
-from dasfprof.database.dasf import DasfDatabase, is_dasf_trace
+from dasfprof.database.dasf import DasfDatabase
 from dasfprof.database.file import EventDatabase, FileDatabase
+from dasfprof.database.reader import is_dasf_trace
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.events import (
+from dasfprof.schema.events import (
     CompleteEvent,
     DurationBeginEvent,
     DurationEndEvent,

@@ -20,6 +20,12 @@ from dasfprof.errors import NotATraceError, SourceNotFoundError
 
 FORMAT_VERSION = 2
 
+#: DASF's files begin with the length of the first event, big-endian, and a msgpack map.
+DASF_LENGTH_BYTES = 8
+_MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)
+#: The closing frame is much shorter.
+_END_BYTES = 4096
+
 
 @dataclass
 class TraceFile:
@@ -31,7 +37,7 @@ class TraceFile:
     path: Path
     #: The first frame's map; empty if it was lost.
     header: dict[str, Any] = field(default_factory=dict)
-    #: The closing frame's map; None if the writer was killed, or is still at work.
+    #: The closing frame's map; None if there is none: see `dasfprof.database.writing_process`.
     end: dict[str, Any] | None = None
     damage: frames.Damage = field(default_factory=frames.Damage)
     #: Events that the writer had to drop, and errors that its hooks caught, as last told.
@@ -73,6 +79,16 @@ class TraceFile:
             break
         return self.header
 
+    def is_closed(self) -> bool:
+        """Tell whether the last frame is the closing one, from the end of the file alone."""
+        with _map(self.path) as data:
+            found = [bytes(p) for _, p in frames.scan_frames(data[-_END_BYTES:], frames.Damage())]
+        try:
+            block = values.unpack(inflate(found[-1])) if found else None
+        except values.DAMAGE_ERRORS:
+            return False
+        return isinstance(block, dict) and block.get("kind") == "end"
+
     def _blocks(self) -> Iterator[tuple[dict[str, Any], int]]:
         with _map(self.path) as data, closing(frames.scan_frames(data, self.damage)) as found:
             seen = False
@@ -103,6 +119,17 @@ def is_trace(path: Path) -> bool:
             return False
         found = _begins_as_trace(data) or next(frames.scan_frames(data, frames.Damage()), None)
         return bool(found)
+
+
+def is_dasf_trace(path: Path) -> bool:
+    """Tell whether a file begins as the traces of DASF's own profiler do."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        begin = file.read(DASF_LENGTH_BYTES + 1)
+    if len(begin) <= DASF_LENGTH_BYTES:
+        return False
+    length = int.from_bytes(begin[:DASF_LENGTH_BYTES], "big")
+    return 0 < length <= size - DASF_LENGTH_BYTES and begin[-1] in _MAP_MARKS
 
 
 def _begins_as_trace(data: bytes | mmap.mmap) -> bool:

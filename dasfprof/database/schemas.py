@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from dasfprof.database import values
-from dasfprof.database.batch import Batch, BatchEncoder, Schema, decode_batch
-from dasfprof.events import EVENT_CLASSES, Event
+from dasfprof.database.batch import Batch, BatchEncoder, decode_batch
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import EVENT_CLASSES, Event
 
 _CHUNK = 50_000
 

@@ -13,20 +13,21 @@ A forked child inherits all of this but the thread. It writes nothing: the file 
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dasfprof.database import frames, values
-from dasfprof.database.batch import BatchEncoder, Rows, Schema
+from dasfprof.database.batch import BatchEncoder, Rows
 from dasfprof.database.deflate import deflate
 from dasfprof.database.output import TraceOutput
+from dasfprof.schema.declaration import Schema
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +124,7 @@ class TraceWriter:
         self._drain_lock = threading.RLock()
         self._close_lock = threading.RLock()
         self._thread: threading.Thread | None = None
+        self._at_exit: weakref.finalize[Any, Any] | None = None
 
     @property
     def path(self) -> Path:
@@ -141,7 +143,9 @@ class TraceWriter:
                     target=self._work, name=f"dasfprof-writer {self.path.name}", daemon=True
                 )
                 self._thread.start()
-                atexit.register(self.close)
+                # Not `atexit`, which would come before Dask's own handlers: they close the clusters
+                # that a script left open, and what happens meanwhile is to be in the file.
+                self._at_exit = weakref.finalize(self, self.close)
 
     def start(self, source: Source) -> None:
         """Add a source and create the file, so that even a process that dies at once leaves one.
@@ -186,7 +190,8 @@ class TraceWriter:
             if self.closed:
                 return
             self.closed = True
-            atexit.unregister(self.close)
+            if self._at_exit is not None:
+                self._at_exit.detach()
             self._wake.set()
             if self._thread is not None and self._thread is not threading.current_thread():
                 self._thread.join()

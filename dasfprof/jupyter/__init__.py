@@ -13,7 +13,7 @@ __all__ = ["RunView", "load_ipython_extension", "show"]
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Give a shell the magic ``%%dasfprof``; ``%load_ext dasfprof`` calls it."""
+    """Register the magic ``%%dasfprof`` with a shell; called by ``%load_ext dasfprof``."""
     from dasfprof.jupyter.magic import CellMagic
 
     shell.register_magic_function(CellMagic(shell).dasfprof, "cell", "dasfprof")

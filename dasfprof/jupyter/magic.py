@@ -1,4 +1,4 @@
-"""``%%dasfprof``: profiles a cell on the current Dask client and shows what came of it."""
+"""``%%dasfprof``: profiles a cell on the current Dask client and shows the result."""
 
 from __future__ import annotations
 
@@ -50,13 +50,14 @@ class CellMagic:
 
             %%dasfprof [NAME] [-d DIRECTORY] [-o VARIABLE]
 
-        NAME begins the names of the run's files, which go to DIRECTORY (default: Dask's config
-        ``dasfprof.directory``, else the working directory) with its report. VARIABLE (default:
-        ``_dasfprof``) gets what is shown, whose ``analyser`` answers further questions.
+        NAME is the prefix of the run's file names. The files and the report go to DIRECTORY
+        (default: Dask's config ``dasfprof.directory``, else the working directory). VARIABLE
+        (default: ``_dasfprof``) is set to the displayed object, whose ``analyser`` answers further
+        questions.
 
-        The cell runs as it would without. If it raises, recording ends, what there is is shown,
-        and the exception goes on. It needs a synchronous client, the one made last, and a cell
-        that does not await.
+        The cell runs as it would without the magic. If it raises, recording ends, the run so far is
+        shown, and the exception is raised. The magic uses the client made last, which must be
+        synchronous, and the cell must not await.
 
         Examples::
 
@@ -66,7 +67,7 @@ class CellMagic:
         __tracebackhide__ = True  # of an error in the cell, only the cell is of interest
         options = _parser().parse_argstring(line)
         if not options.output.isidentifier():
-            raise UsageError(f"-o {options.output!r}: give the name of a variable.")
+            raise UsageError(f"-o {options.output!r} is not the name of a variable.")
         codes = self._compile(cell)
         try:
             run = register_default_profiler(
@@ -100,7 +101,7 @@ class CellMagic:
         return codes + [shell.compile(ast.Interactive([node]), name, "single") for node in shown]
 
     def _finish(self, run: ProfiledRun, variable: str) -> None:
-        """Stop a run and show it; what goes wrong here is told and fails no cell."""
+        """Stop a run and show it; an error here is shown and does not fail the cell."""
         try:
             run.stop()
             run.collect(run.directory)  # of hosts whose disks are not this one's
@@ -119,7 +120,7 @@ def _current_client() -> Client:
         client = default_client()
     except ValueError:
         raise UsageError(
-            "there is no Dask client whose cluster %%dasfprof could observe; make one in a cell "
+            "there is no Dask client whose cluster %%dasfprof could profile; make one in a cell "
             "before: `from distributed import Client; client = Client()`."
         ) from None
     if client.asynchronous:

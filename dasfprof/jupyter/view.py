@@ -8,18 +8,18 @@ from typing import Any
 from urllib.parse import quote
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.plain_text import clean, escape
 from dasfprof.recording import ProfiledRun
-from dasfprof.report.html import write_report
 from dasfprof.report.notebook import frame_html, run_html, run_text
+from dasfprof.report.page.html import write_report
 from dasfprof.report.run_summary import title_of
+from dasfprof.text import clean, escape
 
 #: Bytes of a report up to which it goes into the notebook's file: 50,000 task runs and more.
 INLINE_BYTES = 2_000_000
 
 
 class RunView:
-    """What a notebook shows of a run: a summary, the findings, and the report in a frame.
+    """A run as a notebook shows it: a summary, the findings, and the report in a frame.
 
     The report is a file beside the trace. Of a large run the notebook has a link to it only.
 
@@ -28,9 +28,9 @@ class RunView:
     analyser
         The run.
     report
-        Where its report goes; an existing file is replaced.
+        The report's file; an existing one is replaced.
     title
-        What the run is called.
+        Name of the run.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def show(run: ProfiledRun | Any) -> RunView:
     ----------
     run
         A `ProfiledRun`, or what `TraceAnalyser` takes: a database, a path, a run's name. The report
-        goes beside the files of a `ProfiledRun`, else into the working directory.
+        is written beside the files of a `ProfiledRun`, else into the working directory.
     """
     if isinstance(run, ProfiledRun):
         return RunView(run.analyser(), run.directory / f"{run.name}.html", run.name)

@@ -22,11 +22,11 @@ from typing import Any
 from distributed.diagnostics.plugin import WorkerPlugin
 
 from dasfprof.database import FileDatabase
-from dasfprof.events import InstantEvent
 from dasfprof.recording import task_ranges
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.worker_facts import worker_facts
+from dasfprof.schema.events import InstantEvent
 
 DOMAIN = "dasfprof"
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dasfprof.database.multi import find_runs
-from dasfprof.database.reader import TraceFile
+from dasfprof.database.multi import files_of_run
+from dasfprof.recording.guard import in_thread
 
 
 def by_value(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,20 +40,71 @@ def check_process(directory: str) -> str | None:
     return None
 
 
-async def commit_plugin(name: str, dask_worker: Any = None, dask_scheduler: Any = None) -> None:
-    """Write everything that this process's plugin of that name recorded so far."""
-    plugin = (dask_worker or dask_scheduler).plugins.get(name)
-    database = getattr(plugin, "database", None)
-    if database is not None:
-        await asyncio.to_thread(database.commit)
+async def commit_on_worker(names: list[str], dask_worker: Any) -> None:
+    """Write everything that these plugins recorded so far. Runs by value."""
+    for name in names:
+        database = getattr(dask_worker.plugins.get(name), "database", None)
+        if database is not None:
+            from dasfprof.recording.guard import in_thread
+
+            await in_thread(database.commit)
 
 
-async def stop_scheduler_plugin(name: str, dask_scheduler: Any) -> None:
-    """Take the plugin off the scheduler and close its file."""
-    plugin = dask_scheduler.plugins.get(name)
-    if plugin is not None:
-        dask_scheduler.remove_plugin(name)
-        await plugin.stop()
+async def commit_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
+    """Write everything that these plugins recorded so far."""
+    for name in names:
+        database = getattr(dask_scheduler.plugins.get(name), "database", None)
+        if database is not None:
+            await in_thread(database.commit)
+
+
+async def settle_worker(prefix: str, dask_worker: Any) -> None:
+    """Return when what plugins of a run recorded is on disk. Runs by value.
+
+    On a worker that closes, when their files are closed: it may have been told so at the same time
+    as this was sent.
+    """
+    import asyncio
+
+    def left() -> list[Any]:
+        plugins = list(dask_worker.plugins.items())
+        return [plugin for name, plugin in plugins if name.startswith(prefix)]
+
+    for plugin in left():
+        database = getattr(plugin, "database", None)
+        if database is not None:
+            from dasfprof.recording.guard import in_thread
+
+            await in_thread(database.commit)
+    await asyncio.sleep(0.02)
+    while dask_worker.status.name == "closing" and left():
+        await asyncio.sleep(0.01)
+
+
+async def stop_on_worker(names: list[str], dask_worker: Any) -> None:
+    """Take plugins off a worker, which closes their files. Runs by value."""
+    for name in names:
+        if name in dask_worker.plugins:
+            await dask_worker.plugin_remove(name)
+
+
+def forget_worker_plugins(names: list[str], dask_scheduler: Any) -> None:
+    """Have workers that come from now on be without these plugins."""
+    for name in names:
+        dask_scheduler.worker_plugins.pop(name, None)
+
+
+async def stop_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
+    """Take plugins off the scheduler and close their files."""
+    for name in names:
+        plugin = dask_scheduler.plugins.get(name)
+        if plugin is not None:
+            dask_scheduler.remove_plugin(name)
+            await plugin.stop()
+
+
+def ping() -> None:
+    """Tell that a process answers. Runs by value."""
 
 
 def running_plugins(dask_scheduler: Any) -> list[str]:
@@ -65,12 +115,8 @@ def running_plugins(dask_scheduler: Any) -> list[str]:
 
 def list_files(directory: str, run_uuid: str) -> list[tuple[str, int]]:
     """List the run's files on this process's disk: names and bytes."""
-    return [
-        (path.name, path.stat().st_size)
-        for run in find_runs(Path(directory))
-        for path in run.files
-        if TraceFile(path).read_header().get("run_uuid") == run_uuid
-    ]
+    found = files_of_run(Path(directory), run_uuid)
+    return [(path.name, path.stat().st_size) for path in found]
 
 
 def read_chunk(path: str, offset: int, size: int) -> bytes:

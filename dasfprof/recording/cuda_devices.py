@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dasfprof.recording.gpu_facts import GpuAvailability, GpuMatch
+from dasfprof.schema.gpus import GpuAvailability, GpuMatch
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from time import perf_counter, time
 from typing import Any
 
-from dasfprof.database.batch import Schema
-from dasfprof.recording.gpu_facts import DEVICE_MEMORY
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.gpus import DEVICE_MEMORY
 
 Values = tuple[float, int, int]
 

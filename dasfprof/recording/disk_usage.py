@@ -10,30 +10,8 @@ from typing import Any
 
 import psutil
 
-from dasfprof.database.batch import Schema
-from dasfprof.events import EventPhases
-
-#: A disk of the host, by one worker of it: a file system on a device, or a device without one.
-DISK_USAGE = Schema(
-    EventPhases.INSTANT,
-    "Disk Usage",
-    (("timestamp", "float"),),
-    (
-        ("device", "text"),  # as the kernel calls it, like sda1; else what is mounted
-        ("mountpoint", "text"),  # None: not mounted
-        ("file_system", "text"),
-        ("local_directory", "int"),  # 1: workers of this host spill there
-        ("total", "time"),  # bytes
-        ("used", "time"),
-        ("free", "time"),  # for users
-        ("read_count", "time"),  # since boot, of the device
-        ("write_count", "time"),
-        ("read_size", "time"),  # bytes
-        ("write_size", "time"),
-        ("read_time", "time"),  # seconds
-        ("write_time", "time"),
-    ),
-)
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.resources import DISK_USAGE
 
 #: Devices that are no disks.
 _NO_DISKS = ("loop", "ram", "zram", "fd", "sr")

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import dask.config
 
-from dasfprof.database.batch import Schema
 from dasfprof.recording.cuda_devices import (
     Device,
     VisibleDevices,
@@ -23,8 +22,9 @@ from dasfprof.recording.cuda_devices import (
     visible_devices,
     with_instances,
 )
-from dasfprof.recording.gpu_facts import GPU_DEVICES, GPU_FAILURE, GPU_USAGE, GpuAvailability
 from dasfprof.recording.gpu_reader import GpuReader, reason_of
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.gpus import GPU_DEVICES, GPU_FAILURE, GPU_USAGE, GpuAvailability
 
 #: Seconds after which a worker also reads devices that it may use and that nobody reads: their
 #: own workers have had the time to take them.

@@ -9,7 +9,7 @@ from time import monotonic, time
 from typing import Any
 
 from dasfprof.recording.cuda_devices import Device
-from dasfprof.recording.gpu_facts import GpuAvailability
+from dasfprof.schema.gpus import GpuAvailability
 
 #: Seconds between two of those readings that cost milliseconds or wait in the driver.
 SLOW_INTERVAL = 1.0

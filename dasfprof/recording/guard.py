@@ -5,11 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from dasfprof.database.writer import TraceWriter
 
 logger = logging.getLogger(__name__)
+
+
+async def in_thread(function: Callable[[], object]) -> None:
+    """Call a function off the event loop; on it where the interpreter ends and starts no thread.
+
+    A script that leaves its cluster open has Dask close it as the interpreter exits. Executors take
+    nothing any more by then.
+    """
+    try:
+        done = asyncio.get_running_loop().run_in_executor(None, function)
+    except RuntimeError:
+        function()
+    else:
+        await done
 
 
 class HookGuard:
@@ -59,4 +74,4 @@ class HookGuard:
         if worker.status.name == "closing":
             self.take_all("teardown", steps)
         else:
-            await asyncio.to_thread(self.take_all, "teardown", steps)
+            await in_thread(partial(self.take_all, "teardown", steps))

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 import psutil
 
-from dasfprof.database.batch import Schema
-from dasfprof.recording.facts import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.pressure import UNKNOWN, HostPressure
 from dasfprof.recording.process_usage import ProcessUsage, count_connections
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 
 Rows = Iterable[tuple[Schema, tuple[Any, ...]]]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 from dasfprof.config import setting
 from dasfprof.errors import NoClientError, RegistrationError
-from dasfprof.recording.cluster_calls import by_value, check_process, running_plugins
+from dasfprof.recording.cluster_calls import by_value, check_process, ping, running_plugins
+from dasfprof.recording.cluster_link import ClusterLink, within
+from dasfprof.recording.guard import in_thread
 from dasfprof.recording.run import ProfiledRun, remove_plugins
 from dasfprof.recording.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.settings import RunSettings, make_settings
@@ -23,9 +26,17 @@ from dasfprof.recording.worker_profiler import WorkerProfiler
 
 logger = logging.getLogger(__name__)
 
+#: How many times as long as to answer a process has to import what recording needs.
+_PATIENCE = 12
+
+_NO_ANSWER = (
+    "not all processes of the cluster answer ({}). Wait until what keeps them busy has ended, "
+    "close them, or set a longer dasfprof.response-timeout. Nothing was registered."
+)
+
 
 def register_default_profiler(
-    pipeline: Any,
+    pipeline: object,
     name: str | None = None,
     enable_nvtx: bool | None = None,
     add_time_suffix: bool | None = None,
@@ -35,7 +46,8 @@ def register_default_profiler(
     flush_interval: str | float | None = None,
     max_pending: int | None = None,
     sample_interval: str | float | None = None,
-) -> Any:
+    response_timeout: str | float | None = None,
+) -> ProfiledRun:
     """Record everything that a cluster does from now on, until `stop()` or the cluster's end.
 
     Parameters
@@ -43,7 +55,7 @@ def register_default_profiler(
     pipeline
         A DASF ``Pipeline``, any object with a ``.client``, a Dask ``Client`` or a ``Cluster``.
     name
-        Begin of the names of the trace files.
+        Prefix of the trace file names.
     enable_nvtx
         Show each task as a range in NVIDIA Nsight Systems.
     add_time_suffix
@@ -57,6 +69,9 @@ def register_default_profiler(
         Pending events beyond which new ones are dropped and counted.
     sample_interval
         Seconds between two samples of processes, hosts and GPUs.
+    response_timeout
+        Seconds that each process of the cluster has to answer this call and those of the handle.
+        One that does not is named; `flush`, `stop` and `collect` then go on with the rest.
 
     Each option that is None comes from Dask's config, ``dasfprof.*``. A run that is still being
     recorded on the same cluster is stopped first, with a warning: its files are complete.
@@ -64,15 +79,15 @@ def register_default_profiler(
     Returns
     -------
     ProfiledRun
-        For an asynchronous client or cluster: an awaitable of it.
+        For an asynchronous client or cluster: an awaitable of it, so ``await`` the call.
 
     Raises
     ------
     NoClientError
         If there is no Dask client to observe, as with a local executor.
     RegistrationError
-        If the cluster is closed, or a process cannot record: dasfprof is not installed there, or
-        the directory cannot be written. Nothing is left on the cluster then.
+        If the cluster is closed, or a process cannot record: dasfprof is not installed there, the
+        directory cannot be written, or it does not answer. Nothing is left on the cluster then.
     InvalidArgumentError
         If an option has no sense.
     """
@@ -84,11 +99,13 @@ def register_default_profiler(
         flush_interval=flush_interval,
         max_pending=max_pending,
         sample_interval=sample_interval,
+        response_timeout=response_timeout,
     )
     client, owned = find_client(pipeline)
     nvtx = bool(setting("enable-nvtx", enable_nvtx))
     steps = StepRecorder(settings, client, pipeline)
-    return client.sync(_register, client, settings, nvtx, owned, steps)
+    run: ProfiledRun = client.sync(_register, client, settings, nvtx, owned, steps)
+    return run
 
 
 class profile:  # noqa: N801  (a context manager, used like a function)
@@ -104,13 +121,13 @@ class profile:  # noqa: N801  (a context manager, used like a function)
     >>> run.analyser().per_function_bottleneck()  # doctest: +SKIP
     """
 
-    def __init__(self, pipeline: Any, name: str | None = None, **options: Any) -> None:
+    def __init__(self, pipeline: object, name: str | None = None, **options: Any) -> None:
         self._pipeline = pipeline
         self._options = {"name": name, **options}
         self._run: ProfiledRun | None = None
 
     def __enter__(self) -> ProfiledRun:
-        run = register_default_profiler(self._pipeline, **self._options)
+        run: Any = register_default_profiler(self._pipeline, **self._options)
         if inspect.iscoroutine(run):
             run.close()
             raise RegistrationError(
@@ -182,20 +199,24 @@ async def _register(
     try:
         if client.status != "running":
             await client
-        await _check_processes(client, settings.directory)
-        await _stop_others(client)
-    except BaseException:
+        link = ClusterLink(client, settings.response_timeout)
+        await _check_answers(link)
+        await within(_PATIENCE * link.limit, _check_processes(client, settings.directory))
+        await _stop_others(client, link)
+    except BaseException as error:
         if owned:
             await client.close()
+        if isinstance(error, asyncio.TimeoutError):
+            raise RegistrationError(_NO_ANSWER.format(error)) from error
         raise
     try:
         for plugin in plugins:
-            await client.register_plugin(plugin)
+            await within(_PATIENCE * link.limit, client.register_plugin(plugin))
             logger.info("Registered %s", describe_plugin(plugin))
     except Exception as error:
         # A plugin that failed on one process stays in the scheduler's list and would keep every
         # worker that starts later from coming up.
-        await remove_plugins(client, [plugin.name for plugin in plugins])
+        await remove_plugins(link, [plugin.name for plugin in plugins])
         if owned:
             await client.close()
         raise RegistrationError(f"the profiler could not be registered: {error}") from error
@@ -228,9 +249,18 @@ async def _check_processes(client: Client, directory: str) -> None:
         )
 
 
-async def _stop_others(client: Client) -> None:
+async def _check_answers(link: ClusterLink) -> None:
+    answers = await link.on_workers(by_value(ping))
+    if answers.silent:
+        named = ", ".join(list(answers.silent)[:3])
+        raise RegistrationError(_NO_ANSWER.format(f"{named}: no answer in {link.limit:g} s"))
+
+
+async def _stop_others(client: Client, link: ClusterLink) -> None:
     names = await client.run_on_scheduler(running_plugins)
     if names:
         logger.warning("another run is being recorded on this cluster; it is stopped now")
-        await remove_plugins(client, names)
-        await asyncio.to_thread(stop_recorders, names)
+        silent = await remove_plugins(link, names)
+        if silent:
+            logger.warning("it goes on where nothing answered: %s", ", ".join(silent))
+        await in_thread(partial(stop_recorders, names))

@@ -13,7 +13,6 @@ from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Folded, Source
 from dasfprof.recording.device_memory import DeviceMemoryProbe
 from dasfprof.recording.disk_usage import DiskProbe
@@ -23,6 +22,7 @@ from dasfprof.recording.pressure import HostPressure
 from dasfprof.recording.probes import Probe, ResourceProbe, WorkerProbe
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.worker_facts import worker_facts
+from dasfprof.schema.declaration import Schema
 
 #: Seconds after which a worker without host duty asks for it again: who had it may have died.
 _DUTY_INTERVAL = 1.0

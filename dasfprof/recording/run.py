@@ -5,27 +5,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from distributed import Client
-from distributed.comm import CommClosedError
 
 from dasfprof.database import MultiEventDatabase
 from dasfprof.database.display import files_html
+from dasfprof.database.reader import TraceFile
+from dasfprof.database.writing_process import Writer, writer_of
 from dasfprof.errors import SourceNotFoundError, TraceError
-from dasfprof.plain_text import clean, count_of, escape, format_size
 from dasfprof.recording.cluster_calls import (
-    commit_plugin,
+    by_value,
+    commit_on_scheduler,
+    commit_on_worker,
+    forget_worker_plugins,
     list_files,
     read_chunk,
-    stop_scheduler_plugin,
+    stop_on_scheduler,
+    stop_on_worker,
 )
+from dasfprof.recording.cluster_link import GONE, SCHEDULER, ClusterLink
+from dasfprof.recording.guard import in_thread
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.step_recorder import StepRecorder
+from dasfprof.text import clean, count_of, escape, format_size
 
 if TYPE_CHECKING:
     from dasfprof.analysis import TraceAnalyser
@@ -33,10 +40,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: Bytes that one call brings from a remote disk.
-CHUNK_BYTES = 1 << 24
+CHUNK_BYTES = 1 << 22
 
-#: What a cluster that is gone, or going, makes of a call.
-_GONE = (OSError, CommClosedError, TimeoutError, RuntimeError, ValueError)
+#: Processes that a message names.
+_MOST_NAMED = 3
+
+#: Seconds between two looks at files that are about to be closed.
+_POLL_INTERVAL = 0.1
 
 
 class ProfiledRun:
@@ -59,7 +69,16 @@ class ProfiledRun:
         self._plugins = plugins
         self._owns_client = owns_client
         self._steps = steps
+        self._link = ClusterLink(client, settings.response_timeout)
         self._stopped = False
+        #: Why `stop` could not end the recording, in words.
+        self._obstacle = ""
+        self._unanswered: dict[str, str] = {}
+
+    def __await__(self) -> Generator[Any, None, ProfiledRun]:
+        """Return the handle: ``await register_default_profiler(...)`` suits any client."""
+        yield from ()
+        return self
 
     @property
     def name(self) -> str:
@@ -71,6 +90,15 @@ class ProfiledRun:
         """Where the files are, on every host."""
         return Path(self._settings.directory)
 
+    @property
+    def unanswered(self) -> dict[str, str]:
+        """Processes that did not answer the last call, by address, and why in words.
+
+        They were not waited for longer than ``dasfprof.response-timeout``. Their files hold what
+        they wrote by themselves.
+        """
+        return dict(self._unanswered)
+
     def through(self, client: Client) -> ProfiledRun:
         """Give a handle of the same run that talks to the cluster through another client.
 
@@ -79,14 +107,22 @@ class ProfiledRun:
         return ProfiledRun(client, self._settings, self._plugins, False, self._steps)
 
     def flush(self) -> Any:
-        """Write every event recorded so far; a cluster that has closed did so itself."""
+        """Write every event recorded so far; a cluster that has closed did so itself.
+
+        A process that does not answer within ``dasfprof.response-timeout`` is not waited for: it
+        is named in a warning and in `unanswered`.
+        """
         return self._sync(self._flush)
 
     def stop(self) -> Any:
         """End the recording; the cluster goes on without the profiler.
 
-        When it has returned, every event of finished work is on disk. May be called again, and
-        after the cluster was closed: it then does nothing.
+        When it has returned, every event of finished work is on disk. After the client was closed
+        the profiler is taken off through the scheduler's address. May be called again, and after
+        the cluster was closed: it then does nothing.
+
+        A process that does not answer within ``dasfprof.response-timeout`` is not waited for: it
+        is named in a warning and in `unanswered`. The next call asks again.
         """
         return self._sync(self._stop)
 
@@ -104,7 +140,9 @@ class ProfiledRun:
         """Bring the run's files from every host's disk into one directory of this machine.
 
         The cluster must still be up; what was recorded so far is written first. Files that are
-        in `destination` already are brought again if they have grown.
+        in `destination` already are brought again if they have grown. A process that does not
+        answer within ``dasfprof.response-timeout`` is left out, and named in a warning and in
+        `unanswered`.
 
         Returns
         -------
@@ -149,7 +187,7 @@ class ProfiledRun:
             return f"<p>{escape(caption)}</p>"
 
     def _in_words(self) -> str:
-        state = "stopped" if self._stopped else "recording"
+        state = self._state()
         try:
             files = list_files(self._settings.directory, self._settings.uuid)
         except (OSError, TraceError) as error:
@@ -165,35 +203,82 @@ class ProfiledRun:
                 return thread.submit(lambda: asyncio.run(function(*args))).result()
         return self._client.sync(function, *args)
 
-    def _cluster_is_up(self) -> bool:
-        return bool(self._client.status == "running")
+    def _state(self) -> str:
+        if self._stopped:
+            return "stopped"
+        if self._obstacle:
+            return f"not stopped: {clean(self._obstacle)}"
+        if self._unanswered:
+            return f"recording, {_named(self._unanswered)} did not answer"
+        return "recording"
 
     async def _flush(self) -> None:
         if self._steps is not None:
-            await asyncio.to_thread(self._steps.commit)
-        if self._stopped or not self._cluster_is_up():
+            await in_thread(self._steps.commit)
+        self._unanswered = {}
+        if self._stopped or self._link.is_closed:
             return
         try:
-            for name in self._plugins:
-                await self._client.run(commit_plugin, name, on_error="ignore")
-                await self._client.run_on_scheduler(commit_plugin, name)
-        except _GONE as error:
-            logger.debug("the cluster closed during a flush: %r", error)
+            _, answers = await asyncio.gather(
+                self._link.on_scheduler(commit_on_scheduler, self._plugins),
+                self._link.on_workers(by_value(commit_on_worker), self._plugins),
+            )
+        except GONE as error:
+            self._miss({SCHEDULER: _reason(error)})
+        else:
+            self._miss(answers.silent)
+
+    def _miss(self, silent: dict[str, str]) -> None:
+        """Keep who did not answer, and warn of it; a cluster that has closed needs no warning."""
+        self._unanswered.update({} if self._link.is_closed else silent)
+        if self._unanswered:
+            logger.warning(
+                "run %r: no answer from %s; what only they have in memory is not on disk yet",
+                self.name,
+                _named(self._unanswered),
+            )
 
     async def _stop(self) -> None:
         if self._stopped:
             return
-        self._stopped = True
         if self._steps is not None:
-            await asyncio.to_thread(self._steps.stop)
-        if self._cluster_is_up():
-            try:
-                await remove_plugins(self._client, self._plugins)
-            except _GONE as error:
-                # Each process writes what it has when it closes.
-                logger.debug("the cluster closed while the profiler was removed: %r", error)
+            await in_thread(self._steps.stop)
+        self._obstacle, self._unanswered = "", {}
+        began = monotonic()
+        try:
+            if not self._link.is_closed:
+                self._unanswered = await remove_plugins(self._link, self._plugins)
+        except GONE as error:
+            if not await self._has_ended(began + self._link.limit):
+                self._unanswered = {SCHEDULER: _reason(error)}
+        if self._unanswered:
+            self._obstacle = f"{_named(self._unanswered)} did not answer"
+            logger.warning(
+                "run %r is not stopped: %s. Its files are whole up to what was written last; "
+                "stop() asks again.",
+                self.name,
+                self._obstacle,
+            )
+        self._stopped = not self._obstacle
         if self._owns_client and self._client.status != "closed":
             await self._client.close()
+
+    async def _has_ended(self, deadline: float) -> bool:
+        """Tell whether the cluster has closed, as far as this process can know it."""
+        while not self._link.is_closed and not self._files_are_final():
+            if monotonic() > deadline:
+                return False
+            await asyncio.sleep(_POLL_INTERVAL)
+        return True
+
+    def _files_are_final(self) -> bool:
+        """Tell whether this machine sees files of the run, and nobody writes them any more."""
+        try:
+            files = [TraceFile(path) for path in self.files()]
+            ended = (f.is_closed() or writer_of(f.read_header()) is Writer.ENDED for f in files)
+            return bool(files) and all(ended)
+        except (OSError, TraceError):
+            return False
 
     async def _collect(self, destination: Path) -> list[Path]:
         destination.mkdir(parents=True, exist_ok=True)
@@ -204,45 +289,72 @@ class ProfiledRun:
             brought[name] = destination / name
             if destination.resolve() != self.directory.resolve():
                 shutil.copyfile(self.directory / name, brought[name])
-        if self._cluster_is_up():
-            for run_there in await self._places():
-                for name, size in await run_there(list_files, *arguments):
-                    if name not in brought:  # else its disk is this machine's, or a shared one
-                        brought[name] = destination / name
-                        await self._bring(run_there, name, size, brought[name])
+        if not self._link.is_closed:
+            try:
+                await self._collect_others(destination, brought)
+            except GONE as error:
+                self._miss({SCHEDULER: _reason(error)})
         return sorted(brought.values())
 
-    async def _places(self) -> list[Callable[..., Awaitable[Any]]]:
-        """Give for each process of the cluster what runs a function there."""
+    async def _collect_others(self, destination: Path, brought: dict[str, Path]) -> None:
+        """Bring the files that are on no disk which this machine sees."""
+        arguments = (self._settings.directory, self._settings.uuid)
+        of_scheduler = await self._link.on_scheduler(list_files, *arguments)
+        there = await self._link.on_scheduler(_addresses)
+        asked = [address for address in there if address not in self._unanswered]
+        answers = await self._link.on_workers(list_files, *arguments, workers=asked)
+        silent = answers.silent
+        for process, files in {SCHEDULER: of_scheduler, **answers.results}.items():
+            for name, size in files:
+                if name in brought:  # its disk is this machine's, or a shared one
+                    continue
+                brought[name] = destination / name
+                try:
+                    await self._bring(process, name, size, brought[name])
+                except GONE as error:
+                    silent[process] = _reason(error)
+                    break
+        if silent:
+            self._miss(silent)
 
-        async def on_worker(address: str, function: Any, *args: Any) -> Any:
-            return (await self._client.run(function, *args, workers=[address]))[address]
-
-        addresses = await self._client.run_on_scheduler(_addresses)
-        return [self._client.run_on_scheduler, *(partial(on_worker, a) for a in addresses)]
-
-    async def _bring(
-        self, run_there: Callable[..., Awaitable[Any]], name: str, size: int, target: Path
-    ) -> None:
+    async def _bring(self, process: str, name: str, size: int, target: Path) -> None:
         source = str(self.directory / name)
         with target.open("wb") as file:
             for offset in range(0, size, CHUNK_BYTES):
-                file.write(await run_there(read_chunk, source, offset, CHUNK_BYTES))
+                file.write(
+                    await self._link.on_process(process, read_chunk, source, offset, CHUNK_BYTES)
+                )
 
 
-async def remove_plugins(client: Client, names: list[str]) -> None:
-    """Take plugins off the cluster: workers first, so that the scheduler sees their last tasks."""
-    registered = set(await client.run_on_scheduler(_registered_for_workers))
-    for name in names:
-        if name in registered:
-            await client.unregister_worker_plugin(name)
-    for name in names:
-        await client.run_on_scheduler(stop_scheduler_plugin, name)
+async def remove_plugins(link: ClusterLink, names: list[str]) -> dict[str, str]:
+    """Take plugins off the cluster: workers first, so that the scheduler sees their last tasks.
 
+    Returns
+    -------
+    dict
+        Workers that did not answer in time, by address, and why. They may still have them.
 
-def _registered_for_workers(dask_scheduler: Any) -> list[str]:
-    return list(dask_scheduler.worker_plugins)
+    Raises
+    ------
+    asyncio.TimeoutError, OSError
+        If the scheduler did not answer in time, or cannot be reached.
+    """
+    await link.on_scheduler(forget_worker_plugins, names)
+    answers = await link.on_workers(by_value(stop_on_worker), names)
+    await link.on_scheduler(stop_on_scheduler, names)
+    return answers.silent
 
 
 def _addresses(dask_scheduler: Any) -> list[str]:
     return list(dask_scheduler.workers)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _named(silent: dict[str, str]) -> str:
+    """Name processes that did not answer, and say why of each."""
+    named = [f"{process} ({reason})" for process, reason in list(silent.items())[:_MOST_NAMED]]
+    more = len(silent) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from time import time
 from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.protocol.pickle import dumps
 
 from dasfprof.database.writer import Folded, Source
-from dasfprof.recording.facts import UNSENT_TASKS
-from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.cluster_calls import by_value, settle_worker
+from dasfprof.recording.cluster_link import ask_workers
+from dasfprof.recording.guard import HookGuard, in_thread
 from dasfprof.recording.scheduler_folder import (
     ADDED,
     ARRIVED,
@@ -31,10 +34,14 @@ from dasfprof.recording.scheduler_folder import (
     scheduler_notes,
 )
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.step_facts import ANNOTATION
+from dasfprof.schema.steps import ANNOTATION
+from dasfprof.schema.tasks import UNSENT_TASKS
 
 #: What clients that want a task are told of.
 _OUTCOMES = ("memory", "erred")
+
+#: How Dask names the cause where `retire_workers` takes a worker off.
+_RETIRED = "retire-workers"
 
 _HELD_BACK = ("queued", "no-worker")
 _UNSENT = ("waiting", *_HELD_BACK)
@@ -58,6 +65,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._guard = HookGuard()
         #: What `stop` has to do.
         self._undo: list[Callable[[], object]] = []
+        #: Closes the file after a scheduler that closes before its workers.
+        self._end: asyncio.Task[None] | None = None
         self._note: Callable[[tuple[Any, ...]], None] = _ignore
         #: By key, of tasks that have not ended: when and by which stimulus each became known, when
         #: it was held back, and when it was stolen.
@@ -92,23 +101,32 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._guard.take_all("start", self._undo)
 
     async def close(self) -> None:
-        """Write what is pending when the scheduler closes.
+        """Write what is pending when the scheduler closes, and close the file with it.
 
-        A standalone scheduler hears of its workers' end only after this: the file is closed for
-        good by `stop`, or when the process exits.
+        A standalone scheduler hears of its workers' end only after this call, so the file stays
+        open until the scheduler has finished.
         """
         try:
-            last = not self._scheduler.workers
-            database = self.database
-            await asyncio.to_thread(database.close if last else database.commit)
+            await in_thread(self.database.commit)
+            if self._scheduler.workers:
+                self._end = asyncio.create_task(self._close_with_scheduler())
+            else:
+                await self.stop()
         except Exception:
             self._guard.caught("close")
+
+    async def _close_with_scheduler(self) -> None:
+        try:
+            await self._scheduler.finished()
+        finally:  # the event loop may end before: it cancels its tasks then
+            self._note = _ignore
+            self._guard.take_all("close", self._undo)
 
     async def stop(self) -> None:
         """End the recording: Dask calls nothing when a plugin is unregistered."""
         try:
             self._note = _ignore
-            await asyncio.to_thread(self._guard.take_all, "stop", self._undo)
+            await in_thread(partial(self._guard.take_all, "stop", self._undo))
         except Exception:
             self._guard.caught("stop")
 
@@ -269,11 +287,28 @@ class SchedulerTaskPlugin(SchedulerPlugin):
 
     def remove_worker(
         self, scheduler: Any, worker: str, *, stimulus_id: str = "", **kwargs: Any
-    ) -> None:
-        """Note that a worker left, and why."""
+    ) -> Awaitable[None] | None:
+        """Note that a worker left, and why.
+
+        Dask waits for what this returns: when a call that retires a worker has returned, all that
+        the worker recorded is on disk.
+        """
         try:
             reason = stimulus_id.rpartition("-")[0]  # the rest is a time
             self._note(REMOVED.note(time(), worker, reason))
+            if reason == _RETIRED and scheduler.status.name == "running":
+                return self._settle(worker)
+        except Exception:
+            self._guard.caught("remove_worker")
+        return None
+
+    async def _settle(self, worker: str) -> None:
+        """Have a worker that leaves write what it has."""
+        try:
+            arguments = dumps((self.settings.plugin_name(""),))
+            function, limit = dumps(by_value(settle_worker)), self.settings.response_timeout
+            await ask_workers(function, arguments, limit, [worker], self._scheduler)
+            await in_thread(self.database.commit)
         except Exception:
             self._guard.caught("remove_worker")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dasfprof.recording.facts import GRAPH, STEAL, TASK_RUN, WORKER_ADDED, WORKER_REMOVED
 from dasfprof.recording.flat_notes import Fields, FlatNotes, NoteKind, NoteLayout
 from dasfprof.recording.guard import HookGuard
+from dasfprof.schema.tasks import GRAPH, STEAL, TASK_RUN, WORKER_ADDED, WORKER_REMOVED
 
 #: A task run that ended. `SchedulerTaskPlugin._task_run` writes this note as a tuple, since a call
 #: with so many arguments would cost as much as all the rest; a test compares the names.

@@ -34,6 +34,8 @@ class RunSettings:
     max_pending: int = 100_000
     #: Seconds.
     sample_interval: float = 0.1
+    #: Seconds that each process has to answer the client.
+    response_timeout: float = 5.0
     #: Tells apart two runs of one name.
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: Unix seconds.
@@ -102,6 +104,7 @@ def make_settings(
         flush_interval=_seconds("flush-interval", options.get("flush_interval")),
         max_pending=int(setting("max-pending", options.get("max_pending"))),
         sample_interval=_seconds("sample-interval", options.get("sample_interval")),
+        response_timeout=_seconds("response-timeout", options.get("response_timeout")),
     )
     if not 1 <= settings.commit_threshold <= settings.max_pending:
         raise InvalidArgumentError(

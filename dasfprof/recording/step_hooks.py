@@ -22,9 +22,9 @@ from dask.highlevelgraph import HighLevelGraph
 from distributed import Client
 
 from dasfprof.recording import steps
-from dasfprof.recording.step_facts import ANNOTATION
 from dasfprof.recording.step_frames import FrameSteps, unwrapped
 from dasfprof.recording.steps import OpenStep
+from dasfprof.schema.steps import ANNOTATION
 
 logger = logging.getLogger(__name__)
 

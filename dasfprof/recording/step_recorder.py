@@ -12,14 +12,15 @@ from typing import Any
 from distributed import Client
 
 from dasfprof.database import FileDatabase
-from dasfprof.database.batch import Schema
 from dasfprof.database.writer import Folded, Source
 from dasfprof.recording import steps
 from dasfprof.recording.pipeline_steps import watch_pipeline
+from dasfprof.recording.scheduler_watch import SchedulerWatch
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.step_facts import STEP, STEP_END, STEP_LAYER
 from dasfprof.recording.step_hooks import place_hooks, remove_hooks, watch_dataframes
 from dasfprof.recording.steps import OpenStep
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.steps import STEP, STEP_END, STEP_LAYER
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,8 @@ class StepRecorder:
     settings
         The run that it records for.
     client
-        Whose cluster is observed: when that has closed, the run is over, though nobody stopped it.
+        Whose cluster is observed: when that has closed, or its scheduler is gone, the run is over,
+        though nobody stopped it.
     pipeline
         What was registered: the nodes of a DASF ``Pipeline`` become steps.
     """
@@ -47,6 +49,7 @@ class StepRecorder:
         self._client = client
         self._pipeline = pipeline
         self._cluster: Any = None
+        self._watch: SchedulerWatch | None = None
         self._forget_pipeline: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._told: set[int] = set()
@@ -60,6 +63,8 @@ class StepRecorder:
             if other.is_over:
                 other.stop()
         self._cluster = self._client.cluster
+        self._watch = SchedulerWatch(self._client, self.stop)
+        self._watch.start()
         place_hooks()
         _recorders.append(self)
         steps.add_observer(self)
@@ -79,6 +84,8 @@ class StepRecorder:
             if self._stopped:
                 return
             self._stopped = True
+        if self._watch is not None:
+            self._watch.stop()
         steps.remove_observer(self)
         if self._forget_pipeline is not None:
             self._forget_pipeline()

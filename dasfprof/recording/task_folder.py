@@ -9,10 +9,10 @@ from dask.utils import key_split
 
 from dasfprof.database.writer import Folded
 from dasfprof.recording.clock_correction import uncorrected
-from dasfprof.recording.facts import CLOCK, COMPUTE, TRANSFER
 from dasfprof.recording.flat_notes import Fields, FlatNotes, NoteKind, NoteLayout
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.run_queue import correction_of, run_queue_seconds
+from dasfprof.schema.tasks import CLOCK, COMPUTE, TRANSFER
 
 #: A task run that ended. `WorkerTaskPlugin._note_run` writes this note as a tuple, since a call
 #: with so many arguments would cost as much as all the rest; a test compares the names.

@@ -1,1 +1,1 @@
-"""How it is shown and handed on: text, CSV and further forms of the tables."""
+"""How a run is shown and exported: the HTML page, terminals, notebooks, other tools' formats."""

@@ -11,9 +11,8 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.plain_text import count_of, escape
 from dasfprof.report.run_summary import in_words, summarise, when
-from dasfprof.report.text import elide, format_seconds
+from dasfprof.text import count_of, elide, escape, format_duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,18 +31,18 @@ _FRAME_STYLE = "width:100%;height:1000px;border:1px solid #8888;border-radius:4p
 def run_html(
     analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str = "", *, folded: bool = False
 ) -> str:
-    """Give a run's summary and findings as HTML in which nothing of the trace is markup.
+    """Write a run's summary and findings as HTML in which nothing of the trace is markup.
 
     Parameters
     ----------
     analyser
         The run.
     findings
-        What `TraceAnalyser.diagnose` gives; None: they were not asked for.
+        The table of `TraceAnalyser.diagnose`; None if it was not computed.
     title
-        What to call the run.
+        Name of the run.
     folded
-        Whether the findings are to be unfolded first: where the report that has them stands below.
+        Whether the findings are collapsed, as where the report below has them too.
     """
     facts = summarise(analyser.trace)
     begin = f"<b>{_text(title)}</b> " if title else ""
@@ -55,32 +54,33 @@ def run_html(
         parts += [f"<details><summary>{label}</summary>", *_findings_html(findings), "</details>"]
     else:
         parts += _findings_html(findings)
-    notes = analyser.trace.notes
+    notes = [note.text for note in analyser.trace.notes]
     if notes:
         items = "".join(f"<li>{_text(note)}</li>" for note in notes[:_MOST])
-        label = f"{count_of(len(notes), 'note')} on what evidence is missing"
+        label = f"{count_of(len(notes), 'note')} on missing data"
         parts.append(f"<details><summary>{label}</summary><ul>{items}</ul></details>")
     return f'<div style="line-height:1.4">{"".join(parts)}</div>'
 
 
 def run_text(analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str = "") -> str:
-    """Give a run's summary and findings as text."""
+    """Write a run's summary and findings as text."""
     facts = summarise(analyser.trace)
     head = "  ".join(part for part in (elide(title, _LONGEST), when(facts)) if part)
     lines = [line for line in (head, in_words(facts)) if line]
     if findings is not None and not len(findings):
         lines.append("None of the known faults was found.")
     for finding in _shown(findings):
-        at_stake = format_seconds(finding["Seconds at stake (s)"])
-        lines.append(f"{finding['Severity']:<7}{at_stake:>9}  {_short(finding['Finding'])}")
-        lines.append(f"{'':18}→ {_short(finding['Suggestion'])}")
+        seconds = finding["Seconds at stake (s)"]
+        at_stake = "" if math.isnan(seconds) else format_duration(seconds)
+        lines.append(f"{finding['Severity']:<7}{at_stake:>11}  {_short(finding['Finding'])}")
+        lines.append(f"{'':20}→ {_short(finding['Suggestion'])}")
     return "\n".join(lines)
 
 
 def analyser_html(analyser: TraceAnalyser) -> str:
-    """Give what a notebook shows for an analyser; it never raises.
+    """Write what a notebook shows for an analyser; never raises.
 
-    The findings of a large run are left to be asked for.
+    The findings of a large run are left out: they take long to compute.
     """
     try:
         small = len(analyser.trace.tasks) <= _MOST_TASKS
@@ -110,7 +110,7 @@ def _findings_html(findings: pd.DataFrame) -> Iterable[str]:
         colour = _COLOURS.get(finding["Severity"], _COLOURS["info"])
         badge = f"background:{colour};color:#fff;border-radius:3px;padding:0 .5em"
         seconds = finding["Seconds at stake (s)"]
-        at_stake = "" if math.isnan(seconds) else f"{format_seconds(seconds)} at stake. "
+        at_stake = "" if math.isnan(seconds) else f"{format_duration(seconds)} at stake. "
         yield (
             f'<div style="margin:.4em 0"><span style="{badge}">{_text(finding["Severity"])}</span> '
             f"<b>{_text(finding['Finding'])}</b> {_text(at_stake)}"

@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.gpu_samples import GpuSamples
-from dasfprof.analysis.named_workers import NamedWorkers
+from dasfprof.analysis.model.gpu_samples import GpuSamples
+from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -40,7 +40,7 @@ class Metric:
 
 
 def metrics_of(trace: Trace) -> Iterator[Metric]:
-    """Give the metrics of a trace, one at a time; those that nobody read too."""
+    """Yield the metrics of a trace; those without readings too."""
     named = NamedWorkers(trace)
     samples, held = trace.samples, trace.managed_memory
     for name, label, unit, table, column in (
@@ -91,7 +91,7 @@ def _of_hosts(trace: Trace, column: str, way: str, named: NamedWorkers) -> Itera
 
 
 def _rows_of(numbers: Array, count: int) -> list[Array]:
-    """Give the rows of each number."""
+    """Return the rows of each number."""
     order = np.argsort(numbers, kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(count + 1))
     return [order[begin:end] for begin, end in pairwise(bounds)]

@@ -1,4 +1,4 @@
-"""What the head of a report says of a run: `summarise`, and the same in words."""
+"""Key figures of a run: `summarise`, and the same in words."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.time_accounting import CLASSES
 from dasfprof.analysis.trace import Trace
-from dasfprof.plain_text import count_of
-from dasfprof.report.text import format_date
+from dasfprof.text import clean, count_of, format_date, format_duration, format_share
 
-_NUMBER, _TEXT = "number", "text"
-_SECONDS = "Thread Time (s)"
-#: A table with more cells than this is left to CSV: nobody reads it in a page.
-_MAX_CELLS = 300_000
+#: Most names of events that are listed.
+_MOST_NAMES = 8
 
 
-def title_of(trace: Trace) -> str:
-    """Call a run as its files do."""
-    return trace.run or "Dask run"
+def title_of(trace: Trace, default: str = "Dask run") -> str:
+    """Return the run's name; `default` where the files name none, or several."""
+    return trace.run or default
 
 
 def summarise(trace: Trace) -> dict[str, Any]:
-    """Count what ran, when, on what, for how long and how well the threads were used.
+    """Sum up a run: what ran, when, on what, for how long, and how well threads were used.
 
     Returns
     -------
@@ -32,12 +28,13 @@ def summarise(trace: Trace) -> dict[str, Any]:
         ``begin`` (Unix seconds), ``seconds``, ``tasks``, ``functions``, ``failed``, ``hosts``,
         ``workers``, ``threads``, ``compute`` (seconds in tasks, of all threads), ``capacity``
         (seconds that threads were there), ``cpu`` (CPU seconds in tasks), ``moved`` (bytes
-        between workers), ``results`` (bytes of all results). None: nothing tells.
+        between workers), ``results`` (bytes of all results), ``events`` (of user code, the number
+        by name). None: unknown.
     """
-    tasks, workers = trace.tasks, trace.workers
-    people = workers[workers["kind"] == "worker"]
-    lives = np.minimum(people["last_seen"], people["left"].fillna(np.inf)) - people["first_seen"]
-    capacity = float((lives.clip(lower=0) * people["nthreads"].astype(float)).sum(min_count=1))
+    tasks, workers = trace.tasks, trace.workers[trace.workers["kind"] == "worker"]
+    ends = np.minimum(workers["last_seen"], workers["left"].fillna(np.inf))
+    lives = (ends - workers["first_seen"]).clip(lower=0)
+    capacity = float((lives * workers["nthreads"].astype(float)).sum(min_count=1))
     arrived = trace.transfers[trace.transfers["state"] == "success"]
     return {
         "begin": _known(trace.begin),
@@ -45,69 +42,51 @@ def summarise(trace: Trace) -> dict[str, Any]:
         "tasks": len(tasks),
         "functions": int(tasks["function"].nunique()),
         "failed": int((tasks["state"] == "erred").sum()),
-        "hosts": sorted({str(host) for host in people["host"] if host}),
-        "workers": int(people[["host", "worker"]].drop_duplicates().shape[0]),
-        "threads": _known(people.drop_duplicates(["host", "worker"])["nthreads"].sum(min_count=1)),
+        "hosts": sorted({str(host) for host in workers["host"] if host}),
+        "workers": int(workers[["host", "worker"]].drop_duplicates().shape[0]),
+        "threads": _known(workers.drop_duplicates(["host", "worker"])["nthreads"].sum(min_count=1)),
         "compute": float(tasks["duration"].sum()),
         "capacity": _known(capacity),
         "cpu": _known(tasks["cpu"].sum(min_count=1)),
         "moved": _known(arrived["size"].sum()) if len(trace.transfers) else None,
         "results": _known(tasks["size"].sum(min_count=1)),
+        "events": {str(name): int(n) for name, n in trace.events["name"].value_counts().items()},
     }
 
 
 def when(facts: dict[str, Any]) -> str:
-    """Say when the run of a summary was, and for how long; nothing if no file tells."""
+    """Write when a run was and how long it took; empty if that is unknown."""
     if facts["begin"] is None or facts["seconds"] is None:
         return ""
-    return f"{format_date(facts['begin'])} UTC, {facts['seconds']:.1f} s"
+    return f"{format_date(facts['begin'])} UTC, {format_duration(facts['seconds'])}"
 
 
 def in_words(facts: dict[str, Any]) -> str:
-    """Say what the run of a summary computed where, in a sentence or two."""
+    """Write what a run computed, and on what, in a sentence or two."""
     used = ""
     if facts["capacity"]:
-        used = f" Tasks held {facts['compute'] / facts['capacity']:.0%} of the threads' time."
+        share = format_share(facts["compute"] / facts["capacity"])
+        used = f" Tasks held {share} of the threads' time."
     failed = f", {facts['failed']:,} failed" if facts["failed"] else ""
     threads = f", {count_of(facts['threads'], 'thread')}," if facts["threads"] else ""
     runs = f"{count_of(facts['tasks'], 'task run')} of {count_of(facts['functions'], 'function')}"
+    events = _events_in_words(facts["events"])
+    if events and not facts["tasks"]:
+        return f"No task runs. {events}"
     return (
         f"{runs}{failed}, on {count_of(facts['workers'], 'worker')}{threads} of "
         f"{count_of(len(facts['hosts']), 'host')}.{used}"
+        f"{' ' if events else ''}{events}"
     )
 
 
-def sum_classes(accounting: pd.DataFrame) -> pd.DataFrame:
-    """Sum the time accounting of workers up for all of them."""
-    classes = accounting.drop(columns=["Host", "Worker", "Share (%)"])
-    whole = classes.groupby(["Class", "Busy", "Meaning"], sort=False, as_index=False).sum()
-    order = whole["Class"].map({name: place for place, name in enumerate(CLASSES)})
-    whole = whole.take(np.argsort(order.to_numpy(), kind="stable")).reset_index(drop=True)
-    return whole.assign(**{"Share (%)": whole[_SECONDS] / whole[_SECONDS].sum() * 100})
-
-
-def table_facts(frame: pd.DataFrame) -> dict[str, Any]:
-    """Give a table as the page takes it: ``columns`` of ``label, kind, values``; NA is None.
-
-    One that is too large has ``absent``, the reason, instead.
-    """
-    if frame.size > _MAX_CELLS:
-        return {
-            "absent": f"{frame.shape[0]:,} rows of {frame.shape[1]:,} columns are too many for a "
-            "page; `dasfprof analyse -o DIRECTORY` writes them as CSV"
-        }
-    return {"columns": [_column_facts(label, frame[label]) for label in frame.columns]}
-
-
-def _column_facts(label: str, column: pd.Series[Any]) -> dict[str, Any]:
-    numeric = pd.api.types.is_numeric_dtype(column.dtype)
-    known = column.notna().to_numpy()
-    if numeric:  # JSON has no infinite numbers
-        known = np.isfinite(column.to_numpy(dtype=float, na_value=np.nan))
-    values = column.astype(object).where(known, None).tolist()
-    if not numeric:
-        values = [None if value is None else str(value) for value in values]
-    return {"label": str(label), "kind": _NUMBER if numeric else _TEXT, "values": values}
+def _events_in_words(counts: dict[str, int]) -> str:
+    """Write how many events user code recorded, by name; empty if none."""
+    if not counts:
+        return ""
+    named = [f"{clean(name)} {count:,}" for name, count in list(counts.items())[:_MOST_NAMES]]
+    more = f" and {len(counts) - _MOST_NAMES} more names" if len(counts) > _MOST_NAMES else ""
+    return f"{count_of(sum(counts.values()), 'event')} of user code: {', '.join(named)}{more}."
 
 
 def _known(number: Any) -> float | None:

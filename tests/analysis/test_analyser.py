@@ -15,7 +15,7 @@ from written_traces import compute, managed, record, write_as_dasf
 from dasfprof.analysis import Trace, TraceAnalyser
 from dasfprof.database import EventDatabase, EventProfiler, FileDatabase, MultiEventDatabase
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
-from dasfprof.events import Event
+from dasfprof.schema.events import Event
 
 EVENTS: list[Event] = [
     compute("load-1", 0.0, 1.0, "w", size=8_000_000),
@@ -126,8 +126,10 @@ def test_progress_is_shown_where_it_is_wanted(
         assert out == ""
         return err
 
+    # A delay that no machine is slow enough to reach, then none at all.
+    monkeypatch.setattr("dasfprof.analysis.trace.progress._DELAY", 1e6)
     assert shown(True) == "", "there is nothing to wait for"
-    monkeypatch.setattr("dasfprof.analysis.progress._DELAY", 0.0)
+    monkeypatch.setattr("dasfprof.analysis.trace.progress._DELAY", 0.0)
     assert "Reading traces:" in shown(True)
     assert "[task_bottleneck]" in shown(True)
     assert shown(False) == ""

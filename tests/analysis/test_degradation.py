@@ -11,7 +11,7 @@ import pytest
 from written_traces import Plugin, record, row, usage
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.recording.facts import COMPUTE
+from dasfprof.schema.tasks import COMPUTE
 
 T = 1.7e9
 

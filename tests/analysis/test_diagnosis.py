@@ -13,7 +13,7 @@ import pytest
 from planned_runs import Plan, Task, filled, found
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.analysis.diagnosis import RULES, diagnose, wording
+from dasfprof.analysis.diagnosis import RULES, diagnose, units
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.rules import SYMPTOMS
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
@@ -91,21 +91,21 @@ def test_symptoms_are_of_rules_and_go_one_way() -> None:
 
 
 def test_figures_in_words() -> None:
-    assert [wording.duration(x) for x in (0, 0.000_25, 0.0123, 1.5, 12.34, 1234.5)] == [
+    assert [units.duration(x) for x in (0, 0.000_25, 0.0123, 1.5, 12.34, 1234.5)] == [
         *("0 s", "250 us", "12.3 ms", "1.5 s", "12.3 s", "1,234 s"),
     ]
-    assert wording.duration(float("nan")) == "an unknown time"
-    assert [wording.size(x) for x in (12, 1500, 2.5e6, 3e9)] == [
+    assert units.duration(float("nan")) == "an unknown time"
+    assert [units.size(x) for x in (12, 1500, 2.5e6, 3e9)] == [
         "12 bytes",
         "1.5 kB",
         "2.5 MB",
         "3 GB",
     ]
-    assert [wording.percent(x) for x in (0.0123, 0.5)] == ["1.2 %", "50 %"]
-    assert [wording.times(x) for x in (1.25, 1234.0)] == ["1.2", "1,234"]
-    assert wording.excerpt("no\n  answer") == "no answer"
-    assert wording.excerpt("x" * 300) == "x" * 199 + "…"
-    assert [wording.count(x, "task") for x in (1, 2000)] == ["1 task", "2,000 tasks"]
+    assert [units.percent(x) for x in (0.0123, 0.5)] == ["1.2 %", "50 %"]
+    assert [units.times(x) for x in (1.25, 1234.0)] == ["1.2", "1,234"]
+    assert units.excerpt("no\n  answer") == "no answer"
+    assert units.excerpt("x" * 300) == "x" * 199 + "…"
+    assert [units.count(x, "task") for x in (1, 2000)] == ["1 task", "2,000 tasks"]
 
 
 def test_small_tasks(tmp_path: Path) -> None:

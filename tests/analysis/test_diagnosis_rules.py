@@ -344,7 +344,7 @@ def test_a_file_that_ends_early(tmp_path: Path) -> None:
     finding = found(Plan(filled(["fit"], 1.0), killed=[1]), tmp_path)["missing-evidence"]
 
     assert finding["Severity"] == "low"
-    assert "ends early" in finding["Evidence"]
+    assert "ended without closing" in finding["Evidence"]
 
 
 def test_no_samples(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from written_traces import Plugin, compute, record, row, usage
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.recording.facts import COMPUTE, RESOURCE_USAGE
-from dasfprof.recording.gpu_facts import GPU_DEVICES, GPU_FAILURE, GPU_USAGE
+from dasfprof.schema.gpus import GPU_DEVICES, GPU_FAILURE, GPU_USAGE
+from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.schema.tasks import COMPUTE
 
 T = 1_700_000_000.0
 
@@ -149,7 +150,7 @@ def test_notes_say_what_could_not_be_read(tmp_path: Path) -> None:
             (GPU_DEVICES, [devices("GPU-x")]),
             (GPU_FAILURE, failures),
         )
-    notes = TraceAnalyser(tmp_path).trace.notes
+    notes = [note.text for note in TraceAnalyser(tmp_path).trace.notes]
     assert "GPU-x: power, temperature not read: not supported." in notes
     assert "GPU-x: utilization not read: no permission." in notes
     assert sum("GPU-x" in note for note in notes) == 2

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from written_traces import Plugin, compute, record, row, usage
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.recording.facts import CLOCK, COMPUTE
+from dasfprof.schema.tasks import CLOCK, COMPUTE
 
 T = 1.7e9
 

@@ -10,8 +10,8 @@ from dask.utils import key_split
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dasfprof.analysis import key_table
-from dasfprof.analysis.key_table import KeyCollector, split_keys
+from dasfprof.analysis.trace import keys as key_table
+from dasfprof.analysis.trace.keys import KeyCollector, split_keys
 
 _hex = st.text("0123456789abcdef", min_size=32, max_size=32)
 _name = st.text("abcdefsum_<>('.é\ud800", max_size=8) | st.sampled_from(["sum", "rechunk-merge"])

@@ -1,8 +1,8 @@
 """What `diagnose()` says of real runs whose fault is known, and of runs without any.
 
-In short each fault is planted once, and once more if it is not named first: a machine that other
-programs use may have troubles of its own that outdo the fault. In full, by ``--long``, there are
-ten runs of each, of which nine have to be right.
+In short each fault is planted once, and has to be named before all that neither other programs on
+the machine nor the way of planting cause. In full, by ``--long`` and on a quiet machine, there are
+ten runs of each, of which nine have to name it first of all.
 """
 
 from __future__ import annotations
@@ -22,6 +22,22 @@ import dasfprof
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+
+#: What other programs on the machine do to a run: tasks wait for cores, here more than there. And
+#: what planting does: tasks that sleep are blocked.
+OF_THE_MACHINE = {
+    "blocked-tasks",
+    "cpu-oversubscribed",
+    "degrading-functions",
+    "deserialising",
+    "host-memory-full",
+    "imbalance",
+    "memory-pressure",
+    "scheduler-bound",
+    "slow-worker",
+    "straggling-tasks",
+    "tasks-too-small",
+}
 
 
 class Clusters:
@@ -75,12 +91,12 @@ def names(findings: pd.DataFrame, pipeline: Pipeline) -> bool:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_named_first(fault: str, clusters: Clusters, tmp_path: Path) -> None:
     pipeline = FAULTS[fault]
-    findings = diagnosed(clusters, pipeline, tmp_path / "once")
-    if not names(findings, pipeline):
-        findings = diagnosed(clusters, pipeline, tmp_path / "again")
+    findings = diagnosed(clusters, pipeline, tmp_path)
+    planted = findings[~findings["Rule"].isin(OF_THE_MACHINE - set(pipeline.rules))]
 
-    assert names(findings, pipeline), findings.to_dict("records")
-    first = findings.iloc[0]
+    told = findings[["Rule", "Function", "Severity", "Seconds at stake (s)"]]
+    assert names(planted, pipeline), "\n" + told.to_string()
+    first = planted.iloc[0]
     assert first["Severity"] in ("high", "medium")
     assert first["Seconds at stake (s)"] > 0
 
@@ -137,7 +153,7 @@ def test_runs_that_do_not_end(clusters: Clusters, tmp_path: Path) -> None:
         stuck = client.submit(lambda event: event.wait(), gate, key="stuck-1", workers=[first])
         behind = client.submit(str, stuck, key="behind-1")
         unfit = client.submit(int, 1, key="unfit-1", resources={"GPU": 1})
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while client.processing()[first] != ("stuck-1",) and time.monotonic() < deadline:
             time.sleep(0.02)
     gate.set()

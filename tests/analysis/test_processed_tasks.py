@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from written_traces import Plugin, compute, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.analysis.attempts import error_category
+from dasfprof.analysis.model.attempts import error_category
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.recording.facts import CLOCK, COMPUTE, TASK_RUN, WORKER_REMOVED
+from dasfprof.schema.tasks import CLOCK, COMPUTE, TASK_RUN, WORKER_REMOVED
 
 T = 1.7e9  # 2023-11-14 22:13:20 UTC
 A, B = "tcp://10.0.0.1:4001", "tcp://10.0.0.2:4002"

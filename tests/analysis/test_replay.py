@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from made_traces import ANY_RUNS, made_trace
 
 from dasfprof.analysis import Trace, TraceAnalyser
-from dasfprof.analysis.replay import gain, replay_of
-from dasfprof.analysis.replay.simulation import Simulation
+from dasfprof.analysis.simulation import gain, replay_of
+from dasfprof.analysis.simulation.simulator import Simulation
 from dasfprof.errors import InvalidArgumentError
 
 #: Two workers of one thread each, with the scheduler's clock.
@@ -127,7 +127,7 @@ def test_a_client_that_is_prompt_by_chance() -> None:
     ]
     analyser = analyse(*runs, graphs=[0.0, 2.0, 4.0, 6.0, 8.0])
 
-    assert replay_of(analyser.trace).inputs.gates.finishes.tolist() == [0, 0, 0, 0, 0]
+    assert replay_of(analyser.trace).inputs.submissions.finishes.tolist() == [0, 0, 0, 0, 0]
 
 
 def test_a_second_attempt_comes_after_the_first() -> None:

@@ -12,7 +12,7 @@ from distributed import Client, LocalCluster
 
 import dasfprof
 from dasfprof.analysis import Trace, TraceAnalyser
-from dasfprof.analysis.replay import replay_of
+from dasfprof.analysis.simulation import replay_of
 
 #: What a prediction may be off by: the machine that runs the tests may be busy.
 ALLOWED = 0.15

@@ -16,6 +16,8 @@ from distributed import Client, LocalCluster, wait
 import dasfprof
 from dasfprof.analysis import TraceAnalyser
 
+pytestmark = pytest.mark.dask_internals
+
 
 def fail_at_three(number: int) -> int:
     if number % 4 == 3:

@@ -19,11 +19,10 @@ from dasfprof.analysis import Trace, TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.recording.disk_usage import DISK_USAGE
-from dasfprof.recording.facts import (
+from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
+from dasfprof.schema.tasks import (
     COMPUTE,
     GRAPH,
-    MANAGED_MEMORY,
-    RESOURCE_USAGE,
     TASK_RUN,
     TRANSFER,
     UNSENT_TASKS,

@@ -11,7 +11,7 @@ from written_traces import Plugin, compute, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.recording.disk_usage import DISK_USAGE
-from dasfprof.recording.facts import RESOURCE_USAGE
+from dasfprof.schema.resources import RESOURCE_USAGE
 
 T = 1.7e9
 START = pd.Timestamp("2023-11-14 22:13:20")

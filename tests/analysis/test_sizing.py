@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from written_traces import Plugin, compute, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.analysis.longest_chain import longest_chain
-from dasfprof.analysis.task_overhead import task_overhead
+from dasfprof.analysis.model.sizing import longest_chain, task_overhead
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.recording.facts import COMPUTE, TASK_RUN
+from dasfprof.schema.tasks import COMPUTE, TASK_RUN
 
 T = 1.7e9
 A = "tcp://10.0.0.1:4000"

@@ -16,14 +16,14 @@ from written_traces import Plugin, compute, record, row, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.diagnosis.findings import Finding
-from dasfprof.analysis.diagnosis.function_step import with_step
+from dasfprof.analysis.diagnosis.ranking import with_step
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.layer_steps import LayerNames, LayerSteps, inherited_steps
+from dasfprof.analysis.trace.layer_steps import LayerNames, LayerSteps, inherited_steps
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.recording.facts import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
-from dasfprof.recording.step_facts import STEP, STEP_END, STEP_LAYER
+from dasfprof.schema.steps import STEP, STEP_END, STEP_LAYER
+from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
 
 T = 1.7e9
 ADDRESS = "tcp://10.0.0.1:4000"
@@ -94,7 +94,8 @@ def test_steps_of_task_runs_and_times_of_steps(analyser: TraceAnalyser) -> None:
     assert list(steps["step"]) == ["load", "load/inner", "load"]
     assert list(steps["parent"]) == [-1, 0, -1]
     np.testing.assert_allclose(steps["duration"], [2.0, 0.5, np.nan])
-    assert "70 % of task runs belong to a step of the pipeline." in analyser.trace.notes
+    (note,) = [note for note in analyser.trace.notes if note.kind == "steps"]
+    assert note.text == "70 % of task runs belong to a step of the pipeline."
     assert set(analyser.trace.workers["kind"]) == {"worker", "scheduler"}
 
 
@@ -185,7 +186,7 @@ def test_files_without_steps(write: Any, tmp_path: Path) -> None:
     trace = analyser.trace
     assert trace.tasks["step"].isna().all()
     assert len(trace.steps) == 0
-    assert not [note for note in trace.notes if "step" in note]
+    assert not [note for note in trace.notes if note.kind == "steps"]
     assert "Step" not in analyser.per_task_bottleneck()
     assert "Step" not in analyser.processed_tasks()
     assert analyser.step_coverage()["Share of Tasks (%)"].tolist() == [100.0]
@@ -229,7 +230,7 @@ def test_step_called_as_the_rows_of_no_step(tmp_path: Path) -> None:
 
 
 def test_identities_of_layers_and_of_keys_of_fused_tasks() -> None:
-    from dasfprof.analysis.key_table import KeyCollector, split_keys
+    from dasfprof.analysis.trace.keys import KeyCollector, split_keys
 
     def table(keys: Sequence[Any]) -> Any:
         collector = KeyCollector()

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from written_traces import Plugin, compute, record, row, usage
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.analysis.slow_workers import measure_slowness
-from dasfprof.recording.facts import COMPUTE
+from dasfprof.analysis.model.slowness import measure_slowness
+from dasfprof.schema.tasks import COMPUTE
 
 T = 1.7e9
 W = "worker-node1-"

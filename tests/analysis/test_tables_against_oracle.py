@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from written_traces import compute, managed, record, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.events import CompleteEvent, Event
+from dasfprof.schema.events import CompleteEvent, Event
 
 Owner = tuple[str, str]
 
@@ -179,7 +179,7 @@ def expected_balance(events: Sequence[Event]) -> dict[str, list[float]]:
     return table
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.one_of(_tasks, _tasks, _counts, _samples), min_size=1, max_size=25))
 def test_tables_equal_the_oracle(events: list[Event]) -> None:
     with tempfile.TemporaryDirectory() as directory:

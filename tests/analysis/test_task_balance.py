@@ -10,8 +10,10 @@ import pytest
 from pandas.testing import assert_frame_equal
 from written_traces import Plugin, managed, record, row, usage, write_as_dasf
 
-from dasfprof.analysis import TraceAnalyser, task_balance
-from dasfprof.recording.facts import MANAGED_MEMORY, WORKER_REMOVED
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.tables import task_balance
+from dasfprof.schema.resources import MANAGED_MEMORY
+from dasfprof.schema.tasks import WORKER_REMOVED
 
 INTERVAL = "Time Interval (seconds from begin)"
 W0, W1 = "worker-c096-0", "worker-c096-1"

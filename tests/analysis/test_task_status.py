@@ -17,7 +17,7 @@ from written_traces import compute, record
 
 import dasfprof
 from dasfprof.analysis import Trace, TraceAnalyser
-from dasfprof.analysis.clock_offsets import clock_offsets
+from dasfprof.analysis.model.clock_offsets import clock_offsets
 
 STATUSES = ["Not started (s)", "Inqueue (s)", "Preparing (s)", "Running (s)", "Finalizing (s)"]
 
@@ -220,7 +220,9 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six tasks of 0.2 s for two threads, then one that needs them all."""
     directory = tmp_path_factory.mktemp("run")
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
         Client(cluster) as client,
         dasfprof.profile(client, directory=directory),
     ):

@@ -335,7 +335,9 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float, flo
     """
     directory = tmp_path_factory.mktemp("run")
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
         Client(cluster) as client,
         dasfprof.profile(client, directory=directory),
     ):

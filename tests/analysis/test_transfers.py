@@ -15,7 +15,7 @@ from written_traces import Plugin, record, row, usage
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.recording.facts import CLOCK, COMPUTE, TRANSFER
+from dasfprof.schema.tasks import CLOCK, COMPUTE, TRANSFER
 
 T = 1.7e9
 A, B, C = "tcp://10.0.0.1:4000", "tcp://10.0.0.2:4001", "tcp://10.0.0.9:4002"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -10,11 +11,15 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from dasfprof import CompleteEvent, FileDatabase, InstantEvent
+import written_traces
+
+from dasfprof import CompleteEvent, InstantEvent
 
 BIN = Path(sys.executable).parent
 #: Seconds; a busy machine is no failure.
 DEADLINE = 240.0
+WORKER = "worker-c096-0"
+NOTHING_KNOWN = {"shape": [], "dtype": "", "type": "int"}
 
 
 def environment(**variables: Any) -> dict[str, str]:
@@ -46,33 +51,11 @@ def wait_until(condition: Callable[[], Any]) -> Any:
 
 
 def compute(key: Any, name: str, start: float, seconds: float, **args: Any) -> CompleteEvent:
-    """Make a "Compute" event as DASF has it."""
-    about = {"state": "memory", "size": 2_000_000, "shape": [], "dtype": "", "type": "int"}
-    return CompleteEvent(
-        "Compute",
-        start,
-        seconds,
-        process_id="c096",
-        thread_id="worker-c096-0",
-        args={"key": key, "name": name, **about, "dependencies": [], **args},
-    )
+    """Make a "Compute" event of the worker `WORKER`."""
+    event = written_traces.compute(key, start, seconds, WORKER, size=2_000_000)
+    return dataclasses.replace(event, args={**event.args, **NOTHING_KNOWN, "name": name, **args})
 
 
 def held(start: float, tasks: int) -> InstantEvent:
-    """Make a "Managed Memory" event."""
-    return InstantEvent(
-        "Managed Memory",
-        start,
-        process_id="c096",
-        thread_id="worker-c096-0",
-        args={"tasks": tasks, "size": 0, "state": "memory", "key": "k"},
-    )
-
-
-def write_trace(path: Path, *events: Any, **header: Any) -> Path:
-    """Write a whole trace file."""
-    with FileDatabase(path, header=header) as database:
-        for event in events:
-            database.record(event)
-        database.writer.create()
-    return path
+    """Make a "Managed Memory" event of the worker `WORKER`."""
+    return written_traces.managed(start, WORKER, tasks)

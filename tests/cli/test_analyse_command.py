@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
-from shell import compute, held, shell, write_trace
+from shell import compute, held, shell
+from written_traces import write_trace
 
-from dasfprof.cli.findings import print_findings
 from dasfprof.cli.main import cli
-from dasfprof.cli.time_chart import print_time
+from dasfprof.report.terminal.findings import print_findings
+from dasfprof.report.terminal.time_chart import print_time
 
 #: Two functions on one worker: load took 2 + 1 of 4 seconds.
 EVENTS = (
@@ -45,7 +46,7 @@ def trace(tmp_path: Path) -> Path:
 def test_findings_come_first(trace: Path) -> None:
     result = analyse(trace)
     heads = [
-        "mine  1970-01-01 00:16:40 UTC, 4.0 s",
+        "mine  1970-01-01 00:16:40 UTC, 4 s",
         "3 task runs of 2 functions, on 1 worker of 1 host.",
         "Findings",
         "Where the time of all threads went",
@@ -122,8 +123,8 @@ def test_a_finding_is_a_paragraph(columns: int, capsys: pytest.CaptureFixture[st
     text = capsys.readouterr().out
     lines = text.splitlines()
     assert lines[1] == "Findings (first 1 of 2)"
-    assert lines[2].startswith("  high      12.3 s  Half of the run \\x1b[2J waits")
-    assert "                    → Split load into more tasks." in lines
+    assert lines[2].startswith("  high        12.3 s  Half of the run \\x1b[2J waits")
+    assert "                      → Split load into more tasks." in lines
     assert "Chunks" not in text
     assert max(map(len, lines)) <= columns
     assert len(lines) < 40, "a text of a megabyte does not fill the terminal"
@@ -251,7 +252,7 @@ def test_hostile_keys_are_harmless(tmp_path: Path) -> None:
             2,
             "'findings', 'time', 'step', 'function', 'task', 'balance'",
         ),
-        (["mine.msgpack", "--json", "-o", "t"], 2, "not both"),
+        (["mine.msgpack", "--json", "-o", "t"], 2, "cannot be used together"),
         (["mine.msgpack", "-o", "notes.txt"], 2, "'notes.txt' is a file"),
         (["mine.msgpack", "-o", "notes.txt/below"], 1, "notes.txt/below"),
         ([], 2, "SOURCE"),

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from shell import BIN, environment, shell, write_trace
+from shell import BIN, environment, shell
+from written_traces import write_trace
 
 import dasfprof
 
@@ -48,6 +49,19 @@ def test_version(tmp_path: Path) -> None:
 def test_no_command_shows_the_help(tmp_path: Path) -> None:
     done = shell("dasfprof", cwd=tmp_path)
     assert "Usage: dasfprof" in done.stdout + done.stderr
+
+
+def test_as_a_module(tmp_path: Path) -> None:
+    write_trace(tmp_path / "mine.msgpack")
+    arguments = (["info", "mine.msgpack"], ["info", "nothing"])
+    for args in arguments:
+        command = shell("dasfprof", *args, cwd=tmp_path)
+        module = shell("python", "-m", "dasfprof", *args, cwd=tmp_path)
+        assert (module.returncode, module.stdout, module.stderr) == (
+            command.returncode,
+            command.stdout,
+            command.stderr,
+        )
 
 
 def test_as_a_command_of_dask(tmp_path: Path) -> None:

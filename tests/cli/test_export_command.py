@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from shell import compute, held, shell, write_trace
+from shell import compute, held, shell
+from written_traces import write_trace
 
 from dasfprof.cli.main import cli
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgpack
 import pytest
 from click.testing import CliRunner, Result
-from shell import compute, held, shell, write_trace
+from shell import compute, held, shell
+from written_traces import write_trace
 
 from dasfprof import FileDatabase, InstantEvent
 from dasfprof.cli.main import cli
@@ -64,7 +65,7 @@ def test_a_file_that_is_being_written(tmp_path: Path) -> None:
     with FileDatabase(tmp_path / "mine.msgpack") as database:
         database.record(EVENTS[0])
         database.commit()
-        assert ", still open, " in flat(info(tmp_path))
+        assert ", still being written, " in flat(info(tmp_path))
 
 
 def test_a_file_whose_writer_was_killed(tmp_path: Path) -> None:
@@ -76,22 +77,40 @@ def test_a_file_whose_writer_was_killed(tmp_path: Path) -> None:
     path = tmp_path / "killed.msgpack"
     subprocess.run([sys.executable, "-c", code, str(path)], check=False)
     text = flat(info(path))
-    assert ", ended early, " in text
+    assert ", ended without closing, " in text
     assert "events mine 1" in text
+
+
+@pytest.mark.parametrize(
+    ("header", "state"),
+    [
+        ({"process_started": 1.0}, "ended without closing"),  # its number is another's now
+        ({"pid": 1 << 22}, "ended without closing"),
+        ({"pid_namespace": "pid:[1]"}, "still being written elsewhere, or ended without closing"),
+        ({"process_started": None}, "still being written elsewhere, or ended without closing"),
+    ],
+)
+def test_a_process_is_told_by_more_than_its_number(
+    tmp_path: Path, header: dict[str, object], state: str
+) -> None:
+    with FileDatabase(tmp_path / "mine.msgpack", header=header) as database:
+        database.record(EVENTS[0])
+        database.commit()
+        assert f", {state}, " in flat(info(tmp_path))
 
 
 def test_a_file_of_another_machine_that_is_not_closed(tmp_path: Path) -> None:
     with FileDatabase(tmp_path / "far.msgpack", header={"boot_id": "another"}) as database:
         database.record(EVENTS[0])
         database.commit()
-        assert "still open elsewhere, or ended early" in flat(info(tmp_path))
+        assert "still being written elsewhere, or ended without closing" in flat(info(tmp_path))
 
 
 def test_a_cut_file(tmp_path: Path) -> None:
     path = write_trace(tmp_path / "cut.msgpack", *EVENTS)
     path.write_bytes(path.read_bytes()[:-20])
     text = flat(info(path))
-    assert "ended early" in text or "still open" in text
+    assert "still being written" in text
     assert "bytes of an unfinished block at the end" in text
 
 
@@ -113,7 +132,7 @@ def test_a_file_of_dasf(tmp_path: Path) -> None:
     packed = msgpack.packb(event)
     path.write_bytes((len(packed).to_bytes(8, "big") + packed) * 2 + b"\0\0\0")
     text = flat(info(path))
-    assert "recorded 0.0 s, on clocks that began with their host" in text
+    assert "recorded 0 s, on clocks that began with their host" in text
     assert "DASF's format" in text
     assert "events Compute 2" in text
     assert "3 bytes at the end that hold no whole event" in text
@@ -142,7 +161,7 @@ def test_a_directory_of_several_runs(tmp_path: Path) -> None:
     assert rows.index(next(r for r in rows if r[:1] == ["second"])) < rows.index(
         next(r for r in rows if r[:1] == ["first"])
     )
-    assert "no trace, whatever the name says: other.msgpack." in result.stderr
+    assert "not a trace in spite of its name: other.msgpack." in result.stderr
     assert "Run first" in info(tmp_path / "first").stdout
 
 
@@ -170,7 +189,7 @@ def test_times_that_are_none(tmp_path: Path) -> None:
     times = (1000.0, float("nan"), float("inf"), 10**400, "soon", None, 1003)
     events = [InstantEvent("mine", time) for time in times]
     text = flat(info(write_trace(tmp_path / "mine.msgpack", *events)))
-    assert "1970-01-01 00:16:40 UTC, 3.0 s" in text
+    assert "1970-01-01 00:16:40 UTC, 3 s" in text
     assert "events mine 7" in text
 
 

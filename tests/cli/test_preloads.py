@@ -11,11 +11,14 @@ from pathlib import Path
 
 import dask
 import pytest
+from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, LocalCluster
 from shell import BIN, DEADLINE, environment, wait_until
 
 from dasfprof.database.multi import find_runs
 from dasfprof.database.reader import TraceFile
+
+pytestmark = pytest.mark.dask_internals
 
 PRELOAD = ("--preload", "dasfprof.preload")
 TASKS = 40
@@ -146,12 +149,14 @@ def test_clients_with_the_preload(tmp_path: Path) -> None:
         "dasfprof.name": "mine",
         "dasfprof.add-time-suffix": False,
     }
+    before = vars(HighLevelGraph)["from_collections"]
     with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
         for _ in range(2):
             with dask.config.set(config), Client(cluster) as client, Client(cluster):
                 assert client.submit(abs, -3, pure=False).result() == 3
             names = [*cluster.scheduler.plugins, *cluster.scheduler.worker_plugins]
             assert not any(name.startswith("dasfprof-") for name in names)
+            assert vars(HighLevelGraph)["from_collections"] is before
     runs = find_runs(tmp_path)
     assert [run.name for run in runs] == ["mine", "mine"]
     for run in runs:

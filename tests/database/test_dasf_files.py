@@ -20,7 +20,7 @@ from dasfprof.database import (
     open_run,
 )
 from dasfprof.errors import DasfprofError, NotATraceError, ReadOnlyError
-from dasfprof.events import CompleteEvent, DurationBeginEvent, Event, InstantEvent
+from dasfprof.schema.events import CompleteEvent, DurationBeginEvent, Event, InstantEvent
 
 #: As DASF writes them: the timestamp of a complete event is its end.
 RECORDS: list[dict[str, Any]] = [

@@ -16,19 +16,20 @@ import trace_by_format
 
 import dasfprof.database
 from dasfprof.database import FileDatabase
-from dasfprof.database.batch import BatchEncoder, Schema
+from dasfprof.database.batch import BatchEncoder
 from dasfprof.database.deflate import DICTIONARY, deflate
 from dasfprof.database.frames import build_frame
 from dasfprof.database.schemas import fold_events
 from dasfprof.database.writer import Source
-from dasfprof.events import (
+from dasfprof.schema import KINDS
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import (
     CompleteEvent,
     DurationBeginEvent,
     DurationEndEvent,
     Event,
     InstantEvent,
 )
-from dasfprof.recording import facts, gpu_facts, step_facts
 
 FORMAT = (Path(dasfprof.database.__file__).parent / "FORMAT.md").read_text()
 HEX = "0123456789abcdef0123456789abcdef"
@@ -240,14 +241,8 @@ def test_large_columns_are_not_split_into_planes(tmp_path: Path) -> None:
 
 
 def test_every_recorded_event_is_listed() -> None:
-    schemas = [
-        item
-        for module in (facts, gpu_facts, step_facts)
-        for item in vars(module).values()
-        if isinstance(item, Schema)
-    ]
     listed = re.findall(r"^\| ([A-Z][\w ]+) \| ([XI]) \| \w+ \|", FORMAT, re.MULTILINE)
-    assert {(schema.name, schema.phase) for schema in schemas} <= {*listed}
+    assert {(kind.name, kind.phase) for kind in KINDS.values()} <= {*listed}
     assert len(listed) == len({*listed})
 
 

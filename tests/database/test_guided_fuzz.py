@@ -11,7 +11,7 @@ import pytest
 import trace_by_format
 
 from dasfprof.database import FileDatabase
-from dasfprof.events import CompleteEvent, InstantEvent
+from dasfprof.schema.events import CompleteEvent, InstantEvent
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("atheris") is None,

@@ -17,7 +17,7 @@ from dasfprof.database import (
     open_run,
 )
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
-from dasfprof.events import InstantEvent
+from dasfprof.schema.events import InstantEvent
 
 PLUGINS = ("TracePlugin-host-0", "TracePlugin-host-1", "SchedulerPlugin-host-scheduler")
 

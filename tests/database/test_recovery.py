@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from dasfprof.database import FileDatabase, MultiEventDatabase, find_runs, open_run
 from dasfprof.database.reader import TraceFile
 from dasfprof.errors import DasfprofError, NotATraceError
-from dasfprof.events import CompleteEvent, Event, InstantEvent
+from dasfprof.schema.events import CompleteEvent, Event, InstantEvent
 
 MARKER = b"\xc1dasfpf\n"
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from dasfprof.database import EventDatabase, EventProfiler, FileDatabase, MultiEventDatabase
 from dasfprof.errors import InvalidArgumentError, ReadOnlyError, SourceNotFoundError
-from dasfprof.events import (
+from dasfprof.schema.events import (
     CompleteEvent,
     DurationBeginEvent,
     DurationEndEvent,
@@ -49,7 +49,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

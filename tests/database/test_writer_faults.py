@@ -19,11 +19,11 @@ import pytest
 import trace_by_format
 
 from dasfprof.database import FileDatabase
-from dasfprof.database.batch import Schema
 from dasfprof.database.output import TraceOutput
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.errors import ReadOnlyError
-from dasfprof.events import Event, InstantEvent
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Event, InstantEvent
 
 SCHEMA = Schema("I", "n", (("timestamp", "float"),), (("number", "int"),))
 
@@ -40,7 +40,7 @@ def messages(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
     logging.getLogger("dasfprof.database").removeHandler(handler)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -256,7 +256,7 @@ def test_a_disk_that_fills_up_within_a_frame(
 QUOTA = """
 import resource, sys
 from dasfprof.database import FileDatabase
-from dasfprof.events import InstantEvent
+from dasfprof.schema.events import InstantEvent
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 100_000))
 database = FileDatabase(sys.argv[1])
@@ -430,7 +430,7 @@ def run_script(script: str, *arguments: str) -> subprocess.CompletedProcess[str]
 FORK = """
 import multiprocessing, os, sys
 from dasfprof.database import FileDatabase
-from dasfprof.events import InstantEvent
+from dasfprof.schema.events import InstantEvent
 
 database = FileDatabase(sys.argv[1], 10, flush_interval=0.001)
 
@@ -481,7 +481,7 @@ def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
 EXIT = """
 import os, signal, sys, time
 from dasfprof.database import FileDatabase
-from dasfprof.events import InstantEvent
+from dasfprof.schema.events import InstantEvent
 
 database = FileDatabase(sys.argv[1], flush_interval=1e300)
 for number in range(7):

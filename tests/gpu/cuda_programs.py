@@ -95,7 +95,7 @@ def command_line(directory: Path) -> None:
         command = [sys.executable, "-m", "dask", "cuda", "worker", cluster.scheduler_address]
         process = subprocess.Popen([*command, "--no-dashboard", "--memory-limit", "0"])
         try:
-            client.wait_for_workers(2, timeout=60)
+            client.wait_for_workers(2, timeout=120)
             work(client, directory)
         finally:
             process.terminate()

@@ -14,7 +14,7 @@ from distributed.deploy.spec import SpecCluster
 from stand_ins import Driver, device, instance, uuid_of
 
 import dasfprof
-from dasfprof.events import InstantEvent
+from dasfprof.schema.events import InstantEvent
 
 pytest.importorskip("pynvml", reason="the package nvidia-ml-py is not installed")
 
@@ -50,7 +50,7 @@ def profiled(client: Client, directory: Path, **options: Any) -> Iterator[Any]:
         yield run
 
 
-def wait_for(run: Any, name: str, count: int, seconds: float = 20.0) -> None:
+def wait_for(run: Any, name: str, count: int, seconds: float = 120.0) -> None:
     """Return when the run's files hold so many events of a name from each worker."""
     deadline = time.monotonic() + seconds
     while True:
@@ -178,7 +178,7 @@ def test_a_device_is_read_on_when_its_reader_dies(driver: Driver, tmp_path: Path
             if about["name"] == reader
         )
         client.retire_workers([address], close_workers=True)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while {event.thread_id for event in events(run, "GPU Usage")} == first:
             assert time.monotonic() < deadline
             run.flush()
@@ -217,7 +217,7 @@ def test_a_driver_that_hangs_keeps_nobody_waiting(driver: Driver, tmp_path: Path
             wait_for(run, "Resource Usage", 3)
             driver.answer(device("a", "41", "sleep nvmlDeviceGetPowerUsage 60"))
             seen = len(events(run, "GPU Usage"))
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 120
             while True:  # until it hangs
                 time.sleep(0.3)
                 run.flush()
@@ -241,7 +241,7 @@ def test_samples_follow_a_device_that_gets_busy_and_is_lost(driver: Driver, tmp_
         wait_for(run, "GPU Usage", 10)
         lost = "fail nvmlDeviceGetUtilizationRates 15"
         driver.answer(device("a", "41") + device("b", "3b", lost))
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while ("lost",) not in values(events(run, "GPU Devices"), "availability"):
             assert time.monotonic() < deadline
             run.flush()

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_programs import ForkedPrograms
 from stand_ins import Driver, device, instance, uuid_of
 
 pytest.importorskip("pynvml", reason="the package nvidia-ml-py is not installed")
 
+IMPORTS = """
+import ctypes, json, sys, time
+import dask
+from dasfprof.recording import gpu, gpu_reader
+"""
 #: Samples of one worker, whose duties it has as the test says: every device, or those named.
 PROGRAM = """
-import ctypes, json, sys, time
-from dasfprof.recording import gpu, gpu_reader
-
-ticks, seconds, duties, before, share = json.loads(sys.argv[1])
+dask.config.refresh()  # of the variables of this process
+ticks, seconds, duties, before, share = argument
 gpu.OTHERS_AFTER = gpu.CUDA_INTERVAL = gpu_reader.SLOW_INTERVAL = 0.0
 gpu.CPU_SHARE = share or float("inf")
 
@@ -44,6 +47,26 @@ probe.close()
 """
 
 
+class Processes(dict[str, ForkedPrograms]):
+    """Processes that fork the program, by the path of libraries that they were started with."""
+
+    def __missing__(self, path: str) -> ForkedPrograms:
+        environment = {**os.environ, "LD_LIBRARY_PATH": path}
+        self[path] = ForkedPrograms(IMPORTS, PROGRAM, environment)
+        return self[path]
+
+
+PROCESSES = Processes()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def processes() -> Iterator[None]:
+    yield
+    for process in PROCESSES.values():
+        process.close()
+    PROCESSES.clear()
+
+
 def sample(
     driver: Driver,
     ticks: int = 1,
@@ -57,20 +80,15 @@ def sample(
     variables = {**os.environ, **driver.environment, **environment}
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         variables[name] = environment.get(name)
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps([ticks, seconds, duties, before, share])],
-        env={name: value for name, value in variables.items() if value is not None},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stderr == ""
+    known = {name: value for name, value in variables.items() if value is not None}
+    process = PROCESSES[known["LD_LIBRARY_PATH"]]
+    argument = [ticks, seconds, duties, before, share]
+    written, complaints = process.run(argument, known, driver.script.parent)
+    assert complaints == ""
     rows: dict[str, list[dict[str, Any]]] = {
         name: [] for name in ("GPU Devices", "GPU Usage", "GPU Failure", "own")
     }
-    for line in run.stdout.splitlines():
+    for line in written.splitlines():
         name, tick, row = json.loads(line)
         rows[name].append({"tick": tick, **row} if name != "own" else row)
     return rows

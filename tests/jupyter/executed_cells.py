@@ -17,7 +17,7 @@ def execute(sources: Sequence[str], place: Path) -> list[Any]:
     notebook = nbformat.v4.new_notebook(cells=cells)
     NotebookClient(
         notebook,
-        timeout=120,
+        timeout=240,
         kernel_name="python3",
         allow_errors=True,
         resources={"metadata": {"path": str(place)}},

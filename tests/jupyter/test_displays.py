@@ -12,6 +12,7 @@ from executed_cells import Elements
 import dasfprof
 from dasfprof import FileDatabase, InstantEvent, MultiEventDatabase
 from dasfprof.jupyter import show, view
+from dasfprof.text import format_size
 
 IMAGE = "<img src=x onerror=alert(1)>"
 
@@ -43,7 +44,7 @@ def test_the_handle(client: Client, tmp_path: Path) -> None:
     files = run.files()
     size = sum(path.stat().st_size for path in files)
     assert size < 100_000
-    told = f"'{run.name}': stopped, {len(files)} files, {size / 1e3:.1f} kB in {tmp_path}"
+    told = f"'{run.name}': stopped, {len(files)} files, {format_size(size)} in {tmp_path}"
     assert repr(run) == f"<ProfiledRun {told}>"
     page = Elements(run._repr_html_())
     assert told in page.text

@@ -23,7 +23,7 @@ def execute(name: str, place: Path, question: str | None = None) -> list[Any]:
     if question is not None:
         notebook.cells.insert(-1, nbformat.v4.new_code_cell(question))
     resources = {"metadata": {"path": str(place)}}
-    NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources).execute()
+    NotebookClient(notebook, timeout=240, kernel_name="python3", resources=resources).execute()
     assert list(place.iterdir()) == [], "it leaves nothing behind"
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 

@@ -32,7 +32,7 @@ def test_it_takes_a_picture(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
         check=True,
     )
     content = picture.read_bytes()

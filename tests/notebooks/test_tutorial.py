@@ -29,8 +29,9 @@ def test_nothing_is_written_to_standard_error(executed: list[Any]) -> None:
         for item in cell.outputs
         if item.output_type == "stream" and item["name"] == "stderr"
     )
-    # Progress bars are shown in a notebook, and nothing else.
-    assert all("%|" in line for line in text.split("\r") if line.strip()), text
+    # Progress bars are shown in a notebook; on a busy machine Dask itself may say that it waits.
+    lines = [line for line in text.replace("\n", "\r").split("\r") if line.strip()]
+    assert all("%|" in line or " - distributed." in line for line in lines), text
 
 
 def test_the_centres_are_found(executed: list[Any]) -> None:

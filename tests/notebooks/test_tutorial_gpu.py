@@ -30,6 +30,6 @@ def test_centres_and_tables(executed: list[Any]) -> None:
 
 def test_why_there_are_no_readings(executed: list[Any]) -> None:
     devices = output(executed, "analyser.per_gpu_utilisation()", "text/html")
-    notes = output(executed, "analyser.trace.notes", "text/plain")
+    notes = output(executed, "[note.text for note in", "text/plain")
     assert "GPU" in devices
     assert "GPU" in notes

@@ -152,7 +152,7 @@ def task_runs(client: Client) -> list[dict[str, Any]]:
     return runs
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 30.0, every: float = 0.02) -> Any:
+def wait_until(condition: Callable[[], Any], seconds: float = 120.0, every: float = 0.02) -> Any:
     """Poll until the condition is true, and give what it gave."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

@@ -8,7 +8,7 @@ from typing import Any
 from dask.utils import key_split
 
 from dasfprof.database.reader import TraceFile
-from dasfprof.events import Event
+from dasfprof.schema.events import Event
 
 #: Seconds. Times are stored exactly; what is left is that of adding and subtracting the delay.
 NOISE = 2e-6

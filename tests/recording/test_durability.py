@@ -6,6 +6,9 @@ import gc
 import os
 import random
 import signal
+import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +23,7 @@ from recorded_facts import assert_same_runs, assert_whole, computed, facts, trac
 import dasfprof
 from dasfprof.analysis import Trace
 from dasfprof.database.reader import TraceFile
+from dasfprof.database.writing_process import Writer, writer_of
 
 #: Seconds by which a busy machine may delay the writing thread of a worker.
 PATIENCE = 1.5
@@ -232,6 +236,64 @@ def test_closed_cluster_has_everything_on_disk(tmp_path: Path) -> None:
     assert_same_runs(run, done)
     assert_whole(run)
     assert len(facts(run, "SchedulerPlugin", "Worker Removed")) == 2
+
+
+def test_retired_workers_have_everything_on_disk(tmp_path: Path) -> None:
+    """As DASF's executor shuts down: when the call has returned, nothing is missing or cut."""
+    options = {"flush_interval": "1h", "commit_threshold": 90_000}
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        record.install(client)
+        run = dasfprof.register_default_profiler(client, directory=tmp_path, **options)
+        squares(client, "retired", 300)
+        done = memory_runs(client)
+        client.retire_workers(addresses(client), close_workers=True)
+        assert_same_runs(run, done)
+        assert len(facts(run, "SchedulerPlugin", "Task Run")) == 300
+        for path in run.files():
+            file = read(path)
+            assert file.end is not None or writer_of(file.header) is Writer.ALIVE
+        client.close()
+    run.stop()
+    assert "stopped" in repr(run)
+    assert_whole(run)
+
+
+LEFT = """
+    import sys
+    import dasfprof
+    from distributed import Client, LocalCluster
+
+    if __name__ == "__main__":
+        processes = sys.argv[2] == "processes"
+        cluster = LocalCluster(n_workers=2, processes=processes, dashboard_address=":0")
+        client = Client(cluster)
+        dasfprof.register_default_profiler(client, directory=sys.argv[1], flush_interval="1h")
+        assert sum(client.gather(client.map(abs, range(50), key=[f"t-{i}" for i in range(50)])))
+"""
+
+
+@pytest.mark.parametrize("where", ["processes", "threads"])
+def test_script_that_closes_nothing(tmp_path: Path, where: str) -> None:
+    """As the tutorial ends: the interpreter's exit closes the cluster, and the files with it."""
+    script, traces = tmp_path / "script.py", tmp_path / "traces"
+    script.write_text(textwrap.dedent(LEFT))
+    done = subprocess.run(
+        [sys.executable, str(script), str(traces), where],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "dasfprof" not in done.stderr
+    assert {row["key"] for row in computed(traces)} == {f"t-{i}" for i in range(50)}
+    assert len(facts(traces, "SchedulerPlugin", "Worker Removed")) == 2
+    for path in traces.iterdir():
+        file = read(path)
+        assert file.end is not None, path
+        assert (file.errors, file.dropped, bool(file.damage)) == (0, 0, False)
 
 
 def test_work_that_waits_for_the_first_worker(tmp_path: Path) -> None:

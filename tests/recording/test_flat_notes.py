@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from dasfprof.database.batch import Schema
 from dasfprof.recording import scheduler_folder, task_folder
 from dasfprof.recording.flat_notes import Fields, FlatNotes, NoteKind, NoteLayout
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.worker import WorkerTaskPlugin
+from dasfprof.schema.declaration import Schema
 
 PAIR = NoteKind(
     Schema("I", "Pair", (("timestamp", "float"),), (("double", "int"),)),

@@ -8,11 +8,11 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from dasfprof.recording.facts import RESOURCE_USAGE
 from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.pressure import HostPressure
 from dasfprof.recording.probes import ResourceProbe
 from dasfprof.recording.resource import HostDuty
+from dasfprof.schema.resources import RESOURCE_USAGE
 
 
 def test_counters_that_go_back_leave_psutil_s_memory_alone(

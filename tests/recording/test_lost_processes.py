@@ -14,11 +14,13 @@ from typing import Any
 
 import independent_record as record
 import pytest
+from dask.highlevelgraph import HighLevelGraph
 from distributed import Client
 from recorded_facts import computed, facts, trace_files
 
 import dasfprof
 from dasfprof.database.reader import TraceFile
+from dasfprof.recording import step_recorder
 
 #: Tests are imported by their workers too.
 PATHS = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -60,7 +62,7 @@ class Processes:
         return scheduler, workers
 
     def client(self) -> Client:
-        return Client(scheduler_file=str(self.scheduler_file), timeout=30)
+        return Client(scheduler_file=str(self.scheduler_file), timeout=120)
 
 
 @pytest.fixture
@@ -91,6 +93,9 @@ def test_killed_scheduler(processes: Processes, tmp_path: Path) -> None:
     with processes.client() as client:
         client.wait_for_workers(2)
         record.install(client)
+        for recorder in step_recorder._recorders.copy():
+            recorder.stop()
+        before = vars(HighLevelGraph)["from_collections"]
         run = dasfprof.register_default_profiler(
             client, directory=traces, flush_interval="1h", commit_threshold=100
         )
@@ -102,7 +107,10 @@ def test_killed_scheduler(processes: Processes, tmp_path: Path) -> None:
         done = {(one["key"], one["run_id"]) for one in record.outcomes(client, "memory")}
         scheduler.send_signal(signal.SIGKILL)
         record.wait_until(lambda: all(ended(worker) for worker in workers), seconds=60)
-        run.stop()  # there is nobody to stop it with any more
+        # Nobody has called stop() yet.
+        record.wait_until(lambda: vars(HighLevelGraph)["from_collections"] is before)
+        run.stop()
+        assert "stopped" in repr(run)
     assert len(done) == 100
     assert {(row["key"], row["run_id"]) for row in computed(traces)} == done
     files = [
@@ -124,6 +132,27 @@ def test_killed_scheduler(processes: Processes, tmp_path: Path) -> None:
     assert {("early", i) for i in range(50)} <= seen
 
 
+def test_frozen_scheduler(
+    processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It cannot be stopped now: that is said, and the next call does it."""
+    scheduler, _ = processes.cluster(False)
+    with processes.client() as client:
+        client.wait_for_workers(1)
+        run = dasfprof.register_default_profiler(client, directory=tmp_path / "traces")
+        assert client.submit(abs, -1, key="one-1").result() == 1
+    scheduler.send_signal(signal.SIGSTOP)
+    run._link.limit = 0.5
+    run.stop()
+    assert "not stopped: the scheduler" in repr(run)
+    assert "is not stopped: the scheduler" in caplog.text
+    scheduler.send_signal(signal.SIGCONT)
+    run._link.limit = 30.0
+    record.wait_until(lambda: run.stop() or "stopped, 3 files" in repr(run))
+    assert [row["key"] for row in computed(run)] == ["one-1"]
+    assert all(read(path).end is not None for path in run.files())
+
+
 SCRIPT = """
     import os, sys, time
     import dasfprof
@@ -134,7 +163,7 @@ SCRIPT = """
         if where == "local":
             client = Client(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0"))
         else:
-            client = Client(scheduler_file=where)
+            client = Client(scheduler_file=where, timeout=120)
         client.wait_for_workers(2)
         run = dasfprof.register_default_profiler(
             client, directory=directory, flush_interval={interval!r}

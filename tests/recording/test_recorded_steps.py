@@ -71,7 +71,7 @@ def numbers(chunks: int = 4) -> Any:
 
 def wait_until_forgotten(client: Client) -> None:
     """Wait for the results to go: what is computed again meanwhile would not run again."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -330,7 +330,7 @@ def test_nested_steps_and_when_they_were_entered(client: Client, tmp_path: Path)
 
 
 def test_two_threads_are_in_different_steps_at_once(client: Client, tmp_path: Path) -> None:
-    meet = threading.Barrier(2, timeout=30)
+    meet = threading.Barrier(2, timeout=120)
 
     def work(name: str) -> None:
         with dasfprof.step(name):
@@ -465,7 +465,7 @@ def test_a_cluster_that_closes_ends_the_recording_of_steps(tmp_path: Path) -> No
             other.submit(load, 1, pure=False).result()
     trace = run.analyser(progress=False).trace
     assert list(trace.steps["step"]) == ["s"]
-    assert not [note for note in trace.notes if "ends early" in note]
+    assert not [note for note in trace.notes if note.kind == "not-closed"]
     assert vars(HighLevelGraph)["from_collections"] is before
 
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import itertools
-from collections.abc import Iterator
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import independent_record as record
 import pytest
 from distributed import Client, LocalCluster, Nanny, Scheduler, Worker
 
 import dasfprof
+from dasfprof.database.reader import TraceFile
 from dasfprof.errors import NoClientError, RegistrationError, SourceNotFoundError
 
 
@@ -222,6 +230,112 @@ def test_closed_cluster_wrote_everything(tmp_path: Path) -> None:
             dasfprof.register_default_profiler(pipeline, directory=tmp_path)
     names = [event.name for event in run.database()]
     assert names.count("Worker Removed") == 2
+
+
+def test_stop_after_the_client_has_closed(client: Client, tmp_path: Path) -> None:
+    """As with DASF, which closes its client: the cluster lives on without the profiler."""
+    with Client(client.scheduler.address, set_as_default=False) as other:
+        run = dasfprof.register_default_profiler(other, directory=tmp_path, flush_interval="1h")
+        keys = increments(client)
+    run.flush()
+    assert computed(run.database()) == keys
+    run.stop()
+    assert "stopped, 5 files" in repr(run)
+    assert on_cluster(client) == (set(), set())
+    assert computed(run.database()) == keys
+
+
+def hold_the_interpreter(fifo: str, marker: str) -> None:
+    """Keep the interpreter's lock, as some C code does, until there is a byte to read."""
+    handle = os.open(fifo, os.O_RDWR)
+    Path(marker).touch()
+    ctypes.PyDLL(None).read(handle, ctypes.create_string_buffer(1), 1)
+    os.close(handle)
+
+
+@contextmanager
+def stopped_by_signal(client: Client, worker: str, directory: Path) -> Iterator[None]:
+    (pid,) = client.run(os.getpid, workers=[worker]).values()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def held_by_c_code(client: Client, worker: str, directory: Path) -> Iterator[None]:
+    fifo, marker = directory / "fifo", directory / "marker"
+    os.mkfifo(fifo)
+    task = client.submit(hold_the_interpreter, str(fifo), str(marker), workers=[worker], pure=False)
+    record.wait_until(marker.exists)
+    try:
+        yield
+    finally:
+        fifo.write_bytes(b"x")
+        task.result()
+
+
+@pytest.mark.parametrize("frozen", [stopped_by_signal, held_by_c_code])
+def test_a_frozen_worker_is_named_and_left_alone(
+    frozen: Callable[..., Any], client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    victim, other = sorted(client.scheduler_info()["workers"])
+    traces = tmp_path / "traces"
+    run = dasfprof.register_default_profiler(client, flush_interval="1h", directory=traces)
+    run._link.limit = 1.0  # registering may take longer on a busy machine
+    futures = [client.submit(abs, -1, workers=[w], key=f"on-{w}") for w in (victim, other)]
+    assert client.gather(futures) == [1, 1]
+    with frozen(client, victim, tmp_path):
+        record.wait_until(lambda: run.flush() or run.unanswered)
+        assert set(run.unanswered) == {victim}
+        assert victim in repr(run)
+        assert victim in caplog.text
+        assert f"on-{other}" in computed(run.database())
+
+        collected = run.collect(tmp_path / "here")
+        assert len(collected) == 5
+
+        caplog.clear()
+        began = time.monotonic()
+        run.stop()
+        assert time.monotonic() - began < 20
+        assert set(run.unanswered) == {victim}
+        assert "not stopped" in repr(run)
+        assert "is not stopped" in caplog.text
+        whole = {path.name: TraceFile(path).is_closed() for path in run.files()}
+        assert sorted(whole.values()) == [False, False, True, True, True]
+        assert f"on-{other}" in computed(run.database())
+
+        with pytest.raises(RegistrationError, match=f"{victim}.*Nothing was registered"):
+            dasfprof.register_default_profiler(client, directory=traces, response_timeout=1)
+    run._link.limit = 30.0
+    record.wait_until(lambda: run.stop() or "stopped, 5 files" in repr(run))
+    assert not run.unanswered
+    assert {f"on-{victim}", f"on-{other}"} <= set(computed(run.database()))
+    assert all(TraceFile(path).is_closed() for path in run.files())
+    assert on_cluster(client) == (set(), set())
+
+
+def test_a_scheduler_that_closes_before_its_workers(tmp_path: Path) -> None:
+    """Given workers that outlive their scheduler, the file and the thread end with it."""
+
+    async def scenario() -> None:
+        scheduler = await Scheduler(dashboard_address=":0", port=0)
+        worker = await Worker(scheduler.address)
+        async with Client(scheduler.address, asynchronous=True) as client:
+            run = await dasfprof.register_default_profiler(client, directory=tmp_path)
+            assert await client.submit(lambda: 1, key="one-1") == 1
+            await scheduler.close()
+        await worker.finished()
+        assert computed(run.database()) == ["one-1"]
+        await run.stop()
+        assert "stopped" in repr(run)
+
+    asyncio.run(scenario())
+    assert all(TraceFile(path).is_closed() for path in tmp_path.iterdir())
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for path in tmp_path.iterdir() for name in names if path.name in name]
 
 
 def test_unwritable_directory(client: Client, tmp_path: Path) -> None:

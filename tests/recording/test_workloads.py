@@ -641,6 +641,18 @@ def known_keys(client: Client) -> set[Any]:
     )
 
 
+def all_sent(client: Client, keys: set[Any]) -> bool:
+    """Whether the scheduler has these keys, and workers those that it has sent to them."""
+
+    def known(dask_scheduler: Any) -> tuple[set[Any], set[Any]]:
+        tasks = dask_scheduler.tasks
+        return keys & set(tasks), {k for k in keys & set(tasks) if tasks[k].state == "processing"}
+
+    arrived, sent = client.run_on_scheduler(known)
+    held = client.run(lambda dask_worker: keys & set(dask_worker.state.tasks)).values()
+    return bool(arrived == keys and sent == set().union(*held))
+
+
 def test_cancelled_before_it_ran(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
         workers = list(client.scheduler_info()["workers"])
@@ -650,9 +662,13 @@ def test_cancelled_before_it_ran(client: Client, tmp_path: Path) -> None:
         ]
         for i in range(4):
             record.wait_until(lambda i=i: running(client, f"block-{i}"))
-        waiting = client.map(increment, range(20), key=[f"behind-{i}" for i in range(20)])
+        behind = {f"behind-{i}" for i in range(20)}
+        waiting = client.map(increment, range(20), key=sorted(behind))
+        # The graph and its cancellation travel apart from what is asked here: until they have
+        # come, nobody knows these keys either.
+        record.wait_until(lambda: all_sent(client, behind))
         client.cancel(waiting)
-        record.wait_until(lambda: not known_keys(client) & {f"behind-{i}" for i in range(20)})
+        record.wait_until(lambda: not known_keys(client) & behind)
         Event("go-1", client=client).set()
         client.gather(blockers)
         client.submit(increment, 1, key="last").result()

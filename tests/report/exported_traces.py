@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from opened_pages import BEGIN, EVENTS, LOAD, compute, write_trace
+from opened_pages import BEGIN, EVENTS, LOAD, compute
+from written_traces import write_trace
 
 from dasfprof import CompleteEvent, InstantEvent, TraceAnalyser, export
-from dasfprof.events import Event
+from dasfprof.schema.events import Event
 
 
 def at_scheduler(event: str, time: float, **args: Any) -> InstantEvent:

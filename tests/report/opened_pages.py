@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from dasfprof import CompleteEvent, FileDatabase, InstantEvent
-from dasfprof.events import Event
+from dasfprof import CompleteEvent, InstantEvent
 
-DEADLINE = 30.0
+DEADLINE = 120.0
 BEGIN = 1_790_000_000.0
-#: Where the lanes begin in the timeline's canvas, in CSS pixels.
+#: Where the tracks begin in the timeline's canvas, in CSS pixels.
 GUTTER, RULER = 168, 24
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -183,15 +182,6 @@ def held(time: float, worker: int, tasks: int) -> InstantEvent:
     return InstantEvent(
         "Managed Memory", BEGIN + time, process_id="node", thread_id=label, args=args
     )
-
-
-def write_trace(path: Path, *events: Event, **header: Any) -> Path:
-    """Write events as a trace file."""
-    with FileDatabase(path, header=header) as database:
-        for event in events:
-            database.record(event)
-        database.writer.create()
-    return path
 
 
 LOAD, SUM = "load-" + "a" * 32, "sum-" + "b" * 32

@@ -15,15 +15,14 @@ import pytest
 from exported_traces import MORE_EVENTS, analyser_of
 from opened_pages import BEGIN, LOAD, SUM, compute
 
-import dasfprof
 from dasfprof import CompleteEvent, FileDatabase, InstantEvent, TraceAnalyser, export
 from dasfprof.analysis import Trace
-from dasfprof.database.batch import Schema
 from dasfprof.errors import InvalidArgumentError, MissingExtraError
-from dasfprof.events import Event, EventPhases
-from dasfprof.recording import disk_usage, facts, gpu_facts, step_facts
-from dasfprof.report.parquet_schema import KINDS
-from dasfprof.report.parquet_tables import SCHEMAS
+from dasfprof.report.formats.parquet import describe
+from dasfprof.report.formats.parquet.tables import SCHEMAS
+from dasfprof.schema import KINDS
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.events import Event, EventPhases
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: pip install 'dasfprof[parquet]'")
 
@@ -120,13 +119,9 @@ def test_each_field_tells_its_meaning(parquet: Path) -> None:
 
 
 def test_the_page_tells_the_same() -> None:
-    page = (Path(dasfprof.__file__).parent / "report" / "PARQUET.md").read_text(encoding="utf-8")
-    for table in SCHEMAS:
-        _, found, rest = page.partition(f"\n## {table.name}\n\n{table.about}\n\n")
-        assert found, table.name
-        section = rest.partition("\n## ")[0]
-        lines = [f"| `{c.name}` | {KINDS[c.kind]} | {c.about} |" for c in table.columns]
-        assert [line for line in section.splitlines() if line.startswith("| `")] == lines
+    assert describe.PAGE.read_text(encoding="utf-8") == describe.described(), (
+        "python -m dasfprof.report.formats.parquet.describe writes it anew"
+    )
 
 
 def tasks_by_key(rows: list[dict[str, Any]]) -> dict[tuple[str, int], dict[str, Any]]:
@@ -276,9 +271,7 @@ def event_of(schema: Schema) -> Event:
 
 
 def test_all_that_is_recorded_is_described(tmp_path: Path) -> None:
-    modules = (facts, disk_usage, gpu_facts, step_facts)
-    schemas = {id(s): s for m in modules for s in vars(m).values() if isinstance(s, Schema)}
-    analyser = analyser_of(tmp_path / "run", [event_of(schema) for schema in schemas.values()])
+    analyser = analyser_of(tmp_path / "run", [event_of(kind) for kind in KINDS.values()])
     tables = {
         field.name
         for field in dataclasses.fields(Trace)

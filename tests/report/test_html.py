@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from opened_pages import EVENTS, OpenedPage, chromium, compute, write_trace
+from opened_pages import EVENTS, OpenedPage, chromium, compute
+from written_traces import write_trace
 
 from dasfprof import TraceAnalyser, write_report
 from dasfprof.cli.main import cli
-from dasfprof.report import packing
+from dasfprof.report.page import packing
 
 IMAGE = "<img src=x onerror=alert(1)>"
 SCRIPT = "</script><script>alert(2)</script>"

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from opened_pages import EVENTS, GUTTER, LOAD, RULER, SUM, OpenedPage, chromium, write_trace
+from opened_pages import EVENTS, GUTTER, LOAD, RULER, SUM, OpenedPage, chromium
+from written_traces import write_trace
 
 from dasfprof import TraceAnalyser
 
@@ -105,7 +106,7 @@ def test_exported_tables_equal_the_frames(
 
 def test_selecting_in_the_chart_marks_the_table(opened: Opener) -> None:
     page = opened()
-    # The first lane, two of ten seconds: LOAD 0 runs from 1 to 3 on worker 0.
+    # The first track, two of ten seconds: LOAD 0 runs from 1 to 3 on worker 0.
     page.tab.mouse.click(*page.at(0.2, RULER + 10))
     page.until(lambda: page.details().get("Key") == LOAD_0)
     assert page.details()["Ran for"] == "2 s"
@@ -174,7 +175,7 @@ def test_views(opened: Opener) -> None:
     page.tab.click('label:has(input[value="hierarchy"])')
     page.until(lambda: page.painted() > 1000)
     closed = page.canvas()["height"]
-    # load takes the most time: its lane is the first, and opens to one for each worker.
+    # load takes the most time: its track is the first, and opens to one for each worker.
     page.tab.mouse.click(*page.at(-0.05, RULER + 10))
     page.until(lambda: page.canvas()["height"] > closed)
     page.tab.mouse.click(*page.at(0.15, RULER + 10))

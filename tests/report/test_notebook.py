@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opened_pages import DEADLINE, EVENTS, chromium, compute, write_trace
+from opened_pages import DEADLINE, EVENTS, chromium, compute
+from written_traces import write_trace
 
 from dasfprof import TraceAnalyser, write_report
 from dasfprof.report import notebook
@@ -27,7 +28,7 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
 def test_figures(analyser: TraceAnalyser) -> None:
     text = run_text(analyser, analyser.diagnose(), "few tasks")
     name, words, *_ = text.splitlines()
-    assert name == "few tasks  2026-09-21 14:13:20 UTC, 10.0 s"
+    assert name == "few tasks  2026-09-21 14:13:20 UTC, 10 s"
     assert words.startswith("6 task runs of 3 functions, 1 failed, on 2 workers")
     assert words in run_html(analyser, analyser.diagnose())
 

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from opened_pages import LOAD, SUM, compute, held
 
 import dasfprof
+from dasfprof.report.formats.perfetto.flows import Producers
+from dasfprof.report.formats.perfetto.tracks import Slices, side_by_side, to_nanoseconds, trimmed
 from dasfprof.report.json_text import json_text
-from dasfprof.report.perfetto_flows import Producers
-from dasfprof.report.perfetto_tracks import Slices, side_by_side, to_nanoseconds, trimmed
+from dasfprof.text import count_of
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +237,7 @@ def test_times_beyond_any_clock(time: float, tmp_path: Path) -> None:
     slices = {event["name"] for event in trace.of_kind("X", "task")}
     assert slices <= {"now", "then", "long"}
     notes = trace.document["otherData"]["notes"]
-    left_out = f"{3 - len(slices)} task runs have no time and no slice."
+    left_out = count_of(3 - len(slices), "task run") + " without a recorded time: not in this file."
     assert (left_out in notes) == (len(slices) < 3)
     assert all(0 <= event.get("ts", 0) < 1e16 for event in trace.events)
     assert analyser.export(tmp_path / "parquet", to="parquet").is_dir()
@@ -272,12 +273,12 @@ def test_spans_side_by_side_never_overlap_and_take_no_track_too_many(
     spans.sort()
     starts = np.array([start for start, _ in spans], dtype=np.int64)
     stops = starts + np.array([length for _, length in spans], dtype=np.int64)
-    lanes = side_by_side(starts, stops)
-    for lane in set(lanes.tolist()):
-        rows = np.flatnonzero(lanes == lane)
+    places = side_by_side(starts, stops)
+    for place in set(places.tolist()):
+        rows = np.flatnonzero(places == place)
         assert (stops[rows[:-1]] <= starts[rows[1:]]).all()
     most = max((int(((starts <= at) & (at < stops)).sum()) for at in starts), default=0)
-    assert len(set(lanes.tolist())) == most
+    assert len(set(places.tolist())) == most
 
 
 def test_times_that_are_a_clock_s_grain_off_do_not_overlap() -> None:

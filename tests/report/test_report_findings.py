@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from opened_pages import EVENTS, SUM, OpenedPage, chromium, write_trace
+from opened_pages import EVENTS, SUM, OpenedPage, chromium
+from written_traces import write_trace
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis.findings import Finding, as_table

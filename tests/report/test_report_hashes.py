@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opened_pages import OpenedPage, chromium, compute, write_trace
+from opened_pages import OpenedPage, chromium, compute
+from written_traces import write_trace
 
 from dasfprof import TraceAnalyser
-from dasfprof.report import timeline_data
+from dasfprof.report.page.timeline import timeline_data
 
 HASHES = [hashlib.md5(bytes([at]), usedforsecurity=False).hexdigest() for at in range(8)]
 KEYS = [*(f"add-{digits}" for digits in HASHES), f"inc-{uuid.UUID(HASHES[0], version=4)}"]

@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from opened_pages import EVENTS, LOAD, RULER, OpenedPage, chromium, write_trace
+from opened_pages import EVENTS, LOAD, RULER, OpenedPage, chromium
+from written_traces import write_trace
 
 from dasfprof import TraceAnalyser
 
@@ -51,7 +52,7 @@ def page(browser: Any, report: Path) -> Iterator[OpenedPage]:
 
 def test_the_hierarchy_opens_step_by_step(page: OpenedPage) -> None:
     page.tab.click('label:has(input[value="hierarchy"])')
-    # Three steps, open, of a function each: six lanes of 26 pixels.
+    # Three steps, open, of a function each: six tracks of 26 pixels.
     page.until(lambda: page.canvas()["height"] == RULER + 6 * 26)
     # The loads are the first; two of them ran at a time.
     page.tab.mouse.click(*page.at(-0.05, RULER + 26 + 10))
@@ -59,7 +60,7 @@ def test_the_hierarchy_opens_step_by_step(page: OpenedPage) -> None:
     page.tab.mouse.click(*page.at(0.25, RULER + 26 + 10))
     page.until(lambda: page.details().get("Key") == LOAD_0)
     assert page.details()["Step"] == READ
-    # Closed with its step, they are all in one lane.
+    # Closed with its step, they are all in one track.
     page.tab.mouse.click(*page.at(-0.05, RULER + 10))
     page.until(lambda: page.canvas()["height"] == RULER + 5 * 26)
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
-from dasfprof.analysis.diagnosis.out_of_line import Stragglers
+from dasfprof.analysis.diagnosis.outliers import Stragglers
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, percent, size, times
-from dasfprof.analysis.groups import Groups
+from dasfprof.analysis.diagnosis.units import count, duration, percent, size, times
+from dasfprof.analysis.model.accounting import ThreadTime
+from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.database.columns import Array
 
 #: Shares of the run's wall time that something out of line costs at least.
@@ -41,7 +42,7 @@ _WHY = {
 
 def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     """Find partitions that are far larger than others, so that their tasks take longer."""
-    found = run.out_of_line.stragglers
+    found = run.outliers.stragglers
     kept = found.fat
     gain = _gain(run, found, kept)
     if not kept.any() or gain < _GAIN * run.wall:
@@ -69,7 +70,7 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
 
 def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that take far longer than others of their function, for which others wait."""
-    found = run.out_of_line.stragglers
+    found = run.outliers.stragglers
     kept = ~found.fat & ~np.isin(found.cause, _NOT_SLOW)
     gain = _gain(run, found, kept)
     if not kept.any() or gain < _GAIN * run.wall:
@@ -96,7 +97,7 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
 
 def slow_worker(run: RunFigures) -> Iterator[Finding]:
     """Find workers, or whole hosts, on which the same functions take longer than on others."""
-    slowness, workers = run.out_of_line.slowness, run.workers
+    slowness, workers = run.outliers.slowness, run.workers
     excess = np.where(
         slowness.slow, slowness.runs * (slowness.median - slowness.median_elsewhere), 0.0
     )
@@ -129,7 +130,7 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
 
 def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
     """Give the numbers of slow workers, the slowest first: those of hosts all of whose are slow."""
-    hosts, worked = run.workers.hosts, np.unique(run.out_of_line.slowness.place)
+    hosts, worked = run.workers.hosts, np.unique(run.outliers.slowness.place)
     places: dict[object, list[int]] = {}
     for number in np.flatnonzero(excess > 0).tolist():
         of_host = worked[hosts[worked] == hosts[number]]
@@ -146,7 +147,7 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
     workers = Groups(run.workers.of_lives[lives.ids], len(run.workers))
     load = workers.sum(busy) / np.maximum(workers.max(lives.threads.astype(float)), 1)
     load = np.nan_to_num(load[workers.sizes > 0])
-    idle = run.seconds_of("No runnable task", "Runnable elsewhere")
+    idle = run.seconds_of(ThreadTime.NO_RUNNABLE_TASK, ThreadTime.RUNNABLE_ELSEWHERE)
     if len(load) < 2 or idle < _UNEVEN_IDLE * run.wall or load.max() <= 0:
         return
     lost = load.max() - load.mean()
@@ -168,7 +169,7 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
 
 def poor_placement(run: RunFigures) -> Iterator[Finding]:
     """Find threads that idle while ready tasks queue on other workers."""
-    share = run.share_of("Runnable elsewhere")
+    share = run.share_of(ThreadTime.RUNNABLE_ELSEWHERE)
     if share < _ELSEWHERE:
         return
     slots, lives = run.slots, run.accounts.lives
@@ -186,7 +187,7 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
         "Let these tasks run anywhere: drop workers= and resources= or give "
         "allow_other_workers=True; spread the data that they need, by client.rebalance() or "
         "client.replicate(); and keep distributed.scheduler.work-stealing on.",
-        seconds=run.seconds_of("Runnable elsewhere"),
+        seconds=run.seconds_of(ThreadTime.RUNNABLE_ELSEWHERE),
         worker=str(crowded),
     )
 
@@ -200,7 +201,7 @@ def _gain(run: RunFigures, found: Stragglers, kept: Array) -> float:
     if not kept.any():
         return 0.0
     rows, excess = found.rows[kept], found.excess[kept]
-    estimate = max(run.out_of_line.idle_behind(rows, excess), float(excess.sum()) / run.threads)
+    estimate = max(run.outliers.idle_behind(rows, excess), float(excess.sum()) / run.threads)
     usual = run.functions.median(run.working)[run.functions.codes[rows]]
     return run.saved(estimate, running=run.with_durations(rows, usual))
 
@@ -211,10 +212,10 @@ def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
     Without a replay that is at the least their excess spread over all threads, at the most that on
     their own threads, as far as the others idled.
     """
-    lives, slowness = run.accounts.lives, run.out_of_line.slowness
+    lives, slowness = run.accounts.lives, run.outliers.slowness
     own = float(lives.threads[np.isin(run.workers.of_lives[lives.ids], numbers)].sum())
     spread = excess / run.threads
-    idle = run.seconds_of("No runnable task", "Runnable elsewhere")
+    idle = run.seconds_of(ThreadTime.NO_RUNNABLE_TASK, ThreadTime.RUNNABLE_ELSEWHERE)
     estimate = max(spread, min(excess / max(own, 1.0), spread + idle))
     slow = slowness.slow & np.isin(slowness.place, numbers)
     rows = np.flatnonzero(slow[slowness.of_run])

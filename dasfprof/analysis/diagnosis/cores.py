@@ -8,8 +8,8 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, percent, size, times
-from dasfprof.analysis.groups import Groups, ratio
+from dasfprof.analysis.diagnosis.units import count, duration, percent, size, times
+from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.database.columns import Array
 
 #: Tasks use the CPU if they do for such a share of their time, by the number of them at a time.

@@ -8,9 +8,11 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, percent, size
-from dasfprof.analysis.groups import Groups, ratio
-from dasfprof.analysis.transfers import transfers
+from dasfprof.analysis.diagnosis.units import count, duration, percent, size
+from dasfprof.analysis.model.accounting import ThreadTime
+from dasfprof.analysis.model.critical_path import SegmentKind
+from dasfprof.analysis.model.transfers import moved_outputs
+from dasfprof.analysis.numeric.groups import Groups, ratio
 
 #: Shares of the threads' time, or of the critical path, spent waiting for transfers.
 _TRANSFER_WAIT = 0.1
@@ -29,26 +31,30 @@ _LITTLE_LEFT = 0.05
 
 def transfer_bound(run: RunFigures) -> Iterator[Finding]:
     """Find a run whose threads wait for data of other workers."""
-    share, on_path = run.share_of("Transfer wait"), run.path_seconds("Transfer")
+    share, on_path = run.share_of(ThreadTime.TRANSFER_WAIT), run.path_seconds(SegmentKind.TRANSFER)
     if share < _TRANSFER_WAIT and on_path < _TRANSFER_PATH * run.wall:
         return
-    moved = transfers(run.trace, "function")
-    if not len(moved):
+    codes, names = run.trace.keys.functions()
+    moved = moved_outputs(run.trace, codes, len(names))
+    if not moved.moves.any():
         return
-    most, total = moved.iloc[0], moved["Size (MB)"].sum() * 1e6
-    again = moved["Moved Again (MB)"].sum() * 1e6
-    name = str(most["Function"])
+    total, again = float(moved.size.sum()), float(moved.again.sum())
+    most = min(
+        np.flatnonzero(moved.moves).tolist(), key=lambda code: (-moved.size[code], names[code])
+    )
+    name, nbytes = str(names[most]), float(moved.size[most])
+    rate = nbytes / moved.seconds[most] if moved.seconds[most] > 0 else float("nan")
     repeated = f", {size(again)} of it more than once" if again > 0.1 * total else ""
     yield Finding(
         f"Workers wait for data from each other: {percent(share)} of the threads' time and "
         f"{duration(on_path)} of the critical path, most of it for results of {name}.",
-        f"{size(total)} were moved{repeated}; {size(most['Size (MB)'] * 1e6)} of them are of "
-        f'{name}, at {size(most["Bandwidth (MB/s)"] * 1e6)}/s. See transfers("function") and '
+        f"{size(total)} were moved{repeated}; {size(nbytes)} of them are of "
+        f'{name}, at {size(rate)}/s. See transfers("function") and '
         "transfers().",
         f"Move less: reduce or filter within {name} before its results leave their worker, use "
         "smaller types, and client.replicate() or scatter(broadcast=True) what all tasks need"
         + ("; fewer workers with more threads share memory." if run.hosts == 1 else "."),
-        seconds=run.saved(max(run.seconds_of("Transfer wait"), on_path), network=False),
+        seconds=run.saved(max(run.seconds_of(ThreadTime.TRANSFER_WAIT), on_path), network=False),
         function=name,
     )
 
@@ -57,7 +63,10 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     """Find workers that write results to disk for want of memory, and read them back."""
     written, read = run.counted("spill_write_size"), run.counted("spill_read_size")
     nbytes = float(written.sum() + read.sum())
-    share, around = run.share_of("Unspill and spill"), run.share_of("Task overhead")
+    share, around = (
+        run.share_of(ThreadTime.UNSPILL_AND_SPILL),
+        run.share_of(ThreadTime.TASK_OVERHEAD),
+    )
     if not nbytes > 0 or (share < _DISK and share + around < _AROUND):
         return
     groups = Groups(run.trace.managed_memory["worker_id"].to_numpy(), len(run.trace.workers))
@@ -76,8 +85,8 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
         f"from {percent(_TARGET)} of its limit on), or use fewer threads a worker and smaller "
         "chunks, and release what is not needed any more (del futures; no persist of what is used "
         "once).",
-        seconds=run.seconds_of("Unspill and spill")
-        + (run.seconds_of("Task overhead") if share < _DISK else 0.0),
+        seconds=run.seconds_of(ThreadTime.UNSPILL_AND_SPILL)
+        + (run.seconds_of(ThreadTime.TASK_OVERHEAD) if share < _DISK else 0.0),
         at_least="medium",
         worker=str(run.trace.workers["worker"].iloc[worst]),
     )
@@ -85,7 +94,7 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
 
 def memory_pressure(run: RunFigures) -> Iterator[Finding]:
     """Find workers that paused, as their memory was nearly full."""
-    share = run.share_of("Paused for memory")
+    share = run.share_of(ThreadTime.PAUSED_FOR_MEMORY)
     state = run.trace.managed_memory.get("state")
     if share < _PAUSED or state is None:
         return
@@ -101,7 +110,7 @@ def memory_pressure(run: RunFigures) -> Iterator[Finding]:
         'cannot spill. See time_accounting("worker") and processes_resource_usage().',
         "Give workers more memory_limit, or fewer threads each so that fewer tasks run at a time; "
         "use smaller chunks; and look for memory that tasks leave behind.",
-        seconds=run.seconds_of("Paused for memory"),
+        seconds=run.seconds_of(ThreadTime.PAUSED_FOR_MEMORY),
         at_least="medium",
         worker=str(run.trace.workers["worker"].iloc[worst]),
         start=float(times.min(initial=np.inf)) if len(times) else float("nan"),

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.attempts import WORKER_LOST
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, excerpt, percent, size
+from dasfprof.analysis.diagnosis.units import count, duration, excerpt, percent, size
+from dasfprof.analysis.model.accounting import ThreadTime
+from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.database.columns import Array
 
 #: Shares of the seconds of all tasks, and of all attempts, that failed.
@@ -200,7 +201,9 @@ def _cost(run: RunFigures, rows: Array) -> float:
     """
     own, slots = np.flatnonzero(rows), run.slots
     held = float((slots.end - slots.times.executing)[own].sum()) / run.threads
-    waited = run.seconds_of("Scheduler latency", "Worker latency", "Transfer wait")
+    waited = run.seconds_of(
+        ThreadTime.SCHEDULER_LATENCY, ThreadTime.WORKER_LATENCY, ThreadTime.TRANSFER_WAIT
+    )
     return held + waited * len(own) / len(slots.end)
 
 

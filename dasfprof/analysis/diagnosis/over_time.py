@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.degradation import LAST_BY_FIRST
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, percent, times
+from dasfprof.analysis.diagnosis.units import count, duration, percent, times
+from dasfprof.analysis.model.critical_path import SegmentKind
+from dasfprof.analysis.model.degradation import LAST_BY_FIRST
 from dasfprof.database.columns import Array
 
 #: Shares of the threads' time and of the critical path for which nothing was submitted.
@@ -22,39 +23,41 @@ _DEGRADES = 0.05
 
 def client_gaps(run: RunFigures) -> Iterator[Finding]:
     """Find times for which the cluster had nothing to do, as the client had not submitted more."""
-    idle, path = run.unsubmitted, run.path_table
-    gaps = path[(path["Kind"] == "Client") & (path["Duration (s)"] >= _GAP)]
-    seconds = float(gaps["Duration (s)"].sum())
+    idle, path = run.unsubmitted, run.path_segments
+    gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= _GAP))
+    seconds = float(path.length[gaps].sum())
     if not len(gaps) or idle < _GAP_LANES * run.wall or seconds < _GAP_PATH * run.wall:
         return
-    longest = gaps.iloc[int(gaps["Duration (s)"].to_numpy().argmax())]
+    longest = gaps[path.length[gaps].argmax()]
+    begin, length = float(path.begin[longest]), float(path.length[longest])
+    function = run.slots.functions[run.slots.function[path.rows[longest]]]
     yield Finding(
         f"The cluster waits for the client: for {duration(seconds)} ({percent(seconds / run.wall)} "
         f"of the run) nothing was submitted, in {count(len(gaps), 'gap')}.",
-        f"The longest, {duration(longest['Duration (s)'])}, is before {longest['Function']}. See "
+        f"The longest, {duration(length)}, is before {function}. See "
         "critical_path() and time_accounting().",
         "Submit the whole computation at once: dask.compute(a, b, c) or delayed graphs in place of "
         "a compute() each; leave intermediate results on the cluster (persist()) and do the "
         "client's own work between them as tasks.",
         seconds=seconds,
-        function=str(longest["Function"]),
-        start=float(longest["Start (s)"]),
-        stop=float(longest["Start (s)"] + longest["Duration (s)"]),
+        function=function,
+        start=begin,
+        stop=begin + length,
     )
 
 
 def degrading_functions(run: RunFigures) -> Iterator[Finding]:
     """Find functions whose tasks take longer and longer."""
-    table = run.degradation
-    rising = table["Run Method Seconds Rising"].fillna(False).astype(bool)
-    rising &= ~table["Input Size Rising"].fillna(False).astype(bool)
-    for row in table[rising].to_dict("records"):
-        change, name = float(row["Run Method Seconds Last/First Third"]), str(row["Function"])
+    trends = run.trends
+    rising = trends.rises["run"] & ~trends.rises["input_size"]
+    for place in trends.order[rising[trends.order]].tolist():
+        change, name = float(trends.change["run"][place]), str(trends.functions[place])
+        attempts = count(int(trends.attempts[place]), "attempt")
         code = int(np.flatnonzero(run.function_names == name)[0])
         own = run.functions.codes == code
         # In other steps of the graph the same function may do other work.
         in_one_step = run.width(name) == run.functions.sizes[code]
-        if not in_one_step and row["Count Falling"] is not True:
+        if not in_one_step and not trends.count_falls[place]:
             continue
         first, excess = _excess(run, own)
         if excess <= 0:
@@ -65,7 +68,7 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
         yield Finding(
             f"{name} gets slower as the run goes on: its last tasks take {times(change)} times as "
             "long as its first.",
-            f"{row['Verdict']} {count(int(row['Attempts']), 'attempt')}. See degradation().",
+            f"{trends.verdicts[place]} {attempts}. See degradation().",
             f"Look in {name} for what grows from call to call: caches, lists and files that are "
             "appended to, connections and memory that are not given back. Restarting workers "
             "(client.restart(), or --lifetime) shows whether the state is theirs.",

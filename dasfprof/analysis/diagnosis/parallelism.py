@@ -9,7 +9,8 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, percent, size
+from dasfprof.analysis.diagnosis.units import count, duration, percent, size
+from dasfprof.analysis.model.accounting import ThreadTime
 from dasfprof.database.columns import Array
 
 #: Shares of the threads' time for which nothing could run, and of wall time with one task at most.
@@ -37,7 +38,7 @@ class _Narrow:
 
 def serial_chain(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that run one after another, alone, while all other threads wait for them."""
-    if run.threads < 2 or run.share_of("No runnable task") < _NOTHING_RUNNABLE:
+    if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
         return
     narrow = _narrow(run)
     mine = narrow.alone > 0.5 * narrow.seconds
@@ -52,7 +53,7 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
         f"({percent(seconds / run.wall)} of the run) no more than one task runs at a time, mostly "
         f"{name}.",
         f"{duration(float(by_function.max()))} of that in {name}; threads idle with nothing "
-        f"runnable for {percent(run.share_of('No runnable task'))} of their time. See "
+        f"runnable for {percent(run.share_of(ThreadTime.NO_RUNNABLE_TASK))} of their time. See "
         "critical_path_summary() and critical_path().",
         f"Break the chain of {name}: make its steps independent, combine results pairwise in a "
         "tree (dask's reductions do, split_every=2), or run several chains side by side.",
@@ -65,7 +66,7 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
 
 def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find times at which there are fewer tasks than threads, for there are no more of them."""
-    if run.threads < 2 or run.share_of("No runnable task") < _NOTHING_RUNNABLE:
+    if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
         return
     narrow = _narrow(run)
     alone = narrow.alone > 0.5 * narrow.seconds
@@ -85,8 +86,8 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
         f"There are too few tasks for {run.threads:.0f} threads: {duration(seconds)} of the run's "
         f"{duration(run.wall)} are lost as they idle, mostly while {count(runs, 'task')} of {name} "
         "run.",
-        f"Nothing was runnable for {percent(run.share_of('No runnable task'))} of the threads' "
-        "time. See time_accounting() and critical_path_summary().",
+        f"Nothing was runnable for {percent(run.share_of(ThreadTime.NO_RUNNABLE_TASK))} of the "
+        "threads' time. See time_accounting() and critical_path_summary().",
         f"Split the work of {name} into {wanted} times as many partitions ({runs * wanted} "
         f"tasks{sized}), so that each thread has three; or run it on fewer workers.",
         seconds=seconds,
@@ -132,8 +133,8 @@ def _narrow(run: RunFigures) -> _Narrow:
     rows = path.rows[own]
     start = np.maximum(times_.executing[rows], path.begin[own])
     stop = np.minimum(times_.done[rows], path.end[own])
-    in_line = (stop > start) & ~np.isin(rows, run.out_of_line.stragglers.rows)
-    in_line &= ~run.out_of_line.on_slow_worker[rows]
+    in_line = (stop > start) & ~np.isin(rows, run.outliers.stragglers.rows)
+    in_line &= ~run.outliers.on_slow_worker[rows]
     rows, start, stop = rows[in_line], start[in_line], stop[in_line]
     return _Narrow(
         rows, stop - start, run.alone_between(start, stop), run.idle_between(start, stop)

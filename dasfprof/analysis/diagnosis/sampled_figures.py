@@ -7,8 +7,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.gpu_utilisation import per_gpu_utilisation
-from dasfprof.analysis.groups import Groups
+from dasfprof.analysis.model.gpu_utilisation import GpuUtilisation, gpu_utilisation
+from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -65,11 +66,11 @@ class SampledFigures:
         return limits
 
     @cached_property
-    def gpus(self) -> pd.DataFrame:
-        """How busy each GPU was."""
-        return per_gpu_utilisation(self.trace)
+    def gpus(self) -> list[GpuUtilisation]:
+        """How busy each GPU was, over the whole run."""
+        return gpu_utilisation(self.trace, NamedWorkers(self.trace))[1]
 
     @cached_property
     def uses_gpus(self) -> bool:
         """Whether GPUs are busy: then tasks may be waiting for theirs."""
-        return bool((self.gpus["Mean GPU Utilization (%)"] >= _GPU_BUSY).any())
+        return any(gpu.mean_utilization[0] >= _GPU_BUSY for gpu in self.gpus)

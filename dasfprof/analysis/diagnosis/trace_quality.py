@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.clock_offsets import clock_offsets
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.wording import count, duration, excerpt
+from dasfprof.analysis.diagnosis.units import count, duration, excerpt
+from dasfprof.analysis.model.clock_offsets import clock_offsets
+from dasfprof.analysis.trace.notes import NoteKind
 
 #: Notes that are no fault of a trace: it has no GPU, its data came from the client, or only some of
-#: the pipeline has steps.
-_NO_FAULT = ("GPU", "inputs whose size", "step of the pipeline")
+#: the pipeline has steps. That there are no samples is said here in other words.
+_NO_FAULT: frozenset[NoteKind] = frozenset(("gpu", "input-sizes", "steps", "no-samples"))
 #: Seconds that a clock may be off before it is told of.
 _CLOCK = 0.5
 #: So many notes are repeated at most.
@@ -22,7 +23,7 @@ _MOST_NOTES = 5
 
 def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     """Find files, facts and readings that the trace lacks."""
-    notes = [note for note in run.trace.notes if not any(word in note for word in _NO_FAULT)]
+    notes = [note.text for note in run.trace.notes if note.kind not in _NO_FAULT]
     if not len(run.trace.samples):
         notes.append("no resource samples: memory, spilling and files cannot be judged.")
     if not notes:

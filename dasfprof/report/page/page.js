@@ -168,7 +168,7 @@ class Page {
     byId("task-count").textContent = this.matches ? `${formatCount(count)} of ${all}` : all;
   }
 
-  /** Selects the next match by lane and time, or the last one. */
+  /** Selects the next match by track and time, or the last one. */
   nextMatch(step) {
     if (!this.matches) return;
     const { count } = this.tasks;

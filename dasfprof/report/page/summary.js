@@ -75,7 +75,7 @@ class Strip {
     this.root = root;
     this.canvas = root.querySelector("canvas");
     this.moved = moved;
-    this.threads = tasks.lanes.filter((lane) => lane.thread !== null).length || 1;
+    this.threads = tasks.tracks.filter((track) => track.thread !== null).length || 1;
     this.busy = busyThreads(tasks);
     this.canvas.addEventListener("pointerdown", (event) => this.onPress(event));
     new ResizeObserver(() => this.paint()).observe(root);
@@ -92,7 +92,7 @@ class Strip {
   get frame() {
     return new Frame({
       ...{ left: GUTTER, top: 0, width: Math.max(1, this.root.clientWidth - GUTTER), height: 40 },
-      ...{ from: 0, to: this.tasks.span || 1, laneHeight: 40, scroll: 0 },
+      ...{ from: 0, to: this.tasks.span || 1, trackHeight: 40, scroll: 0 },
     });
   }
 
@@ -147,10 +147,10 @@ class Strip {
 }
 
 /** How many threads were busy in each part of the run; event loops, which tasks share, left out. */
-function busyThreads({ lanes, facts: { overview } }) {
+function busyThreads({ tracks, facts: { overview } }) {
   const busy = new Float64Array(overview[0]?.length ?? 1);
-  for (const [lane, shares] of overview.entries()) {
-    if (lanes[lane].thread === null) continue;
+  for (const [track, shares] of overview.entries()) {
+    if (tracks[track].thread === null) continue;
     for (let at = 0; at < shares.length; at += 1) busy[at] += Number(shares[at]) / 9;
   }
   return busy;

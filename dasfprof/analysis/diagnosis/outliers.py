@@ -1,0 +1,117 @@
+"""Outliers: task runs and workers that make a run long though most of its tasks are not."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dasfprof.analysis.diagnosis.task_figures import TaskFigures
+from dasfprof.analysis.model.slowness import TIMES_OTHERS, Slowness, measure_slowness
+from dasfprof.analysis.model.stragglers import find_stragglers
+from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.numeric.intervals import union
+from dasfprof.database.columns import Array
+
+#: A partition is fat if it has so many times the median bytes of its function's, and so many bytes.
+_FAT = 3.0
+_FAT_BYTES = 10_000
+
+
+@dataclass(frozen=True)
+class Stragglers:
+    """Runs that took far longer than others of their function, longest excess first."""
+
+    #: Rows of `Trace.tasks`.
+    rows: Array
+    #: What each took, what is usual for its function, and seconds beyond that; the first and the
+    #: last without the wait for a core.
+    seconds: Array
+    median: Array
+    excess: Array
+    #: See `TraceAnalyser.stragglers`.
+    cause: Array
+    #: Bytes of the input or result that is the furthest above what is usual, and how many times.
+    size: Array
+    times_usual: Array
+
+    @property
+    def fat(self) -> Array:
+        """Whether the run's partition is far larger than those of others."""
+        fat: Array = (self.times_usual >= _FAT) & (self.size >= _FAT_BYTES)
+        return fat
+
+
+class Outliers:
+    """The outliers of a run.
+
+    Parameters
+    ----------
+    run
+        The figures of the run.
+    """
+
+    def __init__(self, run: TaskFigures) -> None:
+        self._run = run
+
+    @cached_property
+    def slowness(self) -> Slowness:
+        """How slow each function is on each worker.
+
+        Waits for cores do not count, and a worker with larger partitions is not slow.
+        """
+        run = self._run
+        found = measure_slowness(
+            run.functions.codes, run.workers.numbers(run.trace.tasks), run.working
+        )
+        sizes = np.fmax(run.task_column("input_size"), run.task_column("size"))
+        here = Groups(found.of_run, len(found.runs)).median(sizes)
+        with np.errstate(invalid="ignore"):
+            larger = here >= TIMES_OTHERS * run.functions.median(sizes)[found.function]
+        return dataclasses.replace(found, slow=found.slow & ~larger)
+
+    @cached_property
+    def on_slow_worker(self) -> Array:
+        """Whether each task run is of a function that is slow on its worker."""
+        slow: Array = self.slowness.slow[self.slowness.of_run]
+        return slow
+
+    @cached_property
+    def stragglers(self) -> Stragglers:
+        """The stragglers; those that merely waited for a core, or whose worker is slow, are not."""
+        run = self._run
+        found = find_stragglers(run.trace)
+        rows, waited = found.rows, run.core_wait[found.rows]
+        seconds, excess = found.seconds - waited, found.excess - waited
+        kept = (seconds > 2 * found.median) & ~self.on_slow_worker[rows]
+        sizes, factors = self._sizes(rows)
+        columns = (rows, seconds, found.median, excess, found.cause, sizes, factors)
+        return Stragglers(*(column[kept] for column in columns))
+
+    def _sizes(self, rows: Array) -> tuple[Array, Array]:
+        """Give the bytes of each row's input or result, whichever is the further above usual."""
+        run, codes = self._run, self._run.functions.codes[rows]
+        found, factors = np.zeros(len(rows)), np.zeros(len(rows))
+        for column in ("input_size", "size"):
+            sizes = run.task_column(column)
+            usual = run.functions.median(sizes)[codes]
+            factor = np.nan_to_num(ratio(sizes[rows], usual))
+            found = np.where(factor > factors, sizes[rows], found)
+            factors = np.maximum(factors, factor)
+        return found, factors
+
+    def idle_behind(self, rows: Array, excess: Array) -> float:
+        """Give the wall seconds for which threads idled while the last of runs' seconds passed.
+
+        Parameters
+        ----------
+        rows
+            Rows of `Trace.tasks`.
+        excess
+            How many of the last seconds of each count.
+        """
+        stop = self._run.slots.times.stop[rows]
+        begins, ends = union(stop - excess, stop)
+        return float(self._run.idle_between(begins, ends).sum())

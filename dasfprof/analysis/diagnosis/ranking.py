@@ -1,0 +1,92 @@
+"""Applies the rules to a run, and ranks what they find."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.diagnosis.findings import SEVERITIES, Finding, as_table
+from dasfprof.analysis.diagnosis.rules import RULES, SYMPTOMS, Rule
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.diagnosis.units import excerpt, percent
+from dasfprof.analysis.model.steps import NO_STEP, has_steps, step_groups
+from dasfprof.analysis.trace import Trace
+
+logger = logging.getLogger(__name__)
+
+#: The rule's name of findings about rules that failed.
+FAILED = "rule-failed"
+#: A cause explains a symptom if as large a share of its seconds are at stake with the cause.
+_EXPLAINED = 0.3
+
+
+def diagnose(trace: Trace, rules: Mapping[str, Rule] = RULES) -> pd.DataFrame:
+    """Look for known faults of a run; see `TraceAnalyser`.
+
+    A finding that another brings about is kept, but is not grave: what is to be changed is the
+    cause.
+    """
+    run = RunFigures(trace)
+    findings = [found for name in rules for found in _found(name, rules[name], run)]
+    wall = run.wall if findings else 0.0
+    findings = _with_symptoms([(name, finding.within(wall)) for name, finding in findings])
+
+    def rank(item: tuple[str, Finding]) -> tuple[int, float]:
+        finding = item[1]
+        return SEVERITIES.index(finding.severity(wall)), -float(np.nan_to_num(finding.seconds))
+
+    return as_table(sorted(findings, key=rank), wall)
+
+
+def _found(name: str, rule: Rule, run: RunFigures) -> list[tuple[str, Finding]]:
+    """Ask one rule; that it failed is a finding as well, and keeps none of the others."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # of times beyond any clock
+            return [(name, with_step(finding, run)) for finding in rule(run)]
+    except Exception as error:
+        logger.debug("the rule %s failed", name, exc_info=True)
+        finding = Finding(
+            f"The rule {name} could not be applied to this trace.",
+            f"{type(error).__name__}: {error}",
+            "Report it with the trace: it is a fault of dasfprof, not of the run.",
+            at_most="info",
+        )
+        return [(FAILED, finding)]
+
+
+def _with_symptoms(findings: list[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
+    most: dict[str, float] = {}
+    for name, finding in findings:
+        most[name] = max(most.get(name, 0.0), float(np.nan_to_num(finding.seconds)))
+    kept = []
+    for name, finding in findings:
+        causes = [
+            cause
+            for cause, seconds in most.items()
+            if name in SYMPTOMS.get(cause, ()) and seconds >= _EXPLAINED * finding.seconds
+        ]
+        kept.append((name, finding.as_symptom_of(causes) if causes else finding))
+    return kept
+
+
+def with_step(finding: Finding, run: RunFigures) -> Finding:
+    """Let the evidence of a finding about a function name its step, where steps are known.
+
+    Of several steps it is the one with most of the function's seconds, with its share of them.
+    """
+    if finding.function is None or not has_steps(run.trace):
+        return finding
+    own = np.flatnonzero((run.function_names == finding.function)[run.functions.codes])
+    codes, names = step_groups(run.trace.tasks)
+    seconds = np.bincount(codes[own], weights=run.working[own], minlength=len(names))
+    most = int(seconds.argmax())
+    if not seconds[most] > 0 or names[most] == NO_STEP:
+        return finding
+    share = float(seconds[most] / seconds.sum())
+    part = "" if share == 1 else f" for {percent(share)} of its time"
+    words = f"{finding.function} ran in the step {excerpt(names[most])}{part}."
+    return dataclasses.replace(finding, evidence=f"{finding.evidence} {words}")

@@ -1,0 +1,43 @@
+"""`Questions`: the registered questions as methods, for `TraceAnalyser`.
+
+Type checkers and editors read ``methods.pyi``, which `dasfprof.analysis.stub` writes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from dasfprof.analysis.tables import questions
+from dasfprof.analysis.tables.questions import Question
+from dasfprof.analysis.trace import Trace
+
+
+class Questions:
+    """The questions, a method each."""
+
+    trace: Trace
+    _progress: bool
+
+
+def _method(question: Question) -> Callable[..., pd.DataFrame]:
+    def method(self: Questions, *args: Any, **arguments: Any) -> pd.DataFrame:
+        if question.takes_progress:
+            arguments["progress"] = self._progress
+        return question.answer(self.trace, *args, **arguments)
+
+    method.__name__ = question.name
+    method.__qualname__ = f"{Questions.__qualname__}.{question.name}"
+    method.__doc__ = question.answer.__doc__
+    self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    signature = question.signature
+    parameters = [self, *signature.parameters.values()]
+    method.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return method
+
+
+for _question in questions.all():
+    setattr(Questions, _question.name, _method(_question))

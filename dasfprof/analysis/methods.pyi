@@ -1,0 +1,153 @@
+"""The methods of the registered questions; written by ``python -m dasfprof.analysis.stub``."""
+# ruff: noqa: E501
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import pandas as pd
+
+from dasfprof.analysis.trace import Trace
+
+class Questions:
+    """The questions, a method each."""
+
+    trace: Trace
+    _progress: bool
+
+    def diagnose(self) -> pd.DataFrame:
+        """Look for the known faults of a run, and say what to change."""
+
+    def critical_path(self) -> pd.DataFrame:
+        """Give the chain of waits and work that made the run as long as it was."""
+
+    def critical_path_summary(
+        self,
+        by: Literal["function", "step"] = "function",
+    ) -> pd.DataFrame:
+        """Sum up the critical path by kind and function, or step."""
+
+    def per_function_bottleneck(self) -> pd.DataFrame:
+        """Sum up the task runs of each function on each worker."""
+
+    def per_gpu_utilisation(
+        self,
+        interval: float | None = None,
+    ) -> pd.DataFrame:
+        """Tell how busy each GPU was, and whether it idled while tasks ran on its workers."""
+
+    def per_worker_task_balance(self) -> pd.DataFrame:
+        """Count the tasks in memory on each worker over time."""
+
+    def per_task_bottleneck(self) -> pd.DataFrame:
+        """List the task runs, the longest first."""
+
+    def per_task_slack(self) -> pd.DataFrame:
+        """Tell how much later each task run could have ended without the whole ending later."""
+
+    def per_task_status(self) -> pd.DataFrame:
+        """Tell what each task run waited for and did, from its arrival to its known outcome."""
+
+    def per_function_status(self) -> pd.DataFrame:
+        """Sum up what the task runs of each function waited for and did, and what to do about it."""
+
+    def time_accounting(
+        self,
+        by: Literal["cluster", "host", "worker", "function", "step"] = "cluster",
+    ) -> pd.DataFrame:
+        """Put every second of every thread of every worker's life into exactly one class."""
+
+    def per_step_bottleneck(self) -> pd.DataFrame:
+        """Sum up the task runs of each step of the pipeline."""
+
+    def step_coverage(self) -> pd.DataFrame:
+        """Tell how much of the run the steps cover."""
+
+    def per_step_status(self) -> pd.DataFrame:
+        """Sum up what the task runs of each step of the pipeline waited for and did."""
+
+    def imbalance(
+        self,
+        by: Literal["function", "step"] = "function",
+    ) -> pd.DataFrame:
+        """Measure how unequally each function's work is spread over workers, and over its tasks."""
+
+    def cluster_sizing(
+        self,
+        durations: Sequence[float] | None = None,
+        *,
+        threads_per_worker: int | None = None,
+    ) -> pd.DataFrame:
+        """Find how many workers a wanted duration needs, and how many the scheduler can feed."""
+
+    def chunk_sizing(
+        self,
+        overhead: float = 0.005,
+    ) -> pd.DataFrame:
+        """Find how large chunks should be, so that overhead takes a small share of the time."""
+
+    def stragglers(self) -> pd.DataFrame:
+        """List the task runs that took far longer than others of their function, and why."""
+
+    def transfers(
+        self,
+        by: Literal["worker", "host", "function", "step", "time"] = "worker",
+        *,
+        interval: float | None = None,
+    ) -> pd.DataFrame:
+        """Sum up what was moved between workers."""
+
+    def degradation(self) -> pd.DataFrame:
+        """Test whether each function gets slower as the run goes on, by the steps of the guide."""
+
+    def processed_tasks(
+        self,
+        by: Literal["task", "function", "step"] = "task",
+    ) -> pd.DataFrame:
+        """List what became of each attempt at a task, or sum it up by function."""
+
+    def process_summary(self) -> pd.DataFrame:
+        """Sum up `processed_tasks` by worker."""
+
+    def node_summary(self) -> pd.DataFrame:
+        """Sum up `processed_tasks` by node."""
+
+    def node_resource_usage(self) -> pd.DataFrame:
+        """List what was sampled of each host."""
+
+    def processes_resource_usage(self) -> pd.DataFrame:
+        """List what was sampled of each worker's process."""
+
+    def node_disk_usage(self) -> pd.DataFrame:
+        """List what was read of each disk of each host."""
+
+    def task_counts(
+        self,
+        interval: float | None = None,
+    ) -> pd.DataFrame:
+        """Count the attempts at tasks by interval, host, worker and status."""
+
+    def pop_efficiency(self) -> pd.DataFrame:
+        """Give the tree of parallel efficiencies of the POP project."""
+
+    def scaling(
+        self,
+        workers: Sequence[int] | None = None,
+    ) -> pd.DataFrame:
+        """Predict wall time, efficiency and cost on fewer and on more workers."""
+
+    def what_if(
+        self,
+        *,
+        workers: int | None = None,
+        threads: int | None = None,
+        bandwidth: float | None = None,
+        spill: bool = True,
+        speedup: Mapping[str, float] | None = None,
+    ) -> pd.DataFrame:
+        """Predict the wall time of the run after a change; several changes count together."""
+
+    def blocked_time(self) -> pd.DataFrame:
+        """Predict the wall time without each of the things that tasks wait for."""
+
+    def own_events(self) -> pd.DataFrame:
+        """List the events that user code recorded, of kinds of its own."""

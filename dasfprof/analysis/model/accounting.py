@@ -1,0 +1,158 @@
+"""Where every second of every thread went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from dasfprof.analysis.model import busy_time, idle_time
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.slots import TaskSlots, task_slots, unfinished_runs, unseen_runs
+from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.workers import WorkerLives, worker_lives
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+
+class ThreadTime(IntEnum):
+    """What a thread-second was spent on; those of busy threads come first."""
+
+    COMPUTING = 0
+    WAITING_FOR_A_CORE = 1
+    BLOCKED = 2
+    RUNNING_CPU_UNKNOWN = 3
+    DESERIALIZE = 4
+    UNSPILL_AND_SPILL = 5
+    TASK_OVERHEAD = 6
+    STARTING = 7
+    CLOSING = 8
+    PAUSED_FOR_MEMORY = 9
+    UNRECORDED = 10
+    WORKER_LATENCY = 11
+    TRANSFER_WAIT = 12
+    SCHEDULER_LATENCY = 13
+    RUNNABLE_ELSEWHERE = 14
+    NO_RUNNABLE_TASK = 15
+    NOTHING_SUBMITTED = 16
+    IDLE_CAUSE_UNKNOWN = 17
+
+
+_OF_USES = {
+    busy_time.COMPUTING: ThreadTime.COMPUTING,
+    busy_time.CORE_WAIT: ThreadTime.WAITING_FOR_A_CORE,
+    busy_time.BLOCKED: ThreadTime.BLOCKED,
+    busy_time.CPU_UNKNOWN: ThreadTime.RUNNING_CPU_UNKNOWN,
+    busy_time.DESERIALIZE: ThreadTime.DESERIALIZE,
+    busy_time.SPILL: ThreadTime.UNSPILL_AND_SPILL,
+    busy_time.OVERHEAD: ThreadTime.TASK_OVERHEAD,
+}
+_OF_CAUSES = {
+    idle_time.IDLE_STARTING: ThreadTime.STARTING,
+    idle_time.IDLE_CLOSING: ThreadTime.CLOSING,
+    idle_time.IDLE_PAUSED: ThreadTime.PAUSED_FOR_MEMORY,
+    idle_time.UNRECORDED: ThreadTime.UNRECORDED,
+    idle_time.WORKER_LATENCY: ThreadTime.WORKER_LATENCY,
+    idle_time.TRANSFER: ThreadTime.TRANSFER_WAIT,
+    idle_time.ON_ITS_WAY: ThreadTime.SCHEDULER_LATENCY,
+    idle_time.SCHEDULER: ThreadTime.SCHEDULER_LATENCY,
+    idle_time.ELSEWHERE: ThreadTime.RUNNABLE_ELSEWHERE,
+    idle_time.DEPENDENCIES: ThreadTime.NO_RUNNABLE_TASK,
+    idle_time.CLIENT: ThreadTime.NOTHING_SUBMITTED,
+}
+#: Of these only the scheduler knows.
+_UNKNOWN = {
+    ThreadTime.NO_RUNNABLE_TASK: ThreadTime.IDLE_CAUSE_UNKNOWN,
+    ThreadTime.NOTHING_SUBMITTED: ThreadTime.IDLE_CAUSE_UNKNOWN,
+}
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """Thread-seconds by class, in the order of `ThreadTime`."""
+
+    #: The lives of the workers.
+    lives: WorkerLives
+    #: By life and class.
+    of_lives: Array
+    #: By function and class, in the order of `functions`; busy threads only.
+    of_functions: Array
+    functions: list[str]
+    #: The same by step of the pipeline.
+    of_steps: Array
+    steps: list[str]
+
+
+@once_per_trace
+def make_accounts(trace: Trace) -> Accounts:
+    """Account for every thread-second of every worker's life."""
+    slots = task_slots(trace)
+    lives = worker_lives(trace, slots)
+    unfinished = unfinished_runs(trace)
+    idle = []
+    lengths = np.zeros((3, len(slots.worker)))
+    rows_of = _rows_by(slots.worker, len(trace.workers))
+    taken_of = _rows_by(np.where(unfinished.taken, unfinished.worker, -1), len(trace.workers))
+    for place, number in enumerate(lives.ids.tolist()):
+        rows, taken = rows_of(number), taken_of(number)
+        threads = idle_time.idle_threads(
+            (int(lives.threads[place]), lives.begin[place], lives.end[place]),
+            lives.statuses[place],
+            _edges(slots, rows),
+            (unfinished.sent[taken], unfinished.known[taken]),
+        )
+        lengths[:, rows] = _used(slots, rows, threads)
+        idle.append(threads)
+    pool = idle_time.share_pool(idle, idle_time.PoolDemand.of(slots, unfinished))
+    causes = np.array([threads.causes for threads in idle]).reshape(-1, idle_time.CAUSES) + pool
+    uses = busy_time.busy_seconds(trace, slots, *lengths)
+    place_of = np.zeros(len(trace.workers), dtype=np.int64)
+    place_of[lives.ids] = np.arange(len(lives.ids))
+    of_lives = _busy(uses, place_of[slots.worker], len(lives.ids))
+    _add_idle(of_lives, causes, "sent" in trace.tasks)
+    of_functions = _busy(uses, slots.function, len(slots.functions))
+    ran = np.flatnonzero(np.bincount(slots.function, minlength=len(slots.functions)))
+    functions = [slots.functions[code] for code in ran]
+    codes, steps = step_groups(trace.tasks, unseen_runs(trace))
+    of_steps = _busy(uses, codes, len(steps))
+    present = np.flatnonzero(np.bincount(codes, minlength=len(steps)))
+    steps = [steps[code] for code in present]
+    return Accounts(lives, of_lives, of_functions[ran], functions, of_steps[present], steps)
+
+
+def _rows_by(numbers: Array, count: int) -> Callable[[int], Array]:
+    """Give a function that finds the rows that have a number."""
+    order = np.argsort(numbers, kind="stable")
+    bounds = np.searchsorted(numbers[order], np.arange(count + 1))
+    return lambda number: order[bounds[number] : bounds[number + 1]]
+
+
+def _edges(slots: TaskSlots, rows: Array) -> list[Array]:
+    times = slots.times
+    stages = (slots.sent, times.received, times.ready, times.executing, slots.end)
+    return [stage[rows] for stage in stages]
+
+
+def _used(slots: TaskSlots, rows: Array, threads: idle_time.IdleThreads) -> Array:
+    """Give the thread-seconds of runs before, in and after their functions."""
+    end = slots.end[rows]
+    edges = [slots.times.executing[rows], slots.times.start[rows], slots.times.stop[rows], end]
+    edges = [np.minimum(edge, end) for edge in edges]
+    if threads.used is not None:
+        edges = [np.interp(edge, threads.used_times, threads.used) for edge in edges]
+    return np.maximum(np.diff(np.stack(edges), axis=0), 0.0)
+
+
+def _busy(uses: Array, groups: Array, count: int) -> Array:
+    seconds = np.zeros((count, len(ThreadTime)))
+    for use, spent in _OF_USES.items():
+        seconds[:, spent] += np.bincount(groups, weights=uses[use], minlength=count)
+    return seconds
+
+
+def _add_idle(seconds: Array, causes: Array, scheduler: bool) -> None:
+    for cause, spent in _OF_CAUSES.items():
+        known = spent if scheduler else _UNKNOWN.get(spent, spent)
+        seconds[:, known] += causes[:, cause]

@@ -1,0 +1,170 @@
+"""Every attempt at a task that a trace tells of, those on workers that were lost too."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.database.columns import Array
+
+#: Categories of what went wrong, besides the types of exceptions.
+WORKER_LOST, CANCELLED, RESCHEDULED, UNKNOWN = "worker lost", "cancelled", "rescheduled", "unknown"
+
+#: An exception's representation begins with its type: ``ValueError('no 3')``.
+_TYPE = re.compile(r"\s*<?([^\W\d]\w*(?:\.\w+)*)")
+#: What Dask raises for a task under which several workers died.
+_KILLED = "KilledWorker"
+#: Seconds between the scheduler's taking back the last task of a worker that leaves, and its
+#: noting that the worker left: all are taken back first.
+_TAKEN_BACK = 2.0
+
+
+def find_attempts(trace: Trace) -> pd.DataFrame:
+    """List the attempts at tasks, in the order of their start.
+
+    They are the task runs of `Trace.tasks`; those that the scheduler saw end on workers whose
+    files do not hold them; and tasks that a worker had been sent as it left the cluster, of which
+    nothing tells how far they came.
+
+    Returns
+    -------
+    DataFrame
+        ``key_id``; ``function``, ``step`` (Categorical); ``worker`` (a number of `NamedWorkers`);
+        ``attempt`` (from 1, of each key); ``status`` (Categorical, its categories in order: the
+        state that it ended in); ``succeeded``; ``start`` (it was given a thread; where no file
+        tells, its function began, or it was sent to the worker); ``elapsed`` (until the worker
+        knew the outcome), ``run`` (in the function), ``cpu`` and ``core_wait`` (its thread had no
+        core) seconds; ``input_size`` (bytes);
+        ``category`` (Categorical: the exception's type, or one of the constants here; NA if it
+        succeeded) and ``message``.
+    """
+    workers = NamedWorkers(trace)
+    steps, step_names = step_groups(trace.tasks, trace.scheduler_only)
+    parts = [_recorded(trace, steps[: len(trace.tasks)])]
+    if len(trace.scheduler_only):
+        parts.append(_unrecorded(trace, steps[len(trace.tasks) :]))
+    names = parts[0].keys()
+    columns: dict[str, Any] = {name: np.concatenate([p[name] for p in parts]) for name in names}
+    order = np.argsort(columns["start"], kind="stable")
+    columns = {name: column[order] for name, column in columns.items()}
+    columns["worker"] = workers.of_lives[columns.pop("worker_id")]
+    columns["attempt"] = _numbered(columns["key_id"])
+    functions = trace.tasks["function"].cat.categories
+    columns["function"] = pd.Categorical.from_codes(columns["function"], categories=functions)
+    columns["step"] = make_categorical(columns["step"], step_names)
+    _name_outcomes(columns)
+    return pd.DataFrame(columns, copy=False)
+
+
+def _recorded(trace: Trace, steps: Array) -> dict[str, Array]:
+    """Give the task runs that are in files of workers (or, without any, in the scheduler's)."""
+    tasks = trace.tasks
+    executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
+    begun = np.where(np.isfinite(executing), executing, start)
+    run = tasks["duration"].to_numpy()
+    with np.errstate(invalid="ignore"):  # of times beyond any clock
+        elapsed = tasks["done"].to_numpy() - executing
+    # A clock that was set back must not make it shorter than what it holds.
+    elapsed = np.where(np.isfinite(elapsed), np.maximum(elapsed, run), np.nan)
+    return {
+        "key_id": tasks["key_id"].to_numpy(),
+        "worker_id": tasks["worker_id"].to_numpy(),
+        "function": tasks["function"].cat.codes.to_numpy(),
+        "step": steps,
+        "start": begun,
+        "elapsed": elapsed,
+        "run": run,
+        "cpu": tasks["cpu"].to_numpy(dtype=float),
+        "core_wait": tasks["run_queue"].to_numpy(dtype=float),
+        "input_size": tasks["input_size"].to_numpy(dtype=float),
+        "status": _objects(tasks["state"]),
+        "message": _objects(tasks["exception"]),
+        "taken_back": np.zeros(len(tasks), dtype=bool),
+    }
+
+
+def _unrecorded(trace: Trace, steps: Array) -> dict[str, Array]:
+    """Give what the scheduler alone tells of: runs it saw end, and tasks of workers that left."""
+    rows = trace.scheduler_only
+    left = trace.workers["left"].to_numpy()[rows["worker_id"].to_numpy()]
+    known, ran = rows["known"].to_numpy(), rows["lost"].to_numpy()
+    with np.errstate(invalid="ignore"):
+        taken_back = ~ran & (np.abs(known - left) <= _TAKEN_BACK)
+    killed = rows["scheduler_exception"].astype(object).fillna("").str.startswith(_KILLED)
+    kept = ran | taken_back | killed.to_numpy(dtype=bool)
+    rows, taken_back, ran = rows[kept], taken_back[kept], ran[kept]
+    start, stop = rows["scheduler_start"].to_numpy(), rows["scheduler_stop"].to_numpy()
+    nothing = np.full(len(rows), np.nan)
+    return {
+        "key_id": rows["key_id"].to_numpy(),
+        "worker_id": rows["worker_id"].to_numpy(),
+        "function": rows["function"].cat.codes.to_numpy(),
+        "step": steps[kept],
+        "start": np.where(ran, start, rows["sent"].to_numpy()),
+        "elapsed": nothing,
+        "run": np.where(ran, np.maximum(stop - start, 0.0), np.nan),
+        "cpu": nothing,
+        "core_wait": nothing,
+        "input_size": nothing,
+        "status": _objects(rows["scheduler_state"]),
+        "message": _objects(rows["scheduler_exception"]),
+        "taken_back": taken_back,
+    }
+
+
+def _objects(column: pd.Series) -> Array:
+    objects = np.array([*column.cat.categories, None], dtype=object)
+    found: Array = objects[column.cat.codes.to_numpy()]
+    return found
+
+
+def _numbered(key_ids: Array) -> Array:
+    """Number equal keys from 1 in the order in which they come."""
+    order = np.argsort(key_ids, kind="stable")
+    ordered = key_ids[order]
+    begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(order)])
+    numbers = np.empty(len(order), dtype=np.int64)
+    lengths = np.diff(np.r_[begins, len(order)])
+    numbers[order] = np.arange(1, len(order) + 1) - np.repeat(begins, lengths)
+    return numbers
+
+
+def _name_outcomes(columns: dict[str, Any]) -> None:
+    """Say how each attempt ended, and what kind of failure it was."""
+    taken_back = columns.pop("taken_back")
+    codes, states = pd.factorize(columns["status"], sort=True)
+    columns["status"] = make_categorical(codes, list(states))
+    # Traces whose events tell no state hold finished tasks only.
+    succeeded = ((codes < 0) | np.append(states == "memory", False)[codes]) & ~taken_back
+    columns["succeeded"] = succeeded
+    messages, texts = pd.factorize(columns["message"])
+    categories = [error_category(text) for text in texts]
+    named = np.append(np.array(categories, dtype=object), UNKNOWN)[messages]
+    silent = (messages < 0) & ~succeeded
+    for state, category in (("cancelled", CANCELLED), ("rescheduled", RESCHEDULED)):
+        named[silent & np.append(states == state, False)[codes]] = category
+    named[taken_back] = WORKER_LOST
+    named[succeeded] = None
+    columns["category"] = make_categorical(*_factorized(named))
+    columns["message"][succeeded] = None
+    columns["message"] = pd.Series(columns["message"], dtype=object, copy=False)
+
+
+def error_category(text: str) -> str:
+    """Classify an exception by its representation."""
+    found = _TYPE.match(text)
+    if found is None:
+        return UNKNOWN
+    return WORKER_LOST if found[1] == _KILLED else found[1]
+
+
+def _factorized(items: Array) -> tuple[Array, list[Any]]:
+    codes, values = pd.factorize(items)
+    return codes, list(values)

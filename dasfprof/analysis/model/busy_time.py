@@ -1,0 +1,121 @@
+"""What the threads that task runs held were used for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.slots import TaskSlots
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: Uses of a thread that a task run holds.
+COMPUTING, CORE_WAIT, BLOCKED, CPU_UNKNOWN = range(4)
+DESERIALIZE, SPILL, OVERHEAD = range(4, 7)
+USES = 7
+
+
+def busy_seconds(
+    trace: Trace, slots: TaskSlots, before: Array, inside: Array, after: Array
+) -> Array:
+    """Split the thread-seconds of each task run by use.
+
+    Parameters
+    ----------
+    trace, slots
+        The trace and the slots of its task runs.
+    before, inside, after
+        Thread-seconds of each run before, in and after its function.
+
+    Returns
+    -------
+    array
+        Seconds, of shape (`USES`, runs); they sum to those given.
+    """
+    seconds = np.zeros((USES, len(inside)))
+    unspill = np.minimum(_column(trace, "disk_read", len(inside)), before)
+    seconds[DESERIALIZE] = np.minimum(_column(trace, "deserialize", len(inside)), before - unspill)
+    spill = after * _spilling_share(trace, slots, after)
+    seconds[SPILL] = unspill + spill
+    seconds[OVERHEAD] = (before - unspill - seconds[DESERIALIZE]) + (after - spill)
+    cpu = _column(trace, "cpu", len(inside), missing=np.nan)
+    # A run that seceded held its thread for a part of its function only.
+    with np.errstate(invalid="ignore"):  # of times beyond any clock
+        length = slots.times.stop - slots.times.start
+    share = np.divide(inside, length, out=np.zeros_like(inside), where=length > 0)
+    known = ~np.isnan(cpu)
+    core_wait = _column(trace, "run_queue", len(inside))
+    split = _split_running(inside, cpu * share, core_wait * share)
+    seconds[[COMPUTING, CORE_WAIT, BLOCKED]] = np.where(known, split, 0.0)
+    seconds[CPU_UNKNOWN] = np.where(known, 0.0, inside)
+    return seconds
+
+
+@dataclass(frozen=True)
+class RunningSeconds:
+    """The seconds of functions by what their threads did."""
+
+    #: On a core; NaN where nobody recorded it.
+    cpu: Array
+    #: Waiting for a core, and neither of the two; NaN where the wait was not recorded, without
+    #: which neither can be told.
+    core_wait: Array
+    blocked: Array
+
+    def of(self, rows: Array, share: Array) -> RunningSeconds:
+        """The seconds of some rows, of each its share."""
+        parts = (self.cpu, self.core_wait, self.blocked)
+        return RunningSeconds(*(part[rows] * share for part in parts))
+
+
+def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
+    """Split the seconds of each task run's function.
+
+    Parameters
+    ----------
+    tasks
+        `Trace.tasks`.
+    """
+    duration, cpu = tasks["duration"].to_numpy(), tasks["cpu"].to_numpy(dtype=float)
+    core_wait = tasks["run_queue"].to_numpy(dtype=float)
+    split = _split_running(duration, np.maximum(cpu, 0.0), np.maximum(core_wait, 0.0))
+    return RunningSeconds(*split)
+
+
+def _split_running(seconds: Array, cpu: Array, core_wait: Array) -> tuple[Array, Array, Array]:
+    """Split seconds in functions into those on a core, waiting for one, and the rest: blocked."""
+    computing = np.minimum(cpu, seconds)
+    waiting = np.minimum(core_wait, seconds - computing)
+    return computing, waiting, seconds - computing - waiting
+
+
+def _spilling_share(trace: Trace, slots: TaskSlots, after: Array) -> Array:
+    """Estimate how much of the time after its function each run's worker wrote to disk.
+
+    A result is stored, and others are spilled to make room, before the run's thread is given back.
+    What spilling took is known by worker alone, and is spread over its runs.
+    """
+    memory, count = trace.managed_memory, len(trace.workers)
+    if "spill_write" not in memory or not len(memory):
+        return np.zeros(len(after))
+    worker, written = memory["worker_id"].to_numpy(), memory["spill_write"].to_numpy(dtype=float)
+    known = np.isfinite(written)
+    most, least = np.full(count, -np.inf), np.full(count, np.inf)
+    np.maximum.at(most, worker[known], written[known])
+    np.minimum.at(least, worker[known], written[known])
+    spilled = np.where(most > least, most - least, 0.0)
+    finishing = np.bincount(slots.worker, weights=after, minlength=count)
+    share = np.divide(spilled, finishing, out=np.zeros(count), where=finishing > 0)
+    of_run: Array = np.minimum(share, 1.0)[slots.worker]
+    return of_run
+
+
+def _column(trace: Trace, name: str, count: int, missing: float = 0.0) -> Array:
+    """Give a column of the task runs that is no less than 0; runs of no worker's file lack it."""
+    column = np.full(count, missing)
+    if name in trace.tasks:
+        values = np.maximum(trace.tasks[name].to_numpy(dtype=float), 0.0)
+        column[: len(values)] = np.where(np.isnan(values), missing, values)
+    return column

@@ -1,0 +1,71 @@
+"""How far each worker's clock is ahead of the scheduler's, told by what must come after what."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+
+@once_per_trace
+def clock_offsets(trace: Trace) -> Array:
+    """Find the seconds to take from each worker's times to put them on the scheduler's clock.
+
+    A worker cannot receive a task before it was sent, nor finish it after the scheduler knew: the
+    offset lies in ``[max(done - known), min(received - sent)]``, and its midpoint is taken.
+    Workers of one boot share a clock; those of the scheduler's boot have its own. Where the trace
+    tells one bound or none, the offset is the least that keeps the bound. A clock that drifts by
+    more than messages take crosses the bounds; what remains is for the caller to clamp.
+
+    Returns
+    -------
+    array
+        Seconds, for each row of `Trace.workers`.
+    """
+    clocks, scheduler = _clocks(trace.workers)
+    lower, upper = np.full(len(trace.workers), -np.inf), np.full(len(trace.workers), np.inf)
+    tasks = trace.tasks
+    if "sent" in tasks:
+        of_task = clocks[tasks["worker_id"].to_numpy()]
+        sent = tasks["stolen"].fillna(tasks["sent"]).to_numpy()
+        ended = ended_there(tasks)
+        _bound(np.minimum, upper, of_task, tasks["received"].to_numpy() - sent)
+        known = tasks["known"].to_numpy()[ended]
+        _bound(np.maximum, lower, of_task[ended], tasks["done"].to_numpy()[ended] - known)
+    with np.errstate(invalid="ignore"):
+        middle = (lower + upper) / 2
+    least = np.maximum(np.minimum(0.0, upper), lower)
+    offsets = np.where(np.isfinite(middle), middle, least)
+    offsets[scheduler] = 0.0
+    whole: Array = offsets[clocks]
+    return whole
+
+
+def ended_there(tasks: pd.DataFrame) -> Array:
+    """Tell which task runs' end the scheduler heard of from their worker.
+
+    Otherwise ``known`` says when the scheduler gave a run up, which its worker may outlive.
+    """
+    reported: Array = tasks["scheduler_state"].isin(["memory", "erred"]).to_numpy()
+    # A failed attempt that is tried again is reported as well, and becomes "released".
+    failed = (tasks["state"] == "erred") & (tasks["scheduler_state"] == "released")
+    return reported | failed.to_numpy()
+
+
+def _clocks(workers: pd.DataFrame) -> tuple[Array, Array]:
+    """Number the clock of each worker, and tell which of the numbers are the scheduler's."""
+    boots = workers["boot_id"].where(workers["boot_id"].notna(), None).to_numpy(dtype=object)
+    first: dict[object, int] = {}
+    clocks = np.array(
+        [row if boot is None else first.setdefault(boot, row) for row, boot in enumerate(boots)],
+        dtype=np.int64,
+    )
+    return clocks, np.unique(clocks[(workers["kind"] == "scheduler").to_numpy()])
+
+
+def _bound(ufunc: np.ufunc, bounds: Array, clocks: Array, distances: Array) -> None:
+    known = np.isfinite(distances)
+    ufunc.at(bounds, clocks[known], distances[known])

@@ -1,0 +1,210 @@
+"""Readings of each worker's GPU, whoever read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.numeric.sample_means import integrate
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.progress import track
+from dasfprof.analysis.trace.workers import HOST_WIDE
+from dasfprof.database.columns import Array
+
+_READINGS = ["gpu_index", "gpu_utilization", "gpu_memory_used"]
+_USAGE_NAMES = {
+    "index": "gpu_index",
+    "utilization": "gpu_utilization",
+    "memory_used": "gpu_memory_used",
+}
+
+
+@dataclass(frozen=True)
+class GpuDevice:
+    """A device of a host, and its samples."""
+
+    host: str
+    #: None where the trace names no devices.
+    uuid: str | None
+    #: NVML's, NaN where nothing tells.
+    index: float
+    name: str | None
+    #: The workers whose own device it is, as numbers of `NamedWorkers`; none, if it was only
+    #: there to be used.
+    workers: tuple[int, ...]
+    #: In the order of time: ``time, gpu_index, gpu_utilization`` (percent), ``gpu_memory_used``
+    #: (bytes); where the trace names devices, all columns of `Trace.gpu_usage` too.
+    samples: pd.DataFrame
+
+
+class GpuSamples:
+    """The samples of the GPUs of a trace's workers.
+
+    A device is read by one worker of its host, whoever computes on it. Where the trace tells a
+    worker's device, by UUID, its samples are those of that device on that host. Else they are
+    the readings in the worker's own resource samples; else, as in DASF's files, those in the
+    samples of its host that belong to no worker.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    workers
+        Its workers.
+    """
+
+    def __init__(self, trace: Trace, workers: NamedWorkers) -> None:
+        self._workers = workers
+        self._kinds = np.full(len(workers), "worker", dtype=object)
+        self._kinds[workers.of_lives] = trace.workers["kind"].to_numpy()
+        devices = trace.gpu_devices[trace.gpu_devices["uuid"].notna()]
+        numbers = workers.numbers(devices)
+        last = devices.assign(number=numbers).drop_duplicates("number", keep="last")
+        self._devices: dict[int, tuple[str, str]] = {}
+        self._indices: dict[int, float] = {}
+        for number, uuid, index in zip(last["number"], last["uuid"], last["index"], strict=True):
+            self._devices[number] = workers.hosts[number], uuid
+            self._indices[number] = index
+        self._of_device = _by_device(trace.gpu_usage, workers)
+        self._of_worker = _by_worker(trace.samples, workers)
+        self._none = pd.DataFrame(columns=["time", *_READINGS], dtype=float)
+
+    def of(self, number: int) -> pd.DataFrame:
+        """Give a worker's samples in the order of time.
+
+        Returns
+        -------
+        DataFrame
+            ``time, gpu_index, gpu_utilization`` (percent), ``gpu_memory_used`` (bytes).
+        """
+        if number in self._devices:
+            return self._of_device.get(self._devices[number], self._none)
+        samples = self._of_worker.get(number)
+        if samples is None:
+            samples = self._of_host(number)
+        index = samples["gpu_index"]
+        return samples if index.isna().all() else samples[index == index.min()]
+
+    def indices(self) -> pd.arrays.IntegerArray:
+        """Give the NVML index of each worker's GPU, NA where nothing tells."""
+        numbers = range(len(self._workers))
+        found = [self._indices.get(at, self.of(at)["gpu_index"].min()) for at in numbers]
+        indices = np.array(found, dtype=float)
+        missing = np.isnan(indices)
+        return pd.arrays.IntegerArray(np.where(missing, 0, indices).astype(np.int64), missing)
+
+    def devices(self) -> list[GpuDevice]:
+        """List the devices that workers have or that were read, by host and NVML index."""
+        owners: dict[tuple[str, Any], list[int]] = {}
+        for number in np.flatnonzero(self._kinds == "worker").tolist():
+            if number in self._devices:
+                owners.setdefault(self._devices[number], []).append(number)
+            elif len(samples := self.of(number)):
+                host, index = str(self._workers.hosts[number]), samples["gpu_index"].min()
+                owners.setdefault((host, None if np.isnan(index) else index), []).append(number)
+        for identity in self._of_device:
+            owners.setdefault(identity, [])
+        found = [self._device(*identity, numbers) for identity, numbers in owners.items()]
+        return sorted(
+            found,
+            key=lambda device: (device.host, np.nan_to_num(device.index), device.uuid or ""),
+        )
+
+    def _device(self, host: str, identity: Any, numbers: list[int]) -> GpuDevice:
+        if not isinstance(identity, str):
+            index = np.nan if identity is None else float(identity)
+            return GpuDevice(host, None, index, None, tuple(numbers), self.of(numbers[0]))
+        samples = self._of_device.get((host, identity), self._none)
+        known = samples["gpu_index"].to_numpy()
+        return GpuDevice(
+            host,
+            identity,
+            float(self._indices[numbers[0]] if numbers else known[0]),
+            str(samples["name"].iloc[0]) if len(samples) else None,
+            tuple(numbers),
+            samples,
+        )
+
+    def integrals(
+        self, tasks: pd.DataFrame, *, progress: bool = False
+    ) -> dict[str, tuple[Array, Array]]:
+        """Integrate the readings of its worker's GPU over each task run.
+
+        Returns
+        -------
+        dict
+            For ``gpu_utilization`` and ``gpu_memory_used`` the integrals (reading times
+            seconds), and the seconds that samples cover: see `integrate`.
+        """
+        starts = tasks["start"].to_numpy()
+        stops = starts + tasks["duration"].to_numpy()
+        found = {reading: (np.zeros(len(tasks)), np.zeros(len(tasks))) for reading in _READINGS[1:]}
+        bar = track(
+            self._rows(tasks),
+            "[function_bottleneck] Analysing traces",
+            shown=progress,
+            total=len(self._workers),
+            unit="worker",
+        )
+        for number, rows in bar:
+            samples = self.of(number)
+            for reading, (integral, covered) in found.items():
+                known = samples[samples[reading].notna()]
+                if len(known):
+                    integral[rows], covered[rows] = integrate(
+                        known["time"].to_numpy(),
+                        known[reading].to_numpy(),
+                        starts[rows],
+                        stops[rows],
+                    )
+        return found
+
+    def counts(self, tasks: pd.DataFrame) -> Array:
+        """Count the samples of its worker's GPU within each task run; NaN: it has none at all."""
+        starts = tasks["start"].to_numpy()
+        stops = starts + tasks["duration"].to_numpy()
+        counts = np.full(len(tasks), np.nan)
+        for number, rows in self._rows(tasks):
+            times = self.of(number)["time"].to_numpy(dtype=float)
+            if len(times):
+                first = np.searchsorted(times, starts[rows], side="left")
+                counts[rows] = np.searchsorted(times, stops[rows], side="left") - first
+        return counts
+
+    def _rows(self, tasks: pd.DataFrame) -> Iterator[tuple[int, Array]]:
+        """Give the number of each worker that has samples, and the rows of its task runs."""
+        sampled = [number for number in range(len(self._workers)) if len(self.of(number))]
+        if not sampled:
+            return
+        numbers = self._workers.numbers(tasks)
+        order = np.argsort(numbers, kind="stable")
+        bounds = np.searchsorted(numbers[order], np.arange(len(self._workers) + 1))
+        for number in sampled:
+            yield number, order[bounds[number] : bounds[number + 1]]
+
+    def _of_host(self, number: int) -> pd.DataFrame:
+        hosts, labels = self._workers.hosts, self._workers.labels
+        for place in np.flatnonzero(hosts == hosts[number]).tolist():
+            if labels[place] in HOST_WIDE and place in self._of_worker:
+                return self._of_worker[place]
+        return self._none
+
+
+def _by_device(usage: pd.DataFrame, workers: NamedWorkers) -> dict[tuple[str, str], pd.DataFrame]:
+    samples = usage.rename(columns=_USAGE_NAMES)
+    groups = samples.sort_values("time", kind="stable").groupby(
+        [workers.hosts[workers.numbers(samples)], samples["uuid"].astype(object)]
+    )
+    return {(str(host), str(uuid)): group for (host, uuid), group in groups}
+
+
+def _by_worker(samples: pd.DataFrame, workers: NamedWorkers) -> dict[int, pd.DataFrame]:
+    known = samples.reindex(columns=["worker_id", "time", *_READINGS])
+    known = known[known[_READINGS].notna().any(axis=1)]
+    known = known.astype(dict.fromkeys(_READINGS, float)).sort_values("time", kind="stable")
+    return {int(str(number)): group for number, group in known.groupby(workers.numbers(known))}

@@ -1,0 +1,237 @@
+"""Why threads had nothing to do: the causes of idle threads at each instant.
+
+Each worker's free threads are explained by its own affairs first, in the order of `LOCAL`. What
+remains of all workers is the cluster's pool of idle threads; its causes at an instant are shared
+by all threads of the pool alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dasfprof.analysis.model.slots import TaskSlots, UnfinishedRuns
+from dasfprof.analysis.model.workers import CLOSING, OPEN, PAUSED, STARTING
+from dasfprof.database.columns import Array
+
+#: When intervals began, and when they ended.
+Spans = tuple[Array, Array]
+
+#: Causes of idle threads: of one worker, in the order in which they explain its free threads.
+(IDLE_STARTING, IDLE_CLOSING, IDLE_PAUSED, UNRECORDED, WORKER_LATENCY, TRANSFER, ON_ITS_WAY) = (
+    range(7)
+)
+#: Causes of the cluster's pool.
+SCHEDULER, ELSEWHERE, DEPENDENCIES, CLIENT = range(7, 11)
+CAUSES = 11
+
+#: Counts of threads and tasks; there are millions of them, and memory is what limits their speed.
+_INT = np.int32
+
+_BY_STATUS = {STARTING: IDLE_STARTING, PAUSED: IDLE_PAUSED, CLOSING: IDLE_CLOSING}
+
+
+@dataclass(frozen=True)
+class IdleThreads:
+    """The threads of one worker over its life."""
+
+    #: Thread-seconds by cause; those of the pool are zero yet.
+    causes: Array
+    #: Times at which one of the following changes, and the values from each on.
+    times: Array
+    #: Threads left for the pool.
+    idle: Array
+    #: Ready tasks beyond the worker's own free threads.
+    surplus: Array
+    #: Seconds of threads in use since the begin, at `used_times`. None where no more slots
+    #: were held than there are threads: each second of a slot is a thread-second.
+    used: Array | None
+    used_times: Array
+
+
+def idle_threads(
+    life: tuple[int, float, float],
+    statuses: tuple[Array, Array],
+    slots: list[Array],
+    unrecorded: Spans,
+) -> IdleThreads:
+    """Explain the free threads of one worker as far as its own affairs do.
+
+    Parameters
+    ----------
+    life
+        Threads, begin and end.
+    statuses
+        Times at which the worker's status changes, from the begin on, and what it is then.
+    slots
+        Of its task runs: sent, received, ready, executing and end of the slot, each in order.
+    unrecorded
+        When runs were sent to it that its file does not hold, and when they were given up.
+    """
+    threads, begin, end = life
+    edges = [np.array([begin, end]), statuses[0], *slots, *unrecorded]
+    times = np.clip(np.concatenate(edges), begin, end)
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    ends = np.cumsum([len(edge) for edge in edges])
+    steps = np.diff(times)
+    on_way, waiting, ready, running, lost = (
+        _count(order, ends, *pair)[:-1] for pair in ((2, 3), (3, 4), (4, 5), (5, 6), (7, 8))
+    )
+    status = statuses[1][np.maximum(np.searchsorted(statuses[0], times[:-1], side="right") - 1, 0)]
+    causes = np.zeros(CAUSES)
+    free = threads - np.minimum(running, threads)
+    open_ = status == OPEN
+    for code, cause in _BY_STATUS.items():
+        causes[cause] = _integral(np.where(status == code, free, 0), steps)
+    own = free = np.where(open_, free, 0)
+    demands = {UNRECORDED: lost, WORKER_LATENCY: ready, TRANSFER: waiting, ON_ITS_WAY: on_way}
+    for cause, demand in demands.items():
+        taken = np.minimum(free, demand)
+        causes[cause] = _integral(taken, steps)
+        free = free - taken
+    surplus = np.where(status == CLOSING, 0, np.maximum(ready - own, 0))
+    changes = np.flatnonzero((np.diff(free, prepend=-1) != 0) | (np.diff(surplus, prepend=-1) != 0))
+    used = None
+    if (running > threads).any():
+        share = np.minimum(running, threads) / np.maximum(running, 1)
+        used = np.append(0.0, np.cumsum(share * steps))
+    return IdleThreads(
+        causes,
+        np.append(times[changes], end),
+        np.append(free[changes], 0),
+        np.append(surplus[changes], 0),
+        used,
+        times if used is not None else times[:0],
+    )
+
+
+def _integral(threads: Array, seconds: Array) -> float:
+    """Sum products; pairwise, where np.dot would also wake a thread for every core."""
+    return float((threads * seconds).sum())
+
+
+def _count(order: Array, ends: Array, first: int, second: int) -> Array:
+    """Count, after each of the sorted edges, how many spans are open that the two groups bound."""
+    step = np.zeros(int(ends[-1]), dtype=np.int32)
+    step[ends[first - 1] : ends[first]] = 1
+    step[ends[second - 1] : ends[second]] = -1
+    counts: Array = np.maximum(np.cumsum(step[order]), 0)
+    return counts
+
+
+def share_pool(workers: list[IdleThreads], demand: PoolDemand) -> Array:
+    """Explain the threads that are left of all workers.
+
+    Returns
+    -------
+    array
+        Thread-seconds by worker and cause, of the causes of the pool.
+    """
+    times = np.concatenate([np.empty(0), *(worker.times for worker in workers)])
+    if not len(times):
+        return np.zeros((len(workers), CAUSES))
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    idle, surplus = (
+        np.cumsum(
+            np.concatenate([np.diff(one, prepend=0) for one in of_workers])[order], dtype=_INT
+        )
+        for of_workers in (
+            [worker.idle for worker in workers],
+            [worker.surplus for worker in workers],
+        )
+    )
+    grid = demand.grid(times, idle)
+    places = np.searchsorted(times, grid[:-1], side="right") - 1
+    seconds = np.diff(grid)
+    shares = demand.split(grid[:-1], idle[places], surplus[places])
+    integrals = {cause: np.zeros(len(grid)) for cause in shares}
+    for cause, share in shares.items():
+        np.cumsum(np.multiply(share, seconds, out=share), out=integrals[cause][1:])
+    causes = np.zeros((len(workers), CAUSES))
+    for number, worker in enumerate(workers):
+        held = np.flatnonzero(worker.idle[:-1])
+        begins = np.searchsorted(grid, worker.times[held])
+        ends = np.searchsorted(grid, worker.times[held + 1])
+        for cause in shares:
+            parts = integrals[cause][ends] - integrals[cause][begins]
+            causes[number, cause] = _integral(worker.idle[held], parts)
+    return causes
+
+
+@dataclass(frozen=True)
+class PoolDemand:
+    """What the whole cluster had to do: when runs came to each stage, as sorted times.
+
+    A run that nobody finished was done when it was given up.
+    """
+
+    #: Known to the scheduler.
+    arrival: Array
+    #: Runnable, and not sent to any worker.
+    runnable: Array
+    #: On a worker, or on its way to it.
+    sent: Array
+    #: Done, and not known to be.
+    done: Array
+    #: Finished.
+    known: Array
+
+    @classmethod
+    def of(cls, slots: TaskSlots, unfinished: UnfinishedRuns) -> PoolDemand:
+        """Find what there was to do."""
+        times, more = slots.times, unfinished
+        return cls(
+            arrival=_ascending([times.arrival, more.arrival]),
+            runnable=_ascending([times.runnable, more.runnable]),
+            sent=_ascending([times.sent, more.sent]),
+            done=_ascending([times.done, more.known]),
+            known=_ascending([times.known, more.known]),
+        )
+
+    def grid(self, times: Array, idle: Array) -> Array:
+        """Give the times at which a cause can change, as far as threads are in the pool."""
+        kept = [times]
+        for edges in (self.arrival, self.runnable, self.sent, self.done, self.known):
+            places = np.searchsorted(times, edges, side="right") - 1
+            kept.append(edges[(places >= 0) & (idle[places] > 0)])
+        merged = _ascending(kept)
+        distinct: Array = merged[np.append(True, merged[1:] != merged[:-1])]
+        return distinct
+
+    def split(self, times: Array, idle: Array, surplus: Array) -> dict[int, Array]:
+        """Give the shares of the causes in the pool from each time on; all sum to 1."""
+        runnable, sent, done, known = (
+            _passed(edges, times) for edges in (self.runnable, self.sent, self.done, self.known)
+        )
+        unsent, out, unreported = runnable - sent, sent - done, done - known
+        live = _passed(self.arrival, times) - known
+        there = np.maximum(idle, 1)
+        scheduler = np.minimum(unsent, idle)
+        elsewhere = np.minimum(surplus, idle - scheduler)
+        rest = idle - scheduler - elsewhere
+        late = (out == 0) & (unreported > 0)
+        scheduler = scheduler + np.where(late, rest, 0)
+        waiting = np.where(~late & (live > 0), rest, 0)
+        return {
+            SCHEDULER: scheduler / there,
+            ELSEWHERE: elsewhere / there,
+            DEPENDENCIES: waiting / there,
+            CLIENT: np.where(~late & (live <= 0), rest, 0) / there,
+        }
+
+
+def _ascending(parts: Sequence[Array]) -> Array:
+    """Sort times; they come in long sorted stretches, which a stable sort merges."""
+    return np.sort(np.concatenate(parts), kind="stable")
+
+
+def _passed(edges: Array, times: Array) -> Array:
+    """Count the edges that have passed by each of some sorted times."""
+    # The edges are fewer than the times, so it is they that are looked up.
+    steps = np.bincount(np.searchsorted(times, edges), minlength=len(times) + 1)
+    count: Array = np.cumsum(steps[:-1], dtype=_INT)
+    return count

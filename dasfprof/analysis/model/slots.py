@@ -1,0 +1,194 @@
+"""Which thread-seconds task runs held, and what was on its way to a thread when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.times import (
+    TaskTimes,
+    fit_between,
+    ordered_times,
+    recorded_times,
+    task_times,
+    to_ticks,
+)
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+
+@dataclass(frozen=True)
+class TaskSlots:
+    """The slots of task runs: a thread of a worker, from executing to done or to seceding.
+
+    A row each of `Trace.tasks`, and after them those of `Trace.scheduler_only` that are known to
+    have run. Seconds from the trace's begin.
+    """
+
+    times: TaskTimes
+    #: Row of `Trace.workers`.
+    worker: Array
+    #: Place in `functions`.
+    function: Array
+    functions: list[str]
+    #: When the run was sent to this worker: after it was stolen, if it was.
+    sent: Array
+    #: When it gave its thread back.
+    end: Array
+
+    @property
+    def received(self) -> Array:
+        """When the worker knew of the run."""
+        return self.times.received
+
+    def most_at_a_time(self, workers: int) -> Array:
+        """Count the most slots that each worker had at a time."""
+        begins = self.times.executing
+        time = np.concatenate([begins, self.end])
+        step = np.repeat([1, -1], len(begins))
+        worker = np.tile(self.worker, 2)
+        order = np.lexsort((step, time, worker))  # ends before begins of the same time
+        running = np.cumsum(step[order])
+        most = np.zeros(workers, dtype=np.int64)
+        np.maximum.at(most, worker[order], running)
+        return most
+
+
+@once_per_trace
+def task_slots(trace: Trace) -> TaskSlots:
+    """Find the slots of a trace's task runs."""
+    tasks, unseen = trace.tasks, unseen_runs(trace)
+    recorded = recorded_times(trace)
+    stolen, seceded = _own(trace, "stolen"), _own(trace, "seceded")
+    offset = tasks["start"].to_numpy() - trace.begin - recorded["start"]
+    seceded = to_ticks(seceded - offset)
+    if len(unseen):
+        more = _recorded_by_scheduler(trace, unseen)
+        recorded = {name: np.concatenate([recorded[name], more[name]]) for name in recorded}
+        nothing = np.full(len(unseen), np.nan)
+        stolen, seceded = np.append(stolen, nothing), np.append(seceded, nothing)
+    times = task_times(recorded) if len(unseen) else ordered_times(trace)
+    end = np.maximum(
+        np.fmin(np.fmin(times.done, seceded), _taken_again(trace, times)), times.executing
+    )
+    codes, names = _functions(tasks["function"].cat, unseen["function"].cat)
+    return TaskSlots(
+        times=times,
+        worker=_joined(tasks["worker_id"], unseen["worker_id"]),
+        function=codes,
+        functions=names,
+        sent=np.clip(np.fmax(times.sent, to_ticks(stolen)), None, times.received),
+        end=end,
+    )
+
+
+@dataclass(frozen=True)
+class UnfinishedRuns:
+    """Runs that no worker finished, as far as files tell. Seconds from the trace's begin."""
+
+    #: Row of `Trace.workers`.
+    worker: Array
+    #: When the scheduler knew of each, could send it, sent it, and gave it up.
+    arrival: Array
+    runnable: Array
+    sent: Array
+    known: Array
+    #: Whether its worker took it with it: its file ends before, or is not there.
+    taken: Array
+
+
+@once_per_trace
+def unfinished_runs(trace: Trace) -> UnfinishedRuns:
+    """Find the runs of which only the scheduler knows, and not that they ran."""
+    only = trace.scheduler_only
+    if "sent" not in only:
+        none = np.empty(0)
+        return UnfinishedRuns(none, none, none, none, none, none.astype(bool))
+    runs = only[~only["lost"] & only["sent"].notna()]
+    recorded = _recorded_by_scheduler(trace, runs)
+    sent = recorded["sent"]
+    runnable = np.minimum(recorded["runnable"], sent)
+    return UnfinishedRuns(
+        worker=runs["worker_id"].to_numpy(),
+        arrival=np.fmin(recorded["arrival"], runnable),
+        runnable=runnable,
+        sent=sent,
+        known=np.fmax(recorded["known"], sent),
+        taken=(runs["reason"] != "not in its file").to_numpy(),
+    )
+
+
+@once_per_trace
+def unseen_runs(trace: Trace) -> pd.DataFrame:
+    """Give the runs that are known to have run and that no worker's file holds."""
+    only = trace.scheduler_only
+    if "lost" not in only or "sent" not in only:
+        return only.iloc[:0]
+    return only[only["lost"] & (only["worker_id"] >= 0)]
+
+
+def _recorded_by_scheduler(trace: Trace, runs: pd.DataFrame) -> dict[str, Array]:
+    def since(column: str) -> Array:
+        return to_ticks(runs[column].to_numpy(dtype=float) - trace.begin)
+
+    unknown = np.full(len(runs), np.nan)
+    length = np.maximum(since("scheduler_stop") - since("scheduler_start"), 0.0)
+    start = fit_between(since("scheduler_start"), length, since("sent"), since("known"))
+    return {
+        "arrival": since("scheduler_waiting"),
+        "runnable": np.where(np.isnan(since("queued")), since("sent"), since("queued")),
+        "sent": since("sent"),
+        "received": unknown,
+        "ready": unknown,
+        "executing": unknown,
+        "start": start,
+        "stop": start + length,
+        "done": unknown,
+        "known": since("known"),
+    }
+
+
+def _functions(first: Any, second: Any) -> tuple[Array, list[str]]:
+    """Number the functions of two categorical columns, one after the other, alike."""
+    numbers = {name: code for code, name in enumerate(first.categories)}
+    again = [numbers.setdefault(name, len(numbers)) for name in second.categories]
+    codes = np.array([*again, -1], dtype=np.int64)[second.codes.to_numpy()]
+    return np.concatenate([first.codes.to_numpy(), codes]), list(numbers)
+
+
+def _own(trace: Trace, column: str) -> Array:
+    if column not in trace.tasks:
+        return np.full(len(trace.tasks), np.nan)
+    times: Array = trace.tasks[column].to_numpy(dtype=float) - trace.begin
+    return times
+
+
+def _taken_again(trace: Trace, times: TaskTimes) -> Array:
+    """Give when the thread of each run took the next one; NaN where it took none.
+
+    A worker notes that a run took a thread a moment before it notes that the one before it there
+    was done, which had given the thread back by then.
+    """
+    taken = np.full(len(times), np.nan)
+    if "thread" not in trace.tasks:
+        return taken
+    thread = trace.tasks["thread"].cat.codes.to_numpy(dtype=np.int64)
+    rows = np.flatnonzero(thread >= 0)
+    executing = times.executing[rows]
+    of_thread = (
+        trace.tasks["worker_id"].to_numpy()[rows] * (thread.max(initial=0) + 1) + thread[rows]
+    )
+    order = np.argsort(executing, kind="stable")
+    order = order[np.argsort(of_thread[order], kind="stable")]
+    before, after = order[:-1], order[1:]
+    same = (of_thread[before] == of_thread[after]) & (executing[after] >= times.stop[rows[before]])
+    taken[rows[before[same]]] = executing[after[same]]
+    return taken
+
+
+def _joined(first: pd.Series, second: pd.Series) -> Array:
+    return np.concatenate([first.to_numpy(dtype=np.int64), second.to_numpy(dtype=np.int64)])

@@ -1,0 +1,235 @@
+"""Task runs that took far longer than others of their function, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.slowness import TIMES_OTHERS, measure_slowness
+from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: A straggler takes longer than so many times its function's median,
+TIMES_MEDIAN = 2.0
+#: is so many median absolute deviations above it,
+DEVIATIONS = 3.0
+#: and takes this share of the run's wall time.
+SHARE_OF_WALL = 0.01
+#: Functions with fewer runs have none.
+FEWEST = 5
+
+#: An input is larger if it has so many times the median bytes of its function's inputs.
+_LARGER = 1.5
+#: A cause explains a straggler if this share of its excess over the median is due to it.
+_EXPLAINS = 0.5
+#: The median absolute deviation of a normal distribution by its standard deviation.
+_NORMAL_DEVIATION = 0.6745
+#: Deviations beyond the highest that is expected, for chance.
+_CHANCE = 0.5
+
+#: The causes, in the order in which they are asked: the first that explains a run is its cause.
+CAUSES = (
+    "larger input",
+    "slow host",
+    "slow worker",
+    "spill",
+    "deserialising",
+    "first run on that worker",
+    "skew",
+    "blocked",
+    "computed longer",
+    "worker overhead",
+    "unknown",
+)
+
+
+@dataclass(frozen=True)
+class StragglerRuns:
+    """The stragglers, the largest excess first."""
+
+    #: Rows of `Trace.tasks`, and numbers of `NamedWorkers`.
+    rows: Array
+    worker: Array
+    #: Unix time.
+    start: Array
+    #: Of its thread; the median of its function; and what it took beyond that.
+    seconds: Array
+    median: Array
+    excess: Array
+    #: Bytes of its input, the median of its function's, and the seconds that one of this size
+    #: lets expect.
+    input_size: Array
+    median_input: Array
+    expected: Array
+    #: Each one's cause, one of `CAUSES`.
+    cause: Array
+
+
+@once_per_trace
+def find_stragglers(trace: Trace) -> StragglerRuns:
+    """Find the stragglers of a run, each with its cause.
+
+    The rule is that of Mantri (OSDI'10) and Spark, twice the median at the least, with two more:
+    three deviations, so that a function whose runs differ anyway has few; and one percent of the
+    run's wall time, so that they matter.
+    """
+    runs = _Runs(trace)
+    found = runs.seconds > np.maximum(
+        TIMES_MEDIAN * runs.median, runs.median + DEVIATIONS * runs.deviation
+    )
+    found &= (runs.seconds > runs.least) & (runs.groups.sizes[runs.function] >= FEWEST)
+    rows = np.flatnonzero(found)
+    rows = rows[np.argsort(-runs.excess[rows], kind="stable")]
+    causes, expected = runs.causes(rows)
+    return StragglerRuns(
+        rows=runs.rows[rows],
+        worker=runs.worker[rows],
+        start=runs.start[rows],
+        seconds=runs.seconds[rows],
+        median=runs.median[rows],
+        excess=runs.excess[rows],
+        input_size=runs.input_size[rows],
+        median_input=runs.median_input[rows],
+        expected=expected,
+        cause=np.array(CAUSES, dtype=object)[causes],
+    )
+
+
+class _Runs:
+    """The runs of the functions that may have stragglers, with what is usual for these.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        tasks = trace.tasks
+        executing, run = tasks["executing"].to_numpy(), tasks["duration"].to_numpy()
+        # Of its thread's time, with unspilling and deserialising, where its worker tells.
+        with np.errstate(invalid="ignore"):  # of times beyond any clock
+            seconds = np.fmax(tasks["done"].to_numpy() - executing, run)
+        #: Seconds that a straggler takes at least.
+        self.least = SHARE_OF_WALL * (trace.end - trace.begin)
+        function = tasks["function"].cat
+        codes = function.codes.to_numpy()
+        wanted = np.bincount(codes, weights=seconds > self.least)
+        rows = np.flatnonzero((wanted > 0)[codes]) if len(codes) else np.empty(0, dtype=np.int64)
+        #: Their rows in the trace.
+        self.rows = rows
+        self.tasks = tasks = tasks.take(rows)
+        self.seconds, self.run = seconds[rows], run[rows]
+        start = tasks["start"].to_numpy()
+        self.start: Array = np.where(np.isfinite(executing[rows]), executing[rows], start)
+        self.workers = NamedWorkers(trace)
+        self.worker = self.workers.numbers(tasks)
+        self.groups = Groups(codes[rows], len(function.categories))
+        self.function = self.groups.codes
+        self.median = self._usual(self.seconds)
+        self.deviation: Array = self.groups.deviation(self.seconds)[self.function]
+        self.excess: Array = self.seconds - self.median
+        self.input_size = tasks["input_size"].to_numpy(dtype=float)
+        self.median_input = self._usual(self.input_size)
+
+    def _usual(self, values: Array) -> Array:
+        """Give each run the median of its function."""
+        medians: Array = self.groups.median(values)[self.function]
+        return medians
+
+    def causes(self, rows: Array) -> tuple[Array, Array]:
+        """Give the number of the cause of each of these runs, and what its input lets expect."""
+        expected = self._expected(rows)
+        usual = self.median_input[rows]
+        larger = (self.input_size[rows] >= _LARGER * usual) & (usual > 0)
+        slow_worker, slow_host = self._slow_places
+        explained = {
+            "larger input": larger & (self.seconds[rows] <= TIMES_MEDIAN * expected),
+            "slow host": slow_host[rows],
+            "slow worker": slow_worker[rows],
+            "spill": self._is_due("disk_read", rows),
+            "deserialising": self._is_due("deserialize", rows),
+            "first run on that worker": self._first(rows),
+            "skew": self._skewed(rows),
+            "blocked": self._is_due("blocked", rows),
+            "computed longer": self._is_due("cpu", rows),
+            "worker overhead": self._is_due("overhead", rows),
+        }
+        conditions = [explained[cause] for cause in CAUSES[:-1]]
+        return np.select(conditions, range(len(conditions)), len(CAUSES) - 1), expected
+
+    def _expected(self, rows: Array) -> Array:
+        """Give what the size of a run's input lets expect: seconds.
+
+        That is the median of the runs of its function whose inputs are of the same power of two,
+        where there are some others; else the time grows as the input does.
+        """
+        sizes = np.frexp(np.nan_to_num(self.input_size))[1].astype(np.int64)
+        span = int(sizes.max(initial=0) - sizes.min(initial=0)) + 1
+        cells, distinct = pd.factorize(self.function * span + sizes - sizes.min(initial=0))
+        alike = Groups(cells, len(distinct))
+        of_rows = cells[rows]
+        grown = np.fmax(ratio(self.input_size[rows], self.median_input[rows]), 1.0)
+        others = alike.sizes[of_rows] - 1
+        return np.where(
+            others >= FEWEST, alike.median(self.seconds)[of_rows], self.median[rows] * grown
+        )
+
+    @cached_property
+    def _slow_places(self) -> tuple[Array, Array]:
+        """Tell for each run whether its worker, and whether its whole host, is slow for it."""
+        hosts = pd.factorize(self.workers.hosts)[0]
+        on_workers = measure_slowness(self.function, self.worker, self.seconds)
+        on_hosts = measure_slowness(self.function, hosts[self.worker], self.seconds)
+        # The host's pair of each worker's pair: it is slow if all of its workers are, not one.
+        above = np.empty(len(on_workers.runs), dtype=np.int64)
+        above[on_workers.of_run] = on_hosts.of_run
+        within = Groups(above, len(on_hosts.runs))
+        slow_hosts = on_hosts.slow & (within.sizes > 1)
+        with np.errstate(invalid="ignore"):
+            slow_hosts &= within.min(on_workers.median) >= TIMES_OTHERS * on_hosts.median_elsewhere
+        return on_workers.slow[on_workers.of_run], slow_hosts[on_hosts.of_run]
+
+    def _is_due(self, column: str, rows: Array) -> Array:
+        """Tell whether these seconds make up for the runs' excess over what is usual."""
+        tasks = self.tasks
+        if column == "blocked":
+            seconds = self.run - tasks["cpu"].to_numpy(dtype=float)
+        elif column == "overhead":
+            seconds = self.seconds - self.run
+        else:
+            seconds = tasks[column].to_numpy(dtype=float)
+        due: Array = (seconds - self._usual(seconds))[rows] >= _EXPLAINS * self.excess[rows]
+        return due
+
+    def _first(self, rows: Array) -> Array:
+        """Tell whether no run of the function had ended on the worker when the run began."""
+        lives = self.tasks["worker_id"].to_numpy()
+        cells, distinct = pd.factorize(lives.astype(np.int64) * self.groups.count + self.function)
+        places = Groups(cells, len(distinct))
+        first_end = places.min(self.start + self.seconds)
+        first = self.start <= first_end[cells]
+        # Where all are first, that does not tell one from the others.
+        some_later = places.sum((~first).astype(float)) > 0
+        found: Array = (first & some_later[cells])[rows]
+        return found
+
+    def _skewed(self, rows: Array) -> Array:
+        """Tell whether the spread of a function's runs lets so long ones be expected.
+
+        Among n values of a normal distribution the highest is ``sqrt(2 ln(n))`` deviations above
+        the mean, or a little less; here the logarithms are taken for normal.
+        """
+        with np.errstate(divide="ignore"):
+            logs = np.where(self.seconds > 0, np.log(self.seconds), np.nan)
+        deviations = self.groups.deviation(logs)[self.function[rows]] / _NORMAL_DEVIATION
+        highest = np.sqrt(2 * np.log(self.groups.sizes[self.function[rows]])) + _CHANCE
+        above = (logs - self._usual(logs))[rows]
+        found: Array = above <= highest * deviations
+        return found

@@ -1,0 +1,135 @@
+"""When each task run came to each stage, on one clock and in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.clock_offsets import clock_offsets, ended_there
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: Times are whole numbers of these (0.93 ns) from the trace's begin: so they add up exactly.
+TICKS_PER_SECOND = float(1 << 30)
+
+
+@dataclass(frozen=True)
+class TaskTimes:
+    """Times of task runs in seconds from the trace's begin, none before the one above it.
+
+    A time that nobody recorded is that of the next stage that somebody did.
+    """
+
+    #: The scheduler knew of the task.
+    arrival: Array
+    #: Its dependencies were done.
+    runnable: Array
+    #: It was sent to a worker.
+    sent: Array
+    #: The worker knew of it.
+    received: Array
+    #: Its dependencies were on the worker.
+    ready: Array
+    #: It was given a thread.
+    executing: Array
+    #: The user's function began, and ended.
+    start: Array
+    stop: Array
+    #: The worker's loop knew the outcome.
+    done: Array
+    #: The scheduler knew the outcome.
+    known: Array
+
+    def __len__(self) -> int:
+        return len(self.arrival)
+
+
+STAGES = tuple(field.name for field in fields(TaskTimes))
+_SCHEDULER = {"arrival": "scheduler_waiting", "sent": "sent"}
+_WORKER = ("received", "ready", "executing", "done")
+
+
+@once_per_trace
+def recorded_times(trace: Trace) -> dict[str, Array]:
+    """Give the times of `Trace.tasks` on the scheduler's clock; what nobody recorded is NaN."""
+    tasks = trace.tasks
+    times = {name: _since(trace, tasks, column) for name, column in _SCHEDULER.items()}
+    queued = _since(trace, tasks, "queued")
+    times["runnable"] = np.where(np.isnan(queued), times["sent"], queued)
+    known = _since(trace, tasks, "known")
+    times["known"] = np.where(ended_there(tasks), known, np.nan) if "sent" in tasks else known
+    # The scheduler's own record of start and stop is on its clock already, more or less.
+    seen = (tasks["source"] == "worker").to_numpy()
+    offsets = np.where(seen, clock_offsets(trace)[tasks["worker_id"].to_numpy()], 0.0)
+    for name in _WORKER:
+        times[name] = _since(trace, tasks, name) - offsets
+    length = tasks["duration"].to_numpy()
+    start = _since(trace, tasks, "start") - offsets
+    fitted = fit_between(start, length, times["sent"], times["known"])
+    times["start"] = np.where(seen, start, fitted)
+    times["stop"] = times["start"] + length
+    recorded = {name: to_ticks(times[name]) for name in STAGES}
+    for stage in recorded.values():
+        stage.setflags(write=False)
+    return recorded
+
+
+@once_per_trace
+def ordered_times(trace: Trace) -> TaskTimes:
+    """Give the recorded times of `Trace.tasks`, put in order."""
+    return task_times(recorded_times(trace))
+
+
+def task_times(recorded: dict[str, Array]) -> TaskTimes:
+    """Put recorded times in order.
+
+    What clocks still disagree about is clamped: the worker's times to those between which the
+    scheduler had the task out, then each to the one before it.
+    """
+    # fmin and fmax take the other of a number and NaN.
+    known = recorded["known"]
+    low, high = recorded["sent"], np.where(np.isnan(known), np.inf, known)
+    clamped = dict(recorded)
+    for name in ("received", "ready", "executing", "start", "stop", "done"):
+        present = np.fmax(np.fmin(recorded[name], high), low)
+        clamped[name] = np.where(np.isnan(recorded[name]), np.nan, present)
+    # Without word from its worker a run was done when its function was.
+    clamped["done"] = np.where(np.isnan(clamped["done"]), clamped["stop"], clamped["done"])
+    table = np.stack([clamped[name] for name in STAGES])
+    missing = np.isnan(table)
+    np.fmax.accumulate(table, out=table)
+    # What nobody recorded is that of the next stage, at the end that of the one before.
+    later = ~missing[-1]
+    for stage in range(len(STAGES) - 2, -1, -1):
+        filled = missing[stage] & later
+        table[stage, filled] = table[stage + 1, filled]
+        later |= ~missing[stage]
+    table.setflags(write=False)
+    return TaskTimes(*table)
+
+
+def fit_between(start: Array, length: Array, sent: Array, known: Array) -> Array:
+    """Move the starts of runs so that they lie between two times, if they are not too long.
+
+    The scheduler knows when functions ran by Dask's estimate of each clock. On a busy host that
+    is off by a tenth of a second and more, for a run's start and stop alike.
+    """
+    moved: Array = np.fmax(np.fmin(start, known - length), sent)
+    return np.where(np.isnan(start), np.nan, moved)
+
+
+def to_ticks(times: Array) -> Array:
+    """Round times to whole ticks, so that their differences add up exactly."""
+    with np.errstate(over="ignore"):  # times beyond any clock
+        rounded: Array = np.round(times * TICKS_PER_SECOND) / TICKS_PER_SECOND
+    return rounded
+
+
+def _since(trace: Trace, table: pd.DataFrame, column: str) -> Array:
+    if column not in table:
+        return np.full(len(table), np.nan)
+    times: Array = table[column].to_numpy(dtype=float) - trace.begin
+    return times

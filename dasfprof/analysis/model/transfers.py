@@ -1,0 +1,128 @@
+"""What was moved between workers: the messages, and the results that they brought."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+
+@dataclass(frozen=True)
+class MovedKeys:
+    """Moves of a key to a worker, a row each."""
+
+    key_id: Array
+    #: Bytes and seconds of the message, shared out to its keys.
+    size: Array
+    seconds: Array
+    #: Whether no earlier message moved this key.
+    first: Array
+    #: Whether an earlier message had moved it to the same worker.
+    to_the_same: Array
+
+
+def moved_keys(trace: Trace, rows: Array) -> MovedKeys:
+    """List the keys that these transfers moved.
+
+    A message is shared out to its keys by their results' sizes, as last run; evenly, where the
+    size of one is not known.
+    """
+    lengths, ids = trace.transfer_keys
+    lengths = np.maximum(lengths, 0)
+    message = np.repeat(np.arange(len(lengths)), lengths)
+    kept = np.zeros(len(lengths), dtype=bool)
+    kept[rows] = True
+    of_rows = kept[message]
+    message, key_id = message[of_rows], ids[of_rows].astype(np.int64)
+    table = trace.transfers
+    weight = _result_sizes(trace)[key_id]
+    messages = Groups(message, len(lengths))
+    unknown = np.bincount(message, weights=~(weight > 0), minlength=len(lengths)) > 0
+    weight = np.where(unknown[message], 1.0, weight)
+    share = weight / messages.sum(weight)[message]
+    target, start = table["worker_id"].to_numpy()[message], table["start"].to_numpy()[message]
+    places, distinct = pd.factorize(key_id * (len(trace.workers) + 1) + target)
+    return MovedKeys(
+        key_id,
+        np.nan_to_num(table["size"].to_numpy(dtype=float)[message]) * share,
+        np.maximum(np.nan_to_num(table["duration"].to_numpy(dtype=float)[message]), 0.0) * share,
+        Groups(key_id, len(trace.keys)).places(start) == 0,
+        Groups(places, len(distinct)).places(start) > 0,
+    )
+
+
+def succeeded_rows(table: pd.DataFrame) -> Array:
+    """Tell which transfers brought something; where no state is told they are taken to."""
+    state = table["state"]
+    succeeded: Array = (state.isna() | (state == "success")).to_numpy(dtype=bool)
+    return succeeded
+
+
+def amounts(table: pd.DataFrame, succeeded: Array) -> tuple[Array, Array]:
+    """Give the bytes and the seconds of the transfers that succeeded, 0 of the others."""
+    size, seconds = table["size"].to_numpy(dtype=float), table["duration"].to_numpy(dtype=float)
+    return (
+        np.where(succeeded & np.isfinite(size), size, 0.0),
+        np.where(succeeded & np.isfinite(seconds), np.maximum(seconds, 0.0), 0.0),
+    )
+
+
+@dataclass(frozen=True)
+class MovedOutputs:
+    """What was moved of the outputs of each group of keys."""
+
+    #: Distinct keys, moves of a key to a worker, and keys that were moved more than once.
+    keys: Array
+    moves: Array
+    keys_moved_again: Array
+    #: Bytes and seconds.
+    size: Array
+    seconds: Array
+    #: Bytes beyond each key's first move, and beyond its first to the same worker.
+    again: Array
+    again_to_the_same: Array
+    #: Bytes of all groups.
+    total: float
+
+
+def moved_outputs(trace: Trace, codes: Array, count: int) -> MovedOutputs:
+    """Sum up what was moved by group of keys.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    codes, count
+        The group of each of `Trace.keys`, and how many there are.
+    """
+    moves = moved_keys(trace, np.flatnonzero(succeeded_rows(trace.transfers)))
+    groups = Groups(codes[moves.key_id], count)
+    first, again = moves.first, moves.to_the_same
+    repeated = Groups(moves.key_id, len(trace.keys)).sizes > 1
+    more_than_once = (first & repeated[moves.key_id]).astype(float)
+    return MovedOutputs(
+        keys=groups.sum(first.astype(float)).astype(np.int64),
+        moves=groups.sizes,
+        keys_moved_again=groups.sum(more_than_once).astype(np.int64),
+        size=groups.sum(moves.size),
+        seconds=groups.sum(moves.seconds),
+        again=groups.sum(moves.size * ~first),
+        again_to_the_same=groups.sum(moves.size * again),
+        total=float(moves.size.sum()),
+    )
+
+
+def _result_sizes(trace: Trace) -> Array:
+    """Give the bytes of each key's result, NaN where no file tells."""
+    tasks = trace.tasks
+    in_memory = np.flatnonzero((tasks["state"] == "memory").to_numpy(dtype=bool))
+    ends = (tasks["start"].to_numpy() + tasks["duration"].to_numpy())[in_memory]
+    in_memory = in_memory[np.argsort(ends, kind="stable")]
+    sizes = np.full(len(trace.keys), np.nan)
+    sizes[tasks["key_id"].to_numpy()[in_memory]] = tasks["size"].to_numpy(dtype=float)[in_memory]
+    return sizes

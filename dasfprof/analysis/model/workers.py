@@ -1,0 +1,165 @@
+"""Workers by host and label, and their lives: when each was there, with how many threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.clock_offsets import clock_offsets
+from dasfprof.analysis.model.slots import TaskSlots
+from dasfprof.analysis.model.times import to_ticks
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: What a worker's status does to its free threads: nothing, or it explains them.
+OPEN, STARTING, PAUSED, CLOSING = range(4)
+
+_STATUSES = {
+    "created": STARTING,
+    "init": STARTING,
+    "starting": STARTING,
+    "paused": PAUSED,
+    "closing": CLOSING,
+    "closing_gracefully": CLOSING,
+    "closed": CLOSING,
+}
+
+
+@dataclass(frozen=True)
+class WorkerLives:
+    """The lives of workers, in seconds from the trace's begin on the scheduler's clock."""
+
+    #: Rows of `Trace.workers`.
+    ids: Array
+    #: How many threads each has. One whose file does not say has as many as ran tasks at a time.
+    threads: Array
+    #: Its first and last fact.
+    begin: Array
+    end: Array
+    #: For each life the times at which its status changes, from `begin` on, and what it is then.
+    statuses: list[tuple[Array, Array]]
+
+
+def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
+    """Find the lives of the workers of a trace; those without any fact have none."""
+    workers, offsets = trace.workers, clock_offsets(trace)
+    begin = to_ticks(workers["first_seen"].to_numpy() - trace.begin - offsets)
+    end = to_ticks(workers["last_seen"].to_numpy() - trace.begin - offsets)
+    joined = to_ticks(workers["joined"].to_numpy() - trace.begin)
+    left = to_ticks(workers["left"].to_numpy() - trace.begin)
+    first, last = np.full(len(begin), np.inf), np.full(len(begin), -np.inf)
+    np.minimum.at(first, slots.worker, slots.received)
+    np.maximum.at(last, slots.worker, slots.end)
+    begin = np.fmin(np.fmin(begin, joined), first)
+    end = np.fmax(np.fmax(end, joined), np.fmax(left, last))
+    there = np.isfinite(begin) & np.isfinite(end) & (workers["kind"] == "worker").to_numpy()
+    ids = np.flatnonzero(there)
+    known = workers["nthreads"].to_numpy(dtype=float, na_value=np.nan)
+    threads = known
+    if np.isnan(known[ids]).any():
+        threads = np.where(np.isnan(known), slots.most_at_a_time(len(workers)), known)
+    times, codes, bounds = _sampled_statuses(trace, offsets)
+    statuses = []
+    for row in ids.tolist():
+        own = slice(bounds[row], bounds[row + 1])
+        span = begin[row], end[row], joined[row], left[row]
+        statuses.append(_changes(*span, times[own], codes[own]))
+    whole = np.maximum(threads[ids], 1).astype(np.int64)
+    return WorkerLives(ids, whole, begin[ids], end[ids], statuses)
+
+
+def _sampled_statuses(trace: Trace, offsets: Array) -> tuple[Array, Array, Array]:
+    """Give times and statuses of all samples, and where those of each worker begin and end."""
+    memory = trace.managed_memory
+    if "state" not in memory or not len(memory):
+        return np.empty(0), np.empty(0, dtype=np.int8), np.zeros(len(offsets) + 1, dtype=np.int64)
+    worker, state = memory["worker_id"].to_numpy(), memory["state"].cat
+    of_state = [_STATUSES.get(str(text), OPEN) for text in state.categories]
+    codes = np.array([*of_state, OPEN], dtype=np.int8)[state.codes.to_numpy()]
+    times = to_ticks(memory["time"].to_numpy() - trace.begin - offsets[worker])
+    rows = np.flatnonzero(np.isfinite(times))
+    rows = rows[np.lexsort((times[rows], worker[rows]))]
+    bounds = np.searchsorted(worker[rows], np.arange(len(offsets) + 1))
+    return times[rows], codes[rows], bounds
+
+
+def _changes(  # noqa: PLR0917
+    begin: float, end: float, joined: float, left: float, times: Array, codes: Array
+) -> tuple[Array, Array]:
+    """Put a life's sampled statuses together with when it joined and left.
+
+    A sample's status holds from it to the next one, the last's to the end.
+    """
+    times, codes = np.append(begin, times), np.append(np.int8(OPEN), codes)
+    if begin < joined <= end:
+        kept = times >= joined
+        status = codes[~kept][-1]
+        status = OPEN if status == STARTING else status
+        times = np.concatenate([[begin, joined], times[kept]])
+        codes = np.concatenate([[STARTING, status], codes[kept]])
+    if begin <= left < end:
+        kept = times < left
+        times, codes = np.append(times[kept], left), np.append(codes[kept], CLOSING)
+    inside = times <= end
+    return times[inside], codes[inside]
+
+
+class NamedWorkers:
+    """The workers of a trace by host and label.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        names = list(zip(trace.workers["host"], trace.workers["worker"], strict=True))
+        distinct = list(dict.fromkeys(names))
+        places = {name: place for place, name in enumerate(distinct)}
+        #: The number of each row of `Trace.workers`.
+        self.of_lives = np.array([places[name] for name in names], dtype=np.int32)
+        #: The host and the label of each.
+        self.hosts = np.array([host for host, _ in distinct], dtype=object)
+        self.labels = np.array([label for _, label in distinct], dtype=object)
+
+    def __len__(self) -> int:
+        return len(self.hosts)
+
+    def numbers(self, table: pd.DataFrame) -> Array:
+        """Number the worker of each row of a table that has ``worker_id``."""
+        numbers: Array = self.of_lives[table["worker_id"].to_numpy()]
+        return numbers
+
+    def titles(self) -> list[str]:
+        """Give each worker's label, with its host before it where labels collide."""
+        labels = pd.Series(self.labels, dtype=object)
+        shared = labels.duplicated(keep=False)
+        return [
+            f"{host} {label}" if collides else label
+            for host, label, collides in zip(self.hosts, labels, shared, strict=True)
+        ]
+
+    def ranks(self) -> Array:
+        """Give each worker's place when they are sorted by host and label."""
+        order = np.lexsort((self.labels.astype(str), self.hosts.astype(str)))
+        return np.argsort(order)
+
+
+def workers_with_tasks(trace: Trace, workers: NamedWorkers, of_attempt: Array) -> Array:
+    """Tell which workers to list: those with attempts, and those whose files have none."""
+    table = trace.workers
+    with_file = (table["kind"] == "worker").to_numpy() & table["closed"].notna().to_numpy()
+    found = np.bincount(of_attempt, minlength=len(workers)) > 0
+    found[workers.of_lives[with_file]] = True
+    return np.flatnonzero(found)
+
+
+def known_thread_counts(trace: Trace, workers: NamedWorkers) -> Array:
+    """The number of threads of each named worker, NaN where no file tells."""
+    told = trace.workers["nthreads"].to_numpy(dtype=float, na_value=np.nan)
+    found = np.full(len(workers), np.nan)
+    np.fmax.at(found, workers.of_lives, told)
+    return found

@@ -1,0 +1,1 @@
+"""Arithmetic on arrays: groups, intervals, time-weighted means."""

@@ -1,0 +1,111 @@
+"""Intervals of equal length over a run, and spans of time that overlap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
+
+#: How many intervals a run has at most, where nobody chose their length.
+_USUAL = 60
+#: More are refused: a table of one row each would not fit into memory.
+_MOST = 10_000_000
+_NICE = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Intervals of equal length, the first of which begins with the run.
+
+    Attributes
+    ----------
+    begin
+        Unix seconds.
+    seconds
+        The length of each.
+    count
+        How many there are: 0 in a run without facts.
+    """
+
+    begin: float
+    seconds: float
+    count: int
+
+    @classmethod
+    def of_span(cls, begin: float, end: float, seconds: float | None) -> Intervals:
+        """Divide a span of time; None chooses a length that gives 60 intervals at most.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the length is not positive, or the intervals would be too many.
+        """
+        if seconds is not None and not (np.isfinite(seconds) and seconds > 0):
+            raise InvalidArgumentError(
+                f"interval={seconds!r}: give seconds, more than 0, or None to leave it open."
+            )
+        if not begin <= end:
+            return cls(0.0, float(seconds or _NICE[0]), 0)
+        if seconds is None:
+            fits = (length for length in _NICE if (end - begin) / length <= _USUAL)
+            seconds = next(fits, float(np.ceil((end - begin) / _USUAL)))
+        count = np.floor((end - begin) / seconds) + 1
+        if count > _MOST:
+            raise InvalidArgumentError(
+                f"interval={seconds!r}: the run takes {end - begin:.0f} s, which makes {count:.0f} "
+                f"intervals; give one that makes no more than {_MOST}."
+            )
+        return cls(begin, float(seconds), int(count))
+
+    def starts(self) -> Array:
+        """Give the begin of each interval, in seconds from the run's."""
+        return np.arange(self.count) * self.seconds
+
+    def places(self, times: Array) -> Array:
+        """Give the interval of each time; times before and after the run are in the nearest."""
+        # Clocks tell microseconds: 128.2 - 127.2 is a second.
+        places = np.floor(np.round(times - self.begin, 6) / self.seconds)
+        return np.clip(places, 0, max(self.count - 1, 0)).astype(np.int64)
+
+    def spread(self, starts: Array, seconds: Array, amounts: Array) -> Array:
+        """Spread amounts over the intervals, each one evenly over the seconds from its start.
+
+        What begins or ends outside of the run counts in the nearest interval.
+        """
+        if not self.count:
+            return np.zeros(0)
+        stops = starts + seconds
+        first, last = self.places(starts), self.places(stops)
+        within = first == last
+        total = np.zeros(self.count)
+        total += np.bincount(first[within], amounts[within], self.count).astype(float)
+        starts, stops, first, last = starts[~within], stops[~within], first[~within], last[~within]
+        rate = amounts[~within] / seconds[~within]
+        begun = np.maximum(self.begin + (first + 1) * self.seconds - starts, 0.0)
+        ended = np.maximum(stops - self.begin - last * self.seconds, 0.0)
+        total += np.bincount(first, rate * begun, self.count).astype(float)
+        total += np.bincount(last, rate * ended, self.count).astype(float)
+        # Whole intervals between the first and the last: steps up and down of their rates.
+        whole = self._steps(first + 1, last, rate)
+        there = self._steps(first + 1, last, np.ones(len(rate))) > 0
+        spread: Array = total + np.where(there, np.maximum(whole, 0.0) * self.seconds, 0.0)
+        return spread
+
+    def _steps(self, first: Array, end: Array, weights: Array) -> Array:
+        """Sum the weights that hold in each interval, from their first one to before their end."""
+        up = np.bincount(first, weights=weights, minlength=self.count + 1)
+        down = np.bincount(end, weights=weights, minlength=self.count + 1)
+        return np.cumsum(up - down)[: self.count]
+
+
+def union(begins: Array, ends: Array) -> tuple[Array, Array]:
+    """Give the times in which at least one of the spans lasts, as spans apart, in order."""
+    order = np.argsort(begins, kind="stable")
+    begins, latest = begins[order], np.maximum.accumulate(ends[order])
+    if not len(begins):
+        return begins, latest
+    apart = np.flatnonzero(begins[1:] > latest[:-1]) + 1
+    return begins[np.r_[0, apart]], latest[np.r_[apart - 1, len(begins) - 1]]

@@ -1,0 +1,241 @@
+"""Where a simulated scheduler sends runs, by the rules of Dask's."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+import numpy as np
+
+from dasfprof.analysis.simulation.cluster import ReplayCluster
+from dasfprof.analysis.simulation.costs import Costs
+from dasfprof.analysis.simulation.inputs import SATURATION, ReplayInputs
+
+#: Seconds that a task of an unknown function is taken to last, as Dask's default.
+UNKNOWN_DURATION = 0.5
+
+
+class Placement:
+    """The scheduler's view of workers: what they hold, what they have to do, and who gets what.
+
+    As Dask: a run of a large group with few inputs goes to the worker with the fewest tasks, as
+    long as one has room, and else waits in a queue (where the scheduler has none, to that of the
+    runs before it); another one goes, of the workers that hold an
+    input, to that which can start it first by its occupancy and by what it would have to fetch.
+
+    Parameters
+    ----------
+    inputs, cluster, costs
+        See `Simulation`.
+    recorded
+        Whether runs go where they were recorded.
+    """
+
+    def __init__(
+        self, inputs: ReplayInputs, cluster: ReplayCluster, costs: Costs, *, recorded: bool
+    ) -> None:
+        count, workers = len(inputs), len(cluster.threads)
+        #: Where each run was sent, and its result is; -1: nowhere yet.
+        self.worker = [-1] * count
+        self.home = [-1] * count
+        #: Other workers that fetched a run's result.
+        self.copies: dict[int, set[int]] = {}
+        #: Of each worker: runs sent and not known to have ended, their expected seconds, bytes.
+        self.processing = [0] * workers
+        self.occupancy = [0.0] * workers
+        self.nbytes = [0.0] * workers
+        self.threads: list[int] = cluster.threads.tolist()
+        self.there = [joined <= 0 for joined in cluster.joined.tolist()]
+        #: Whether tasks are moved to workers that have nothing to do.
+        self.steals = not recorded and workers > 1
+        self._recorded: list[int] | None = inputs.worker.tolist() if recorded else None
+        slots = np.ceil(SATURATION * cluster.threads if inputs.queues else np.full(workers, np.inf))
+        self._slots: list[float] = slots.tolist()
+        self._total_threads = sum(self._there(self.threads))
+        self._bandwidth = costs.bandwidth
+        self._size: list[float] = inputs.size.tolist()
+        self._offsets: list[int] = inputs.input_offsets.tolist()
+        self._inputs: list[int] = inputs.inputs.tolist()
+        self._users: list[int] = np.bincount(inputs.inputs, minlength=count).tolist()
+        self._root_size: list[int] = inputs.root_group_size.tolist()
+        self._queueing = inputs.queues
+        #: Without a queue: where the last run of each group went, and how many more are to.
+        self._last_of_group: dict[int, tuple[int, int]] = {}
+        self._group: list[int] = inputs.group.tolist()
+        self._function: list[int] = inputs.function.tolist()
+        self._average = [-1.0] * len(inputs.functions)
+        #: Runs that were sent before the length of their function was known.
+        self._unknown: dict[int, set[int]] = {}
+        self._charge = [0.0] * count
+        self._running: list[float] = inputs.running.tolist()
+        priority = inputs.begun if recorded else inputs.priority
+        self._rank: list[int] = priority.tolist()
+        self._by_rank: list[int] = np.argsort(priority, kind="stable").tolist()
+        #: Ranks of runs that wait for room; with recorded places, for that on their own worker.
+        self._queues: list[list[int]] = [[] for _ in range(workers if recorded else 1)]
+        self._turn = 0
+
+    def _there(self, values: list[int]) -> list[int]:
+        return [value for value, there in zip(values, self.there, strict=True) if there]
+
+    def place(self, row: int) -> int:
+        """Choose a worker for a run that can be sent; -1: it has to wait in the queue."""
+        worker = self._choose(row)
+        if worker >= 0:
+            self.assign(row, worker)
+        else:
+            queue = 0 if self._recorded is None else self._recorded[row]
+            heappush(self._queues[queue], self._rank[row])
+        return worker
+
+    def _choose(self, row: int) -> int:
+        rootish = self._root_size[row] > 2 * self._total_threads
+        if self._recorded is not None:
+            worker = self._recorded[row]
+            full = rootish and self.processing[worker] >= self._slots[worker]
+            return -1 if full or not self.there[worker] else worker
+        if not rootish:
+            return self._soonest(row)
+        if not self._queueing:
+            return self._beside(row)
+        # While runs wait in the queue no worker has room.
+        return -1 if self._queues[0] else self._least_busy()
+
+    def assign(self, row: int, worker: int) -> None:
+        """Note that a run is sent to a worker."""
+        self.worker[row] = worker
+        self.processing[worker] += 1
+        function = self._function[row]
+        seconds = self._average[function]
+        if seconds < 0:
+            seconds = UNKNOWN_DURATION
+            self._unknown.setdefault(function, set()).add(row)
+        charge = seconds + self.fetch_seconds(row, worker)
+        self._charge[row] = charge
+        self.occupancy[worker] += charge
+
+    def next_queued(self, worker: int) -> int:
+        """Take a run from the queue for a worker, if it has room for it; -1: there is none."""
+        queue = self._queues[worker if self._recorded is not None else 0]
+        if not queue or self.processing[worker] >= self._slots[worker] or not self.there[worker]:
+            return -1
+        row = self._by_rank[heappop(queue)]
+        self.assign(row, worker)
+        return row
+
+    def withdraw(self, row: int) -> None:
+        """Take a run back from its worker."""
+        worker = self.worker[row]
+        self.processing[worker] -= 1
+        self.occupancy[worker] = max(self.occupancy[worker] - self._charge[row], 0.0)
+        unknown = self._unknown.get(self._function[row])
+        if unknown is not None:
+            unknown.discard(row)
+
+    def finish(self, row: int) -> None:
+        """Note that a run is known to have ended, and learn how long its function takes."""
+        worker, function, seconds = self.worker[row], self._function[row], self._running[row]
+        self.withdraw(row)
+        average = self._average[function]
+        self._average[function] = seconds if average < 0 else 0.5 * (seconds + average)
+        if average < 0:
+            for other in self._unknown.pop(function, ()):
+                self._charge[other] += seconds - UNKNOWN_DURATION
+                self.occupancy[self.worker[other]] += seconds - UNKNOWN_DURATION
+        self.nbytes[worker] += self._size[row]
+        for used in self._inputs[self._offsets[row] : self._offsets[row + 1]]:
+            self._users[used] -= 1
+            if not self._users[used]:
+                self.nbytes[self.home[used]] -= self._size[used]
+                for copy in self.copies.pop(used, ()):
+                    self.nbytes[copy] -= self._size[used]
+
+    def join(self, worker: int) -> None:
+        """Note that a worker is there."""
+        self.there[worker] = True
+        self._total_threads += self.threads[worker]
+
+    def leave(self, worker: int) -> bool:
+        """Note that a worker is gone, unless it is the last one; its results stay reachable."""
+        if sum(self.there) <= 1 or not self.there[worker]:
+            return False
+        self.there[worker] = False
+        self._total_threads -= self.threads[worker]
+        return True
+
+    def expected_seconds(self, row: int) -> float:
+        """Give the seconds that a run is expected to take, by others of its function."""
+        average = self._average[self._function[row]]
+        return UNKNOWN_DURATION if average < 0 else average
+
+    def input_seconds(self, row: int) -> float:
+        """Give the seconds that all inputs of a run would take to fetch; negative: it has none."""
+        used = self._inputs[self._offsets[row] : self._offsets[row + 1]]
+        return sum(self._size[one] for one in used) / self._bandwidth if used else -np.inf
+
+    def fetch_seconds(self, row: int, worker: int) -> float:
+        """Give Dask's estimate of the seconds in which a worker would have a run's inputs."""
+        size = 0.0
+        for used in self._inputs[self._offsets[row] : self._offsets[row + 1]]:
+            if self.home[used] != worker and worker not in self.copies.get(used, ()):
+                size += self._size[used]
+        return size / self._bandwidth
+
+    def _least_busy(self) -> int:
+        found, least = -1, np.inf
+        processing, threads = self.processing, self.threads
+        for worker, slots in enumerate(self._slots):
+            busy = processing[worker]
+            if busy < slots and self.there[worker] and busy / threads[worker] < least:
+                found, least = worker, busy / threads[worker]
+        return found
+
+    def _beside(self, row: int) -> int:
+        """Choose the worker of the run before, for a thread's share of the group at a time."""
+        group, size = self._group[row], self._root_size[row]
+        worker, left = self._last_of_group.get(group, (-1, 0))
+        if left <= 0 or not self.there[worker]:
+            worker = self._idle()
+            left = size * self.threads[worker] // self._total_threads
+        self._last_of_group[group] = worker, left - 1
+        return worker
+
+    def _soonest(self, row: int) -> int:
+        """Choose the worker that is expected to start a run first, of those that hold an input."""
+        first, last = self._offsets[row], self._offsets[row + 1]
+        if first == last:
+            return self._idle()
+        home, copies, there = self.home, self.copies, self.there
+        if last - first == 1 and self._inputs[first] not in copies:
+            worker = home[self._inputs[first]]
+            return worker if there[worker] else self._idle()
+        held: dict[int, float] = {}
+        total = 0.0
+        for used in self._inputs[first:last]:
+            size = self._size[used]
+            total += size
+            worker = home[used]
+            held[worker] = held.get(worker, 0.0) + size
+            for copy in copies.get(used, ()):
+                held[copy] = held.get(copy, 0.0) + size
+        best, least = -1, (np.inf, np.inf)
+        for worker, size in held.items():
+            if there[worker]:
+                if len(held) == 1:
+                    return worker
+                wait = self.occupancy[worker] / self.threads[worker]
+                cost = (wait + (total - size) / self._bandwidth, self.nbytes[worker])
+                if cost < least:
+                    best, least = worker, cost
+        return best if best >= 0 else self._idle()
+
+    def _idle(self) -> int:
+        """Choose the worker with the least to do; those with nothing to do come in turn."""
+        found, least, count = -1, np.inf, len(self.there)
+        self._turn += 1
+        for step in range(count):
+            worker = (self._turn + step) % count
+            if self.there[worker] and self.occupancy[worker] < least:
+                found, least = worker, self.occupancy[worker]
+                if least <= 0:
+                    break
+        return found

@@ -1,0 +1,281 @@
+"""A run once more, in simulated time: the scheduler's and the workers' part in turns of events.
+
+Its clock goes from event to event, so that what a replay costs grows with the task runs and not
+with the seconds that they took.
+Times are seconds from the first task's arrival; runs, workers and graphs are places in lists. No
+object is made for a task: this loop is what a replay of a million runs spends its time in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+
+from dasfprof.analysis.simulation.cluster import ReplayCluster
+from dasfprof.analysis.simulation.costs import Costs
+from dasfprof.analysis.simulation.inputs import ReplayInputs, takers_of
+from dasfprof.analysis.simulation.placement import Placement
+from dasfprof.analysis.simulation.receiving import Receiving
+from dasfprof.analysis.simulation.stealing import take_moves
+from dasfprof.analysis.simulation.submission import SimulatedClient
+from dasfprof.database.columns import Array
+
+#: Methods that take events. Of the same time those of the first come first, so that whoever takes a
+#: thread knows of all that may have it.
+_EVENTS = [
+    *("_end", "_report", "_finish", "_graph", "_join", "_leave", "_balance"),
+    *("_receive", "_fetch", "_start"),
+]
+(_ENDED, _DONE, _KNOWN, _GRAPH, _JOINED, _LEFT, _BALANCE, _RECEIVED, _FETCHED, _START) = range(10)
+
+#: Seconds between two looks for tasks to steal, as in Dask.
+_BALANCE_EVERY = 0.1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a replay found, a place each run."""
+
+    #: When a thread took each run, and when the scheduler knew its end.
+    begun: Array
+    known: Array
+    #: Where it ran.
+    worker: Array
+
+    @property
+    def wall(self) -> float:
+        """Seconds from the first arrival to the last known finish."""
+        return float(self.known.max(initial=0.0))
+
+
+class Simulation:
+    """One replay: `run` gives its outcome.
+
+    Parameters
+    ----------
+    inputs
+        The recorded run.
+    held
+        Seconds for which each run holds its thread.
+    cluster
+        The workers.
+    costs
+        What is to be paid around tasks.
+    recorded_placement
+        Whether each run goes to the worker that it was recorded on, in the order in which it was
+        taken there; else Dask's rules place it.
+    """
+
+    def __init__(
+        self,
+        inputs: ReplayInputs,
+        held: Array,
+        cluster: ReplayCluster,
+        costs: Costs,
+        *,
+        recorded_placement: bool = False,
+    ) -> None:
+        count = len(inputs)
+        self._cluster = cluster
+        self._recorded = recorded_placement
+        self._to_worker, self._to_scheduler = costs.to_worker, costs.to_scheduler
+        self._to_start, self._scheduling = costs.start, costs.scheduler
+        #: When what happens, and to which run, worker, graph or pair of workers.
+        self._events: list[tuple[float, int, int]] = []
+        self._held: list[float] = held.tolist()
+        self._later: list[float] = inputs.seceded.tolist()
+        priority = inputs.begun if recorded_placement else inputs.priority
+        self._rank: list[int] = priority.tolist()
+        self._by_rank: list[int] = np.argsort(priority, kind="stable").tolist()
+        self._waits: list[int] = (np.diff(inputs.input_offsets) + 1).tolist()
+        self._offsets, self._takers = takers_of(inputs, priority)
+        self._free: list[int] = cluster.threads.tolist()
+        #: Heaps of the ranks of what waits for a thread of each worker.
+        self._ready: list[list[int]] = [[] for _ in self._free]
+        self._starting = [False] * len(self._free)
+        #: -1: no thread took it yet.
+        self._begun = [-1.0] * count
+        self._known = [0.0] * count
+        self._scheduler_free = 0.0
+        submissions = inputs.submissions
+        self._graph_span: list[float] = submissions.span.tolist()
+        order = np.lexsort((priority, inputs.graph))
+        self._graph_rows: list[int] = order.tolist()
+        bounds = np.searchsorted(inputs.graph[order], np.arange(len(submissions.delay) + 1))
+        self._graph_bounds: list[int] = bounds.tolist()
+        self._told: list[bool] = submissions.told.tolist()
+        self._unfinished = count
+        #: How many runs wait for a thread, and whether a look for some to move is due.
+        self._waiting = 0
+        self._balancing = False
+        self._client = SimulatedClient(submissions)
+        self._placement = Placement(inputs, cluster, costs, recorded=recorded_placement)
+        self._receiving = Receiving(inputs, self._placement, costs, len(self._free))
+
+    def run(self) -> Outcome:
+        """Take events in turn until all runs are known to have ended."""
+        events, pop = self._events, heappop
+        handlers: list[Callable[[float, int], None]] = [getattr(self, name) for name in _EVENTS]
+        if self._unfinished:
+            self._push(0.0, _GRAPH, 0)
+        for worker, joined in enumerate(self._cluster.joined.tolist()):
+            if joined > 0:
+                self._push(joined, _JOINED, worker)
+        for worker, left in enumerate(self._cluster.left.tolist()):
+            if left < np.inf and not self._recorded:
+                self._push(left, _LEFT, worker)
+        while self._unfinished:
+            if not events:  # times that contradict each other: the client need not wait any more
+                self._push(self._scheduler_free, _GRAPH, self._client.held_back)
+            now, kind, place = pop(events)
+            handlers[kind](now, place)
+        placed = np.array(self._placement.worker, dtype=np.int64)
+        return Outcome(np.array(self._begun), np.array(self._known), placed)
+
+    def _push(self, time: float, kind: int, place: int) -> None:
+        heappush(self._events, (time, kind, place))
+
+    # --- the scheduler ---------------------------------------------------------------------------
+
+    def _graph(self, now: float, graph: int) -> None:
+        """A graph came: what waits for nothing else can be sent."""
+        at = self._scheduler_free = max(now, self._scheduler_free) + self._graph_span[graph]
+        waits = self._waits
+        for row in self._graph_rows[self._graph_bounds[graph] : self._graph_bounds[graph + 1]]:
+            waits[row] -= 1
+            if not waits[row]:
+                self._place(row, at)
+        self._submit(self._client.submitted(graph, now))
+
+    def _submit(self, graph: tuple[float, int] | None) -> None:
+        if graph is not None:
+            self._push(graph[0], _GRAPH, graph[1])
+
+    def _finish(self, now: float, row: int) -> None:
+        """The scheduler knows that a run ended: others can be sent."""
+        begin = max(now, self._scheduler_free)
+        at = self._scheduler_free = begin + self._scheduling
+        self._known[row] = begin
+        self._unfinished -= 1
+        if self._told[row]:
+            self._submit(self._client.told(begin))
+        placement, waits = self._placement, self._waits
+        placement.finish(row)
+        for taker in self._takers[self._offsets[row] : self._offsets[row + 1]]:
+            waits[taker] -= 1
+            if not waits[taker]:
+                self._place(taker, at)
+        self._fill(placement.worker[row], at)
+        if self._waiting:
+            self._balance_soon(at)
+
+    def _place(self, row: int, now: float) -> None:
+        worker = self._placement.place(row)
+        if worker >= 0:
+            self._send(row, now)
+
+    def _fill(self, worker: int, now: float) -> None:
+        """Send a worker what waits for room on it."""
+        row = self._placement.next_queued(worker)
+        while row >= 0:
+            self._send(row, now)
+            row = self._placement.next_queued(worker)
+
+    def _send(self, row: int, now: float) -> None:
+        heappush(self._events, (now + self._to_worker, _RECEIVED, row))
+
+    def _join(self, now: float, worker: int) -> None:
+        self._placement.join(worker)
+        self._fill(worker, now)
+
+    def _leave(self, now: float, worker: int) -> None:
+        """A worker is gone: others do what no thread of it had taken."""
+        if self._placement.leave(worker):
+            ranks, self._ready[worker] = self._ready[worker], []
+            self._waiting -= len(ranks)
+            for rank in sorted(ranks):
+                row = self._by_rank[rank]
+                self._placement.withdraw(row)
+                self._place(row, now)
+
+    def _balance(self, now: float, _: int) -> None:
+        """Move runs that wait for a thread to workers that have nothing to do."""
+        self._balancing = False
+        for row, thief in take_moves(self._placement, self._ready, self._by_rank):
+            self._waiting -= 1
+            self._placement.withdraw(row)
+            self._placement.assign(row, thief)
+            self._send(row, now)
+
+    def _balance_soon(self, now: float) -> None:
+        """Look for runs to move at the next time at which Dask would, as something has changed."""
+        if self._placement.steals and not self._balancing:
+            self._balancing = True
+            self._push(max((now // _BALANCE_EVERY + 1) * _BALANCE_EVERY, now), _BALANCE, 0)
+
+    # --- workers ---------------------------------------------------------------------------------
+
+    def _receive(self, now: float, row: int) -> None:
+        """A run is on its worker, which asks for the inputs that it lacks."""
+        worker = self._placement.worker[row]
+        if self._receiving.ask(row, worker):
+            self._make_ready(row, worker, now)
+        else:
+            self._launch(now)
+
+    def _launch(self, now: float) -> None:
+        for seconds, pair in self._receiving.launch():
+            self._push(now + seconds, _FETCHED, pair)
+
+    def _fetch(self, now: float, pair: int) -> None:
+        for row in sorted(self._receiving.arrive(pair), key=self._rank.__getitem__):
+            self._make_ready(row, self._placement.worker[row], now)
+        self._launch(now)
+
+    def _make_ready(self, row: int, worker: int, now: float) -> None:
+        heappush(self._ready[worker], self._rank[row])
+        self._waiting += 1
+        if self._free[worker] and not self._starting[worker]:
+            self._start_at(now + self._to_start, worker)
+        elif not self._free[worker]:
+            self._balance_soon(now)
+
+    def _start_at(self, time: float, worker: int) -> None:
+        """Let a worker's threads take tasks, after all else that happens until then."""
+        if self._events and self._events[0][0] <= time:
+            self._starting[worker] = True
+            heappush(self._events, (time, _START, worker))
+        else:
+            self._start(time, worker)
+
+    def _start(self, now: float, worker: int) -> None:
+        """The free threads of a worker take what comes first of what is ready."""
+        self._starting[worker] = False
+        ready = self._ready[worker]
+        while ready and self._free[worker]:
+            row = self._by_rank[heappop(ready)]
+            self._waiting -= 1
+            self._free[worker] -= 1
+            self._begun[row] = now
+            heappush(self._events, (now + self._held[row], _ENDED, row))
+        if ready:
+            self._balance_soon(now)
+
+    def _end(self, now: float, row: int) -> None:
+        """A run gave its thread back."""
+        worker = self._placement.worker[row]
+        self._free[worker] += 1
+        if self._later[row]:
+            self._push(now + self._later[row], _DONE, row)
+        else:
+            self._report(now, row)
+        if self._ready[worker] and not self._starting[worker]:
+            self._start_at(now, worker)
+
+    def _report(self, now: float, row: int) -> None:
+        """A worker tells the scheduler that a run is done."""
+        self._placement.home[row] = self._placement.worker[row]
+        heappush(self._events, (now + self._to_scheduler, _KNOWN, row))

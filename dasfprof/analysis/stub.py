@@ -1,0 +1,57 @@
+"""Writes ``methods.pyi``, from which type checkers and editors know the questions' methods.
+
+``python -m dasfprof.analysis.stub`` writes it anew, after a question was added or changed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from dasfprof.analysis.tables import questions
+from dasfprof.analysis.tables.questions import Question
+
+PATH = Path(__file__).with_name("methods.pyi")
+
+_HEAD = '''\
+"""The methods of the registered questions; written by ``python -m dasfprof.analysis.stub``."""
+# ruff: noqa: E501
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import pandas as pd
+
+from dasfprof.analysis.trace import Trace
+
+class Questions:
+    """The questions, a method each."""
+
+    trace: Trace
+    _progress: bool
+'''
+
+
+def stub_text() -> str:
+    """The contents of ``methods.pyi``."""
+    return _HEAD + "".join(f"\n{_method(question)}" for question in questions.all())
+
+
+def _method(question: Question) -> str:
+    parameters, keyword_only = ["self"], False
+    for item in question.signature.parameters.values():
+        if item.kind is item.KEYWORD_ONLY and not keyword_only:
+            parameters.append("*")
+            keyword_only = True
+        annotation = inspect.formatannotation(item.annotation).replace("collections.abc.", "")
+        annotation = annotation.replace("'", '"')
+        default = "" if item.default is item.empty else f" = {item.default!r}".replace("'", '"')
+        parameters.append(f"{item.name}: {annotation}{default}")
+    lines = "".join(f"        {parameter},\n" for parameter in parameters)
+    listed = "self" if len(parameters) == 1 else f"\n{lines}    "
+    head = f"    def {question.name}({listed}) -> pd.DataFrame:\n"
+    return f'{head}        """{question.summary}"""\n'
+
+
+if __name__ == "__main__":
+    PATH.write_text(stub_text(), encoding="utf-8")

@@ -1,0 +1,41 @@
+"""What is wrong with a run, and what to change."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from dasfprof.analysis import diagnosis
+from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.trace import Trace
+
+
+@question("Findings", "diagnosis", short="findings", overview=1, csv="findings")
+def diagnose(trace: Trace) -> pd.DataFrame:
+    """Look for the known faults of a run, and say what to change.
+
+    Returns
+    -------
+    DataFrame
+        A row a finding, the gravest first, of equally grave ones that with the most seconds
+        at stake; no row if no fault was found:
+
+        - ``Severity``: ``high`` (a fifth of the run is at stake, or results are), ``medium``
+          (a twentieth), ``low``, ``info``
+        - ``Finding``: one sentence with the figure
+        - ``Seconds at stake (s)``: of wall time, by which the run might be shorter without
+          it; NaN where that is unknown. Findings overlap: their seconds do not add up
+        - ``Evidence``: figures, and the methods that show more; where steps of the pipeline
+          are known, that of the function
+        - ``Suggestion``: what to change
+        - ``Rule``: its name, which stays; ``Function``, ``Worker`` (None: all of the run),
+          ``Start (s)``, ``Stop (s)`` (from the trace's begin; NaN: the whole run): where to
+          look
+
+    Notes
+    -----
+    A finding that another one brings about is ``low``, and says what it may follow from. That
+    a function takes long, or waits, is ``medium`` at most: it may have to. A
+    rule without the evidence that it needs says nothing; one that fails is a finding of the
+    rule ``rule-failed``.
+    """
+    return diagnosis.diagnose(trace)

@@ -1,0 +1,258 @@
+"""The questions that a recorded run can be asked, each registered once.
+
+A question is a function that takes a `Trace` and returns a DataFrame, in a module of this package,
+under the decorator `question`. Its name, signature and docstring are those of the method of
+`TraceAnalyser`; what the decorator takes says where else it is shown. Faces read the registry:
+
+>>> from dasfprof.analysis.tables import questions
+>>> [question.name for question in questions.all()]  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any, Literal, Protocol, TypeVar, get_args
+
+import pandas as pd
+
+from dasfprof.analysis.model.steps import has_steps
+from dasfprof.analysis.trace import Trace
+from dasfprof.errors import InvalidArgumentError
+
+Answer = TypeVar("Answer", bound=Callable[..., pd.DataFrame])
+Group = Literal["diagnosis", "time", "steps", "balance", "reports", "predictions", "events"]
+
+#: The groups of questions in their order, and what each is about.
+GROUPS: dict[Group, str] = {
+    "diagnosis": "What is wrong with a run, and what to change.",
+    "time": "Where the time of a run went, and what it depended on.",
+    "steps": (
+        "What the steps of the pipeline took. A step is what `dasfprof.step`, Dask's ``span`` or "
+        "an annotation ``step`` is named, or a node of a DASF ``Pipeline``."
+    ),
+    "balance": "How evenly a run used its workers, what it moved, and how large things should be.",
+    "reports": (
+        "The reports of parallel-run services. Their labels are those of Azure's ParallelRunStep, "
+        "whose mini-batch is a task here, whose process is a worker, and whose ``run()`` is the "
+        "task's function."
+    ),
+    "predictions": (
+        "What a run would have taken under other circumstances, by a replay: a simulation of "
+        "Dask's scheduler and workers with the recorded graph and durations, Dask's rules of "
+        "placement, and what transfers, messages and the scheduler were measured to take. It is "
+        "calibrated first: replayed on the recorded cluster, it must come within 15 % of the "
+        "recorded wall time, or nothing is predicted. Nor is it where tasks waited for a core for "
+        "10 % of their time or more. Tasks are taken to last as long on another cluster, so that "
+        "hosts must have a core for each further thread that computes."
+    ),
+    "events": "What user code recorded.",
+}
+
+#: Set by the analyser, not by who asks.
+_PROGRESS = "progress"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question to a run."""
+
+    #: The name of the method of `TraceAnalyser`.
+    name: str
+    #: A heading for its table.
+    title: str
+    group: Group
+    #: The function that answers it: takes the trace first.
+    answer: Callable[..., pd.DataFrame]
+    #: Its short name in the shell, if it has one; its full name serves as well.
+    short: str | None = None
+    #: Its place among what ``dasfprof analyse`` prints if nothing is asked for; None: not there.
+    overview: int | None = None
+    #: Columns that a narrow terminal can do without.
+    expendable: tuple[str, ...] = ()
+    #: The table of the HTML report that it fills; None: none.
+    page: str | None = None
+    #: The name of its CSV file, without ending; empty: the method's, without ``per_``.
+    csv: str = ""
+
+    @property
+    def file_stem(self) -> str:
+        """The name of its CSV file, without ending."""
+        return self.csv or self.name.removeprefix("per_")
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """What may be asked for: the parameters of the method, without ``self``."""
+        whole = inspect.signature(self.answer, eval_str=True)
+        _, *parameters = whole.parameters.values()
+        return whole.replace(parameters=[item for item in parameters if item.name != _PROGRESS])
+
+    @property
+    def takes_progress(self) -> bool:
+        """Whether it can show a progress bar."""
+        return _PROGRESS in inspect.signature(self.answer).parameters
+
+    @property
+    def summary(self) -> str:
+        """The first line of its documentation."""
+        return (inspect.getdoc(self.answer) or "").partition("\n")[0]
+
+    @property
+    def needs_arguments(self) -> bool:
+        """Whether it cannot be asked without arguments."""
+        parameters = self.signature.parameters.values()
+        return any(item.default is item.empty for item in parameters)
+
+    @property
+    def further_groupings(self) -> tuple[str, ...]:
+        """What it takes as ``by``, less the default."""
+        by = self.signature.parameters.get("by")
+        return () if by is None else tuple(x for x in get_args(by.annotation) if x != by.default)
+
+    def applies(self, trace: Trace) -> bool:
+        """Tell whether the trace has what it is about: without steps, no table of steps."""
+        if self.group == "events":
+            return len(trace.events) > 0
+        return self.group != "steps" or has_steps(trace)
+
+    def of(self, analyser: Analyser, *args: Any, **arguments: Any) -> pd.DataFrame:
+        """Ask it of an analyser.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If an argument is unknown, or has no sensible value.
+        """
+        self.bind(*args, **arguments)
+        answer: pd.DataFrame = getattr(analyser, self.name)(*args, **arguments)
+        return answer
+
+    def bind(self, *args: Any, **arguments: Any) -> dict[str, Any]:
+        """The arguments by name.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If one is unknown, or missing.
+        """
+        try:
+            return dict(self.signature.bind(*args, **arguments).arguments)
+        except TypeError as error:
+            raise InvalidArgumentError(
+                f"{self.name}: {error}; its arguments are {self.signature}"
+            ) from None
+
+
+class Analyser(Protocol):
+    """What has the questions as methods: `TraceAnalyser`."""
+
+    trace: Trace
+
+
+@dataclass(frozen=True)
+class Request:
+    """A question with its arguments, by name."""
+
+    question: Question
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def file_stem(self) -> str:
+        """The name of its CSV file, without ending: the arguments are part of it."""
+        words = [self.question.file_stem]
+        for name, value in self.arguments.items():
+            words += [name, re.sub(r"[^\w.-]+", "-", str(value)).strip("-")]
+        return "_".join(words)
+
+    def of(self, analyser: Analyser) -> pd.DataFrame:
+        """Ask it of an analyser."""
+        return self.question.of(analyser, **self.arguments)
+
+
+_REGISTERED: list[Question] = []
+
+
+def question(  # noqa: PLR0917
+    title: str,
+    group: Group,
+    short: str | None = None,
+    overview: int | None = None,
+    expendable: tuple[str, ...] = (),
+    page: str | None = None,
+    csv: str = "",
+) -> Callable[[Answer], Answer]:
+    """Register a function as a question; see `Question` for the parameters."""
+
+    def register(answer: Answer) -> Answer:
+        _REGISTERED.append(
+            Question(answer.__name__, title, group, answer, short, overview, expendable, page, csv)
+        )
+        return answer
+
+    return register
+
+
+@cache
+def all() -> tuple[Question, ...]:
+    """All questions, by group, and in the order of their modules."""
+    from dasfprof.analysis import tables
+
+    for module in pkgutil.iter_modules(tables.__path__):
+        importlib.import_module(f"{tables.__name__}.{module.name}")
+    order = list(GROUPS)
+    return tuple(sorted(_REGISTERED, key=lambda question: order.index(question.group)))
+
+
+def overview(trace: Trace) -> list[Question]:
+    """The questions that the shell answers if none is asked, where the trace has what it takes."""
+    shown = [item for item in all() if item.overview is not None and item.applies(trace)]
+    return sorted(shown, key=lambda item: item.overview or 0)
+
+
+def named(name: str) -> Question:
+    """The question of a name: its method's, its short one, or that of its CSV file.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is none.
+    """
+    for item in all():
+        if name in (item.name, item.short, item.file_stem):
+            return item
+    names = ", ".join(item.name for item in all())
+    raise InvalidArgumentError(f"There is no question {name!r}; there are {names}.")
+
+
+def parse(text: str) -> Request:
+    """Read a question with arguments as Python has it: ``transfers("time", interval=1.0)``.
+
+    Nothing is evaluated but literals.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no such question or argument, or the text is no name and no call with literals.
+    """
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        call = tree if isinstance(tree, ast.Call) else None
+        name = call.func if call is not None else tree
+        args = [ast.literal_eval(item) for item in call.args] if call else []
+        keywords = call.keywords if call else []
+        arguments = {str(item.arg): ast.literal_eval(item.value) for item in keywords}
+    except (SyntaxError, ValueError):
+        name, arguments = None, {}
+    if not isinstance(name, ast.Name) or "None" in arguments:  # of **mapping
+        raise InvalidArgumentError(
+            f"{text!r} is no question: write a name, or a name with arguments, such as "
+            'time_accounting or transfers("time", interval=1.0).'
+        )
+    question = named(name.id)
+    return Request(question, question.bind(*args, **arguments))

@@ -1,0 +1,231 @@
+"""How large a cluster, and how large the chunks should be, by what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.sizing import (
+    DOCUMENTED_RATE,
+    chunk_costs,
+    highest_rate,
+    known_threads,
+    longest_chain,
+    rounded,
+    thread_seconds,
+)
+from dasfprof.analysis.model.times import TaskTimes, ordered_times, recorded_times
+from dasfprof.analysis.numeric.groups import ratio
+from dasfprof.analysis.tables.columns import text, whole
+from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
+
+#: Durations that are asked about if none are given, by the recorded one.
+_USUAL = (2.0, 1.0, 0.5, 0.25, 0.125)
+
+
+@question("How many workers a wanted duration needs", "balance")
+@np.errstate(over="ignore", invalid="ignore")  # of times beyond any clock
+def cluster_sizing(
+    trace: Trace, durations: Sequence[float] | None = None, *, threads_per_worker: int | None = None
+) -> pd.DataFrame:
+    """Find how many workers a wanted duration needs, and how many the scheduler can feed.
+
+    Parameters
+    ----------
+    durations
+        Seconds; None asks about the recorded duration, its double, half, quarter and eighth.
+    threads_per_worker
+        None takes the recorded number, the median over workers.
+
+    Returns
+    -------
+    DataFrame
+        A row a duration:
+
+        - ``Wanted Duration (s)``
+        - ``Threads at Least``: fewer cannot work the tasks off in time; ``Threads Enough``:
+          so many will, whatever the order, if nothing but tasks takes time. NA: no number
+          will, as the longest chain of dependent tasks takes longer
+        - ``Threads per Worker``, ``Workers at Least``, ``Workers Enough``
+        - ``Workers Fed as Seen``: at the highest rate of tasks that this scheduler held for a
+          second; ``Workers Fed by Documentation``: at 1 ms a task, as Dask's says. Less than 1:
+          not even one worker's threads
+        - ``Verdict``
+
+        Pauses of the client, transfers and start-up are not in these bounds.
+
+    Notes
+    -----
+    With W the seconds of all task runs and C those of the longest chain of dependent ones, P
+    threads take ``max(C, W/P) <= T <= C + (W - C) / P`` seconds, if nothing but tasks takes time
+    (Graham 1969, Brent 1974). Solved for P that is ``W / T`` threads at the least, and
+    ``(W - C) / (T - C)`` of them are enough. The first is the tuning guide's formula,
+    ``processes = tasks * seconds a task / wanted duration`` (it is printed there without the
+    number of tasks, and upside down). The scheduler can feed ``rate * seconds a task`` threads,
+    as the guide has it too.
+    """
+    _check(durations, threads_per_worker)
+    recorded = recorded_times(trace)
+    times = ordered_times(trace)
+    seconds = thread_seconds(trace, times)
+    work, chain, wall = float(seconds.sum()), longest_chain(trace, seconds), _wall(times)
+    if durations is None:
+        durations = [wall * times for times in _USUAL] if work > 0 and wall > 0 else []
+    wanted = np.array(list(durations), dtype=float) if work > 0 else np.empty(0)
+    each = threads_per_worker or _threads_per_worker(trace)
+    feasible = wanted > chain
+    least = np.where(feasible, np.ceil(rounded(np.divide(work, wanted))), np.nan)
+    enough = np.full(len(wanted), np.nan)
+    np.divide(work - chain, wanted - chain, out=enough, where=feasible)
+    enough = np.maximum(np.ceil(rounded(enough)), least)
+    rate = highest_rate(recorded)
+    mean = work / max(len(seconds), 1)
+    fed = np.array([rate, DOCUMENTED_RATE]) * mean / each
+    workers = np.ceil(least / each)
+    return pd.DataFrame(
+        {
+            "Wanted Duration (s)": wanted,
+            "Threads at Least": whole(least),
+            "Threads Enough": whole(enough),
+            "Threads per Worker": np.full(len(wanted), each),
+            "Workers at Least": whole(workers),
+            "Workers Enough": whole(np.ceil(enough / each)),
+            "Workers Fed as Seen": np.full(len(wanted), fed[0]),
+            "Workers Fed by Documentation": np.full(len(wanted), fed[1]),
+            "Verdict": pd.Series(_verdicts(workers, chain, np.nanmax(fed), rate), dtype=object),
+        }
+    )
+
+
+@question("How large chunks should be", "balance")
+@np.errstate(over="ignore", invalid="ignore")
+def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
+    """Find how large chunks should be, so that overhead takes a small share of the time.
+
+    Parameters
+    ----------
+    overhead
+        The share that is wanted.
+
+    Returns
+    -------
+    DataFrame
+        A row a function, that with the most overhead in all first:
+
+        - ``Function``, ``Task Runs`` (those that ended in memory), ``Mean Task time (s)``
+        - ``Overhead per Task (s)``: the median of the thread's seconds besides the function,
+          unspilling and deserialising: idle though the task was runnable, and handling of the
+          task; ``Overhead (%)``
+        - ``Wanted Task time (s)``: for the wanted share, and for the scheduler to feed all
+          threads of the run
+        - ``Chunk Size (MB)``: the mean of input or output, whichever is larger; ``Times
+          Larger`` (1: large enough), ``Wanted Chunk Size (MB)``, ``Task Runs Then``
+        - ``Advice``
+
+    Notes
+    -----
+    Overhead of o seconds a task is a share s of it if the function takes ``o (1 - s) / s``; the
+    guide's figures, 0.05 s and 0.5 %, give its 10 s. That the scheduler can feed P threads at
+    ``rate`` tasks a second, a task must take ``P / rate``. The time of a function is taken to
+    grow as its chunks do.
+    """
+    if not 0 < overhead < 1:
+        raise InvalidArgumentError(
+            f"overhead={overhead!r}: give a share of the time, more than 0 and less than 1; 0.005 "
+            "is 0.5 %."
+        )
+    found = chunk_costs(trace, overhead)
+    table = pd.DataFrame(
+        {
+            "Function": text(found.functions),
+            "Task Runs": found.runs,
+            "Mean Task time (s)": found.duration,
+            "Overhead per Task (s)": found.overhead,
+            "Overhead (%)": ratio(found.overhead, found.overhead + found.duration) * 100,
+            "Wanted Task time (s)": found.wanted,
+            "Chunk Size (MB)": found.chunk / 1e6,
+            "Times Larger": found.times_larger,
+            "Wanted Chunk Size (MB)": found.chunk / 1e6 * found.times_larger,
+            "Task Runs Then": whole(found.runs_then),
+            "Advice": pd.Series(
+                _advice(found.times_larger, found.runs / found.threads, found.for_the_scheduler),
+                dtype=object,
+            ),
+        }
+    )
+    return table.take(found.order).reset_index(drop=True)
+
+
+def _wall(times: TaskTimes) -> float:
+    """Give the seconds from the first task's arrival to the last one's end."""
+    if not len(times):
+        return 0.0
+    return float(np.nanmax(times.known) - np.nanmin(times.arrival))
+
+
+def _threads_per_worker(trace: Trace) -> int:
+    """Give the usual number of threads of a worker; 1 where no file tells."""
+    counts = known_threads(trace)
+    return max(int(np.median(counts)), 1) if len(counts) else 1
+
+
+def _check(durations: Sequence[float] | None, threads_per_worker: int | None) -> None:
+    for duration in durations or ():
+        if not (np.isfinite(duration) and duration > 0):
+            raise InvalidArgumentError(
+                f"durations={durations!r}: give a list of seconds, each more than 0, or None for "
+                "some around the recorded one."
+            )
+    if threads_per_worker is not None and threads_per_worker < 1:
+        raise InvalidArgumentError(
+            f"threads_per_worker={threads_per_worker!r}: give 1 or more, or None for as many as "
+            "were recorded."
+        )
+
+
+def _verdicts(workers: Array, chain: float, fed: float, rate: float) -> list[str]:
+    verdicts = []
+    for least in workers.tolist():
+        if np.isnan(least):
+            verdict = (
+                f"Not to be reached: the longest chain of dependent tasks takes {chain:.3g} s, "
+                "however many threads there are. Shorten or split its tasks."
+            )
+        elif least > fed:
+            verdict = (
+                f"The scheduler may not keep up: it was seen to handle {rate:.0f} tasks a second. "
+                "Make the tasks larger first: see chunk_sizing()."
+            )
+        else:
+            verdict = "To be reached, if the client and transfers do not take the time."
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _advice(times: Array, of_each_thread: Array, by_rate: Array) -> list[str]:
+    advice = []
+    for larger, tasks, bound in zip(
+        times.tolist(), of_each_thread.tolist(), by_rate.tolist(), strict=True
+    ):
+        if np.isnan(larger):
+            words = "Unknown: no file tells what its tasks cost."
+        elif larger <= 1:
+            words = "Large enough."
+        elif tasks <= 1:
+            words = "Leave it: there are no more tasks than threads."
+        elif tasks < larger:
+            words = (
+                f"Make chunks {tasks:.3g} times larger, no more: else there are fewer tasks than "
+                "threads."
+            )
+        elif bound:
+            words = f"Make chunks {larger:.3g} times larger, for the scheduler to feed all threads."
+        else:
+            words = f"Make chunks {larger:.3g} times larger, for overhead to be small."
+        advice.append(words)
+    return advice

@@ -1,0 +1,62 @@
+"""Task runs that took far longer than others of their function, and why."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from dasfprof.analysis.model.stragglers import find_stragglers
+from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.numeric.groups import ratio
+from dasfprof.analysis.tables.columns import step_column, text
+from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.trace import Trace
+
+
+@question("Tasks that took far longer than others of their function", "balance")
+def stragglers(trace: Trace) -> pd.DataFrame:
+    """List the task runs that took far longer than others of their function, and why.
+
+    Returns
+    -------
+    DataFrame
+        A row a straggler, the largest excess first. It takes more than twice the median of
+        its function, is three median absolute deviations above it, and takes 1 % of the
+        run's wall time at least; its function has five runs or more.
+
+        - ``Task Key``, ``Function``, ``Host``, ``Worker``, ``Run ID``, ``Start (s)`` (from
+          the trace's begin)
+        - ``Elapsed (s)``: of its thread, with unspilling and deserialising; where no file
+          tells, of its function alone
+        - ``Median (s)`` (of its function), ``Times Median``, ``Excess (s)``
+        - ``Input Size (MB)``, ``Median Input Size (MB)``
+        - ``Expected for its Input (s)``: the median of runs with inputs of like size (the
+          same power of two), or of all, grown as the input is, where there are few
+        - ``Cause``, the first of these that explains it: ``larger input`` (no more than twice
+          what is expected for it, so that it is not slow), ``slow host``, ``slow worker``
+          (they take 1.5 times as long as the others, beyond chance), ``spill``,
+          ``deserialising``, ``first run on that worker``, ``skew`` (the function's durations
+          differ so much anyway), ``blocked`` (it waited without using the CPU), ``computed
+          longer``, ``worker overhead`` (it waited for the worker's event loop or for its
+          thread), ``unknown``
+    """
+    found, workers = find_stragglers(trace), NamedWorkers(trace)
+    tasks = trace.tasks.take(found.rows)
+    return pd.DataFrame(
+        {
+            "Task Key": text(trace.keys.texts(tasks["key_id"].to_numpy())),
+            "Function": text(tasks["function"].astype(object).to_numpy()),
+            "Host": text(workers.hosts[found.worker]),
+            "Worker": text(workers.labels[found.worker]),
+            "Run ID": tasks["run_id"].to_numpy(),
+            "Start (s)": found.start - trace.begin,
+            "Elapsed (s)": found.seconds,
+            "Median (s)": found.median,
+            "Times Median": ratio(found.seconds, found.median),
+            "Excess (s)": found.excess,
+            "Input Size (MB)": found.input_size / 1e6,
+            "Median Input Size (MB)": found.median_input / 1e6,
+            "Expected for its Input (s)": found.expected,
+            "Cause": text(found.cause),
+            **step_column(trace, found.rows),
+        }
+    )

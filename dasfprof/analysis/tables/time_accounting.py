@@ -1,0 +1,166 @@
+"""Where every second of every thread went."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.accounting import ThreadTime, make_accounts
+from dasfprof.analysis.model.busy_time import USES
+from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
+
+Grouping = Literal["cluster", "host", "worker", "function", "step"]
+
+
+#: The label of each class of thread-seconds, and what it means.
+CLASSES = {
+    ThreadTime.COMPUTING: ("Computing", "A task's function used the CPU."),
+    ThreadTime.WAITING_FOR_A_CORE: (
+        "Waiting for a core",
+        "A task's function could run, but the host gave it no core.",
+    ),
+    ThreadTime.BLOCKED: (
+        "Blocked",
+        "A task's function did not use the CPU: it slept, or waited for I/O, a lock, the GIL or a "
+        "GPU; and for a core, where that was not recorded.",
+    ),
+    ThreadTime.RUNNING_CPU_UNKNOWN: (
+        "Running, CPU unknown",
+        "A task's function ran; nobody recorded how much CPU it used.",
+    ),
+    ThreadTime.DESERIALIZE: ("Deserialize", "A task's function and arguments were deserialised."),
+    ThreadTime.UNSPILL_AND_SPILL: (
+        "Unspill and spill",
+        "Inputs were read back from disk, or results written, around a task.",
+    ),
+    ThreadTime.TASK_OVERHEAD: (
+        "Task overhead",
+        "A task held the thread before and after its function.",
+    ),
+    ThreadTime.STARTING: ("Starting", "The worker had not joined the cluster yet."),
+    ThreadTime.CLOSING: ("Closing", "The worker was leaving the cluster, or had left it."),
+    ThreadTime.PAUSED_FOR_MEMORY: (
+        "Paused for memory",
+        "The worker took no task, because its memory was nearly full.",
+    ),
+    ThreadTime.UNRECORDED: (
+        "Unrecorded",
+        "Runs were on the worker that it died with, or of which there is no file.",
+    ),
+    ThreadTime.WORKER_LATENCY: (
+        "Worker latency",
+        "A ready task was on the worker, and not begun yet.",
+    ),
+    ThreadTime.TRANSFER_WAIT: (
+        "Transfer wait",
+        "The worker's next task waited for inputs from other workers.",
+    ),
+    ThreadTime.SCHEDULER_LATENCY: (
+        "Scheduler latency",
+        "A task could run, but was held at the scheduler or on its way from or to it.",
+    ),
+    ThreadTime.RUNNABLE_ELSEWHERE: ("Runnable elsewhere", "Ready tasks queued on other workers."),
+    ThreadTime.NO_RUNNABLE_TASK: (
+        "No runnable task",
+        "All tasks that could run did; the rest waited for their dependencies.",
+    ),
+    ThreadTime.NOTHING_SUBMITTED: (
+        "Nothing submitted",
+        "The client had no unfinished task on the cluster.",
+    ),
+    ThreadTime.IDLE_CAUSE_UNKNOWN: (
+        "Idle, cause unknown",
+        "No task was there; without a scheduler's file nothing tells why.",
+    ),
+}
+_LABELS = np.array([CLASSES[spent][0] for spent in ThreadTime], dtype=object)
+_MEANINGS = np.array([CLASSES[spent][1] for spent in ThreadTime], dtype=object)
+
+#: What stands for a function or step in the rows of threads that no task held.
+NO_TASK = "(idle)"
+
+
+@question("Where the time of all threads went", "time", short="time", overview=2)
+def time_accounting(trace: Trace, by: Grouping = "cluster") -> pd.DataFrame:
+    """Put every second of every thread of every worker's life into exactly one class.
+
+    Parameters
+    ----------
+    by
+        ``"cluster"``, ``"host"``, ``"worker"``, ``"function"`` or ``"step"``.
+
+    Returns
+    -------
+    DataFrame
+        A row a group and class, busy classes first; classes that nothing is in are left out:
+
+        - ``Host``, ``Worker``, ``Function`` or ``Step``, as grouped by; ``(idle)`` in place of
+          a function or step for threads that no task held, ``(no step)`` for tasks of none
+        - ``Class``, ``Thread Time (s)``, ``Share (%)`` of the group's whole, ``Busy`` (whether
+          a task held the thread), ``Meaning``
+
+        The times sum to each worker's threads times the seconds of its life: from its
+        first fact, or when it joined, to its last, or when it left.
+
+    Notes
+    -----
+    An idle thread is explained by its own worker first (not running, paused, a ready task,
+    one that waits for its inputs, one on its way), else by what the whole cluster had to do.
+    Where the wait for a core was not recorded it counts as blocked. Without a scheduler's
+    file nobody knows why a worker had no task.
+    """
+    if by not in get_args(Grouping):
+        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(Grouping))}.")
+    accounts = make_accounts(trace)
+    workers = trace.workers.loc[accounts.lives.ids]
+    names: list[tuple[str, ...]]
+    if by in ("function", "step"):
+        busy = accounts.of_functions if by == "function" else accounts.of_steps
+        groups = accounts.functions if by == "function" else accounts.steps
+        idle = accounts.of_lives.sum(axis=0)
+        idle[:USES] = 0.0
+        seconds = np.vstack([busy, idle])
+        columns, names = [by.capitalize()], [(name,) for name in (*groups, NO_TASK)]
+    else:
+        seconds = accounts.of_lives
+        columns = {"cluster": [], "host": ["Host"], "worker": ["Host", "Worker"]}[by]
+        rows = zip(workers["host"], workers["worker"], strict=True)
+        names = [row[: len(columns)] for row in rows]
+    return _table(columns, names, seconds)
+
+
+def _table(columns: list[str], names: list[tuple[str, ...]], seconds: Array) -> pd.DataFrame:
+    """List the classes of each group; those that no group has are left out."""
+    distinct = sorted(set(names)) if columns else [()]
+    places = {name: place for place, name in enumerate(distinct)}
+    sums = np.zeros((len(distinct), len(ThreadTime)))
+    np.add.at(sums, [places[name] for name in names], seconds)
+    of_tasks = columns in (["Function"], ["Step"])
+    if of_tasks:
+        order = np.argsort(-sums.sum(axis=1), kind="stable")
+        distinct, sums = [distinct[place] for place in order], sums[order]
+    totals = sums.sum(axis=1, keepdims=True)
+    kept = np.flatnonzero((sums > 0).any(axis=0))
+    parts = np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0)
+    table = {
+        name: pd.Series([group[place] for group in distinct for _ in kept], dtype=object)
+        for place, name in enumerate(columns)
+    }
+    whole = pd.DataFrame(
+        {
+            **table,
+            "Class": pd.Series(np.tile(_LABELS[kept], len(distinct)), dtype=object),
+            "Thread Time (s)": sums[:, kept].ravel(),
+            "Share (%)": parts[:, kept].ravel() * 100,
+            "Busy": np.tile(kept < USES, len(distinct)),
+            "Meaning": pd.Series(np.tile(_MEANINGS[kept], len(distinct)), dtype=object),
+        }
+    )
+    if of_tasks:  # they do not idle
+        whole = whole[whole["Thread Time (s)"] > 0].reset_index(drop=True)
+    return whole

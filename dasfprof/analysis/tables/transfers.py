@@ -1,0 +1,179 @@
+"""What was moved between workers: how much, how fast, of which function, and how often."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.transfers import amounts, moved_outputs, succeeded_rows
+from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.numeric.intervals import Intervals
+from dasfprof.analysis.tables.columns import INTERVAL, text
+from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
+
+By = Literal["worker", "host", "function", "step", "time"]
+
+
+@question("What was moved between workers", "balance")
+def transfers(trace: Trace, by: By = "worker", *, interval: float | None = None) -> pd.DataFrame:
+    """Sum up what was moved between workers.
+
+    Parameters
+    ----------
+    by
+        ``"worker"`` or ``"host"`` (pairs of them), ``"function"`` or ``"step"`` (whose outputs
+        were moved), ``"time"``.
+    interval
+        By time, seconds; None chooses a length that gives 60 intervals at most.
+
+    Returns
+    -------
+    DataFrame
+        By pair a row each, the most bytes first: ``From Host``, ``From Worker``, ``To Host``,
+        ``To Worker``, ``Transfers`` (messages), ``Keys``, ``Size (MB)``, ``Time (s)`` (summed
+        over messages, side by side ones too), ``Bandwidth (MB/s)`` (size by time), ``Network
+        (s)``, ``Deserialize (s)``, ``Failed`` (messages that brought nothing: busy, missing,
+        failed; their time does not count).
+
+        By function or step, the most bytes first: ``Function`` or ``Step``, ``Keys Moved``,
+        ``Moves`` (of a key to a worker), ``Size (MB)``, ``Share of Size (%)``, ``Time (s)``,
+        ``Bandwidth (MB/s)``, ``Keys Moved More than Once``, ``Moved Again (MB)`` (beyond each
+        key's first move), ``Moved Again to the Same Worker (MB)``. A message is shared out to
+        its keys by their sizes.
+
+        By time: ``Time Interval (seconds from begin)``, ``Transfers`` (that began),
+        ``Size (MB)``, ``Time (s)``, ``Bandwidth (MB/s)``, and ``Throughput (MB/s)`` (size by
+        the interval). A message counts evenly over its time.
+    """
+    if by not in get_args(By):
+        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
+    if interval is not None and by != "time":
+        raise InvalidArgumentError(f"interval={interval!r} is for by='time', not for by={by!r}.")
+    if by == "function":
+        return _by_output(trace, "Function", *trace.keys.functions())
+    if by == "step":
+        return _by_output(trace, "Step", *_steps_of_keys(trace))
+    if by == "time":
+        return _over_time(trace, interval)
+    return _by_pair(trace, by)
+
+
+def _by_pair(trace: Trace, by: By) -> pd.DataFrame:
+    table, workers = trace.transfers, NamedWorkers(trace)
+    hosts, labels, source = _sources(trace, workers)
+    target = workers.numbers(table)
+    if by == "host":
+        codes, hosts = pd.factorize(hosts)
+        source, target = codes[source], codes[target]
+    pairs, distinct = pd.factorize(source * max(len(hosts), 1) + target)
+    groups = Groups(pairs, len(distinct))
+    from_, to = np.divmod(distinct.astype(np.int64), max(len(hosts), 1))
+    named = {"From Host": hosts[from_], "From Worker": labels[from_] if by == "worker" else None}
+    named |= {"To Host": hosts[to], "To Worker": labels[to] if by == "worker" else None}
+    columns = {label: text(names) for label, names in named.items() if names is not None}
+    return _by_size(pd.DataFrame({**columns, **_sums(table, groups)}))
+
+
+def _sums(table: pd.DataFrame, groups: Groups) -> dict[str, Any]:
+    succeeded = succeeded_rows(table)
+    size, seconds = amounts(table, succeeded)
+    return {
+        "Transfers": groups.sizes,
+        "Keys": groups.sum(table["keys"].to_numpy(dtype=float) * succeeded).astype(np.int64),
+        "Size (MB)": groups.sum(size) / 1e6,
+        "Time (s)": groups.sum(seconds),
+        "Bandwidth (MB/s)": ratio(groups.sum(size), groups.sum(seconds)) / 1e6,
+        "Network (s)": groups.sum(table["network"].to_numpy(dtype=float)),
+        "Deserialize (s)": groups.sum(table["deserialize"].to_numpy(dtype=float)),
+        "Failed": groups.sum((~succeeded).astype(float)).astype(np.int64),
+    }
+
+
+def _sources(trace: Trace, workers: NamedWorkers) -> tuple[Array, Array, Array]:
+    """Give all hosts and labels, those of unknown senders too, and the number of each sender."""
+    hosts, labels = list(workers.hosts), list(workers.labels)
+    known = {
+        address: number
+        for address, number in zip(trace.workers["address"], workers.of_lives, strict=True)
+        if address is not None
+    }
+    column = trace.transfers["source"]
+    numbers = []
+    for address in [*column.cat.categories, ""]:
+        if address not in known:
+            known[address] = len(hosts)
+            hosts.append(_host(address))
+            labels.append(address)
+        numbers.append(known[address])
+    codes = np.array(numbers, dtype=np.int64)[column.cat.codes.to_numpy()]
+    return np.array(hosts, dtype=object), np.array(labels, dtype=object), codes
+
+
+def _host(address: str) -> str:
+    try:
+        return urlsplit(address).hostname or address
+    except ValueError:
+        return address
+
+
+def _steps_of_keys(trace: Trace) -> tuple[Array, list[str]]:
+    """Number the step of the last run of each key."""
+    of_runs, names = step_groups(trace.tasks)
+    codes = np.full(len(trace.keys), len(names) - 1, dtype=np.int64)
+    codes[trace.tasks["key_id"].to_numpy()] = of_runs
+    return codes, names
+
+
+def _by_output(trace: Trace, label: str, codes: Array, names: list[str]) -> pd.DataFrame:
+    moved = moved_outputs(trace, codes, len(names))
+    table = pd.DataFrame(
+        {
+            label: text(np.array(names, dtype=object)),
+            "Keys Moved": moved.keys,
+            "Moves": moved.moves,
+            "Size (MB)": moved.size / 1e6,
+            "Share of Size (%)": ratio(moved.size, np.full(len(names), moved.total)) * 100,
+            "Time (s)": moved.seconds,
+            "Bandwidth (MB/s)": ratio(moved.size, moved.seconds) / 1e6,
+            "Keys Moved More than Once": moved.keys_moved_again,
+            "Moved Again (MB)": moved.again / 1e6,
+            "Moved Again to the Same Worker (MB)": moved.again_to_the_same / 1e6,
+        }
+    )
+    return _by_size(table.take(np.flatnonzero(moved.moves)))
+
+
+def _over_time(trace: Trace, interval: float | None) -> pd.DataFrame:
+    table = trace.transfers
+    intervals = Intervals.of_span(trace.begin, trace.end, interval)
+    start = table["start"].to_numpy()
+    timed = np.isfinite(start)
+    size, seconds = amounts(table, succeeded_rows(table))
+    start, size, seconds = start[timed], size[timed], seconds[timed]
+    moved = intervals.spread(start, seconds, size)
+    spent = intervals.spread(start, seconds, seconds)
+    return pd.DataFrame(
+        {
+            INTERVAL: intervals.starts(),
+            "Transfers": np.bincount(intervals.places(start), minlength=intervals.count),
+            "Size (MB)": moved / 1e6,
+            "Time (s)": spent,
+            "Bandwidth (MB/s)": ratio(moved, spent) / 1e6,
+            "Throughput (MB/s)": moved / 1e6 / intervals.seconds,
+        }
+    )
+
+
+def _by_size(table: pd.DataFrame) -> pd.DataFrame:
+    """Sort by size, the largest first; equal ones by their names."""
+    named = [table[label].to_numpy(dtype=str) for label in table if table[label].dtype == object]
+    order = np.lexsort([*reversed(named), -table["Size (MB)"].to_numpy()])
+    return table.take(order).reset_index(drop=True)

@@ -1,0 +1,280 @@
+"""Makes the tables of a `Trace` out of the reader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.trace import tasks as task_runs
+from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.dasf_clocks import boot_times, to_unix
+from dasfprof.analysis.trace.notes import Note, NoteKind
+from dasfprof.analysis.trace.own_events import FAR_AWAY, widened
+from dasfprof.analysis.trace.reader import TraceReader
+from dasfprof.analysis.trace.steps import BuiltLayers, TaskSteps, step_table
+from dasfprof.database.columns import Array
+from dasfprof.text import count_of
+
+Columns = dict[str, Any]
+
+#: Plugins as the headers of their files name them.
+_TASKS, _SCHEDULER = "TracePlugin", "SchedulerPlugin"
+
+#: Args that are stimulus ids.
+_STIMULI = ("cause", "end_cause", "graph", "stimulus")
+
+#: Columns that tell when a row's fact begins and ends (or how long it takes).
+_SPANS = {
+    "tasks": ("start", "duration"),
+    "transfers": ("start", "duration"),
+    "scheduler_only": ("sent", "known"),
+}
+
+
+class TraceBuilder:
+    """Makes tables, once: `make` gives the fields of `Trace`."""
+
+    def __init__(self, reader: TraceReader) -> None:
+        self._facts = reader.facts
+        self._register = reader.register
+        self._plugins = reader.plugins
+        self._dasf_hosts = reader.dasf_hosts
+        self._notes = list(reader.notes)
+        self._run = next(iter(reader.runs)) if len(reader.runs) == 1 else None
+        self._keys, self._ids = reader.collector.finish()
+        self._columns = {name: facts.columns(self._ids) for name, facts in self._facts.items()}
+        self._stimuli, stimulus_ids = reader.stimulus_collector.finish()
+        for name, facts in reader.stimuli.items():
+            ids = facts.columns(stimulus_ids)
+            self._columns[name] |= {arg: ids[arg] for arg in _STIMULI if arg in ids}
+        layers, layer_ids = reader.layer_collector.finish()
+        dependencies = reader.layers.list_items("dependencies", layer_ids)
+        self._layers = BuiltLayers(layers, reader.layers.columns(layer_ids), dependencies)
+        self._events = reader.own_events.table()
+        self._steps = step_table(self._columns.pop("Step"), self._columns.pop("Step End"))
+
+    def make(self) -> dict[str, Any]:
+        """Make the tables."""
+        self._align_clocks()
+        self._meet_workers()
+        tables = {
+            "samples": self._event_table("Resource Usage"),
+            "managed_memory": self._event_table("Managed Memory"),
+            "graphs": self._event_table("Graph"),
+            "steals": self._event_table("Steal"),
+            "unsent": self._event_table("Unsent Tasks"),
+            "clocks": self._event_table("Clock"),
+            "disk_usage": self._event_table("Disk Usage"),
+            "gpu_devices": self._event_table("GPU Devices"),
+            "gpu_usage": self._event_table("GPU Usage"),
+        }
+        tables["transfers"], transfer_keys = self._transfer_table()
+        tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables(
+            tables["graphs"]
+        )
+        begin, end = self._see_workers(tables)
+        begin, end, left_out = widened(begin, end, self._events)
+        if left_out:
+            text = f"{count_of(left_out, 'event')} of user code {FAR_AWAY}"
+            self._note("clock", "", text)
+        self._note_gpus(tables["samples"], tables["gpu_devices"])
+        return {
+            **tables,
+            "steps": self._steps.drop(columns="id"),
+            "events": self._events,
+            "workers": self._register.table(),
+            "keys": self._keys,
+            "stimuli": self._stimuli,
+            "begin": begin,
+            "end": end,
+            "notes": tuple(self._notes),
+            "task_dependencies": dependencies,
+            "transfer_keys": transfer_keys,
+            "run": self._run,
+        }
+
+    # --- clocks and workers ----------------------------------------------------------------------
+
+    def _align_clocks(self) -> None:
+        samples = self._columns["Resource Usage"]
+        hosts, codes = self._register.hosts()
+        of_samples, unix = codes[samples["worker_id"]], samples.pop("time")
+        told = {hosts[code] for code in np.unique(of_samples[np.isfinite(unix)]).tolist()}
+        boots = boot_times(of_samples, samples["timestamp"], unix, len(hosts))
+        if boots is not None:
+            for columns in self._columns.values():
+                boot = boots[codes[columns["worker_id"]]]
+                columns["timestamp"] = to_unix(columns["timestamp"], boot)
+            known = dict(zip(hosts, boots.tolist(), strict=True))
+            # A process that told no clock has an event's own time.
+            boot = self._events["process"].map(known).fillna(0.0).to_numpy(dtype=float)
+            self._events["time"] = to_unix(self._events["time"].to_numpy(), boot)
+        for host in sorted(self._dasf_hosts - told):
+            self._note(
+                "clock",
+                host,
+                f"{host}: no Resource Usage event tells the distance between its clock, which "
+                "began with the host, and Unix time; its times compare with no other host's.",
+            )
+
+    def _meet_workers(self) -> None:
+        """Add what the scheduler says about workers, those without files too."""
+        register = self._register
+        joined, left = self._columns.pop("Worker Added"), self._columns.pop("Worker Removed")
+        for row, address in enumerate(joined["worker"]):
+            worker = register.workers[register.id_of_address(str(address))]
+            worker.joined = float(joined["timestamp"][row])
+            if not worker.plugins:
+                worker.host = worker.host or str(joined["host"][row])
+                worker.name = joined["name"][row]
+                threads = joined["nthreads"][row]
+                worker.nthreads = int(threads) if np.isfinite(threads) else None
+            worker.memory_limit = worker.memory_limit or float(joined["memory_limit"][row]) or None
+        for row, address in enumerate(left["worker"]):
+            worker = register.workers[register.id_of_address(str(address))]
+            worker.left = float(left["timestamp"][row])
+            worker.left_reason = str(left["reason"][row])
+
+    def _see_workers(self, tables: dict[str, pd.DataFrame]) -> tuple[float, float]:
+        """Note when each worker's facts begin and end; gives the trace's begin and end."""
+        count = len(self._register.workers)
+        first, last = np.full(count, np.inf), np.full(count, -np.inf)
+        for name, table in tables.items():
+            if "worker_id" not in table or not len(table):
+                continue
+            first_of, last_of = _SPANS.get(name, ("time", "time"))
+            starts, stops = table[first_of].to_numpy(), table[last_of].to_numpy()
+            stops = starts + stops if last_of == "duration" else stops
+            kept = np.isfinite(starts) & np.isfinite(stops)
+            ids = table["worker_id"].to_numpy()[kept]
+            np.minimum.at(first, ids, starts[kept])
+            np.maximum.at(last, ids, stops[kept])
+        for worker, begin, end in zip(
+            self._register.workers, first.tolist(), last.tolist(), strict=True
+        ):
+            if begin <= end:
+                worker.first_seen, worker.last_seen = begin, end
+        if not np.isfinite(first).any():
+            return np.nan, np.nan
+        return float(first.min()), float(last.max())
+
+    def _note_gpus(self, samples: pd.DataFrame, devices: pd.DataFrame) -> None:
+        if not len(samples):
+            self._note("no-samples", "", "no resource samples: the columns about GPUs are NA.")
+            return
+        last = devices.drop_duplicates("worker_id", keep="last")["availability"].astype(object)
+        for reason, count in last[last != "available"].value_counts().sort_index().items():
+            where = count_of(count, "worker")
+            self._note("gpu", where, f"no full readings of a GPU on {where}: {reason}.")
+        readings = samples.reindex(columns=["gpu_utilization", "gpu_memory_used"])
+        if not len(devices) and readings.isna().to_numpy().all():
+            text = "no resource sample tells of a GPU: the columns about GPUs are NA."
+            self._note("gpu", "", text)
+        failures = self._event_table("GPU Failure").reindex(columns=["uuid", "reason", "reading"])
+        failures = failures.astype(object).drop_duplicates()
+        for (uuid, reason), group in failures.groupby(["uuid", "reason"], sort=True):
+            text = f"{uuid}: {', '.join(group['reading'])} not read: {reason}."
+            self._note("gpu", str(uuid), text)
+
+    def _note(self, kind: NoteKind, subject: str, text: str) -> None:
+        self._notes.append(Note(kind, subject, text))
+
+    # --- tables ----------------------------------------------------------------------------------
+
+    def _event_table(self, name: str) -> pd.DataFrame:
+        columns = self._columns.pop(name)
+        columns["time"] = columns.pop("timestamp")
+        return pd.DataFrame(columns, copy=False)
+
+    def _transfer_table(self) -> tuple[pd.DataFrame, tuple[Array, Array]]:
+        columns = self._columns.pop("Transfer")
+        columns["start"] = columns.pop("timestamp")
+        columns.setdefault("duration", np.empty(0))
+        items = self._facts["Transfer"].list_items("keys", self._ids)
+        return pd.DataFrame(columns, copy=False), (columns["keys"], items)
+
+    def _task_tables(
+        self, graphs: pd.DataFrame
+    ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[Array, Array]]:
+        worker = task_runs.worker_runs(self._columns.pop("Compute"))
+        scheduler = task_runs.scheduler_runs(self._columns.pop("Task Run"), self._register)
+        steps = TaskSteps(self._steps, self._layers, graphs, scheduler, self._keys)
+        lengths = worker.pop("dependencies")
+        items = self._facts["Compute"].list_items("dependencies", self._ids)
+        alone = not len(lengths) and _TASKS not in self._plugins and len(scheduler["sent"]) > 0
+        if alone:
+            ran = np.isfinite(scheduler["scheduler_start"])
+            seen = task_runs.take(scheduler, np.flatnonzero(ran))
+            nothing = task_runs.take(worker, np.full(int(ran.sum()), -1))
+            runs = {**nothing, **task_runs.as_worker_runs(seen)}
+            lengths = np.full(int(ran.sum()), -1, dtype=np.int64)
+            rest = task_runs.take(scheduler, np.flatnonzero(~ran))
+        else:
+            task_runs.number_repeats(worker)
+            task_runs.add_input_sizes(worker, lengths, items, len(self._keys))
+            runs, rest = worker, scheduler
+            if len(scheduler["sent"]):
+                places, unmatched = task_runs.join_runs(worker, scheduler, self._register)
+                runs = {**task_runs.take(scheduler, places), **worker}
+                rest = task_runs.take(scheduler, unmatched)
+        runs["source"] = make_categorical(
+            np.full(len(lengths), int(alone), dtype=np.int8), ["worker", "scheduler"]
+        )
+        rest["lost"] = np.isfinite(rest["scheduler_start"])
+        rest["reason"] = self._reasons(rest["worker_id"])
+        self._note_tasks(runs, rest, lengths, alone=alone)
+        runs["step"], rest["step"] = steps.find(runs), steps.find(rest)
+        self._note_steps(runs["step"])
+        tasks = task_runs.make_table(runs, self._keys, self._register)
+        return tasks, task_runs.make_table(rest, self._keys, self._register), (lengths, items)
+
+    def _note_steps(self, steps: pd.Categorical) -> None:
+        count = int(np.count_nonzero(steps.codes >= 0))
+        if count < len(steps) and (count or len(self._steps)):
+            share = count / len(steps) * 100
+            text = f"{share:.0f} % of task runs belong to a step of the pipeline."
+            self._note("steps", "", text)
+
+    def _reasons(self, worker_ids: Array) -> pd.Categorical:
+        """Tell why the workers' files lack task runs."""
+        reasons = ["no file", "file ends early", "not in its file"]
+        codes = [
+            0 if _TASKS not in worker.plugins else 1 if False in worker.closed else 2
+            for worker in self._register.workers
+        ]
+        return make_categorical(np.array([*codes, 0], np.int8)[worker_ids], reasons)
+
+    def _note_tasks(self, runs: Columns, rest: Columns, lengths: Array, *, alone: bool) -> None:
+        if alone and len(lengths):
+            self._note(
+                "no-worker-files",
+                "",
+                "no worker's file: task runs are as the scheduler saw them, without failed "
+                "attempts, inputs and CPU seconds.",
+            )
+        if self._plugins and _SCHEDULER not in self._plugins:
+            self._note(
+                "no-scheduler-file",
+                "",
+                "no scheduler's file: queueing, and what workers that died did last, are unknown.",
+            )
+        unknown = int(np.count_nonzero(np.isnan(runs["input_size"])))
+        if unknown:
+            text = f"{unknown} task runs have inputs whose size no file tells; it is NA."
+            self._note("input-sizes", "", text)
+        lost = np.flatnonzero(rest["lost"])
+        with np.errstate(invalid="ignore"):  # of times beyond any clock
+            durations = rest["scheduler_stop"] - rest["scheduler_start"]
+        for number in np.unique(rest["worker_id"][lost]).tolist():
+            rows = lost[rest["worker_id"][lost] == number]
+            worker = self._register.workers[number]
+            count = count_of(len(rows), "task run")
+            self._note(
+                "lost-task-runs",
+                worker.label,
+                f"{worker.label}: the scheduler saw {count} "
+                f"({durations[rows].sum():.3f} s) there that no worker's file holds "
+                f"({rest['reason'][rows[0]]}); they are in trace.scheduler_only and in no table.",
+            )

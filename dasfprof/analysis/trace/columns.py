@@ -1,0 +1,262 @@
+"""Columns of like facts, put together from the batches of many files.
+
+A `FactColumns` takes the batches of one kind of event and gives whole columns: numbers, codes
+with categories, keys. What a batch does not have is missing: NaN in floats, -1 elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.trace.growing_column import GrowingColumn
+from dasfprof.analysis.trace.keys import KeyCollector, as_key_column, split_keys
+from dasfprof.database.batch import Batch
+from dasfprof.database.columns import Array, Column, DictionaryColumn, ListColumn, NumberColumn
+from dasfprof.schema.declaration import Form
+
+#: Floats beyond are no int64.
+_LIMIT = float(1 << 63)
+#: Seconds that no clock tells, and numbers that no counter reaches: both are taken as missing.
+_LATEST, _LARGEST = 1e12, 1e20
+#: Args that are Unix times.
+_TIMES = frozenset(
+    [
+        "received",
+        "ready",
+        "executing",
+        "seceded",
+        "done",
+        "waiting",
+        "queued",
+        "stolen",
+        "start",
+        "stop",
+        "time",
+    ]
+)
+
+
+class Categories:
+    """Numbers the distinct values of a column.
+
+    Parameters
+    ----------
+    as_text
+        Whether values that are no text count as their text; else lists count as tuples, and
+        values of other types stay as they are.
+    """
+
+    def __init__(self, *, as_text: bool) -> None:
+        self.values: list[Any] = []
+        self._as_text = as_text
+        self._codes: dict[Any, int] = {}
+
+    def code(self, value: Any) -> int:
+        """Give the number of a value; None has -1."""
+        if value is None:
+            return -1
+        if not self._as_text:
+            value = _with_tuples(value)
+        text = value if isinstance(value, str) else str(value)
+        number = self._codes.setdefault((type(value), text), len(self.values))
+        if number == len(self.values):
+            self.values.append(text if self._as_text else value)
+        return number
+
+    def codes(self, column: Column) -> Array:
+        """Give the number of each row's value."""
+        if isinstance(column, DictionaryColumn):
+            entries, places = column.entries, column.codes
+        elif isinstance(column, NumberColumn):
+            distinct, places = np.unique(column.array, return_inverse=True)
+            entries = NumberColumn(distinct, column.optional).to_list()
+        else:
+            entries, places = column.to_list(), np.arange(len(column))
+        return np.array([self.code(entry) for entry in entries], dtype=np.int32)[places]
+
+    def categorical(self, codes: Array) -> pd.Categorical:
+        """Give the values of codes as a pandas Categorical."""
+        return make_categorical(codes, self.values)
+
+    def objects(self, codes: Array) -> pd.Series:
+        """Give the values of codes as they are, None for missing ones."""
+        values = np.empty(len(self.values) + 1, dtype=object)
+        values[:-1] = self.values
+        return pd.Series(values[codes], dtype=object, copy=False)
+
+
+class FactColumns:
+    """The facts of one kind of event.
+
+    Parameters
+    ----------
+    collector
+        Takes the keys of args of the forms "key" and "keys".
+    forms
+        The args to keep and how.
+    keep_rest
+        Whether to keep all other args too, numbers as floats and the rest as categories.
+    """
+
+    def __init__(
+        self, collector: KeyCollector, forms: dict[str, Form], *, keep_rest: bool = False
+    ) -> None:
+        self.rows = 0
+        self._categories: dict[str, Categories] = {}
+        self._collector = collector
+        self._keep_rest = keep_rest
+        self._forms = dict(forms)
+        self._growing: dict[str, GrowingColumn] = {}
+        #: For each column of keys, the first row of each piece and its place in the collector.
+        self._key_places: dict[str, list[tuple[int, slice]]] = {}
+
+    def add(self, batch: Batch, workers: Array) -> None:
+        """Take a batch and the number of each row's worker."""
+        self._add_piece("worker_id", workers, np.int32)
+        for name in ("timestamp", "duration"):
+            if name in batch.fields:
+                times = _within(to_numbers(batch.fields[name]), _LATEST)
+                self._add_piece(name, times, np.float64)
+        args = dict(batch.args)
+        for name, form in self._forms.items():
+            if form == "key" and name not in args:
+                args[name] = DictionaryColumn(np.zeros(batch.rows, dtype=np.int64), [None])
+        for name, column in args.items():
+            if name not in self._forms and self._keep_rest:
+                self._forms[name] = _form_of(column)
+            if name in self._forms:
+                self._add_column(name, self._forms[name], column)
+        self.rows += batch.rows
+
+    def columns(self, ids: Array) -> dict[str, Any]:
+        """Give whole columns, once: ``worker_id``, ``timestamp``, ``duration`` and the args.
+
+        Parameters
+        ----------
+        ids
+            The key ids that the collector gave at its end.
+
+        Returns
+        -------
+        dict
+            Arrays, a Categorical for each arg of the form "category", a Series of objects for
+            one of the form "object". An arg of the form "keys" is the number of keys in each
+            row's list, see `list_items`.
+        """
+        columns: dict[str, Any] = {
+            "worker_id": self._finished("worker_id", np.int32, -1),
+            "timestamp": self._finished("timestamp", np.float64, np.nan),
+        }
+        if "duration" in self._growing:
+            columns["duration"] = self._finished("duration", np.float64, np.nan)
+        for name, form in self._forms.items():
+            if form == "category":
+                codes = self._finished(name, np.int32, -1)
+                categories = self._categories.get(name, Categories(as_text=True))
+                columns[name] = categories.categorical(codes)
+            elif form == "object":
+                categories = self._categories.get(name, Categories(as_text=False))
+                columns[name] = categories.objects(self._finished(name, np.int32, -1))
+            elif form == "key":
+                column = GrowingColumn(ids.dtype)
+                for row, place in self._key_places.get(name, []):
+                    column.add(row, ids[place])
+                columns[name] = column.finish(self.rows, -1)
+            elif form == "float":
+                columns[name] = self._finished(name, np.float32, np.nan)
+            else:
+                columns[name] = self._finished(name, np.int64, -1)
+        return columns
+
+    def list_items(self, name: str, ids: Array) -> Array:
+        """Give the key ids of all lists of a column of the form "keys", one after the other."""
+        places = self._key_places.get(name, [])
+        return np.concatenate([np.empty(0, ids.dtype), *(ids[place] for _, place in places)])
+
+    def _add_column(self, name: str, form: Form, column: Column) -> None:
+        if form in ("category", "object"):
+            categories = self._categories.setdefault(name, Categories(as_text=form == "category"))
+            self._add_piece(name, categories.codes(column), np.int32)
+        elif form == "key":
+            place = self._collector.add(as_key_column(column))
+            self._key_places.setdefault(name, []).append((self.rows, place))
+        elif form == "keys":
+            lists = _as_list_column(column)
+            self._add_piece(name, np.diff(lists.offsets), np.int64)
+            place = self._collector.add(lists.inner)
+            self._key_places.setdefault(name, []).append((self.rows, place))
+        elif form == "int":
+            numbers = to_numbers(column)
+            if numbers.dtype.kind not in "iu":
+                numbers = np.where(np.abs(numbers) < _LIMIT, numbers, -1)
+            self._add_piece(name, numbers.astype(np.int64, copy=False), np.int64)
+        else:
+            numbers = _within(to_numbers(column), _LATEST if name in _TIMES else _LARGEST)
+            narrow = numbers.dtype == np.float32
+            self._add_piece(
+                name,
+                numbers if narrow else numbers.astype(np.float64, copy=False),
+                numbers.dtype if narrow else np.float64,
+            )
+
+    def _add_piece(self, name: str, piece: Array, dtype: Any) -> None:
+        self._growing.setdefault(name, GrowingColumn(dtype)).add(self.rows, piece)
+
+    def _finished(self, name: str, dtype: Any, missing: float) -> Array:
+        column = self._growing.pop(name, None) or GrowingColumn(dtype)
+        return column.finish(self.rows, missing)
+
+
+def make_categorical(codes: Array, values: list[Any]) -> pd.Categorical:
+    """Give ``values[codes]`` as a Categorical of plain objects; -1 is NA."""
+    # Not pandas' own text type: Arrow refuses lone surrogates, which exception texts hold.
+    categories = pd.Index(values, dtype=object, tupleize_cols=False)
+    return pd.Categorical.from_codes(codes, categories=categories)
+
+
+def to_numbers(column: Column) -> Array:
+    """Give a column as numbers; values that are none become NaN."""
+    if isinstance(column, NumberColumn):
+        return column.array
+    if isinstance(column, DictionaryColumn):
+        return np.array([_number(entry) for entry in column.entries], dtype=float)[column.codes]
+    return np.full(len(column), np.nan)
+
+
+def _within(numbers: Array, limit: float) -> Array:
+    """Make NaN of numbers beyond a limit: damage or a broken clock wrote them."""
+    if not numbers.size or (np.fmax.reduce(numbers) <= limit and np.fmin.reduce(numbers) >= -limit):
+        return numbers
+    return np.where(np.abs(numbers.astype(np.float64)) <= limit, numbers, np.nan)
+
+
+def _as_list_column(column: Column) -> ListColumn:
+    """Give a column of lists of keys in that form; one that was stored as plain values too."""
+    if isinstance(column, ListColumn):
+        return column
+    lists = [item if isinstance(item, list | tuple) else [] for item in column.to_list()]
+    offsets = np.concatenate([[0], np.cumsum([len(item) for item in lists], dtype=np.int64)])
+    return ListColumn(offsets, split_keys(key for item in lists for key in item))
+
+
+def _form_of(column: Column) -> Form:
+    if isinstance(column, NumberColumn):
+        return "float"
+    if isinstance(column, DictionaryColumn):
+        numeric = all(isinstance(entry, int | float | None) for entry in column.entries)
+        return "float" if numeric else "category"
+    return "category"
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value) if isinstance(value, int | float) else np.nan
+    except OverflowError:
+        return np.nan
+
+
+def _with_tuples(value: Any) -> Any:
+    return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value

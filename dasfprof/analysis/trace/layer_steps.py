@@ -1,0 +1,169 @@
+"""Which step of the pipeline built the layer of the graph that a key belongs to.
+
+A layer is known again by its *identity*, 64 bits: of the hash that Dask puts behind the name, since
+fused tasks are named after all functions in them but end in the hash of the last; of the whole
+name, where there is no hash. 0 is the identity of no layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from dasfprof.analysis.numeric.groups import distinct
+from dasfprof.analysis.trace.keys import KeyTable
+from dasfprof.database import keys
+from dasfprof.database.columns import Array
+
+#: Bits of a time beside a layer's number: microseconds, 12 days of them.
+_TIME_BITS = 40
+#: Mixes the two halves of a hash; arrays of integers wrap around.
+_ODD = np.uint64(0xFF51AFD7ED558CCD)
+
+
+class LayerNames:
+    """Numbers the names of layers that have no hash."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[bool, str], int] = {}
+
+    def identities(self, table: KeyTable, *, new: bool = False) -> Array:
+        """Give the identity of the layer of each key.
+
+        Parameters
+        ----------
+        table
+            The keys; of layers, whose names are keys as well, or of tasks.
+        new
+            Whether names that are not known get a number: they do if they are those of layers.
+        """
+        bases = np.zeros(len(table.heads), dtype=np.uint64)
+        kinds = np.array([kind for kind, _ in table.heads], dtype=np.int8)
+        for place, (kind, text) in enumerate(table.heads):
+            if kind in (keys.HEX, keys.UUID, keys.FLOAT, keys.PACKED):
+                continue
+            if kind == keys.NUMBERED:
+                bases[place] = self._number((True, text), new) << 32
+            else:
+                bases[place] = self._of_name(text, new)
+        found: Array = bases[table.head_ids]
+        kind_of = kinds[table.head_ids]
+        hashed = np.flatnonzero((kind_of == keys.HEX) | (kind_of == keys.UUID))
+        found[hashed] = _hash(table.tails[hashed])
+        numbered = np.flatnonzero((kind_of == keys.NUMBERED) & (found > 0))
+        found[numbered] += table.tails[numbered, 0]
+        return found
+
+    def _of_name(self, name: str, new: bool) -> int:
+        """Give the identity of the layer that keys which are tuples name first."""
+        (kind, text), tail = keys.split_key(name)
+        if kind in (keys.HEX, keys.UUID):
+            return int(_hash(np.array([tail], dtype=np.uint32))[0])
+        if kind == keys.NUMBERED:
+            number = self._number((True, text), new)
+            return (number << 32) + tail[0] if number else 0
+        return self._number((False, name), new)
+
+    def _number(self, name: tuple[bool, str], new: bool) -> int:
+        if new:
+            return self._numbers.setdefault(name, len(self._numbers) + 1)
+        return self._numbers.get(name, 0)
+
+
+def _hash(tails: Array) -> Array:
+    words = tails.astype(np.uint64)
+    high = (words[:, 0] << np.uint64(32)) | words[:, 1]
+    found: Array = high * _ODD + ((words[:, 2] << np.uint64(32)) | words[:, 3])
+    return found
+
+
+class LayerSteps:
+    """The steps that built layers.
+
+    Parameters
+    ----------
+    layers, steps, times
+        A row each time that a step built a layer: identity, number of the step, Unix seconds.
+    """
+
+    def __init__(self, layers: Array, steps: Array, times: Array) -> None:
+        self._begin = float(times.min()) if len(times) else 0.0
+        self._layers, numbers = np.unique(layers, return_inverse=True)
+        ordered = self._at(numbers.astype(np.int64), times)
+        order = np.argsort(ordered, kind="stable")
+        self._times, self._steps = ordered[order], steps[order]
+        self._count = int(steps.max(initial=-1)) + 2
+        self._first = np.searchsorted(self._times, np.arange(len(self._layers)) << _TIME_BITS)
+        self._pairs = distinct(numbers.astype(np.int64) * self._count + steps)
+
+    def find(self, layers: Array, computed: Array, arrival: Array) -> Array:
+        """Give the number of the step that built each layer, -1 where none did.
+
+        Of several it is the one in which the layer is computed; else the last before the graph
+        arrived, or the first.
+
+        Parameters
+        ----------
+        layers
+            Identities.
+        computed
+            The step in which each is computed; -1: none.
+        arrival
+            Unix seconds.
+        """
+        found = np.full(len(layers), -1, dtype=np.int64)
+        if not len(self._layers):
+            return found
+        places = np.minimum(np.searchsorted(self._layers, layers), len(self._layers) - 1)
+        rows = np.flatnonzero(self._layers[places] == layers)
+        numbers, computed = places[rows], computed[rows]
+        until = np.searchsorted(self._times, self._at(numbers, arrival[rows]), side="right") - 1
+        found[rows] = self._steps[np.maximum(until, self._first[numbers])]
+        both = (computed >= 0) & (computed < self._count)
+        both &= np.isin(numbers * self._count + computed, self._pairs)
+        found[rows[both]] = computed[both]
+        return found
+
+    def _at(self, numbers: Array, times: Array) -> Array:
+        """Put layer and time into one number, to sort and to search by."""
+        since = np.nan_to_num((times - self._begin) * 1e6, nan=0.0, posinf=0.0, neginf=0.0)
+        ticks = np.clip(since, 0, (1 << _TIME_BITS) - 1).astype(np.int64)
+        at: Array = (numbers << _TIME_BITS) + ticks
+        return at
+
+
+def inherited_steps(
+    derived: Mapping[int, Iterable[int]], built: dict[int, int], ran: set[int]
+) -> dict[int, int]:
+    """Find layers that no step built, with tasks that do the work of layers that one did.
+
+    Where Dask fuses layers their tasks are called after the last. Those before it have no tasks.
+
+    Parameters
+    ----------
+    derived
+        Layers that no step built, and what each depends on.
+    built
+        Layers that steps built, and the last of those.
+    ran
+        Layers that have tasks.
+
+    Returns
+    -------
+    dict
+        Layers and steps: that of the nearest layer which was fused into it.
+    """
+    inherited = {}
+    for layer, dependencies in derived.items():
+        waiting, seen = list(dependencies), {layer}
+        while waiting and layer in ran:
+            inner = waiting.pop(0)
+            if inner in seen or inner in ran:
+                continue
+            if inner in built:
+                inherited[layer] = built[inner]
+                break
+            seen.add(inner)
+            waiting += derived.get(inner, ())
+    return inherited

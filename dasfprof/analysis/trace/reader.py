@@ -1,0 +1,154 @@
+"""Everything that the files of a trace say, as columns: the raw material of `Trace`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dasfprof.analysis.trace.columns import FactColumns
+from dasfprof.analysis.trace.keys import KeyCollector
+from dasfprof.analysis.trace.notes import Note, NoteKind
+from dasfprof.analysis.trace.own_events import OwnEvents
+from dasfprof.analysis.trace.progress import track
+from dasfprof.analysis.trace.workers import WorkerRegister
+from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
+from dasfprof.database.batch import Batch
+from dasfprof.database.reader import TraceFile
+from dasfprof.database.writing_process import writer_of
+from dasfprof.schema import KINDS
+from dasfprof.schema.events import EventPhases
+from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.schema.steps import STEP_LAYER
+
+#: What a client tells, which is no worker.
+_OF_CLIENTS = ("Step", "Step End", "Step Layer")
+
+
+class TraceReader:
+    """The facts of some databases, sorted by kind.
+
+    Parameters
+    ----------
+    databases
+        The databases.
+    progress
+        Whether to show a bar.
+    """
+
+    def __init__(self, databases: list[EventDatabase], *, progress: bool) -> None:
+        self.collector = KeyCollector()
+        self.register = WorkerRegister()
+        #: Numbers the stimulus ids, apart from the keys of tasks.
+        self.stimulus_collector = KeyCollector()
+        #: The stimulus ids of kinds of events.
+        self.stimuli = {
+            kind.name: FactColumns(self.stimulus_collector, forms)
+            for kind in KINDS.values()
+            if (forms := kind.forms(stimuli=True))
+        }
+        #: Numbers the layers that steps of the pipeline built, apart from the keys of tasks.
+        self.layer_collector = KeyCollector()
+        self.layers = FactColumns(self.layer_collector, STEP_LAYER.forms())
+        #: What is missing or damaged.
+        self.notes: list[Note] = []
+        #: Events of user code: of other kinds than ours, in files of no plugin.
+        self.own_events = OwnEvents()
+        #: Plugins whose files are there, once a file.
+        self.plugins: list[str] = []
+        #: What the files' headers call the run.
+        self.runs: set[str] = set()
+        #: Hosts of files whose clock began with the host.
+        self.dasf_hosts: set[str] = set()
+        self._kinds = {
+            key: FactColumns(self.collector, kind.forms(), keep_rest=kind is RESOURCE_USAGE)
+            for key, kind in KINDS.items()
+        }
+        #: The facts of each kind of event.
+        self.facts = {name: columns for (_, name), columns in self._kinds.items()}
+        bar = track(databases, "Reading traces", shown=progress, total=len(databases), unit="file")
+        for database in bar:
+            if isinstance(database, FileDatabase):
+                self._read_file(database.trace_file())
+            elif isinstance(database, DasfDatabase):
+                self._read_dasf(database)
+            else:
+                for batch in database.batches():
+                    self._add(batch, None, of_user=True)
+            self.own_events.end_of_file()
+
+    def _add(self, batch: Batch, owner: int | None, *, of_user: bool) -> None:
+        if batch.phase == EventPhases.INSTANT and batch.name in _OF_CLIENTS:
+            nobody = np.broadcast_to(np.int32(-1), batch.rows)
+            (self.layers if batch.name == "Step Layer" else self.facts[batch.name]).add(
+                batch, nobody
+            )
+            return
+        columns = self._kinds.get((batch.phase, batch.name))
+        if columns is None:
+            if of_user and batch.rows:
+                self.own_events.add(batch)
+            return
+        workers = self.register.ids_of(batch, owner)
+        columns.add(batch, workers)
+        if batch.name in self.stimuli:
+            self.stimuli[batch.name].add(batch, workers)
+
+    def _read_file(self, file: TraceFile) -> None:
+        owner: int | None = None
+        header: dict[str, Any] = {}
+        for batch in file.batches():
+            if file.header and not header:
+                header, owner = file.header, self.register.add_header(file.header)
+            self._add(batch, owner, of_user=bool(header) and "plugin" not in header)
+        if file.header and not header:  # a file without events
+            header, owner = file.header, self.register.add_header(file.header)
+        if "plugin" in header:
+            self.plugins.append(str(header["plugin"]))
+        if header.get("run"):
+            self.runs.add(str(header["run"]))
+        if owner is not None:
+            self.register.workers[owner].closed.append(file.end is not None)
+        self._note_losses(file, header)
+
+    def _read_dasf(self, database: DasfDatabase) -> None:
+        for batch in database.batches():
+            ids = self.register.ids_of(batch, None)
+            hosts = {self.register.workers[number].host for number in set(ids.tolist())}
+            self.dasf_hosts |= hosts
+            self._add(batch, None, of_user=True)
+        if database.lost_bytes:
+            lost = f"the last {database.lost_bytes} bytes hold no whole event."
+            self._note("damaged-file", database.path.name, lost)
+
+    def _note_losses(self, file: TraceFile, header: dict[str, Any]) -> None:
+        name, damage = file.path.name, file.damage
+        if not header:
+            lost = "its header is lost, so nothing tells whose file it is."
+            self._note("header-lost", name, lost)
+        if damage.corrupt_bytes or damage.cut_bytes or damage.unreadable:
+            self._note(
+                "damaged-file",
+                name,
+                f"{damage.corrupt_bytes} corrupt bytes, {damage.cut_bytes} bytes cut off at the "
+                f"end and {len(damage.unreadable)} unreadable blocks were left out.",
+            )
+        if file.dropped:
+            self._note(
+                "dropped-facts",
+                name,
+                f"{file.dropped} facts were dropped while recording, because the disk was full or "
+                "too slow.",
+            )
+        if file.errors:
+            caught = f"{file.errors} errors were caught while recording."
+            self._note("caught-errors", name, caught)
+        if "plugin" in header and file.end is None:
+            self._note(
+                "not-closed",
+                name,
+                f"{writer_of(header).value}; what its process had not yet written is missing.",
+            )
+
+    def _note(self, kind: NoteKind, file: str, what: str) -> None:
+        self.notes.append(Note(kind, file, f"{file}: {what}"))

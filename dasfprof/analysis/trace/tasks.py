@@ -1,0 +1,185 @@
+"""The table of task runs: what workers recorded, with what the scheduler knows of the same runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.keys import KeyTable
+from dasfprof.analysis.trace.workers import WorkerRegister
+from dasfprof.database.columns import Array
+
+Columns = dict[str, Any]
+
+#: Times of a task run on its worker, and the state that began then.
+WORKER_TIMES = {
+    "received": "waiting",
+    "ready": "ready",
+    "executing": "executing",
+    "seceded": "long-running",
+}
+#: Times of a task run at the scheduler, and the state that began then.
+SCHEDULER_TIMES = {"scheduler_waiting": "waiting", "queued": "queued", "sent": "processing"}
+
+#: Names of the scheduler's columns where a worker's have the same.
+_SCHEDULER_NAMES = {
+    "timestamp": "sent",
+    "state": "scheduler_state",
+    "waiting": "scheduler_waiting",
+    "start": "scheduler_start",
+    "stop": "scheduler_stop",
+    "size": "scheduler_size",
+    "exception": "scheduler_exception",
+}
+_IDENTITY = ("key_id", "run_id", "worker_id")
+
+
+def worker_runs(columns: Columns) -> Columns:
+    """Give the task runs that workers recorded, out of the columns of their events."""
+    duration = columns.pop("duration", np.empty(0))
+    return {
+        "key_id": columns.pop("key"),
+        "start": columns.pop("timestamp"),
+        "duration": np.where(np.isfinite(duration) & (duration > 0), duration, 0.0),
+        **columns,
+    }
+
+
+def scheduler_runs(columns: Columns, register: WorkerRegister) -> Columns:
+    """Give the task runs that the scheduler recorded, out of the columns of its events."""
+    duration = columns.pop("duration", np.empty(0))
+    address = columns.pop("worker")
+    numbers = [register.id_of_address(str(text)) for text in address.categories]
+    columns["worker_id"] = np.array([*numbers, -1], dtype=np.int32)[address.codes]
+    columns["key_id"] = columns.pop("key")
+    named = {_SCHEDULER_NAMES.get(name, name): column for name, column in columns.items()}
+    named["known"] = named["sent"] + duration
+    return named
+
+
+def as_worker_runs(scheduler: Columns) -> Columns:
+    """Give the scheduler's task runs the columns of a worker's, as far as they go."""
+    start, stop = scheduler["scheduler_start"], scheduler["scheduler_stop"]
+    duration = np.maximum(stop - start, 0.0)
+    return {
+        **scheduler,
+        "start": start,
+        "duration": np.where(np.isfinite(duration), duration, 0.0),
+        "state": scheduler["scheduler_state"],
+        "size": scheduler["scheduler_size"],
+        "exception": scheduler["scheduler_exception"],
+    }
+
+
+def join_runs(worker: Columns, scheduler: Columns, register: WorkerRegister) -> tuple[Array, Array]:
+    """Find the scheduler's row about the same task run as a worker's row.
+
+    Rows join on key, run_id and worker; a worker whose address no file tells, on key and run_id
+    alone (Dask gives each attempt a run_id of its own).
+
+    Returns
+    -------
+    places, unmatched
+        For each of the worker's rows the scheduler's row, -1 where there is none; and the
+        scheduler's rows that no worker's row is about.
+    """
+    count = len(scheduler["key_id"])
+    both = [np.concatenate([scheduler[name], worker[name]]).astype(np.int64) for name in _IDENTITY]
+    run_codes = pd.factorize(both[1])[0]
+    pairs = pd.factorize(both[0] * (run_codes.max(initial=0) + 1) + run_codes)[0]
+    triples = pd.factorize(pairs * (both[2].max(initial=0) + 2) + both[2] + 1)[0]
+    places = _last_row(triples[:count], triples[count:])
+    unknown = np.array([who.address is None for who in register.workers], dtype=bool)
+    nameless = np.flatnonzero(unknown[worker["worker_id"]])
+    places[nameless] = _last_row(pairs[:count], pairs[count:][nameless])
+    matched = np.zeros(count, dtype=bool)
+    matched[places[places >= 0]] = True
+    return places, np.flatnonzero(~matched)
+
+
+def number_repeats(runs: Columns) -> None:
+    """Number the runs of each key that have no run_id (-1) in the order of their start, from 0."""
+    key_ids, run_ids = runs["key_id"], runs["run_id"]
+    rows = np.flatnonzero(run_ids < 0)
+    run_ids[rows] = 0
+    rows = rows[np.bincount(key_ids[rows], minlength=1)[key_ids[rows]] > 1]
+    order = rows[np.lexsort((runs["start"][rows], key_ids[rows]))]
+    ordered = key_ids[order]
+    begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(order)])
+    lengths = np.diff(np.r_[begins, len(order)])
+    run_ids[order] = np.arange(len(order)) - np.repeat(begins, lengths)
+
+
+def add_input_sizes(runs: Columns, lengths: Array, dependencies: Array, keys: int) -> None:
+    """Sum the sizes of each task run's dependencies, where its worker did not.
+
+    A dependency's size is that of the last run of its key that ended in memory; a run with a
+    dependency of unknown size has NaN.
+
+    Parameters
+    ----------
+    runs
+        The task runs.
+    lengths, dependencies
+        For each run the number of its dependencies (-1: not recorded), and their key ids.
+    keys
+        How many keys there are.
+    """
+    unknown = np.isnan(runs["input_size"]) & (lengths >= 0)
+    if not unknown.any():
+        return
+    state = runs["state"]
+    in_memory = state.codes < 0
+    if "memory" in state.categories:
+        in_memory |= state.codes == state.categories.get_loc("memory")
+    rows = np.flatnonzero(in_memory)
+    rows = rows[np.argsort((runs["start"] + runs["duration"])[rows], kind="stable")]
+    sizes = np.full(keys, np.nan)
+    sizes[runs["key_id"][rows]] = runs["size"][rows]
+    of_row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
+    sums = np.bincount(of_row, weights=sizes[dependencies], minlength=len(lengths))
+    runs["input_size"] = np.where(unknown, sums, runs["input_size"])
+
+
+def take(columns: Columns, places: Array) -> Columns:
+    """Take rows of columns; a place of -1 gives NA."""
+    found = places >= 0
+    taken: Columns = {}
+    for name, column in columns.items():
+        if isinstance(column, pd.Categorical):
+            codes = np.full(len(places), -1, dtype=column.codes.dtype)
+            codes[found] = column.codes[places[found]]
+            taken[name] = pd.Categorical.from_codes(codes, dtype=column.dtype)
+        elif isinstance(column, pd.Series):
+            objects = np.empty(len(places), dtype=object)
+            objects[found] = column.to_numpy()[places[found]]
+            taken[name] = pd.Series(objects, dtype=object, copy=False)
+        elif found.all():
+            taken[name] = column[places]
+        else:
+            taken[name] = np.full(len(places), np.nan, dtype=np.result_type(column, np.float32))
+            taken[name][found] = column[places[found]]
+    return taken
+
+
+def make_table(runs: Columns, keys: KeyTable, register: WorkerRegister) -> pd.DataFrame:
+    """Put columns together as a table, with names for the numbers of workers and functions."""
+    codes, names = keys.functions()
+    named = {
+        "host": register.host_of(runs["worker_id"]),
+        "worker": register.label_of(runs["worker_id"]),
+        "function": make_categorical(codes[runs["key_id"]], names),
+    }
+    return pd.DataFrame({**{name: runs[name] for name in _IDENTITY}, **named, **runs}, copy=False)
+
+
+def _last_row(known: Array, wanted: Array) -> Array:
+    """Find the last row of `known` that holds each wanted code; -1 where none does."""
+    size = max(known.max(initial=-1), wanted.max(initial=-1)) + 1
+    rows = np.full(size, -1, dtype=np.int64)
+    rows[known] = np.arange(len(known))
+    found: Array = rows[wanted]
+    return found

@@ -1,0 +1,204 @@
+"""`Trace`: a recorded run as tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.trace.builder import TraceBuilder
+from dasfprof.analysis.trace.keys import KeyTable
+from dasfprof.analysis.trace.notes import Note
+from dasfprof.analysis.trace.progress import is_wanted
+from dasfprof.analysis.trace.reader import TraceReader
+from dasfprof.analysis.trace.tasks import SCHEDULER_TIMES, WORKER_TIMES
+from dasfprof.database import EventDatabase, EventProfiler, MultiEventDatabase, open_run
+from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
+from dasfprof.text import count_of
+
+Database = MultiEventDatabase | EventDatabase | EventProfiler
+Source = Database | Iterable[Database | str | os.PathLike[str]] | str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A recorded run as columnar tables: seconds, bytes, fractions, Unix time.
+
+    Text that repeats is Categorical; ``shape`` and
+    ``annotations`` are objects. ``worker_id`` is a row of `workers`, ``key_id`` a row of
+    `keys`. A missing time or number is NaN.
+    """
+
+    #: A row a task run that a worker recorded, in the order of the files: ``key_id, run_id,
+    #: worker_id, host, worker, function, state, start, duration, size, input_size, cpu, run_queue,
+    #: deserialize, disk_read, disk_read_size, executor, received, ready, executing, seceded, done,
+    #: type, dtype, shape, thread, exception``, and where the scheduler knows the same run
+    #: ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, wanted, priority_user,
+    #: priority_generation, priority_order, annotations``, and rows of `stimuli`: ``cause`` (of
+    #: being sent), ``end_cause`` and ``graph`` (the one that made it runnable: its row of `graphs`
+    #: has the same). ``step`` is that of the pipeline, NA where none is known. ``source`` is
+    #: ``worker``; or ``scheduler``, for all rows, where no worker's file is there.
+    tasks: pd.DataFrame
+    #: Task runs that the scheduler saw and no worker's file holds; ``lost`` if they ended in
+    #: memory or erred, so that they ran for certain.
+    scheduler_only: pd.DataFrame
+    #: A row a message that brought dependencies: ``worker_id, start, duration, source, size,
+    #: state, network, deserialize, keys`` (their number).
+    transfers: pd.DataFrame
+    #: A row a sample of a process or host, with all the args of its event.
+    samples: pd.DataFrame
+    #: A row a sample of what a worker holds: ``worker_id, time, tasks, size, ...``.
+    managed_memory: pd.DataFrame
+    #: A row a life of a worker process: ``host, worker, kind, name, address, nthreads,
+    #: memory_limit`` (bytes, NaN: none), ``first_seen, last_seen, boot_id, pid, closed, joined,
+    #: left, left_reason``. ``closed`` is False where a file of it ends early.
+    workers: pd.DataFrame
+    #: The graphs that arrived at the scheduler (``time, client, tasks, wanted, stimulus, step``:
+    #: names of steps, the outermost first), and the steals.
+    graphs: pd.DataFrame
+    steals: pd.DataFrame
+    #: Tasks that no worker had been sent when recording ended, a row a function and state: ``time``
+    #: (of the first), ``name, state, tasks`` (their number), ``key, restrictions`` (of the first).
+    unsent: pd.DataFrame
+    #: Changes of Dask's estimate of each worker's clock.
+    clocks: pd.DataFrame
+    #: A row a reading of a disk of a host.
+    disk_usage: pd.DataFrame
+    #: What is known of each worker's own GPU, a row each time that changes; ``availability`` says
+    #: why there may be no readings.
+    gpu_devices: pd.DataFrame
+    #: A row a reading of a GPU. ``worker_id`` is who read it: see `GpuSamples`.
+    gpu_usage: pd.DataFrame
+    #: The steps of the pipeline, a row each time that one was entered, in the order of time:
+    #: ``step`` (its path, ``outer/inner``), ``name``, ``parent`` (a row; -1: none), ``start``,
+    #: ``duration`` (NaN: nothing tells when it was left).
+    steps: pd.DataFrame
+    #: A row an event of user code: ``name``, ``kind`` (``span``, ``instant``; ``begin`` or ``end``
+    #: where the other is missing), ``time``, ``duration`` (NaN: unknown), ``process``, ``thread``
+    #: (texts of the event's fields), ``args``.
+    events: pd.DataFrame
+    #: The distinct keys.
+    keys: KeyTable
+    #: The distinct stimulus ids: what has the same one came of the same event.
+    stimuli: KeyTable
+    #: Earliest and latest fact, NaN in an empty trace.
+    begin: float
+    end: float
+    #: What evidence is missing or damaged; the text of each is for people, its kind for rules.
+    notes: tuple[Note, ...]
+    #: For each task run the number of its dependencies (-1: unknown), and their key ids.
+    task_dependencies: tuple[Array, Array]
+    #: For each transfer the number of its keys, and their key ids.
+    transfer_keys: tuple[Array, Array]
+    #: What the files call the run; None where they name none, or several.
+    run: str | None
+
+    @classmethod
+    def from_database(cls, source: Source, *, progress: bool | None = None) -> Trace:
+        """Read a trace.
+
+        Parameters
+        ----------
+        source
+            A `MultiEventDatabase`, `EventDatabase` or `EventProfiler`; a list of those or of
+            paths; or what `dasfprof.open_run` takes: a file, a directory, a glob, a run's name.
+        progress
+            See `TraceAnalyser`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the source is of another type.
+        SourceNotFoundError, NotATraceError
+            If there is no such trace.
+        """
+        shown = is_wanted(progress)
+        reader = TraceReader(_databases(source), progress=shown)
+        return cls(**TraceBuilder(reader).make())
+
+    @cached_property
+    def dependencies(self) -> tuple[Array, Array]:
+        """The task graph as compressed rows over key ids.
+
+        Returns
+        -------
+        offsets, ids
+            The dependencies of key ``i`` are ``ids[offsets[i]:offsets[i + 1]]``, as its last
+            run had them.
+        """
+        lengths, ids = self.task_dependencies
+        lengths = np.maximum(lengths, 0)
+        last_row = np.full(len(self.keys), -1, dtype=np.int64)
+        known = np.flatnonzero(self.task_dependencies[0] >= 0)
+        last_row[self.tasks["key_id"].to_numpy()[known]] = known
+        rows = last_row[last_row >= 0]
+        counts = np.zeros(len(self.keys), dtype=np.int64)
+        counts[last_row >= 0] = lengths[rows]
+        offsets = np.r_[0, np.cumsum(counts)]
+        begins = np.r_[0, np.cumsum(lengths)][rows]
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+        return offsets, ids[np.repeat(begins, lengths[rows]) + within]
+
+    @cached_property
+    def transitions(self) -> pd.DataFrame:
+        """Changes of state, a row each: ``key_id, run_id, worker_id, observer, state, time``.
+
+        ``observer`` is ``worker`` or ``scheduler``; a run's end has the state that it ended in.
+        """
+        tasks, parts = self.tasks, []
+        for observer, times, end, state in (
+            ("worker", WORKER_TIMES, "done", "state"),
+            ("scheduler", SCHEDULER_TIMES, "known", "scheduler_state"),
+        ):
+            for table in (tasks, self.scheduler_only):
+                if end not in table:
+                    continue
+                for column, entered in {**times, end: None}.items():
+                    known = table[table[column].notna()]
+                    entries = {
+                        "key_id": known["key_id"],
+                        "run_id": known["run_id"],
+                        "worker_id": known["worker_id"],
+                        "observer": observer,
+                        "state": known[state].astype(object) if entered is None else entered,
+                        "time": known[column],
+                    }
+                    parts.append(pd.DataFrame(entries))
+        return pd.concat(parts, ignore_index=True).astype(
+            {"observer": "category", "state": "category"}
+        )
+
+    def __repr__(self) -> str:
+        tasks = self.tasks
+        counts = [
+            count_of(len(tasks), "task run") + " on",
+            count_of(tasks["worker_id"].nunique(), "worker") + " of",
+            count_of(tasks["host"].nunique(), "host") + " in",
+        ]
+        seconds = 0.0 if np.isnan(self.begin) else self.end - self.begin
+        notes = f", {count_of(len(self.notes), 'note')}" if self.notes else ""
+        return f"Trace of {' '.join(counts)} {seconds:.3f} s{notes}"
+
+
+def _databases(source: Any) -> list[EventDatabase]:
+    if isinstance(source, str | os.PathLike):
+        source = open_run(source)
+    if isinstance(source, MultiEventDatabase):
+        return source.databases
+    if isinstance(source, EventDatabase | EventProfiler):
+        source = [source]
+    if not isinstance(source, list | tuple) or not all(
+        isinstance(item, EventDatabase | EventProfiler | str | os.PathLike) for item in source
+    ):
+        raise InvalidArgumentError(
+            f"cannot analyse {source!r} of type {type(source).__name__}: give a "
+            "MultiEventDatabase, an EventProfiler, a list of those, or what dasfprof.open_run "
+            "takes: a file, a directory, a glob or a run's name."
+        )
+    return MultiEventDatabase(source).databases

@@ -1,0 +1,195 @@
+"""Who a fact is about: the workers of a trace, numbered.
+
+A *worker id* is a row of `Trace.workers`: one life of one worker process. It is told by host,
+label and, where the file's header says so, address: a worker that a nanny restarted keeps its
+label and gets a new row. Tables for people count all lives of a label on a host as one worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.database.batch import Batch
+from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberColumn
+
+#: Labels of facts about a whole host. A `thread_id` of 0 is what an event has when its recorder
+#: gave none.
+HOST_WIDE = ("", "0")
+
+
+@dataclass
+class Worker:
+    """One life of one worker."""
+
+    host: str
+    #: ``worker-{host}-{name}`` in dasfprof's and DASF's own files, else the event's `thread_id`.
+    label: str
+    #: As the scheduler knows it; None where no header tells.
+    address: str | None = None
+    name: Any = None
+    nthreads: int | None = None
+    #: Bytes; None: it has no limit, or nothing tells.
+    memory_limit: float | None = None
+    boot_id: str | None = None
+    pid: int | None = None
+    #: For each of its files, whether the writer finished it.
+    closed: list[bool] = field(default_factory=list)
+    #: Plugins whose files are there.
+    plugins: set[str] = field(default_factory=set)
+    #: When it joined the cluster, or recording began there, by the scheduler (Unix seconds).
+    joined: float | None = None
+    #: When it left and why, by the scheduler.
+    left: float | None = None
+    left_reason: str | None = None
+    #: Earliest and latest fact.
+    first_seen: float = np.nan
+    last_seen: float = np.nan
+
+    @property
+    def kind(self) -> str:
+        """``worker``, ``scheduler``, or ``host`` for facts that belong to no worker of it."""
+        if self.label == "scheduler" and self.address is None:
+            return "scheduler"
+        return "worker" if self.label else "host"
+
+
+class WorkerRegister:
+    """Numbers workers as facts about them arrive."""
+
+    def __init__(self) -> None:
+        self.workers: list[Worker] = []
+        self._ids: dict[tuple[str, str, str | None], int] = {}
+        self._ids_by_address: dict[str, int] = {}
+
+    def id_of(self, host: str, label: str, address: str | None = None) -> int:
+        """Give the number of a worker, a new one at its first mention."""
+        identity = host, label, address
+        number = self._ids.setdefault(identity, len(self.workers))
+        if number == len(self.workers):
+            self.workers.append(Worker(*identity))
+            if address is not None:
+                self._ids_by_address.setdefault(address, number)
+        return number
+
+    def id_of_address(self, address: str) -> int:
+        """Give the number of the worker at an address; one without a file is called by it."""
+        number = self._ids_by_address.get(address)
+        return self.id_of("", address, address) if number is None else number
+
+    def add_header(self, header: dict[str, Any]) -> int | None:
+        """Take what a worker's file says about it; gives the worker's number."""
+        facts, host = header.get("worker"), str(header.get("host", ""))
+        if not isinstance(facts, dict):
+            if header.get("plugin") == "SchedulerPlugin":
+                self.workers[self.id_of(host, "scheduler")].boot_id = header.get("boot_id")
+            return None
+        label, address = facts.get("label"), facts.get("address")
+        number = self.id_of(host, _text(label), None if address is None else str(address))
+        worker = self.workers[number]
+        worker.name = facts.get("name")
+        worker.nthreads = facts.get("nthreads")
+        worker.memory_limit = facts.get("memory_limit") or None
+        worker.boot_id, worker.pid = header.get("boot_id"), header.get("pid")
+        worker.plugins.add(str(header.get("plugin", "")))
+        return number
+
+    def ids_of(self, batch: Batch, owner: int | None) -> Array:
+        """Give the worker number of each row of a batch.
+
+        Parameters
+        ----------
+        batch
+            The batch.
+        owner
+            Number of the worker whose file the batch comes from, if it is a worker's.
+        """
+        hosts, host_codes = _entries(batch.fields.get("process_id"))
+        labels, label_codes = _entries(batch.fields.get("thread_id"))
+        if len(hosts) == len(labels) == 1:
+            number = self._number(hosts[0], labels[0], owner)
+            return np.broadcast_to(np.int32(number), batch.rows)
+        pairs = host_codes * len(labels) + label_codes
+        numbers = np.full(len(hosts) * len(labels), -1, dtype=np.int32)
+        for pair in np.flatnonzero(np.bincount(pairs, minlength=len(numbers))).tolist():
+            host, label = divmod(pair, len(labels))
+            numbers[pair] = self._number(hosts[host], labels[label], owner)
+        ids: Array = numbers[pairs]
+        return ids
+
+    def _number(self, host: str, label: str, owner: int | None) -> int:
+        if owner is not None:
+            worker = self.workers[owner]
+            if (worker.host, worker.label) == (host, label):
+                return owner
+        return self.id_of(host, label)
+
+    def hosts(self) -> tuple[list[str], Array]:
+        """Give the distinct hosts, and the place among them of each worker's."""
+        names = [worker.host for worker in self.workers]
+        hosts = _categorical(names, np.arange(len(names)))
+        return list(hosts.categories), hosts.codes
+
+    def host_of(self, ids: Array) -> pd.Categorical:
+        """Name the hosts of worker numbers."""
+        return _categorical([worker.host for worker in self.workers], ids)
+
+    def label_of(self, ids: Array) -> pd.Categorical:
+        """Give the labels of worker numbers."""
+        return _categorical([worker.label for worker in self.workers], ids)
+
+    def table(self) -> pd.DataFrame:
+        """Give the workers as a table, see `Trace.workers`."""
+        workers = self.workers
+        columns: dict[str, Any] = {
+            "host": _texts(worker.host for worker in workers),
+            "worker": _texts(worker.label for worker in workers),
+            "kind": _texts(worker.kind for worker in workers),
+            "name": _texts(worker.name for worker in workers),
+            "address": _texts(worker.address for worker in workers),
+            "nthreads": pd.array([worker.nthreads for worker in workers], dtype="Int64"),
+            "memory_limit": np.array([worker.memory_limit for worker in workers], dtype=float),
+            "first_seen": np.array([worker.first_seen for worker in workers], dtype=float),
+            "last_seen": np.array([worker.last_seen for worker in workers], dtype=float),
+            "boot_id": _texts(worker.boot_id for worker in workers),
+            "pid": pd.array([worker.pid for worker in workers], dtype="Int64"),
+            "closed": pd.array(
+                [all(worker.closed) if worker.closed else None for worker in workers],
+                dtype="boolean",
+            ),
+            "joined": np.array([worker.joined for worker in workers], dtype=float),
+            "left": np.array([worker.left for worker in workers], dtype=float),
+            "left_reason": _texts(worker.left_reason for worker in workers),
+        }
+        return pd.DataFrame(columns).rename_axis(index="worker_id")
+
+
+def _categorical(texts: list[str], ids: Array) -> pd.Categorical:
+    """Give ``texts[ids]`` as a Categorical; equal texts share a category, -1 is NA."""
+    names = list(dict.fromkeys(texts))
+    places = {name: place for place, name in enumerate(names)}
+    codes = np.array([*(places[text] for text in texts), -1], dtype=np.int32)
+    return make_categorical(codes[ids], names)
+
+
+def _entries(column: Column | None) -> tuple[list[str], Array]:
+    """Give the distinct texts of a column, and each row's place among them."""
+    if column is None:
+        return [""], np.zeros(1, dtype=np.int64)
+    if isinstance(column, DictionaryColumn):
+        return [_text(entry) for entry in column.entries], column.codes.astype(np.int64)
+    items = column.array if isinstance(column, NumberColumn) else np.array(column.to_list(), object)
+    codes, distinct = pd.factorize(items)
+    return [_text(item) for item in distinct.tolist()] or [""], codes
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _texts(values: Any) -> pd.Series:
+    return pd.Series(list(values), dtype=object)

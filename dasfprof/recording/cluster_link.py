@@ -1,0 +1,191 @@
+"""`ClusterLink`: calls functions in the processes of a cluster, each with a time limit.
+
+A worker may be frozen: by C code that keeps the interpreter's lock, by SIGSTOP, by a lost network.
+All are asked at once, each has the same time, and who did not answer is named. The scheduler asks
+the workers, so that one call is enough, and so that the client may have closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributed import Client, rpc
+from distributed.comm import CommClosedError, get_address_host_port
+from distributed.core import clean_exception
+from distributed.protocol.pickle import dumps
+
+#: What calls to a process that is gone, going or frozen raise.
+GONE = (OSError, CommClosedError, TimeoutError, asyncio.TimeoutError, RuntimeError, ValueError)
+
+#: The scheduler's name among those that were asked.
+SCHEDULER = "the scheduler"
+
+
+@dataclass
+class Answers:
+    """What the processes of a cluster answered."""
+
+    #: What the function returned, by the process's address.
+    results: dict[str, Any] = field(default_factory=dict)
+    #: Why there is no answer, by the process's address.
+    silent: dict[str, str] = field(default_factory=dict)
+
+
+class ClusterLink:
+    """The way from a client's process to a cluster, which outlives the client.
+
+    Parameters
+    ----------
+    client
+        A client that is connected.
+    limit
+        Seconds that each process has to answer.
+    """
+
+    def __init__(self, client: Client, limit: float) -> None:
+        self.limit = limit
+        self._client = client
+        self._cluster = client.cluster
+        #: The scheduler's.
+        self.address = str(client.scheduler.address)
+        self._connection_args = client.connection_args
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the cluster is known to have closed; its processes wrote what they had then."""
+        return self._cluster is not None and self._cluster.status.name in ("closed", "failed")
+
+    async def on_scheduler(
+        self, function: Callable[..., Any], *args: Any, limit: float | None = None
+    ) -> Any:
+        """Run a function on the scheduler, which gives itself as ``dask_scheduler``.
+
+        Raises
+        ------
+        asyncio.TimeoutError, OSError
+            If the scheduler did not answer in time, or cannot be reached.
+        """
+        limit = self.limit if limit is None else limit
+        return await within(limit, self._run_function(function, args))
+
+    async def on_workers(
+        self, function: Callable[..., Any], *args: Any, workers: list[str] | None = None
+    ) -> Answers:
+        """Run a function on all workers, or on some, at once.
+
+        Raises
+        ------
+        asyncio.TimeoutError, OSError
+            If the scheduler did not answer in time, or cannot be reached.
+        """
+        # The scheduler has to have the time that it gives the workers, and some more.
+        told = await self.on_scheduler(
+            ask_workers, dumps(function), dumps(args), self.limit, workers, limit=2 * self.limit
+        )
+        answers = Answers()
+        for address, (answered, what) in told.items():
+            (answers.results if answered else answers.silent)[address] = what
+        return answers
+
+    async def on_process(self, process: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Run a function on one process: the address of a worker, or `SCHEDULER`.
+
+        Raises
+        ------
+        asyncio.TimeoutError, OSError
+            If the process did not answer in time, or cannot be reached.
+        """
+        if process == SCHEDULER:
+            return await self.on_scheduler(function, *args)
+        answers = await self.on_workers(function, *args, workers=[process])
+        if process not in answers.results:
+            raise OSError(answers.silent.get(process, f"{process} has left the cluster"))
+        return answers.results[process]
+
+    async def _run_function(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        async with self._scheduler() as scheduler:
+            response = await scheduler.run_function(
+                function=dumps(function), args=dumps(args), kwargs=dumps({})
+            )
+        return _result(response)
+
+    @asynccontextmanager
+    async def _scheduler(self) -> AsyncIterator[Any]:
+        if self._client.status == "running":
+            yield self._client.scheduler
+        else:
+            await self._knock()
+            async with rpc(self.address, connection_args=self._connection_args) as scheduler:
+                yield scheduler
+
+    async def _knock(self) -> None:
+        """Fail at once where nothing listens: Dask would try again and again."""
+        if self.address.startswith(("tcp://", "tls://")):
+            _, writer = await asyncio.open_connection(*get_address_host_port(self.address))
+            writer.close()
+
+
+async def within(limit: float, call: Coroutine[Any, Any, Any]) -> Any:
+    """Wait for a call, and no longer than the limit, whatever it does when it is cancelled.
+
+    Raises
+    ------
+    asyncio.TimeoutError
+        If it took longer.
+    """
+    task = asyncio.ensure_future(call)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=limit)
+    finally:
+        if not task.done():
+            task.cancel()
+    if not done:
+        raise asyncio.TimeoutError(f"no answer in {limit:g} s")
+    return task.result()
+
+
+async def ask_workers(
+    function: bytes, args: bytes, limit: float, workers: list[str] | None, dask_scheduler: Any
+) -> dict[str, tuple[bool, Any]]:
+    """Run a pickled function on workers at once, from the scheduler.
+
+    Returns
+    -------
+    dict
+        By address: whether the worker answered, and what, or why not. Workers that have left are
+        not in it.
+    """
+    connection_args = dask_scheduler.connection_args
+
+    async def ask(address: str) -> tuple[bool, Any]:
+        try:
+            return True, await within(limit, _run_on(address, connection_args, function, args))
+        except asyncio.TimeoutError as error:
+            return False, str(error)
+        except Exception as error:
+            return False, f"{type(error).__name__}: {error}"
+
+    addresses = list(dask_scheduler.workers) if workers is None else workers
+    told = dict(zip(addresses, await asyncio.gather(*map(ask, addresses)), strict=True))
+    return {
+        address: answer
+        for address, answer in told.items()
+        if answer[0] or address in dask_scheduler.workers
+    }
+
+
+async def _run_on(address: str, connection_args: Any, function: bytes, args: bytes) -> Any:
+    async with rpc(address, connection_args=connection_args) as worker:
+        return _result(await worker.run(function=function, args=args))
+
+
+def _result(response: dict[str, Any]) -> Any:
+    if response["status"] == "error":
+        _, error, trace = clean_exception(**response)
+        assert error is not None
+        raise error.with_traceback(trace)
+    return response["result"]

@@ -1,0 +1,72 @@
+"""`SchedulerWatch`: notices that the scheduler of a client is gone, as when it was killed."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+
+from distributed import Client
+from distributed.comm import get_address_host_port
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two looks at the client, and the most between two at its scheduler.
+_INTERVAL = 0.5
+_LONGEST_INTERVAL = 60.0
+#: Seconds that a scheduler has to take a connection.
+_PATIENCE = 3.0
+
+
+class SchedulerWatch:
+    """Calls back, once and in a thread of its own, when a scheduler is gone.
+
+    A client that has closed tells nothing: its scheduler may go on with other clients. So where the
+    client is not connected any more, the scheduler is looked for, less and less often.
+
+    Parameters
+    ----------
+    client
+        A client that is connected.
+    gone
+        What to call.
+    """
+
+    def __init__(self, client: Client, gone: Callable[[], None]) -> None:
+        self._client = client
+        self._gone = gone
+        self._address = str(client.scheduler.address)
+        self._stopping = threading.Event()
+
+    def start(self) -> None:
+        """Watch from now on, where the scheduler has an address that tells."""
+        if self._address.startswith(("tcp://", "tls://")):
+            threading.Thread(target=self._run, name="dasfprof-scheduler-watch", daemon=True).start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._stopping.set()
+
+    def _run(self) -> None:
+        interval = _INTERVAL
+        while not self._stopping.wait(interval):
+            if self._client.status == "running":
+                interval = _INTERVAL
+            elif self._is_gone():
+                self._gone()
+                return
+            else:
+                interval = min(2 * interval, _LONGEST_INTERVAL)
+
+    def _is_gone(self) -> bool:
+        try:
+            host, port = get_address_host_port(self._address)
+            socket.create_connection((host, port), _PATIENCE).close()
+        except ConnectionRefusedError:
+            return True
+        except OSError as error:
+            logger.debug("the scheduler at %s: %r", self._address, error)
+            # The network may be lost for a while; a client that has closed does not come back.
+            return bool(self._client.status == "closed")
+        return False

@@ -1,0 +1,156 @@
+"""`write_parquet`: the tables of a trace as Parquet files, for any tool that reads them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+from dasfprof.report.formats.parquet.arrays import as_array, as_lists, field_of
+from dasfprof.report.formats.parquet.schema import Column, TableSchema
+from dasfprof.report.formats.parquet.tables import SCHEMAS
+from dasfprof.report.json_text import without_surrogates
+
+#: Rows of a row group: what is in memory at a time.
+_ROWS = 1 << 16
+_COMPRESSION = "zstd"
+_NO_IDS = np.empty(0, dtype=np.int64)
+
+
+def write_parquet(trace: Trace, directory: Path, *, title: str) -> None:
+    """Write each table of a trace as ``{table}.parquet``.
+
+    ``PARQUET.md`` tells what is in them, and so do the fields' metadata (``description``,
+    ``unit``). Tables without rows are written too, with all their columns.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    for schema in SCHEMAS:
+        _write_table(trace, schema, directory, title)
+
+
+def _write_table(trace: Trace, schema: TableSchema, directory: Path, title: str) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = directory / f"{schema.name}.parquet"
+    columns = [*schema.columns, *_further_columns(trace, schema)]
+    about = {
+        "description": schema.about,
+        "run": without_surrogates(title),
+        "dasfprof": version("dasfprof"),
+        "notes": without_surrogates(json.dumps([note.text for note in trace.notes])),
+    }
+    arrow = pa.schema([field_of(column) for column in columns], metadata=about)
+    with parquet.ParquetWriter(path, arrow, compression=_COMPRESSION) as writer:
+        for block in _blocks(trace, schema.name):
+            arrays = [_array(block, column) for column in columns]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=arrow), row_group_size=_ROWS)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Block:
+    """Some rows of a table."""
+
+    trace: Trace
+    table: pd.DataFrame
+    #: For each row how many key ids its list has (-1: nobody told), and those ids.
+    lists: tuple[Array, Array] = (_NO_IDS, _NO_IDS)
+
+
+def _blocks(trace: Trace, name: str) -> Iterator[_Block]:
+    """Yield a table in blocks of rows; at least one, which may be empty."""
+    if name == "transitions":
+        yield from _transitions(trace)
+        return
+    if name == "keys":
+        codes, names = trace.keys.functions()
+        for part in _parts(len(trace.keys)):
+            functions = pd.Categorical.from_codes(codes[part], _index(names))
+            ids = np.arange(part.start, part.stop)
+            yield _Block(trace, pd.DataFrame({"key_id": ids, "function": functions}))
+        return
+    table = trace.workers.reset_index() if name == "workers" else getattr(trace, name)
+    lengths, ids = {
+        "tasks": trace.task_dependencies,
+        "transfers": trace.transfer_keys,
+    }.get(name, (_NO_IDS, _NO_IDS))
+    ends = np.r_[0, np.cumsum(np.maximum(lengths, 0))]
+    for part in _parts(len(table)):
+        lists = lengths[part], ids[ends[part.start] : ends[part.stop]] if len(lengths) else _NO_IDS
+        yield _Block(trace, table.iloc[part], lists)
+
+
+def _transitions(trace: Trace) -> Iterator[_Block]:
+    """Yield the transitions of some task runs at a time: all would take gigabytes."""
+    nothing = trace.scheduler_only.iloc[:0]
+    for part in _parts(len(trace.tasks)):
+        piece = dataclasses.replace(trace, tasks=trace.tasks.iloc[part], scheduler_only=nothing)
+        yield _Block(trace, piece.transitions)
+    for part in _parts(len(trace.scheduler_only)):
+        rest = trace.scheduler_only.iloc[part]
+        piece = dataclasses.replace(trace, tasks=trace.tasks.iloc[:0], scheduler_only=rest)
+        yield _Block(trace, piece.transitions)
+
+
+def _parts(rows: int) -> Iterator[slice]:
+    return (slice(at, min(at + _ROWS, rows)) for at in range(0, max(rows, 1), _ROWS))
+
+
+def _further_columns(trace: Trace, schema: TableSchema) -> Iterator[Column]:
+    """Yield the columns without a schema: users' own args, those of other versions."""
+    if schema.name in ("transitions", "keys"):
+        return
+    known = {column.name for column in schema.columns} | {"worker_id", "key_id"}
+    table = getattr(trace, schema.name)
+    for name in table.columns:
+        if name not in known:
+            numeric = pd.api.types.is_numeric_dtype(table[name].dtype)
+            yield Column(str(name), "number" if numeric else "text", "as it was recorded")
+
+
+def _array(block: _Block, column: Column) -> Any:
+    """Return a column of a block as an Arrow array; a column that the trace lacks is all null."""
+    import pyarrow as pa
+
+    trace, table, name = block.trace, block.table, column.name
+    if column.kind == "ids":
+        return as_lists(*block.lists)
+    if column.kind in ("key", "stimulus"):
+        source = "key_id" if name == "key" and "key_id" in table else name
+        if source in table:
+            keys = trace.keys if column.kind == "key" else trace.stimuli
+            return _key_texts(keys, table[source].to_numpy())
+    elif name in table:
+        return as_array(table[name], column.kind)
+    elif name in ("host", "worker"):
+        texts = trace.workers[name].to_numpy(dtype=object)[table["worker_id"].to_numpy()]
+        return as_array(pd.Series(texts, dtype=object), column.kind)
+    return pa.nulls(len(table), field_of(column).type)
+
+
+def _key_texts(keys: Any, ids: Array) -> Any:
+    """Write keys; each of the ids that occur once, those of none (-1, NaN) are null."""
+    import pyarrow as pa
+
+    codes, distinct = pd.factorize(np.where(ids >= 0, ids, -1).astype(np.int64))
+    texts = keys.texts(distinct[distinct >= 0])
+    known = iter(texts.tolist())
+    dictionary = [without_surrogates(next(known)) if number >= 0 else None for number in distinct]
+    return pa.array(dictionary, pa.string()).take(pa.array(codes))
+
+
+def _index(names: list[str]) -> pd.Index:
+    return pd.Index(names, dtype=object)

@@ -1,0 +1,77 @@
+"""Events of user code as slices and instants of a Chrome trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.tables.own_events import json_value
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+from dasfprof.report.formats.perfetto.tracks import (
+    RUN,
+    Tracks,
+    side_by_side,
+    to_nanoseconds,
+)
+from dasfprof.report.json_text import json_text
+
+#: Characters of a name that are worth showing.
+_LONGEST = 2000
+
+
+class OwnEventMarks:
+    """The events of user code on tracks of the run, those of each process and thread on their own.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    tracks
+        Gets a track for each process and thread that the events name, more where spans overlap.
+    """
+
+    def __init__(self, trace: Trace, tracks: Tracks) -> None:
+        events = trace.events
+        # What is of another clock has no place in the picture: a note of the trace says so.
+        drawn = (events["time"] >= trace.begin) & (events["time"] <= trace.end)
+        self._events = events[drawn].sort_values("time", kind="stable").reset_index(drop=True)
+        starts = self._events["time"].to_numpy(dtype=float) - trace.begin
+        spent = np.nan_to_num(self._events["duration"].to_numpy(dtype=float))
+        self._starts, self._stops = to_nanoseconds(starts, starts + spent)
+        self._tracks = np.zeros(len(starts), dtype=np.int64)
+        for (process, thread), group in self._events.groupby(["process", "thread"], sort=True):
+            self._place(f"Events of {process}, {thread}", group, tracks)
+
+    def _place(self, title: str, group: pd.DataFrame, tracks: Tracks) -> None:
+        rows = group.index.to_numpy()
+        places = np.zeros(len(rows), dtype=np.int64)
+        spans = (group["kind"] == "span").to_numpy()
+        places[spans] = side_by_side(self._starts[rows[spans]], self._stops[rows[spans]])
+        names = [title, *(f"{title} ({place + 1})" for place in range(1, int(places.max()) + 1))]
+        ids = np.array([tracks.add(RUN, name) for name in names], dtype=np.int64)
+        self._tracks[rows] = ids[places]
+
+    def events(self, places: Array) -> Iterator[str]:
+        """Yield an event for each row: a slice for a span, an instant for all else."""
+        told = zip(
+            self._events["name"].tolist(),
+            self._events["kind"].tolist(),
+            self._events["args"].tolist(),
+            places[self._tracks].tolist(),
+            self._starts.tolist(),
+            (self._stops - self._starts).tolist(),
+            strict=True,
+        )
+        for name, kind, args, place, start, duration in told:
+            head = f'"ph":"X","dur":{duration / 1000:.3f}'
+            if kind != "span":
+                head = '"ph":"i","s":"t"'
+            title = name if kind in ("span", "instant") else f"{name} ({kind})"
+            yield (
+                f'{{{head},{place},"ts":{start / 1000:.3f},"name":{json_text(title, _LONGEST)},'
+                f'"cat":"own","args":{json.dumps(json_value(args))}}}'
+            )

@@ -1,0 +1,96 @@
+"""The steps of the user's pipeline as slices of a Chrome trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.times import recorded_times
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+from dasfprof.report.formats.perfetto.tracks import (
+    RUN,
+    Slices,
+    Tracks,
+    side_by_side,
+    to_nanoseconds,
+)
+from dasfprof.report.json_text import json_text
+
+
+class StepSlices:
+    """The steps of a run, one in another on tracks below each other.
+
+    A step lasts from when the client entered it until it left it. One that only annotations or
+    spans tell of lasts from its first task run to the end of its last.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    tracks
+        Gets as many tracks as there were steps at a time.
+    """
+
+    def __init__(self, trace: Trace, tracks: Tracks) -> None:
+        spans = pd.concat([_entered(trace), _told_by_tasks(trace)], ignore_index=True)
+        spans = spans[np.isfinite(spans["start"])].sort_values("start", kind="stable")
+        self._names: list[str] = spans["step"].tolist()
+        self._counts = _task_counts(trace)
+        stops = spans["stop"].fillna(trace.end - trace.begin).to_numpy()
+        starts, ends = to_nanoseconds(spans["start"].to_numpy(), stops)
+        places = side_by_side(starts, ends)
+        count = int(places.max(initial=-1)) + 1
+        titles = [f"Steps ({place + 1})" if place else "Steps" for place in range(count)]
+        ids = [tracks.add(RUN, title) for title in titles]
+        numbers = np.array(ids, dtype=np.int64)[places]
+        self._slices = Slices(np.arange(len(spans)), starts, ends, numbers)
+
+    def events(self, places: Array) -> Iterator[str]:
+        """Yield an event for each step."""
+        slices = self._slices
+        told = zip(
+            self._names,
+            places[slices.tracks].tolist(),
+            slices.starts.tolist(),
+            (slices.stops - slices.starts).tolist(),
+            strict=True,
+        )
+        for name, place, start, duration in told:
+            args = f'"step":{json_text(name, 400)},"task runs":{self._counts.get(name, 0)}'
+            yield (
+                f'{{"ph":"X",{place},"ts":{start / 1000:.3f},"dur":{duration / 1000:.3f},'
+                f'"name":{json_text(name, 400)},"cat":"step","args":{{{args}}}}}'
+            )
+
+
+def _entered(trace: Trace) -> pd.DataFrame:
+    """Return the steps that the client entered: ``step, start, stop``, from the trace's start."""
+    steps = trace.steps
+    if not len(steps):
+        return pd.DataFrame({"step": [], "start": [], "stop": []}).astype({"step": object})
+    start = steps["start"] - trace.begin
+    return pd.DataFrame({"step": steps["step"], "start": start, "stop": start + steps["duration"]})
+
+
+def _told_by_tasks(trace: Trace) -> pd.DataFrame:
+    """Return the steps that task runs name and the client did not enter."""
+    start = recorded_times(trace)["start"]
+    runs = pd.DataFrame(
+        {
+            "step": trace.tasks["step"].astype(object),
+            "start": start,
+            "stop": start + trace.tasks["duration"].to_numpy(),
+        }
+    )
+    known = set(trace.steps["step"]) if len(trace.steps) else set()
+    runs = runs[runs["step"].notna() & ~runs["step"].isin(known)]
+    return runs.groupby("step", as_index=False, sort=False).agg({"start": "min", "stop": "max"})
+
+
+def _task_counts(trace: Trace) -> dict[str, int]:
+    steps = trace.tasks["step"].cat
+    counts = np.bincount(steps.codes.to_numpy() + 1, minlength=len(steps.categories) + 1)[1:]
+    return dict(zip(map(str, steps.categories), counts.tolist(), strict=True))

@@ -1,0 +1,1 @@
+"""The HTML report: one file with its data, scripts and styles."""

@@ -1,0 +1,1 @@
+"""The page's charts of CPU, memory, network, disks and GPUs."""

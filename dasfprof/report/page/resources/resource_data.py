@@ -1,0 +1,84 @@
+"""Samples of resources as the columns of a page: `ResourceData`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+from dasfprof.report.page.packing import PackedColumn, seconds, whole_numbers
+from dasfprof.report.resource_series import Series, metrics_of
+
+#: Points of all series of a metric together, and of one series.
+_MAX_POINTS = 200_000
+_SERIES_POINTS = 100, 1500
+#: Values are stored as parts of their metric's highest.
+_STEPS = 0xFFFF
+
+_ABSENT = {
+    "gpu": "no reading of a GPU was recorded",
+    "gpu_memory": "no reading of a GPU was recorded",
+}
+
+
+@dataclass(frozen=True)
+class ResourceData:
+    """What the page's charts of resources are drawn from."""
+
+    columns: dict[str, PackedColumn]
+    #: A dict a metric: ``name, label, unit, series`` (``label, first``), ``highest``; or
+    #: ``absent`` with the reason.
+    metrics: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, trace: Trace) -> ResourceData:
+        """Make the columns; long series are averaged over parts of the run."""
+        columns: dict[str, PackedColumn] = {}
+        metrics: list[dict[str, Any]] = []
+        for metric in metrics_of(trace):
+            facts: dict[str, Any] = {
+                "name": metric.name,
+                "label": metric.label,
+                "unit": metric.unit,
+            }
+            known = [series for series in metric.series if len(series.times)]
+            if known:
+                facts |= _pack(metric.name, known, columns)
+            else:
+                facts["absent"] = _ABSENT.get(metric.name, "no sample of it was recorded")
+            metrics.append(facts)
+        return cls(columns, metrics)
+
+
+def _pack(name: str, series: list[Series], columns: dict[str, PackedColumn]) -> dict[str, Any]:
+    least, most = _SERIES_POINTS
+    points = int(np.clip(_MAX_POINTS // len(series), least, most))
+    short = [_averaged(one, points) for one in series]
+    lengths = [len(one.times) for one in short]
+    firsts = np.r_[0, np.cumsum(lengths)][:-1].tolist()
+    values = np.concatenate([one.values for one in short])
+    highest = float(values.max())
+    steps = np.rint(values / (highest or 1.0) * _STEPS)
+    columns[f"times:{name}"] = seconds(np.concatenate([one.times for one in short]), delta=True)
+    columns[f"values:{name}"] = whole_numbers(steps)
+    listed = [{"label": one.label, "first": at} for one, at in zip(short, firsts, strict=True)]
+    return {"series": listed, "highest": highest, "steps": _STEPS}
+
+
+def _averaged(series: Series, points: int) -> Series:
+    """Average a series over parts of equal length where it has more points than that."""
+    times, values = series.times, series.values
+    if len(times) <= points:
+        return series
+    places = ((times - times[0]) / (times[-1] - times[0] or 1.0) * points).astype(np.int64)
+    counts = np.bincount(places)
+    found = np.flatnonzero(counts)
+
+    def mean(numbers: Array) -> Array:
+        averages: Array = np.bincount(places, weights=numbers)[found] / counts[found]
+        return averages
+
+    return Series(series.label, series.host, mean(times), mean(values))

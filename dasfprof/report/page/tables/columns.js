@@ -1,0 +1,178 @@
+// The columns of the tables: what each shows, exports and is sorted by.
+
+/** Columns of a table that the page holds as lists. */
+function listedColumns(facts) {
+  return facts.columns.map(({ label, kind, values }) => {
+    const hidden = isUnknown({ values });
+    const numeric = kind === "number";
+    const decimals = numeric ? decimalsOf(values) : 0;
+    return {
+      label,
+      hidden,
+      numeric,
+      width: numeric ? 7 : 11,
+      grow: numeric ? 1 : 2,
+      text: (row) =>
+        numeric
+          ? formatCell(values[row], decimals)
+          : values[row] === null
+            ? "NA"
+            : shortened(values[row], 200),
+      value: (row) => values[row],
+    };
+  });
+}
+
+function isUnknown({ values }) {
+  return values.length > 0 && values.every((value) => value === null);
+}
+
+/** So many decimals that the middling value has four digits; none for whole numbers. */
+function decimalsOf(values) {
+  const known = values.filter((value) => value !== null && value !== 0);
+  if (known.every(Number.isInteger)) return 0;
+  const sizes = known.map(Math.abs).sort((one, other) => one - other);
+  const digits = Math.floor(Math.log10(sizes[sizes.length >> 1])) + 1;
+  return Math.min(6, Math.max(1, 4 - digits));
+}
+
+/** Puts a bar of the shares of the statuses in the place of their columns of numbers. */
+function withBars(columns, statuses) {
+  const column = (label) => columns.find((one) => one.label === label);
+  const seconds = statuses.map((name) => column(`${name} (s)`).value);
+  const sum = (row) => seconds.reduce((total, value) => total + (value(row) ?? 0), 0);
+  const cell = (row) => {
+    const bar = make("div", { class: "stack" });
+    for (const [at, name] of statuses.entries()) {
+      const share = (seconds[at](row) ?? 0) / sum(row);
+      const part = make("div", {
+        title: `${name}: ${formatShare(share)}, ${formatSeconds(seconds[at](row) ?? NaN)}`,
+      });
+      part.style.width = `${share * 100}%`;
+      part.style.background = `var(--series-${STATUS_COLOURS[name] ?? OTHER})`;
+      bar.append(part);
+    }
+    return bar;
+  };
+  const bars = {
+    label: "Share of each status",
+    width: 14,
+    grow: 2,
+    cell,
+    value: sum,
+    numeric: true,
+  };
+  const labels = new Set(statuses.map((name) => `${name} (%)`));
+  const kept = columns.map((one) => (labels.has(one.label) ? { ...one, hidden: true } : one));
+  const place = kept.findIndex((one) => one.label === "Task Runs") + 1;
+  return [...kept.slice(0, place), bars, ...kept.slice(place)];
+}
+
+/** Columns of the table of task runs. */
+function taskColumns(tasks) {
+  const seconds = (label, values) => ({
+    label,
+    numeric: true,
+    width: 7,
+    grow: 1,
+    text: (row) => formatCell(values[row], 6),
+    value: (row) => values[row],
+    order: () => ascending(values),
+  });
+  const named = (label, name, width, grow = 1) => ({
+    label,
+    width,
+    grow,
+    text: (row) => shortened(name(row), 200),
+    value: name,
+  });
+  const ranked = (label, name, width, code, names) => ({
+    ...named(label, name, width),
+    order: () => ascending(rankedCodes(tasks, code, names)),
+  });
+  const { facts } = tasks;
+  return [
+    {
+      ...named("Task Key", (row) => tasks.keyText(tasks.keys[row]), 15, 3),
+      order: () => ascending(keyRanks(tasks)),
+    },
+    ranked(
+      "Function",
+      (row) => tasks.functionName(row),
+      10,
+      (row) => tasks.functionOf(row),
+      facts.functions,
+    ),
+    ...(tasks.steps
+      ? [
+          ranked(
+            "Step",
+            (row) => tasks.stepName(row),
+            8,
+            (row) => tasks.steps[row],
+            facts.steps,
+          ),
+        ]
+      : []),
+    ranked(
+      "Worker",
+      (row) => tasks.workerName(row),
+      9,
+      (row) => tasks.tracks[tasks.trackOfRow[row]].worker,
+      facts.workers,
+    ),
+    seconds("Start (s)", tasks.starts),
+    seconds("Duration (s)", tasks.durations),
+    seconds("CPU (s)", tasks.cpu),
+    ...tasks.statuses
+      .filter((status) => !status.running)
+      .map((status) => seconds(`${status.name} (s)`, status.seconds)),
+    {
+      ...seconds("Memory usage (Mb)", tasks.sizes),
+      text: (row) => formatCell(tasks.sizes[row] / 1e6, 3),
+      value: (row) => tasks.sizes[row] / 1e6,
+    },
+    ranked(
+      "State",
+      (row) => tasks.stateName(row),
+      6,
+      (row) => tasks.states[row],
+      [...facts.states, "unknown"],
+    ),
+  ];
+}
+
+function rankedCodes(tasks, code, names) {
+  const { compare } = new Intl.Collator("en", { numeric: true });
+  const ranks = new Float64Array(names.length);
+  const inOrder = Array.from(names.keys()).sort((one, other) => compare(names[one], names[other]));
+  for (const [rank, place] of inOrder.entries()) ranks[place] = rank;
+  return Float64Array.from({ length: tasks.count }, (_, row) => ranks[code(row)]);
+}
+
+/** Each row's place if sorted by key: by the text's begin, then by the numbers. */
+function keyRanks(tasks) {
+  const { headFirsts, headTexts } = tasks;
+  const { compare } = new Intl.Collator("en", { numeric: true });
+  const heads = Array.from(headTexts.keys()).sort((one, other) =>
+    compare(headTexts[one], headTexts[other]),
+  );
+  const shifts = new Float64Array(headTexts.length);
+  let next = 0;
+  for (const head of heads) {
+    const end = head + 1 < headFirsts.length ? headFirsts[head + 1] : tasks.facts.keys;
+    shifts[head] = next - headFirsts[head];
+    next += end - headFirsts[head];
+  }
+  const rankOfKey = new Float64Array(tasks.facts.keys);
+  for (const [head, begin] of headFirsts.entries()) {
+    const end = head + 1 < headFirsts.length ? headFirsts[head + 1] : tasks.facts.keys;
+    const hashed = [HEX, UUID].includes(tasks.headKinds[head]);
+    // Keys that end in hashes come as they first ran.
+    const order = hashed && tasks.tails[0] ? ascending(tasks.tails[0].subarray(begin, end)) : null;
+    for (let at = 0; at < end - begin; at += 1) {
+      rankOfKey[begin + (order ? order[at] : at)] = begin + at + shifts[head];
+    }
+  }
+  return Float64Array.from(tasks.keys, (key) => rankOfKey[key]);
+}

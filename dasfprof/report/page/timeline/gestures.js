@@ -1,0 +1,108 @@
+// Wheel, pointer and keyboard move the timeline.
+
+class Gestures {
+  constructor(timeline, surface) {
+    this.timeline = timeline;
+    this.surface = surface;
+    this.scrolledAt = -Infinity;
+  }
+
+  listen() {
+    const { surface } = this;
+    addEventListener("scroll", () => (this.scrolledAt = performance.now()), { passive: true });
+    surface.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
+    surface.addEventListener("pointerdown", (event) => this.onPress(event));
+    surface.addEventListener("pointermove", (event) => this.onHover(event));
+    surface.addEventListener("pointerleave", () => this.timeline.hover(-1));
+    surface.addEventListener("keydown", (event) => this.onKey(event));
+    surface.addEventListener("dblclick", () => {
+      if (this.timeline.selected >= 0) this.timeline.zoomTo(this.timeline.selected);
+    });
+  }
+
+  onWheel(event) {
+    // A page that is scrolled past the chart must not turn into one that zooms it.
+    if (performance.now() - this.scrolledAt < 300) return;
+    const { timeline } = this;
+    const sideways = event.shiftKey ? event.deltaX || event.deltaY : event.deltaX;
+    if (event.shiftKey || Math.abs(sideways) > Math.abs(event.deltaY)) {
+      timeline.pan(sideways / 800);
+    } else if (event.altKey) {
+      timeline.scrollTo(timeline.scroll + event.deltaY);
+    } else {
+      if (timeline.showsAll && event.deltaY > 0) return;
+      const pixels = event.deltaY * (event.deltaMode ? 16 : 1);
+      const factor = Math.exp(Math.min(Math.max(pixels, -240), 240) * 0.0028);
+      timeline.zoom(factor, timeline.frame().time(event.offsetX));
+    }
+    event.preventDefault();
+  }
+
+  /** A drag pans, a click selects. */
+  onPress(event) {
+    if (event.button !== 0) return;
+    const { timeline, surface } = this;
+    surface.focus({ preventScroll: true });
+    surface.setPointerCapture(event.pointerId);
+    const { from, to, scroll } = timeline;
+    let dragged = false;
+    const drag = (moved) => {
+      const [x, y] = [moved.offsetX - event.offsetX, moved.offsetY - event.offsetY];
+      dragged ||= Math.hypot(x, y) > 4;
+      if (!dragged) return;
+      const by = (x / timeline.frame().width) * (to - from);
+      timeline.move(from - by, to - by);
+      timeline.scrollTo(scroll - y);
+    };
+    const drop = () => {
+      surface.removeEventListener("pointermove", drag);
+      if (!dragged) timeline.click(event.offsetX, event.offsetY);
+    };
+    surface.addEventListener("pointermove", drag);
+    surface.addEventListener("pointerup", drop, { once: true });
+  }
+
+  onHover(event) {
+    const { timeline, surface } = this;
+    if (event.buttons) return timeline.hover(-1);
+    const row = timeline.rowAt(event.offsetX, event.offsetY);
+    timeline.hover(row, event.offsetX, event.offsetY);
+    const track = timeline.view?.tracks[timeline.frame().track(event.offsetY)];
+    surface.title = row < 0 && event.offsetX < GUTTER && track ? track.hint : "";
+    surface.style.cursor = row >= 0 || track?.branch !== undefined ? "pointer" : "grab";
+  }
+
+  onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const act = this.actions[event.key];
+    if (!act) return;
+    act(event.shiftKey);
+    event.preventDefault();
+  }
+
+  get actions() {
+    const { timeline } = this;
+    const tracks = (by) => () =>
+      timeline.selected >= 0 ? timeline.step(0, by) : timeline.scrollTo(timeline.scroll + by * 60);
+    return {
+      ArrowLeft: (far) => timeline.pan(far ? -0.8 : -0.15),
+      ArrowRight: (far) => timeline.pan(far ? 0.8 : 0.15),
+      a: () => timeline.pan(-0.15),
+      d: () => timeline.pan(0.15),
+      "+": () => timeline.zoom(0.7),
+      "=": () => timeline.zoom(0.7),
+      w: () => timeline.zoom(0.7),
+      "-": () => timeline.zoom(1 / 0.7),
+      s: () => timeline.zoom(1 / 0.7),
+      Home: () => timeline.showAll(),
+      0: () => timeline.showAll(),
+      f: () => timeline.selected >= 0 && timeline.zoomTo(timeline.selected),
+      ".": () => timeline.step(1, 0),
+      ",": () => timeline.step(-1, 0),
+      ArrowDown: tracks(1),
+      ArrowUp: tracks(-1),
+      Enter: () => timeline.selected < 0 && timeline.step(1, 0),
+      Escape: () => timeline.select(-1),
+    };
+  }
+}

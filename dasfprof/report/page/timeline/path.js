@@ -1,0 +1,107 @@
+// The critical path: the chain of waits and work that made the run as long as it was.
+
+/** Kinds of waits, by colour; work has the colour of its task. */
+const KIND_COLOURS = { Scheduler: 6, Transfer: 3, Worker: 4, Unspill: 1, "Task overhead": 5 };
+const WORK = "Compute";
+const MAX_LINKS = 300;
+
+/** The path in a track of its own, over all task runs, of which those on the path are lit. */
+function criticalView(tasks) {
+  const { path } = tasks;
+  const lit = new Uint8Array(tasks.count);
+  const chain = [];
+  for (const row of path.rows) {
+    if (row === tasks.count || lit[row]) continue;
+    lit[row] = 1;
+    chain.push(row);
+  }
+  const track = {
+    title: "Critical path",
+    hint: "what the run's length depended on",
+    area: false,
+    group: -1,
+  };
+  return {
+    tracks: [track, ...threadTracks(tasks)],
+    rows: null,
+    offsets: Uint32Array.from([0, ...tasks.trackOffsets]),
+    lit,
+    chain,
+    path,
+  };
+}
+
+/** The place of the path's segment at a time; -1 if there is none. */
+function segmentAt({ starts, durations }, time) {
+  const at = lastAtMost(starts, time);
+  return at >= 0 && time <= starts[at] + durations[at] ? at : -1;
+}
+
+/** Paints the path's track: work in full height, waits lower. */
+function paintPath(context, path, frame, colours, palette) {
+  const first = Math.max(0, lastAtMost(path.starts, frame.from));
+  const last = lastAtMost(path.starts, frame.to);
+  const y = frame.y(0);
+  const height = frame.trackHeight - 1;
+  for (let at = first; at <= last; at += 1) {
+    const x = Math.max(frame.x(path.starts[at]), frame.left - 2);
+    const end = Math.min(
+      frame.x(path.starts[at] + path.durations[at]),
+      frame.left + frame.width + 2,
+    );
+    const kind = path.kinds[at].name;
+    const work = kind === WORK;
+    const known = work && path.rows[at] < colours.length;
+    context.fillStyle =
+      palette.series[known ? colours[path.rows[at]] : (KIND_COLOURS[kind] ?? OTHER)];
+    const high = work ? height : Math.max(2, Math.round(height * 0.45));
+    context.fillRect(x, y + height - high, Math.max(end - x, 0.5), high);
+  }
+}
+
+/** Paints where the path goes from one track to another. */
+function paintChain(context, tasks, view, frame, palette) {
+  const tracks = tracksOfRows(view, tasks.count);
+  const seen = [];
+  for (let at = 1; at < view.chain.length; at += 1) {
+    const [from, to] = [view.chain[at - 1], view.chain[at]];
+    const end = tasks.starts[from] + tasks.durations[from];
+    if (tracks[from] === tracks[to]) continue;
+    if (tasks.starts[to] >= frame.from && end <= frame.to) seen.push([from, end, to]);
+  }
+  if (seen.length > MAX_LINKS) return;
+  context.strokeStyle = palette.text;
+  context.globalAlpha = 0.8;
+  context.lineWidth = 1;
+  context.beginPath();
+  for (const [from, end, to] of seen) {
+    context.moveTo(frame.x(end), frame.y(tracks[from] + 0.5));
+    context.lineTo(frame.x(tasks.starts[to]), frame.y(tracks[to] + 0.5));
+  }
+  context.stroke();
+  context.globalAlpha = 1;
+}
+
+/** The seconds of each kind of segment, the most first. */
+function pathTotals({ kinds, durations }) {
+  const totals = new Map();
+  for (const [at, kind] of kinds.entries())
+    totals.set(kind, (totals.get(kind) ?? 0) + durations[at]);
+  return [...totals].sort((one, other) => other[1] - one[1]);
+}
+
+function pathLegend(path) {
+  const entries = pathTotals(path).map(([kind, seconds]) => {
+    const swatch = make("i", { class: kind.name === WORK ? "work" : "wait" });
+    if (kind.name !== WORK)
+      swatch.style.background = `var(--series-${KIND_COLOURS[kind.name] ?? OTHER})`;
+    return make(
+      "li",
+      { title: kind.meaning },
+      swatch,
+      kind.name,
+      make("small", {}, ` ${formatSeconds(seconds)}`),
+    );
+  });
+  return [make("li", {}, "On the critical path:"), ...entries];
+}

@@ -1,0 +1,297 @@
+// The timeline: a window of time over the tracks of a view.
+
+const GUTTER = 168;
+const RULER = 24;
+const MIN_SPAN = 2e-6;
+const TRACKS_HEIGHT = [96, 430];
+const TRACK_HEIGHT = [5, 26];
+
+class Timeline {
+  /** `events` has `selected(row)` and `moved(from, to)`. */
+  constructor(tasks, root, events) {
+    this.tasks = tasks;
+    this.events = events;
+    this.painter = new Painter(tasks);
+    this.root = root;
+    this.canvas = root.querySelector("canvas.picture");
+    this.overlay = root.querySelector("canvas.overlay");
+    this.tip = root.querySelector(".tip");
+    this.opened = usuallyOpen(tasks);
+    /** The time that a finding speaks of. */
+    this.marked = null;
+    this.from = 0;
+    this.to = tasks.span || 1;
+    this.scroll = 0;
+    this.selected = -1;
+    this.hovered = -1;
+    this.matches = null;
+    this.colourBy = "function";
+    new Gestures(this, this.overlay).listen();
+    new ResizeObserver(() => this.view && this.resize()).observe(root);
+    DARK.addEventListener("change", () => this.draw());
+  }
+
+  show(view) {
+    this.view = view;
+    this.scroll = 0;
+    this.resize();
+  }
+
+  colour(by) {
+    this.colourBy = by;
+    this.colours = rowColours(this.tasks, by);
+    this.draw();
+  }
+
+  highlight(matches) {
+    this.matches = matches;
+    this.draw();
+  }
+
+  select(row, { reveal = false } = {}) {
+    this.selected = row;
+    this.hover(-1);
+    if (reveal && row >= 0) this.reveal(row);
+    this.draw();
+    this.events.selected(row);
+  }
+
+  /** Brings a task run into the window, and into the tracks that are seen. */
+  reveal(row) {
+    const start = this.tasks.starts[row];
+    const end = start + this.tasks.durations[row];
+    const span = this.to - this.from;
+    if (start < this.from || end > this.to || (end - start) * 400 < span) {
+      const near = Math.min(span, Math.max((end - start) * 12, this.tasks.span / 2000, MIN_SPAN));
+      const wanted = Math.max(near, (end - start) * 1.5);
+      this.move((start + end) / 2 - wanted / 2, (start + end) / 2 + wanted / 2);
+    }
+    const track = tracksOfRows(this.view, this.tasks.count)[row];
+    if (track < 0) return;
+    const top = track * this.trackHeight;
+    this.scrollTo(Math.min(top, Math.max(this.scroll, top + this.trackHeight - this.tracksHeight)));
+  }
+
+  move(from, to) {
+    const whole = this.tasks.span || 1;
+    const span = Math.min(Math.max(to - from, MIN_SPAN), whole);
+    // A window that was made longer or shorter than asked keeps its middle.
+    const begin = (from + to) / 2 - span / 2;
+    this.from = Math.min(Math.max(begin, 0), whole - span);
+    this.to = this.from + span;
+    this.hover(-1);
+    this.draw();
+    this.events.moved(this.from, this.to);
+  }
+
+  zoom(factor, around = (this.from + this.to) / 2) {
+    const whole = this.tasks.span || 1;
+    const span = Math.min(Math.max((this.to - this.from) * factor, MIN_SPAN), whole);
+    const share = (around - this.from) / (this.to - this.from);
+    const from = Math.min(Math.max(around - share * span, 0), whole - span);
+    this.move(from, from + span);
+  }
+
+  get showsAll() {
+    return this.to - this.from >= (this.tasks.span || 1) * 0.999999;
+  }
+
+  showAll() {
+    this.move(0, this.tasks.span || 1);
+  }
+
+  /** Marks a time, [from, to] or null, and shows it with some room around it. */
+  mark(span) {
+    this.marked = span;
+    if (!span) return this.showAll();
+    const room = Math.max((span[1] - span[0]) * 0.25, MIN_SPAN, this.tasks.span / 200);
+    this.move(span[0] - room, span[1] + room);
+  }
+
+  /** Scrolls to the first track that has a lit task run in the window. */
+  revealLit() {
+    const { view, tasks, matches } = this;
+    if (!matches) return this.scrollTo(0);
+    for (let track = 0; track < view.tracks.length; track += 1) {
+      const [first, end] = seenIn(view, tasks, track, this.from, this.to);
+      for (let at = first; at < end; at += 1) {
+        if (matches[view.rows ? view.rows[at] : at]) {
+          const top = track * this.trackHeight;
+          if (top + this.trackHeight > this.tracksHeight) this.scrollTo(top);
+          else this.scrollTo(0);
+          return;
+        }
+      }
+    }
+  }
+
+  pan(share) {
+    const by = (this.to - this.from) * share;
+    this.move(this.from + by, this.to + by);
+  }
+
+  scrollTo(scroll) {
+    const most = Math.max(0, this.view.tracks.length * this.trackHeight - this.tracksHeight);
+    this.scroll = Math.min(Math.max(scroll, 0), most);
+    this.draw();
+  }
+
+  resize() {
+    const tracks = this.view.tracks.length;
+    const fitting = Math.floor(TRACKS_HEIGHT[1] / Math.max(tracks, 1));
+    const least = this.view.tracks.some((track) => track.area) ? 20 : TRACK_HEIGHT[0];
+    this.trackHeight = Math.min(Math.max(fitting, least), TRACK_HEIGHT[1]);
+    const wanted = tracks * this.trackHeight;
+    this.tracksHeight = Math.min(Math.max(wanted, TRACKS_HEIGHT[0]), TRACKS_HEIGHT[1]);
+    this.width = this.root.clientWidth;
+    this.height = this.tracksHeight + RULER;
+    this.root.style.height = `${this.height}px`;
+    for (const canvas of [this.canvas, this.overlay]) fitCanvas(canvas, this.width, this.height);
+    this.scrollTo(this.scroll);
+  }
+
+  frame() {
+    return new Frame({
+      left: GUTTER,
+      top: RULER,
+      width: Math.max(1, this.width - GUTTER),
+      height: this.tracksHeight,
+      from: this.from,
+      to: this.to,
+      trackHeight: this.trackHeight,
+      scroll: this.scroll,
+    });
+  }
+
+  /** Asks for a new picture with the next frame. */
+  draw() {
+    this.asked ??= requestAnimationFrame(() => {
+      this.asked = null;
+      this.paint();
+    });
+  }
+
+  paint() {
+    if (!this.view) return;
+    const context = this.canvas.getContext("2d", { alpha: false });
+    const frame = this.frame();
+    const palette = currentPalette();
+    context.fillStyle = palette.background;
+    context.fillRect(0, 0, this.width, this.height);
+    if (this.colours) {
+      context.save();
+      context.beginPath();
+      context.rect(frame.left, frame.top, frame.width, frame.height);
+      context.clip();
+      this.bars = this.painter.paint(
+        context,
+        this.view,
+        frame,
+        this.colours,
+        this.matches,
+        palette,
+      );
+      if (this.view.path) paintPath(context, this.view.path, frame, this.colours, palette);
+      context.restore();
+    } else paintOverview(context, this.tasks, frame, palette);
+    paintRuler(context, frame, palette);
+    paintTitles(context, this.view, frame, palette);
+    paintSelection(this, palette);
+  }
+
+  /** The row at a point of the canvas, -1 if there is none within two pixels. */
+  rowAt(x, y) {
+    const frame = this.frame();
+    const track = frame.track(y);
+    if (x < frame.left || y < frame.top || track < 0 || track >= this.view.tracks.length) return -1;
+    if (this.view.tracks[track].area || !this.colours) return -1;
+    if (this.segmentAt(x, y) >= 0) {
+      const row = this.view.path.rows[this.segmentAt(x, y)];
+      return row < this.tasks.count ? row : -1;
+    }
+    const slack = 2 / frame.perSecond;
+    const time = frame.time(x);
+    const [from, to] = seenIn(this.view, this.tasks, track, time - slack, time + slack);
+    let [nearest, distance] = [-1, slack];
+    for (let at = to - 1; at >= from && to - at < 5000; at -= 1) {
+      const row = this.view.rows ? this.view.rows[at] : at;
+      const start = this.tasks.starts[row];
+      const away = Math.max(start - time, time - start - this.tasks.durations[row], 0);
+      if (away < distance || (away === 0 && nearest < 0)) [nearest, distance] = [row, away];
+      if (distance === 0) break;
+    }
+    return nearest;
+  }
+
+  /** The place of the critical path's segment at a point, -1 if there is none. */
+  segmentAt(x, y) {
+    const frame = this.frame();
+    if (!this.view.path || y < frame.top || frame.track(y) !== 0) return -1;
+    return segmentAt(this.view.path, frame.time(x));
+  }
+
+  zoomTo(row) {
+    const { starts, durations } = this.tasks;
+    const room = Math.max(durations[row] * 0.3, MIN_SPAN);
+    this.move(starts[row] - room, starts[row] + durations[row] + room);
+  }
+
+  click(x, y) {
+    const track = this.view.tracks[this.frame().track(y)];
+    const row = this.rowAt(x, y);
+    if (row < 0 && track?.branch !== undefined && y > RULER) this.toggle(track.branch);
+    else this.select(row);
+  }
+
+  /** Opens or closes the tracks of a step or function. */
+  toggle(branch) {
+    if (!this.opened.delete(branch)) this.opened.add(branch);
+    const { scroll } = this;
+    this.show(hierarchyView(this.tasks, this.opened));
+    this.scrollTo(scroll);
+  }
+
+  hover(row, x = 0, y = 0) {
+    const before = this.hovered;
+    this.hovered = row;
+    if (row !== before) paintSelection(this);
+    this.tip.hidden = row < 0 || !this.tasks.headTexts;
+    if (this.tip.hidden) return;
+    const { tasks } = this;
+    const segment = this.segmentAt(x, y);
+    if (row !== before || segment !== this.segment) {
+      this.segment = segment;
+      this.tip.replaceChildren(...told(tasks, row, this.view.path, segment));
+    }
+    const left = Math.min(x + 14, this.width - this.tip.offsetWidth - 4);
+    const below = y + 18 + this.tip.offsetHeight < this.height;
+    this.tip.style.left = `${left}px`;
+    this.tip.style.top = `${below ? y + 16 : y - this.tip.offsetHeight - 10}px`;
+  }
+
+  /** Selects the next or last task of the track, or the nearest one of another track. */
+  step(by, tracks) {
+    const { tasks, view } = this;
+    if (!tasks.count) return;
+    const known = this.selected >= 0 ? tracksOfRows(view, tasks.count)[this.selected] : -1;
+    const time = known >= 0 ? tasks.starts[this.selected] : this.from;
+    let track = Math.max(known, 0) + tracks;
+    const way = tracks < 0 ? -1 : 1;
+    while (view.tracks[track] && view.offsets[track] === view.offsets[track + 1]) track += way;
+    if (!view.tracks[track]) return;
+    const rowOf = (at) => (view.rows ? view.rows[at] : at);
+    const last = view.offsets[track + 1] - 1;
+    let [low, high] = [view.offsets[track], last + 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (tasks.starts[rowOf(middle)] < time) low = middle + 1;
+      else high = middle;
+    }
+    // Of several that start at one time, the selected one is where to step from.
+    for (let at = low; known >= 0 && at <= last && tasks.starts[rowOf(at)] === time; at += 1) {
+      if (rowOf(at) === this.selected) low = at;
+    }
+    const at = Math.min(Math.max(low + (known >= 0 ? by : 0), view.offsets[track]), last);
+    this.select(rowOf(at), { reveal: true });
+  }
+}

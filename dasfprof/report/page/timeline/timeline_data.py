@@ -1,0 +1,234 @@
+"""The task runs of a trace as the columns of a page: `TimelineData`.
+
+Rows are ordered by track (a worker's thread) and start, keys by the prefix of their text and their
+numbers: neighbours are alike, so that a million rows compress to a few bytes each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.statuses import status_seconds
+from dasfprof.analysis.model.steps import has_steps, step_groups
+from dasfprof.analysis.model.times import recorded_times
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.keys import KeyTable
+from dasfprof.database import keys as key_parts
+from dasfprof.database.columns import Array
+from dasfprof.report.page.packing import PackedColumn, amounts, seconds, texts, whole_numbers
+from dasfprof.report.thread_tracks import ThreadTracks
+
+#: How many parts of the run the first picture has.
+_OVERVIEW_BINS = 400
+#: From so many keys that end in hashes on, of which nothing can be packed, the page would be too
+#: large for what else it holds: it has half of each hash, and coarser times of statuses.
+_MANY_HASHES = 300_000
+#: Words of 32 bits of such a hash.
+_HALF = 2
+#: Parts of their mean in which such times are told.
+_PARTS = 256
+#: The status that lasts as long as the task run itself.
+_RUNNING = "Running"
+
+
+@dataclass(frozen=True)
+class TimelineData:
+    """What the page's timeline is drawn from."""
+
+    #: Columns by name; those that the first exact picture needs come first.
+    columns: dict[str, PackedColumn]
+    #: Small facts: ``tracks`` (``worker, thread, first``), ``workers``, ``functions``, ``steps``
+    #: (the last is that of no step; empty where none is known), ``span`` (seconds), ``overview``
+    #: (busy share of each track and part of the run, in tenths).
+    facts: dict[str, Any]
+    #: The row of `Trace.tasks` that each row of the page is about. Task runs that have no time
+    #: have no place in it.
+    rows: Array
+
+    @classmethod
+    def of(cls, trace: Trace) -> TimelineData:
+        """Make the columns."""
+        tasks = trace.tasks
+        statuses = status_seconds(trace)
+        starts, durations = recorded_times(trace)["start"], tasks["duration"].to_numpy()
+        placed = np.flatnonzero(np.isfinite(starts) & np.isfinite(durations))
+        tracks = ThreadTracks(trace, placed, starts[placed])
+        rows = placed[tracks.order]
+        starts, durations = np.maximum(starts[rows], 0.0), durations[rows]
+        ranks, key_order = _rank_keys(trace.keys, tasks["key_id"].to_numpy()[rows])
+        crowded = int(_hashed(trace.keys).sum()) > _MANY_HASHES
+        columns = {
+            "starts": seconds(starts, delta=True),
+            "durations": seconds(durations),
+            "keys": whole_numbers(ranks[tasks["key_id"].to_numpy()[rows]], delta=True),
+        }
+        function_columns, functions = _functions(trace.keys, key_order)
+        columns |= function_columns
+        columns["states"], states = _categories(tasks["state"], rows)
+        steps: list[str] = []
+        if has_steps(trace):
+            codes, steps = step_groups(tasks)
+            columns["steps"] = whole_numbers(codes[rows])
+        columns |= _key_columns(trace.keys, key_order, halved=crowded)
+        columns |= _dependency_columns(trace, ranks, key_order)
+        columns["sizes"] = amounts(tasks["size"].to_numpy(dtype=float)[rows])
+        columns["input_sizes"] = amounts(tasks["input_size"].to_numpy(dtype=float)[rows])
+        columns["cpu"] = _spent(tasks["cpu"].to_numpy(dtype=float)[rows], crowded)
+        columns["results"], results = _results(tasks, rows)
+        columns["result_texts"] = texts(results)
+        columns["exceptions"], exceptions = _categories(tasks["exception"], rows)
+        columns["exception_texts"] = texts(exceptions)
+        for name, spent in statuses.items():
+            if name != _RUNNING:
+                columns[f"status:{name}"] = _spent(spent[rows], crowded)
+        facts = {
+            "span": _span(trace),
+            "begin": None if np.isnan(trace.begin) else trace.begin,
+            "tracks": tracks.facts,
+            "workers": tracks.workers,
+            "functions": functions,
+            "states": states,
+            "steps": steps,
+            "statuses": list(statuses),
+            "overview": tracks.busy_shares(starts, durations, _span(trace), _OVERVIEW_BINS),
+            "tasks": len(rows),
+            "keys": len(key_order),
+            "crowded": crowded,
+        }
+        return cls(columns, facts, rows)
+
+
+def _span(trace: Trace) -> float:
+    if not len(trace.tasks) and np.isnan(trace.begin):
+        return 0.0
+    return float(trace.end - trace.begin)
+
+
+def _hashed(keys: KeyTable) -> Array:
+    """Return which keys end in a hash, as booleans."""
+    kinds = np.array([kind for kind, _ in keys.heads], dtype=np.int64)
+    return np.isin(kinds, (key_parts.HEX, key_parts.UUID))[keys.head_ids]
+
+
+def _spent(values: Array, crowded: bool) -> PackedColumn:
+    """Pack the seconds of a status."""
+    known = values[np.isfinite(values)]
+    step = float(known.mean()) / _PARTS if crowded and len(known) else 0.0
+    return seconds(values, step=step)
+
+
+def _rank_keys(keys: KeyTable, key_ids: Array) -> tuple[Array, Array]:
+    """Sort the keys by head, then by numbers, or those that end in a hash as they first ran.
+
+    Parameters
+    ----------
+    keys
+        The keys.
+    key_ids
+        Those of the rows of the page.
+
+    Returns
+    -------
+    ranks, order
+        Each key id's place, and the key id at each place.
+    """
+    tails, hashed = keys.tails, _hashed(keys)
+    sorted_by = [tails[:, word] for word in range(key_parts.TAIL_WORDS) if tails[:, word].any()]
+    if hashed.any():
+        first = np.full(len(keys), len(key_ids))
+        first[key_ids[::-1]] = np.arange(len(key_ids))[::-1]
+        sorted_by = [np.where(hashed, first, 0)] + [np.where(hashed, 0, by) for by in sorted_by]
+    order = np.lexsort((*sorted_by[::-1], keys.head_ids))
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks, order
+
+
+def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, PackedColumn]:
+    """Pack the parts from which the page builds the keys' texts; `halved`: half of each hash."""
+    head_ids = keys.head_ids[order]
+    firsts = np.flatnonzero(np.r_[True, head_ids[1:] != head_ids[:-1]][: len(order)])
+    heads = [keys.heads[head] for head in head_ids[firsts].tolist()]
+    begins = [_text_begin(head) for head in heads]
+    whole = [at for at, begin in enumerate(begins) if begin is None]
+    for at, text in zip(whole, keys.texts(order[firsts[whole]]).tolist(), strict=True):
+        begins[at] = text
+    columns = {
+        "head_texts": texts([str(begin) for begin in begins]),
+        "head_kinds": whole_numbers(np.array([kind for kind, _ in heads], dtype=np.int64)),
+        "head_firsts": whole_numbers(firsts, delta=True),
+    }
+    tails, hashed = keys.tails[order], _hashed(keys)[order]
+    if halved:
+        tails[hashed, _HALF:] = 0
+    # Distances between hashes are no smaller than these.
+    delta = int(hashed.sum()) * 2 < len(order)
+    for word in range(key_parts.TAIL_WORDS):
+        if tails[:, word].any():
+            columns[f"tail{word}"] = whole_numbers(tails[:, word], delta=delta)
+    return columns
+
+
+def _text_begin(head: key_parts.Head) -> str | None:
+    """Return the prefix of all keys of a head; None if the head is a whole key."""
+    kind, text = head
+    if kind in (key_parts.TEXT, key_parts.PACKED, key_parts.TUPLE):
+        return None
+    return f"({text!r}, " if kind > key_parts.TUPLE else f"{text}-"
+
+
+def _functions(keys: KeyTable, order: Array) -> tuple[dict[str, PackedColumn], list[str]]:
+    codes, names = keys.functions()
+    return {"functions": whole_numbers(codes[order])}, [str(name) for name in names]
+
+
+def _dependency_columns(trace: Trace, ranks: Array, order: Array) -> dict[str, PackedColumn]:
+    """Pack the dependencies of the keys in their new order: counts, and positions of keys."""
+    offsets, ids = trace.dependencies
+    counts = np.diff(offsets)[order]
+    begins = offsets[:-1][order]
+    total = int(counts.sum())
+    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    targets = ranks[ids[np.repeat(begins, counts) + within]]
+    # The distance from the key itself is the same for all chunks of most operations.
+    distances = np.repeat(np.arange(len(order)), counts) - targets
+    return {
+        "dependency_counts": whole_numbers(counts),
+        "dependency_distances": whole_numbers(distances.astype(np.int32).view(np.uint32)),
+    }
+
+
+def _categories(column: pd.Series[Any], rows: Array) -> tuple[PackedColumn, list[str]]:
+    """Pack positions in a list of texts; NA is the position after the last."""
+    codes = column.cat.codes.to_numpy()[rows].astype(np.int64)
+    names = [str(name) for name in column.cat.categories]
+    return whole_numbers(np.where(codes < 0, len(names), codes)), names
+
+
+def _results(tasks: pd.DataFrame, rows: Array) -> tuple[PackedColumn, list[list[str]]]:
+    """Pack what the results are: positions in a list of type, dtype and shape."""
+    shapes, distinct = pd.factorize(tasks["shape"].to_numpy(dtype=object)[rows])
+    types, dtypes = tasks["type"].cat, tasks["dtype"].cat
+    type_codes = types.codes.to_numpy()[rows].astype(np.int64) + 1
+    dtype_codes = dtypes.codes.to_numpy()[rows].astype(np.int64) + 1
+    widths = len(types.categories) + 1, len(dtypes.categories) + 1
+    mixed = ((shapes.astype(np.int64) + 1) * widths[0] + type_codes) * widths[1] + dtype_codes
+    places, kinds = pd.factorize(mixed)
+    rest, dtype_places = np.divmod(kinds, widths[1])
+    shape_places, type_places = np.divmod(rest, widths[0])
+
+    def names(values: Any, at: Array) -> list[str]:
+        known = ["", *(str(value) for value in values)]
+        return [known[place] for place in at.tolist()]
+
+    listed = zip(
+        names(types.categories, type_places),
+        names(dtypes.categories, dtype_places),
+        names(distinct, shape_places),
+        strict=True,
+    )
+    return whole_numbers(places), [list(item) for item in listed]

@@ -1,0 +1,209 @@
+"""Tables as text for a terminal: they fit its width and cannot command it.
+
+Task keys, exception texts and file names come from whoever wrote the trace. Here they lose
+everything that a terminal obeys: escape sequences, line breaks, marks that reorder text.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dasfprof.text import display_width, elide
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOT_AVAILABLE = "NA"
+
+_GAP = 2
+_MAX_HEADER_LINES = 3
+#: Rather than make text narrower than this, leave out other columns.
+_LEAST_TEXT_WIDTH = 20
+#: Columns that are not shown are counted beyond this.
+_MAX_NAMED = 3
+_MAX_LABEL = 60
+_MAX_WORD = 20
+#: No terminal shows more of one cell.
+_MAX_CELL = 1000
+_MAX_DECIMALS = 6
+_SIGNIFICANT = 4
+
+
+def format_table(frame: pd.DataFrame, width: int, *, expendable: Sequence[str] = ()) -> str:
+    """Lay out a table within `width` columns; the index is not shown.
+
+    Columns of NA only are left out. Where the rest does not fit, columns with the same value in
+    every row move into a line below the table; then `expendable` columns are left out, in that
+    order, then numbers from the right; long text is shortened in its middle. Lines below name
+    what is not shown.
+    """
+    columns = [
+        _Column.of(str(label), frame.iloc[:, position])
+        for position, label in enumerate(frame.columns)
+    ]
+    notes = []
+    if len(frame):
+        unknown = [column for column in columns if column.is_unknown]
+        columns = [column for column in columns if not column.is_unknown]
+        if unknown:
+            notes.append(f"NA in every row: {', '.join(column.label for column in unknown)}.")
+    columns, same = _move_out(columns, width)
+    notes += [f"{column.label} is {column.cells[0]} in every row." for column in same]
+    columns, left_out = _leave_out(columns, width, expendable)
+    if left_out:
+        named = ", ".join(column.label for column in left_out[:_MAX_NAMED])
+        more = len(left_out) - _MAX_NAMED
+        notes.append(f"Too wide to show: {named}{f' and {more} more' if more > 0 else ''}.")
+    _shorten(columns, width)
+    return "\n".join(_lines(columns) + [line for note in notes for line in _wrapped(note, width)])
+
+
+@dataclass(eq=False)
+class _Column:
+    """One column, its cells formatted."""
+
+    label: str
+    cells: list[str]
+    is_text: bool
+    is_float: bool
+    #: NA in every row.
+    is_unknown: bool
+    width: int
+
+    @classmethod
+    def of(cls, label: str, series: pd.Series[Any]) -> _Column:
+        from pandas.api.types import is_float_dtype, is_numeric_dtype
+
+        is_float = is_float_dtype(series.dtype)
+        known = series.notna().tolist()
+        if is_float:
+            cells = _format_floats(series.to_numpy(dtype=float, na_value=math.nan).tolist())
+        else:
+            cells = [
+                elide(value, _MAX_CELL) if there else NOT_AVAILABLE
+                for value, there in zip(series.tolist(), known, strict=True)
+            ]
+        label = elide(label, _MAX_LABEL)
+        widest = max(map(display_width, cells), default=0)
+        return cls(
+            label,
+            cells,
+            not is_numeric_dtype(series.dtype),
+            is_float,
+            not any(known),
+            max(widest, _header_width(label)),
+        )
+
+    def header(self) -> list[str]:
+        return _wrapped(self.label, self.width)
+
+    def least_width(self) -> int:
+        return min(self.width, _LEAST_TEXT_WIDTH) if self.is_text else self.width
+
+    def is_same_in_all_rows(self) -> bool:
+        return len(self.cells) > 1 and len(set(self.cells)) == 1 and not self.is_float
+
+    def line(self, text: str) -> str:
+        text = elide(text, self.width)
+        padding = " " * (self.width - display_width(text))
+        return text + padding if self.is_text else padding + text
+
+
+def _move_out(columns: list[_Column], width: int) -> tuple[list[_Column], list[_Column]]:
+    """Remove columns with the same value in every row, as many as needed to fit."""
+    moved = []
+    for column in columns:
+        if _excess(columns, width) > 0 and column.is_same_in_all_rows() and len(columns) > 1:
+            moved.append(column)
+            columns = [other for other in columns if other is not column]
+    return columns, moved
+
+
+def _leave_out(
+    columns: list[_Column], width: int, expendable: Sequence[str]
+) -> tuple[list[_Column], list[_Column]]:
+    """Remove columns until the rest fits with shortened text; the first column stays."""
+    order = [column for label in expendable for column in columns[1:] if column.label == label]
+    order += [column for column in reversed(columns[1:]) if not column.is_text]
+    order += reversed(columns[1:])
+    left_out: list[_Column] = []
+    for column in order:
+        least = sum(kept.least_width() + _GAP for kept in columns if kept not in left_out) - _GAP
+        if least <= width:
+            break
+        if column not in left_out:
+            left_out.append(column)
+    return (
+        [column for column in columns if column not in left_out],
+        [column for column in columns if column in left_out],
+    )
+
+
+def _shorten(columns: list[_Column], width: int) -> None:
+    """Make columns of text narrower, the widest first, as far as needed."""
+    while (excess := _excess(columns, width)) > 0:
+        widths = sorted({column.width for column in columns if column.is_text})
+        if not widths or widths[-1] == 1:
+            return
+        widest = [column for column in columns if column.is_text and column.width == widths[-1]]
+        step = min(widths[-1] - (widths[-2] if len(widths) > 1 else 1), -(-excess // len(widest)))
+        for column in widest:
+            column.width -= step
+
+
+def _excess(columns: list[_Column], width: int) -> int:
+    return sum(column.width + _GAP for column in columns) - _GAP - width
+
+
+def _lines(columns: list[_Column]) -> list[str]:
+    headers = [column.header() for column in columns]
+    height = max(map(len, headers), default=0)
+    gap = " " * _GAP
+    lines = [
+        # Labels stand on the rule, so a short one has empty lines above it.
+        gap.join(
+            column.line(header[line - height + len(header)] if line >= height - len(header) else "")
+            for column, header in zip(columns, headers, strict=True)
+        )
+        for line in range(height)
+    ]
+    lines.append(gap.join("─" * column.width for column in columns))
+    lines += [
+        gap.join(column.line(cell) for column, cell in zip(columns, cells, strict=True))
+        for cells in zip(*(column.cells for column in columns), strict=True)
+    ]
+    return [line.rstrip() for line in lines]
+
+
+def _format_floats(values: list[float]) -> list[str]:
+    """Write all numbers with as many decimals as the largest needs for four digits.
+
+    Only a true zero is written ``0``; what is too small to show has decimals, ``0.000``.
+    """
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    whole = all(value.is_integer() for value in values if math.isfinite(value))
+    decimals = 0
+    if not whole:
+        digits = math.floor(math.log10(largest)) + 1
+        decimals = min(max(_SIGNIFICANT - digits, 0), _MAX_DECIMALS)
+    return [
+        NOT_AVAILABLE if math.isnan(value) else f"{value:.{decimals if value else 0}f}"
+        for value in values
+    ]
+
+
+def _header_width(label: str) -> int:
+    """Return the least width at which a label takes few lines and no common word is broken."""
+    words = _wrapped(label, 1, break_words=False)
+    width = min(max(map(display_width, words)), _MAX_WORD)
+    while len(_wrapped(label, width, break_words=False)) > _MAX_HEADER_LINES:
+        width += 1
+    return width
+
+
+def _wrapped(text: str, width: int, *, break_words: bool = True) -> list[str]:
+    return textwrap.wrap(text, max(width, 1), break_long_words=break_words) or [""]

@@ -1,0 +1,95 @@
+"""The tracks of the timelines: one for each thread of each worker."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+
+class ThreadTracks:
+    """One track for each thread, the threads of a worker in the order of their first task.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    placed, starts
+        The rows of `Trace.tasks` that have a time, and when they start.
+    """
+
+    def __init__(self, trace: Trace, placed: Array, starts: Array) -> None:
+        named = NamedWorkers(trace)
+        tasks = trace.tasks
+        names = named.titles()
+        by_name = sorted(range(len(names)), key=lambda number: _natural(names[number]))
+        workers = np.argsort(np.array(by_name, dtype=np.int64))[named.numbers(tasks)[placed]]
+        threads = tasks["thread"].cat.codes.to_numpy()[placed].astype(np.int64)
+        codes, pairs = pd.factorize(workers * (threads.max(initial=0) + 2) + threads + 1)
+        first_start = np.full(len(pairs), np.inf)
+        np.minimum.at(first_start, codes, starts)
+        of_pair, thread_of_pair = np.divmod(pairs, threads.max(initial=0) + 2)
+        # A worker's coroutines, which run in its event loop, come last.
+        in_order = np.lexsort((first_start, thread_of_pair == 0, of_pair))
+        place = np.argsort(in_order)
+        track = place[codes]
+        #: Rows of `placed` by track and start.
+        self.order = np.lexsort((starts, track))
+        #: Where the rows of each track begin, and the end.
+        self.offsets = np.r_[0, np.cumsum(np.bincount(track, minlength=len(pairs)))]
+        #: Names of the workers that have tracks, and their hosts.
+        self.workers: list[str] = []
+        self.hosts: list[str] = []
+        #: For each track ``worker`` (place in `workers`), ``thread`` (from 0; None: the worker's
+        #: coroutines) and ``first`` (its first row).
+        self.facts: list[dict[str, Any]] = []
+        last, thread = -1, 0
+        for number, pair in enumerate(in_order.tolist()):
+            if of_pair[pair] != last:
+                last, thread = int(of_pair[pair]), 0
+                self.workers.append(str(names[by_name[last]]))
+                self.hosts.append(str(named.hosts[by_name[last]]))
+            coroutines = thread_of_pair[pair] == 0
+            self.facts.append(
+                {
+                    "worker": len(self.workers) - 1,
+                    "thread": None if coroutines else thread,
+                    "first": int(self.offsets[number]),
+                }
+            )
+            thread += 1
+
+    def busy_shares(self, starts: Array, durations: Array, span: float, bins: int) -> list[str]:
+        """Return for each track the busy share of each part of the run, a digit from 0 to 9."""
+        edges = np.linspace(0.0, span, bins + 1)
+        shares = []
+        for begin, end in zip(self.offsets[:-1], self.offsets[1:], strict=True):
+            busy = _busy_until(edges, starts[begin:end], durations[begin:end])
+            share = np.clip(np.diff(busy) / (span / bins or 1.0), 0.0, 1.0)
+            tenths = np.ceil(share * 9).astype(np.uint8) + ord("0")
+            shares.append(tenths.tobytes().decode("ascii"))
+        return shares
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """Return a sort key that puts numbers in names in their order: 2 before 10."""
+    parts = re.split(r"([0-9]{1,15})", str(name))
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
+
+
+def _busy_until(times: Array, starts: Array, durations: Array) -> Array:
+    """Sum the seconds that tasks, ordered by start, had run until each of some times."""
+    ends = np.sort(starts + durations)
+    order_sums = np.r_[0.0, np.cumsum(starts)]
+    end_sums = np.r_[0.0, np.cumsum(ends)]
+    begun = np.searchsorted(starts, times)
+    ended = np.searchsorted(ends, times)
+    # The sum of min(time, end) - start over the tasks that have begun.
+    busy: Array = (begun - ended) * times + end_sums[ended] - order_sums[begun]
+    return busy

@@ -1,0 +1,14 @@
+"""What is recorded: the event classes, and each event kind with its columns, declared once."""
+
+from __future__ import annotations
+
+from dasfprof.schema import gpus, resources, steps, tasks
+from dasfprof.schema.declaration import EventKind
+
+#: Every event kind that dasfprof records, by phase and name.
+KINDS: dict[tuple[str, str], EventKind] = {
+    (kind.phase, kind.name): kind
+    for module in (tasks, resources, gpus, steps)
+    for kind in vars(module).values()
+    if isinstance(kind, EventKind)
+}

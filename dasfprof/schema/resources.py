@@ -1,0 +1,159 @@
+"""What the resource monitor records: processes, hosts, disks and what workers hold."""
+
+from __future__ import annotations
+
+from dasfprof.schema.declaration import Column, event_kind
+
+#: What is read of the host, once a second, by one worker of each host (else None).
+HOST_COUNTERS = (
+    Column("host_cpu", "float32", "number", "% of all cores, the host", "Cpu Percent"),
+    Column("host_memory_used", "time", "bytes", "the host's memory in use", "Memory Used"),
+    Column("host_memory_available", "time", "bytes", "that one can still get", "Memory Available"),
+    Column("host_memory_total", "time", "bytes", "that the host has", "Memory Total"),
+    Column("host_net_io.read_bps", "float32", "number", "bytes a second received"),
+    Column("host_net_io.write_bps", "float32", "number", "bytes a second sent"),
+    Column("host_net_io.read_size", "time", "bytes", "received since boot", "Network Recv"),
+    Column("host_net_io.write_size", "time", "bytes", "sent since boot", "Network Sent"),
+    Column("host_disk_io.read_bps", "float32", "number", "bytes a second read"),
+    Column("host_disk_io.write_bps", "float32", "number", "bytes a second written"),
+    Column("host_disk_io.read_size", "time", "bytes", "read since boot", "Disk Io Read"),
+    Column("host_disk_io.write_size", "time", "bytes", "written since boot", "Disk Io Write"),
+    Column("host_disk_io.read_count", "time", "count", "reads since boot", "Disk Io Read Count"),
+    Column("host_disk_io.write_count", "time", "count", "writes since boot", "Disk Io Write Count"),
+)
+HOST_SOCKETS = (
+    Column(
+        "host_tcp_connections", "time", "count", "the host's TCP sockets", "# of TCP Connections"
+    ),
+    Column(
+        "host_udp_connections", "time", "count", "the host's UDP sockets", "# of UDP Connections"
+    ),
+)
+#: Seconds since boot in which some of the host's tasks, or all of them, waited for a resource: the
+#: totals of Linux's pressure stall information.
+HOST_PRESSURE = (
+    Column(
+        "host_cpu_pressure.some",
+        "time",
+        "seconds",
+        "some tasks of the host waited for a core, since boot",
+        "Cpu Pressure Seconds",
+    ),
+    Column(
+        "host_memory_pressure.some",
+        "time",
+        "seconds",
+        "some waited for memory, since boot",
+        "Memory Pressure Seconds",
+    ),
+    Column("host_memory_pressure.full", "time", "seconds", "all waited for memory, since boot"),
+    Column(
+        "host_io_pressure.some",
+        "time",
+        "seconds",
+        "some waited for disks, since boot",
+        "Io Pressure Seconds",
+    ),
+    Column("host_io_pressure.full", "time", "seconds", "all waited for disks, since boot"),
+)
+#: Of the worker's own GPU, where this worker reads it.
+OWN_GPU = (
+    Column("gpu_index", "text", "count", "NVML's index of the worker's GPU"),
+    Column("gpu_utilization", "float32", "number", "% of the driver's last period with a kernel"),
+    Column("gpu_memory_used", "time", "bytes", "of the GPU, by all processes"),
+    Column("gpu_process_memory", "time", "bytes", "of the GPU, by this process"),
+)
+
+RESOURCE_USAGE = event_kind(
+    "Resource Usage",
+    "A sample of a worker's process, of its host too where this worker is the one that reads it.",
+    recorder="ResourceMonitor",
+    columns="""
+time            float    time     when, as in the event's own timestamp
+monotonic       float    seconds  the host's monotonic clock
+""",
+    more=(
+        Column("cpu", "float32", "number", "% of one core, the process", "Cpu Percent"),
+        Column("memory", "int", "bytes", "resident, the process", "Memory Used"),
+        Column(
+            "num_fds",
+            "int",
+            "count",
+            "open file descriptors, counted once a second",
+            "# of File Descriptors",
+        ),
+        Column("num_threads", "int", "count", "threads, counted once a second", "# of Threads"),
+        Column(
+            "num_connections",
+            "time",
+            "count",
+            "network connections; None: not read in this sample",
+            "# of Connections",
+        ),
+        Column(
+            "process_cpu_seconds",
+            "float",
+            "seconds",
+            "user and system, since the process began",
+            "Process Seconds",
+        ),
+        Column(
+            "process_io.read_size",
+            "time",
+            "bytes",
+            "read from disk since the process began",
+            "Disk Io Read",
+        ),
+        Column(
+            "process_io.write_size",
+            "time",
+            "bytes",
+            "written to disk since the process began",
+            "Disk Io Write",
+        ),
+        *HOST_COUNTERS,
+        *HOST_SOCKETS,
+        *HOST_PRESSURE,
+        *OWN_GPU,
+    ),
+)
+
+MANAGED_MEMORY = event_kind(
+    "Managed Memory",
+    "A sample of what a worker holds and does.",
+    recorder="ResourceMonitor",
+    columns="""
+tasks           int      count    results in memory or spilled
+size            int      bytes    of them, as Dask measures it
+spilled_size    int      bytes    of them on disk
+executing       int      count    tasks that ran
+ready           int      count    tasks that waited for a thread
+state           text     text     the worker's status: running, paused, ...
+spill_write     float    seconds  writing to disk since the worker began
+spill_write_size float   bytes    written to disk since the worker began
+spill_read      float    seconds  reading back since the worker began
+spill_read_size float    bytes    read back since the worker began
+loop_lag        time     seconds  that the event loop was late; None: not answered yet
+""",
+)
+
+DISK_USAGE = event_kind(
+    "Disk Usage",
+    "A reading of a disk of a host.",
+    recorder="ResourceMonitor",
+    columns="""
+device          text     text     as the kernel calls it, like sda1; else what is mounted
+mountpoint      text     text     where it is mounted; None: nowhere
+file_system     text     text     its kind
+local_directory int      count    1: workers of this host spill there
+total           time     bytes    that it has
+used            time     bytes    in use
+free            time     bytes    that users can have
+read_count      time     count    reads since boot
+write_count     time     count    writes since boot
+read_size       time     bytes    read since boot
+write_size      time     bytes    written since boot
+read_time       time     seconds  reading since boot
+write_time      time     seconds  writing since boot
+""",
+)

@@ -1,0 +1,41 @@
+"""What the client records of the steps of a pipeline. The events' `thread_id` is ``client``."""
+
+from __future__ import annotations
+
+from dasfprof.schema.declaration import event_kind
+
+#: The annotation of graphs that are computed in a step: the names of the steps around, the
+#: outermost first. The scheduler's plugin takes it off the tasks before workers see them.
+ANNOTATION = "dasfprof_step"
+
+STEP = event_kind(
+    "Step",
+    "A step of the pipeline was entered.",
+    recorder="StepRecorder",
+    columns="""
+id              int      id       of this time that it was entered
+parent          int      id       id of the step around it; -1: none
+step            text     text     its own name
+""",
+)
+
+STEP_END = event_kind(
+    "Step End",
+    "A step was left.",
+    recorder="StepRecorder",
+    columns="""
+id              int      id       of the time that it was entered
+""",
+)
+
+STEP_LAYER = event_kind(
+    "Step Layer",
+    "A layer of a graph was built in a step, for the first time or after another step built it; "
+    "or it was built in no step, out of layers that come of one.",
+    recorder="StepRecorder",
+    columns="""
+id              int      id       of the step; -1: none
+layer           key      key      its name
+dependencies    keys     keys     where it was built in no step: names of layers it depends on
+""",
+)

@@ -1,0 +1,160 @@
+"""What workers and the scheduler record of tasks, transfers and workers.
+
+The event's fields `process_id` and `thread_id` are the host's name and the worker's label,
+``worker-{host}-{name}``, in files of worker plugins; the host's name and ``scheduler`` in the
+scheduler's. A time that did not happen is None.
+"""
+
+from __future__ import annotations
+
+from dasfprof.schema.declaration import event_kind
+from dasfprof.schema.events import EventPhases
+
+COMPUTE = event_kind(
+    "Compute",
+    "One attempt to run a key on a worker. The event's time is that of the user's function, in "
+    "the thread that ran it.",
+    recorder="TracePlugin",
+    phase=EventPhases.COMPLETE,
+    columns="""
+key             key      key      the key
+-name           text     text     dask.utils.key_split of the key
+run_id          int      id       Dask's number of the attempt; with the key it identifies a run
+state           text     text     that it ended in: memory, erred, cancelled, rescheduled
+size            int      bytes    the result; 0 where there is none
+type            text     text     qualified name of the result's type
+dtype           text     text     the result's dtype
+shape           text     object   the result's shape, a tuple of int
+dependencies    keys     keys     the keys it depends on
+input_size      int      bytes    the dependencies' results together
+thread          text     text     identity of the thread; None for coroutines
+cpu             float32  seconds  CPU time of the thread; None for coroutines
+run_queue       float32  seconds  the thread could run and had no core; None: not known; 0 of a
+    task under a millisecond: it is not read; a longer one that follows such on its thread may have
+    waits of the 5 ms before it
+received        time     time     the worker knew of it
+ready           time     time     its dependencies were on the worker
+executing       time     time     it was given a thread
+seceded         time     time     it gave its thread back and went on (long-running)
+done            time     time     the worker knew the outcome
+deserialize     float32  seconds  deserialising in the run
+disk_read       float32  seconds  unspilling of inputs
+disk_read_size  int      bytes    inputs that were unspilled
+executor        float32  seconds  waiting for the thread pool, and returning from it
+exception       text     text     what it raised
+""",
+)
+
+TRANSFER = event_kind(
+    "Transfer",
+    "One message that brought results from another worker, in the receiver's file.",
+    recorder="TracePlugin",
+    phase=EventPhases.COMPLETE,
+    columns="""
+source          text     text     address of the sender
+keys            keys     keys     the keys of the results
+size            int      bytes    of the results
+state           text     text     success, busy, missing, failed
+network         float32  seconds  on the network
+deserialize     float32  seconds  deserialising
+""",
+)
+
+CLOCK = event_kind(
+    "Clock",
+    "A change of Dask's estimate of the distance between the worker's and the scheduler's clock.",
+    recorder="TracePlugin",
+    columns="""
+scheduler_delay float    seconds  the estimate
+""",
+)
+
+TASK_RUN = event_kind(
+    "Task Run",
+    "A task run as the scheduler saw it: from being sent to a worker until the outcome was known.",
+    recorder="SchedulerPlugin",
+    phase=EventPhases.COMPLETE,
+    columns="""
+key             key      key      the key
+run_id          int      id       Dask's number of the attempt
+worker          text     text     address
+state           text     text     what it became: memory, erred, released, ...; processing: open
+waiting         time     time     the scheduler knew of it, waiting for dependencies
+queued          time     time     runnable, but held back at the scheduler: queued or no-worker
+stolen          time     time     last moved to another worker before it ran
+start           time     time     start, as the scheduler was told, shifted by Dask's estimate
+stop            time     time     end, as the scheduler was told
+size            int      bytes    the result, as the scheduler was told
+wanted          int      count    1: as it ended a client held a future of it, and was told
+cause           key      stimulus stimulus id of what sent it
+end_cause       key      stimulus stimulus id of what ended it
+graph           key      stimulus stimulus id of the graph that made it runnable
+priority_user       float  number the user's priority
+priority_generation int    count  Dask's: lower for graphs that came earlier
+priority_order      int    count  Dask's: place within its graph
+annotations     value    object   Dask's annotations, a dict
+exception       text     text     the exception, as the scheduler was told
+""",
+)
+
+UNSENT_TASKS = event_kind(
+    "Unsent Tasks",
+    "Tasks of a function and state that no worker had been sent when recording ended. The event's "
+    "time is when the first of them came to the scheduler.",
+    recorder="SchedulerPlugin",
+    columns="""
+name            text     text     dask.utils.key_split of the keys
+state           text     text     waiting, queued or no-worker
+tasks           int      count    how many
+key             key      key      of the first
+restrictions    value    object   what the first asks of a worker: workers, hosts, resources
+""",
+)
+
+GRAPH = event_kind(
+    "Graph",
+    "A graph of tasks arrived at the scheduler.",
+    recorder="SchedulerPlugin",
+    columns="""
+client          text     text     of which client
+tasks           int      count    how many tasks
+wanted          int      count    how many results the client asked for
+stimulus        key      stimulus its stimulus id
+step            value    object   names of the steps that it was computed in, the outermost first
+""",
+)
+
+STEAL = event_kind(
+    "Steal",
+    "A task was moved from a busy worker to an idle one before it ran.",
+    recorder="SchedulerPlugin",
+    columns="""
+key             key      key      the key
+run_id          int      id       Dask's number of the attempt
+victim          text     text     address that lost it
+thief           text     text     address that got it
+""",
+)
+
+WORKER_ADDED = event_kind(
+    "Worker Added",
+    "A worker joined the cluster, or was there when recording began.",
+    recorder="SchedulerPlugin",
+    columns="""
+worker          text     text     address
+name            value    object   as Dask calls it
+host            text     text     as the scheduler knows it, often an IP address
+nthreads        int      count    its threads
+memory_limit    int      bytes    that it may take; 0: no limit
+""",
+)
+
+WORKER_REMOVED = event_kind(
+    "Worker Removed",
+    "A worker left the cluster.",
+    recorder="SchedulerPlugin",
+    columns="""
+worker          text     text     address
+reason          text     text     why
+""",
+)

@@ -1,0 +1,135 @@
+"""Times that no clock tells: every question and export answers, and numpy warns of nothing."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from written_traces import Plugin, row
+
+from dasfprof import EventProfiler
+from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof.recording.disk_usage import DISK_USAGE
+from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
+from dasfprof.schema.tasks import (
+    CLOCK,
+    COMPUTE,
+    GRAPH,
+    STEAL,
+    TASK_RUN,
+    TRANSFER,
+    UNSENT_TASKS,
+    WORKER_ADDED,
+    WORKER_REMOVED,
+)
+
+T = 1.7e9
+#: The year 1 as a Unix time, and what damage or a broken clock makes of one.
+ABSURD = (T, 1e300, -1e300, 1.7e308, -5.0, -62_135_596_800.0, 0.0)
+ABSURD += (float("nan"), float("inf"), -float("inf"))
+ADDRESS = "tcp://10.0.0.1:4000"
+
+
+def rows_of(schema: Any) -> list[tuple[Any, ...]]:
+    """Give rows that have each absurd time in each field that is a time or a number."""
+    columns = schema.fields + schema.args
+    texts = {"worker": ADDRESS, "source": ADDRESS, "state": "memory", "key": "f-1"}
+    rows = []
+    for place in range(len(ABSURD)):
+        given: dict[str, Any] = {name: texts[name] for name, _ in columns if name in texts}
+        for at, (name, codec) in enumerate(columns):
+            if codec in ("float", "float32", "time"):
+                given[name] = ABSURD[(place + at * (place % 3)) % len(ABSURD)]
+                if codec == "float32" and abs(given[name]) > 1e38:
+                    given[name] = 1e38
+        rows.append(row(schema, **given))
+    return rows
+
+
+@pytest.fixture(scope="module", params=["all", "mixed"])
+def analyser(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    directory = tmp_path_factory.mktemp("absurd")
+
+    def facts(*schemas: Any) -> list[Any]:
+        found = [(schema, rows_of(schema)) for schema in schemas]
+        if request.param == "mixed":  # sane ones beside them
+            sane = {"timestamp": T, "worker": ADDRESS, "state": "memory", "key": "f-1"}
+            found += [
+                (
+                    schema,
+                    [
+                        row(
+                            schema,
+                            **{
+                                n: v
+                                for n, v in sane.items()
+                                if n in dict(schema.fields + schema.args)
+                            },
+                        )
+                    ],
+                )
+                for schema in schemas
+            ]
+        return found
+
+    Plugin(directory, address=ADDRESS).write(*facts(COMPUTE, TRANSFER, CLOCK))
+    Plugin(directory, "ResourceMonitor", address=ADDRESS).write(
+        *facts(RESOURCE_USAGE, MANAGED_MEMORY, DISK_USAGE)
+    )
+    Plugin(directory, "SchedulerPlugin").write(
+        *facts(TASK_RUN, GRAPH, STEAL, UNSENT_TASKS, WORKER_ADDED, WORKER_REMOVED)
+    )
+    own = EventProfiler(directory / "own.msgpack")
+    for time in ABSURD:
+        own.record_instant_event("instant", time)
+        own.record_duration_begin_event("span", time)
+        own.record_duration_end_event("span", -time)
+        if time >= 0:
+            own.record_complete_event("complete", time, time)
+    own.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield TraceAnalyser(Trace.from_database(str(directory / "*.msgpack")), progress=False)
+
+
+QUESTIONS = sorted(
+    name
+    for name, method in inspect.getmembers(TraceAnalyser, inspect.isfunction)
+    if not name.startswith("_")
+    and all(
+        parameter.default is not parameter.empty
+        for parameter in [*inspect.signature(method).parameters.values()][1:]
+    )
+)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question(analyser: TraceAnalyser, question: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        getattr(analyser, question)()
+
+
+@pytest.mark.parametrize("by", ["cluster", "host", "worker", "function", "step"])
+def test_an_account_of_time(analyser: TraceAnalyser, by: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        analyser.time_accounting(by)
+
+
+@pytest.mark.parametrize("to", ["perfetto", "csv", "parquet", "html"])
+def test_an_export(analyser: TraceAnalyser, to: Any, tmp_path: Path) -> None:
+    if to == "parquet" and find_spec("pyarrow") is None:
+        pytest.skip("needs pyarrow")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if to == "html":
+            analyser.report(tmp_path / "page.html")
+        else:
+            analyser.export(tmp_path / to, to=to)
+        assert "TraceAnalyser(" in repr(analyser)
+        assert analyser._repr_html_()

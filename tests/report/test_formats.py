@@ -1,0 +1,54 @@
+"""Export formats: one list that the functions, the command line and the documentation read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from click.testing import CliRunner
+
+import dasfprof
+from dasfprof.cli.main import cli
+from dasfprof.errors import MissingExtraError
+from dasfprof.report.formats import ExportFormat, FormatName, all_formats
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def words(text: str) -> str:
+    """Join lines, so that it does not matter where they are broken."""
+    return re.sub(r"\s+", " ", text)
+
+
+@pytest.mark.parametrize("name", get_args(FormatName))
+def test_each_format_is_described_wherever_formats_are_listed(name: str) -> None:
+    described = all_formats()[name]
+    assert described.name == name
+    shown = words(CliRunner().invoke(cli, ["export", "--help"], terminal_width=10_000).output)
+    assert f"{name}: {described.about}" in shown
+    assert f"{described.ending} ({name})" in shown
+    assert f'- ``"{name}"``: {described.about}' in (dasfprof.export.__doc__ or "")
+
+
+def test_the_readme_names_formats_that_exist() -> None:
+    named = re.findall(r"--to (\w+)|to=\"(\w+)\"", README.read_text(encoding="utf-8"))
+    known = {*get_args(FormatName), "FORMAT"}
+    assert {name for pair in named for name in pair if name} <= known
+    assert named
+
+
+def test_a_missing_library_names_its_extra() -> None:
+    form = ExportFormat(
+        name="mine",
+        about="",
+        ending=".mine",
+        hint="",
+        write=lambda *_: None,
+        needs="no_such_library.part",
+        extra="more",
+    )
+    message = r"'mine' needs no_such_library: pip install 'dasfprof\[more\]'"
+    with pytest.raises(MissingExtraError, match=message):
+        form.check_installed()

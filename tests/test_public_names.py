@@ -1,0 +1,101 @@
+"""Public names: what the root exports, that type checkers know it, and its types."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from distributed import Client, LocalCluster
+
+import dasfprof
+from dasfprof import ProfiledRun, errors, register_default_profiler
+
+#: Parameters and return values ("return") of public functions that may be anything, and why.
+ANYTHING = {
+    "CompleteEvent.process_id": "any value that msgpack can write identifies a process",
+    "CompleteEvent.thread_id": "any value that msgpack can write identifies a thread",
+    "CompleteEvent.args": "users record values of their own",
+    "EventProfiler.database_creation_kwargs": "passed on to the database",
+    "EventProfiler.fields": "the fields of the event, checked by its class",
+    "FileDatabase.header": "users record facts of their own",
+    "ProfiledRun.options": "passed on to TraceAnalyser",
+    "ProfiledRun.return": "a value, or an awaitable of it if the client is asynchronous",
+    "profile.options": "passed on to register_default_profiler",
+}
+#: Event classes have the same fields.
+EVENTS = ("InstantEvent", "DurationBeginEvent", "DurationEndEvent")
+
+
+def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield each public function or method, with the name of the class or function it is of."""
+    for name in dasfprof.__all__:
+        value = getattr(dasfprof, name)
+        if inspect.isfunction(value):
+            yield name, value
+        elif inspect.isclass(value) and not issubclass(value, Exception):
+            for member, function in inspect.getmembers(value):
+                function = function.fget if isinstance(function, property) else function
+                function = getattr(function, "func", function)
+                own = member == "__init__" or not member.startswith("_")
+                if own and (inspect.isfunction(function) or inspect.ismethod(function)):
+                    yield name, function
+
+
+def test_any_in_a_public_signature_has_a_reason() -> None:
+    found = {
+        f"{'CompleteEvent' if name in EVENTS else name}.{parameter}"
+        for name, function in public_functions()
+        for parameter, annotation in function.__annotations__.items()
+        if "Any" in str(annotation)
+    }
+    assert found == ANYTHING.keys()
+
+
+def test_each_public_parameter_has_a_type() -> None:
+    for name, function in public_functions():
+        _, *parameters = [None, *inspect.signature(function).parameters]
+        bare = set(parameters) - {"self", "cls"} - function.__annotations__.keys()
+        assert not bare, (name, function, bare)
+        assert function.__name__ == "__init__" or "return" in function.__annotations__, name
+
+
+def test_type_checkers_see_the_names_that_the_root_has() -> None:
+    tree = ast.parse(Path(dasfprof.__file__).read_text(encoding="utf-8"))
+    (branch,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: node.module
+        for node in branch.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen.keys() - {"analyser_html"} == set(dasfprof.__all__) - {"__version__"}
+    for name, module in seen.items():
+        assert dasfprof._MODULES[name] == module, name
+
+
+def test_all_errors_are_at_the_root() -> None:
+    tree = {name for name, value in vars(errors).items() if inspect.isclass(value)}
+    assert tree <= set(dasfprof.__all__)
+    for name in tree:
+        assert issubclass(getattr(dasfprof, name), dasfprof.DasfprofError)
+
+
+def test_registration_returns_a_handle_to_type_checkers() -> None:
+    assert get_type_hints(register_default_profiler)["return"] is ProfiledRun
+
+
+def test_a_handle_can_be_awaited_whatever_the_client(tmp_path: Path) -> None:
+    async def awaited(run: ProfiledRun) -> ProfiledRun:
+        return await run
+
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        run = register_default_profiler(client, "sync", directory=tmp_path)
+        assert isinstance(run, ProfiledRun)
+        assert client.sync(awaited, run) is run
+        run.stop()
