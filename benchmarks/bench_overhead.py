@@ -219,9 +219,8 @@ def ask(
         return pipe.recv()
 
     try:
-        return interleave(
-            {n: lambda n=n: once(n) for n in variants}, rounds, warm_up=min(2, rounds)
-        )
+        turns = {n: lambda n=n: once(n) for n in variants}
+        return interleave(turns, rounds, warm_up=min(2, rounds))
     finally:
         pipe.send(None)
         process.join(30)

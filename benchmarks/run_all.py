@@ -12,7 +12,10 @@ from pathlib import Path
 
 #: Benchmarks in the order of the README's table, with their arguments for a quick look.
 BENCHMARKS = {
-    "bench_overhead": ["--rounds", "1", "--workload", "array pipeline"],
+    "bench_overhead": [
+        *("--rounds", "1", "--workload", "array pipeline"),
+        *("--variant", "dasfprof"),
+    ],
     "bench_hooks": ["--rounds", "3"],
     "bench_event_loop": ["--rounds", "5"],
     "bench_own_events": ["--rounds", "2", "--events", "100000"],

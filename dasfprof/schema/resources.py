@@ -75,8 +75,14 @@ monotonic       float    seconds  the host's monotonic clock
     more=(
         Column("cpu", "float32", "number", "% of one core, the process", "Cpu Percent"),
         Column("memory", "int", "bytes", "resident, the process", "Memory Used"),
-        Column("num_fds", "int", "count", "open file descriptors", "# of File Descriptors"),
-        Column("num_threads", "int", "count", "threads", "# of Threads"),
+        Column(
+            "num_fds",
+            "int",
+            "count",
+            "open file descriptors, counted once a second",
+            "# of File Descriptors",
+        ),
+        Column("num_threads", "int", "count", "threads, counted once a second", "# of Threads"),
         Column(
             "num_connections",
             "time",

@@ -30,7 +30,8 @@ input_size      int      bytes    the dependencies' results together
 thread          text     text     identity of the thread; None for coroutines
 cpu             float32  seconds  CPU time of the thread; None for coroutines
 run_queue       float32  seconds  the thread could run and had no core; None: not known; 0 of a
-    task under a millisecond whose namesake before it was as brief: it is not read
+    task under a millisecond: it is not read; a longer one that follows such on its thread may have
+    waits of the 5 ms before it
 received        time     time     the worker knew of it
 ready           time     time     its dependencies were on the worker
 executing       time     time     it was given a thread
