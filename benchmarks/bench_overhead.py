@@ -2,7 +2,9 @@
 
 All variants take turns on one cluster (two worker processes, and the scheduler with the client in
 a third): two clusters differ by more, for as long as they live, than what is looked for. A run
-registers the profiler, computes and stops it, so that flushing and stopping are counted.
+registers the profiler, computes and stops it: "whole run" counts all of it, "recording" what is
+between, with everything written. What registering and stopping cost each process, on a cluster that
+does nothing else, is measured apart.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ import contextlib
 import multiprocessing
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import dasf_checkout
 from measure import Result, interleave, ratios, spread
 
-VARIANTS = ("none", "plugins that do nothing", "dasfprof", "performance_report", "get_task_stream")
+VARIANTS = ("none", "dasfprof", "performance_report")
+#: The further ones that `--variant` may name.
+OTHER_VARIANTS = ("plugins that do nothing", "get_task_stream")
 DASF = "dasf.profile"
 
 
@@ -63,9 +67,9 @@ def _ten_milliseconds(i: int) -> int:
 
 
 WORKLOADS = {
-    "no-op tasks": (no_op_tasks, 10_000),
-    "10 ms tasks": (short_tasks, 2000),
-    "demo pipeline": (demo_pipeline, 400),
+    "no-op tasks": (no_op_tasks, 6000),
+    "10 ms tasks": (short_tasks, 700),
+    "array pipeline": (demo_pipeline, 400),
 }
 
 
@@ -73,25 +77,27 @@ WORKLOADS = {
 
 
 @contextlib.contextmanager
-def profiler(name: str, client: Any, directory: str, dasf: Path | None) -> Iterator[None]:
-    """Observe the block as the variant does."""
+def profiler(
+    name: str, client: Any, directory: str, dasf: Path | None
+) -> Iterator[Callable[[], object]]:
+    """Observe the block as the variant does; gives what has everything written."""
     if name == "none":
-        yield
+        yield _nothing_to_write
     elif name == "dasfprof":
         import dasfprof
 
-        with dasfprof.profile(client, directory=directory):
-            yield
+        with dasfprof.profile(client, directory=directory) as run:
+            yield run.flush
     elif name == "performance_report":
         from distributed import performance_report
 
         with performance_report(filename=str(Path(directory, "report.html"))):
-            yield
+            yield _nothing_to_write
     elif name == "get_task_stream":
         from distributed import get_task_stream
 
         with get_task_stream(client):
-            yield
+            yield _nothing_to_write
     elif name == DASF:
         assert dasf is not None
         client.run(dasf_checkout.prepare, str(dasf))
@@ -99,7 +105,7 @@ def profiler(name: str, client: Any, directory: str, dasf: Path | None) -> Itera
             name=str(Path(directory, "dasf"))
         )
         client.register_plugin(plugin)
-        yield
+        yield _nothing_to_write
         client.unregister_worker_plugin(plugin.name)
         client.run(_commit_dasf)
     else:
@@ -107,9 +113,13 @@ def profiler(name: str, client: Any, directory: str, dasf: Path | None) -> Itera
 
         client.register_plugin(WorkerPlugin(), name="nothing-worker")
         client.register_plugin(SchedulerPlugin(), name="nothing-scheduler")
-        yield
+        yield _nothing_to_write
         client.unregister_worker_plugin("nothing-worker")
         client.unregister_scheduler_plugin("nothing-scheduler")
+
+
+def _nothing_to_write() -> None:
+    """Take the place of a flush."""
 
 
 def _commit_dasf() -> None:
@@ -163,19 +173,44 @@ def serve(workload: str, count: int, dasf: Path | None, pipe: Any) -> None:
     ):
         while name := pipe.recv():
             cpu, wall = cpu_seconds(), time.perf_counter()
-            with profiler(name, client, directory, dasf):
+            with profiler(name, client, directory, dasf) as flush:
+                registered = cpu_seconds()
                 function(client, count)
                 settle(client)
-            pipe.send((cpu_seconds() - cpu, time.perf_counter() - wall))
+                flush()
+                written = cpu_seconds()
+            whole = cpu_seconds() - cpu, time.perf_counter() - wall
+            pipe.send((*whole, written - registered))
 
 
-def measure(
-    workload: str, variants: list[str], rounds: int, count: int, dasf: Path | None
-) -> Result:
-    """Run all variants in interleaved rounds."""
+def serve_idle(dasf: Path | None, pipe: Any) -> None:
+    """Keep a cluster in this process; register and stop what is asked for."""
+    from distributed import Client, LocalCluster
+
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+
+        def cpu_seconds() -> list[float]:
+            workers = client.run(time.process_time)
+            return [time.process_time(), *(workers[address] for address in sorted(workers))]
+
+        while name := pipe.recv():
+            before = cpu_seconds()
+            with profiler(name, client, directory, dasf):
+                pass
+            pipe.send([after - b for after, b in zip(cpu_seconds(), before, strict=True)])
+
+
+def ask(
+    target: Callable[..., None], arguments: tuple[Any, ...], variants: Sequence[str], rounds: int
+) -> dict[str, list[Any]]:
+    """Run all variants in interleaved rounds, in a process that keeps a cluster."""
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(workload, count, dasf, theirs))
+    process = context.Process(target=target, args=(*arguments, theirs))
     process.start()
     theirs.close()  # else a process that died would be waited for
 
@@ -184,33 +219,65 @@ def measure(
         return pipe.recv()
 
     try:
-        measured = interleave(
+        return interleave(
             {n: lambda n=n: once(n) for n in variants}, rounds, warm_up=min(2, rounds)
         )
     finally:
         pipe.send(None)
         process.join(30)
+
+
+def measure(
+    workload: str, variants: list[str], rounds: int, count: int, dasf: Path | None
+) -> Result:
+    """Compare the variants on one workload."""
+    measured = ask(serve, (workload, count, dasf), variants, rounds)
+    columns = ("CPU, whole run", "CPU, recording", "wall, whole run")
     result = Result(
-        f"Overhead on {workload}",
-        ["profiler", "CPU, ratio (quartiles)", "wall, ratio (quartiles)", "CPU a task, us"],
+        f"Overhead on {workload}, medians of {rounds} rounds (quartiles)",
+        ["profiler", *columns, "CPU of the whole run a task, us"],
     )
-    cpu = {name: [cpu for cpu, _ in values] for name, values in measured.items()}
-    wall = {name: [wall for _, wall in values] for name, values in measured.items()}
-    cpu_ratios, wall_ratios = ratios(cpu, variants[0]), ratios(wall, variants[0])
+    cpu, wall, inside = (
+        {name: [value[part] for value in values] for name, values in measured.items()}
+        for part in range(3)
+    )
+    compared = [ratios(figures, variants[0]) for figures in (cpu, inside, wall)]
     for name in variants:
-        cells = [
-            "x{:.3f} ({:.3f} to {:.3f})".format(*spread(r[name])) for r in (cpu_ratios, wall_ratios)
-        ]
+        cells = ["x{:.3f} ({:.3f} to {:.3f})".format(*spread(r[name])) for r in compared]
         result.rows.append([name, *cells, f"{spread(cpu[name])[0] / count * 1e6:.0f}"])
-    result.figures = {"rounds": rounds, "tasks": count, "cpu": cpu, "wall": wall}
+    result.figures = {"rounds": rounds, "tasks": count, "cpu": cpu, "recording": inside}
+    result.figures["wall"] = wall
     return result
+
+
+def measure_registration(variants: list[str], rounds: int, dasf: Path | None) -> Result:
+    """Tell what registering and stopping cost each process, beyond the question itself."""
+    measured = ask(serve_idle, (dasf,), variants, rounds)
+    result = Result(
+        "Registering and stopping, CPU in ms (quartiles)",
+        ["profiler", "scheduler and client", "each worker"],
+    )
+    base = [spread([value[part] for value in measured[variants[0]]])[0] for part in range(3)]
+    for name in variants[1:]:
+        client = [value[0] - base[0] for value in measured[name]]
+        workers = [v[part] - base[part] for v in measured[name] for part in (1, 2)]
+        cells = ["{:.1f} ({:.1f} to {:.1f})".format(*spread(_ms(s))) for s in (client, workers)]
+        result.rows.append([name, *cells])
+    result.figures = {"rounds": rounds, "cpu": measured}
+    return result
+
+
+def _ms(seconds: list[float]) -> list[float]:
+    return [1000 * value for value in seconds]
 
 
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--workload", choices=WORKLOADS, action="append")
-    parser.add_argument("--variant", action="append", help="besides none")
+    parser.add_argument(
+        "--variant", action="append", help=f"besides none, also: {', '.join(OTHER_VARIANTS)}"
+    )
     parser.add_argument("--dasf-core", type=Path, help="a checkout of DASF, to compare with")
     options = parser.parse_args(arguments)
     results = []
@@ -222,7 +289,9 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         result = measure(workload, variants, options.rounds, count, options.dasf_core)
         print(result.show(), flush=True)
         results.append(result)
-    return results
+    result = measure_registration(variants, options.rounds, options.dasf_core)
+    print(result.show(), flush=True)
+    return [*results, result]
 
 
 if __name__ == "__main__":

@@ -12,12 +12,10 @@ from pathlib import Path
 
 #: Benchmarks in the order of the README's table, with their arguments for a quick look.
 BENCHMARKS = {
-    "bench_overhead": [
-        *("--rounds", "1", "--workload", "demo pipeline"),
-        *("--variant", "dasfprof"),
-    ],
+    "bench_overhead": ["--rounds", "1", "--workload", "array pipeline"],
     "bench_hooks": ["--rounds", "3"],
     "bench_event_loop": ["--rounds", "5"],
+    "bench_own_events": ["--rounds", "2", "--events", "100000"],
     "bench_file_size": ["--workload", "no-op tasks"],
     "bench_analysis": ["--rounds", "1", "--events", "120000"],
     "bench_explain": ["--rounds", "1", "--tasks", "20000"],
@@ -32,7 +30,7 @@ BENCHMARKS = {
     "bench_sampler": ["--ticks", "20"],
     "bench_soak": ["--tasks", "5000"],
 }
-COMPARES_WITH_DASF = ("bench_overhead", "bench_analysis")
+COMPARES_WITH_DASF = ("bench_overhead", "bench_own_events", "bench_analysis")
 
 
 def main() -> None:

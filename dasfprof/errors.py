@@ -9,6 +9,7 @@
      ├── TraceError             a trace that cannot be used
      │    ├── SourceNotFoundError  (also a FileNotFoundError)  no file there
      │    └── NotATraceError       a file, but not one of ours or DASF's
+     ├── CannotWriteError       (also an OSError)  a file that cannot be created
      ├── ReadOnlyError          recording into a database that was opened to read, or closed
      └── MissingExtraError      (also an ImportError)  an optional library is not installed
 
@@ -49,6 +50,10 @@ class NotATraceError(TraceError):
 
 class ReadOnlyError(DasfprofError):
     """An event was recorded into a database that was opened to read, or was closed."""
+
+
+class CannotWriteError(DasfprofError, OSError):
+    """A trace file that cannot be created where it was asked for."""
 
 
 class MissingExtraError(DasfprofError, ImportError):

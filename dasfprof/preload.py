@@ -10,7 +10,7 @@
 ============================================  =====================================================
 
 Settings come from Dask's config, ``dasfprof.*``, of the process that has the preload. On a cluster
-that is being recorded already nothing is started. dasfprof must be installed on every worker.
+that is being recorded already nothing is started. A worker that has no dasfprof works, unrecorded.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
 
     from distributed.protocol.pickle import dumps
 
-    from dasfprof.recording.cluster_calls import by_value, running_plugins
+    from dasfprof.recording.cluster_calls import running_plugins
 
     while True:
         try:
@@ -137,13 +137,13 @@ async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
             break
         except (OSError, TimeoutError, asyncio.TimeoutError):
             await asyncio.sleep(_RETRY_INTERVAL)
-    answer = await worker.scheduler.run_function(function=dumps(by_value(running_plugins)))
+    answer = await worker.scheduler.run_function(function=dumps(running_plugins))
     return identity["id"], float(identity["started"]), bool(answer.get("result"))
 
 
 async def _record_client(client: Client) -> None:
     from dasfprof.recording import register_default_profiler
-    from dasfprof.recording.cluster_calls import by_value, running_plugins
+    from dasfprof.recording.cluster_calls import running_plugins
 
     # Tasks have clients too, and workers that a nanny starts inherit the config.
     if client.id.startswith("Client-worker-") or multiprocessing.parent_process() is not None:
@@ -152,7 +152,7 @@ async def _record_client(client: Client) -> None:
         if recorder.pid == os.getpid():
             await recorder.follow(client)
         return
-    if await client.run_on_scheduler(by_value(running_plugins)):
+    if await client.run_on_scheduler(running_plugins):
         logger.info("dasfprof records this cluster already")
         return
     _client_runs[client] = await register_default_profiler(client)
@@ -225,7 +225,7 @@ class ClientRecorder:
         """Start recording what the client is connected to."""
         from dasfprof.errors import DasfprofError
         from dasfprof.recording import register_default_profiler
-        from dasfprof.recording.cluster_calls import by_value, running_plugins
+        from dasfprof.recording.cluster_calls import running_plugins
 
         scheduler_id = (await client.scheduler.identity())["id"]
         with self._lock:
@@ -234,7 +234,7 @@ class ClientRecorder:
             self._seen.add(scheduler_id)
             number = len(self._seen)
         address = client.scheduler.address
-        if await client.run_on_scheduler(by_value(running_plugins)):
+        if await client.run_on_scheduler(running_plugins):
             self.refusals.append(
                 f"{address} was being recorded already, by a preload or another client; that run "
                 "goes on."

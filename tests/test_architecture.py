@@ -152,7 +152,16 @@ def test_gpu_libraries_are_imported_at_use(path: Path) -> None:
 
 
 #: Parts whose docstrings are in the words of the standard library's.
-IN_PLAIN_WORDS = {"analysis", "cli", "config", "errors", "events", "jupyter", "report", "text"}
+IN_PLAIN_WORDS = {
+    "analysis",
+    "cli",
+    "config",
+    "errors",
+    "jupyter",
+    "report",
+    "schema",
+    "text",
+}
 
 
 def test_docstrings_open_with_what_a_function_does() -> None:
@@ -162,6 +171,75 @@ def test_docstrings_open_with_what_a_function_does() -> None:
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 first = isinstance(node, documented) and (ast.get_docstring(node) or "").split(" ")
                 assert not first or first[0] not in ("Give", "Gives", "Tell", "Tells"), path
+
+
+# --- Dask's private parts -------------------------------------------------------------------------
+
+#: What of Dask may be imported anywhere: what its documentation describes, and `dumps`, which
+#: a plugin for future workers has to be pickled by.
+PUBLIC_DASK = {
+    "dask",
+    "dask.array",
+    "dask.config",
+    "dask.dataframe",
+    "dask.delayed",
+    "dask.utils",
+    "dask.utils.key_split",
+    "dask.utils.parse_timedelta",
+    "distributed",
+    "distributed.Client",
+    "distributed.LocalCluster",
+    "distributed.Scheduler",
+    "distributed.Worker",
+    "distributed.default_client",
+    "distributed.get_worker",
+    "distributed.rpc",
+    "distributed.wait",
+    "distributed.comm",
+    "distributed.comm.CommClosedError",
+    "distributed.comm.get_address_host_port",
+    "distributed.deploy.cluster",
+    "distributed.deploy.cluster.Cluster",
+    "distributed.diagnostics.plugin",
+    "distributed.diagnostics.plugin.SchedulerPlugin",
+    "distributed.diagnostics.plugin.WorkerPlugin",
+    "distributed.protocol.pickle",
+    "distributed.protocol.pickle.dumps",
+}
+INTERNALS = "recording/dask_internals/"
+#: Of the private names, words that our own code, zict or `ast` use for things of their own. The
+#: hook of task runs reads `scheduler_delay`, also a column's name, of what `with_correction` gives.
+ORDINARY_WORDS = {"key", "fast", "rewrite", "optimize", "Expr", "scheduler_delay"}
+
+
+def private_names_in(path: Path, private: set[str]) -> set[str]:
+    """Private names that a file reads as an attribute, or holds as a text, as `getattr` takes.
+
+    ``self._name`` is our own object's.
+    """
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and node.attr in private:
+            if not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+                found.add(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= {node.value} & private
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=relative)
+def test_private_names_of_dask_stand_in_one_place(path: Path) -> None:
+    """Outside of `dask_internals` nothing of Dask's is imported or looked up that is private."""
+    from dasfprof.recording.dask_internals.names import NAMES
+
+    used = {name for name in imports(path) if name.split(".")[0] in ("dask", "distributed")}
+    if relative(path).startswith(INTERNALS):
+        # A module may be imported, never a class in it: that would raise where it is gone.
+        assert used <= PUBLIC_DASK | {"distributed.worker"}
+        return
+    assert used <= PUBLIC_DASK
+    private = {name.attribute for name in NAMES} - ORDINARY_WORDS
+    assert private_names_in(path, private) == set()
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -92,7 +92,7 @@ def test_a_handle_can_be_awaited_whatever_the_client(tmp_path: Path) -> None:
         return await run
 
     with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         run = register_default_profiler(client, "sync", directory=tmp_path)

@@ -108,6 +108,7 @@ def _numbers(column: Column) -> Array:
 
 
 def _read_file(file: TraceFile) -> FileContents:
+    from dasfprof.database.losses import told_losses
     from dasfprof.database.writing_process import writer_of
 
     contents = FileContents(file.path, file.path.stat().st_size, CLOSED)
@@ -117,13 +118,14 @@ def _read_file(file: TraceFile) -> FileContents:
         contents.state = writer_of(file.header).value
     damage = file.damage
     told = (
-        (file.dropped, "facts dropped, the disk was full or too slow"),
         (file.errors, "errors caught while recording"),
         (damage.corrupt_bytes, f"corrupt bytes in {damage.corrupt_stretches} places"),
         (damage.cut_bytes, "bytes of an unfinished block at the end"),
         (len(damage.unreadable), "blocks not understood"),
     )
-    contents.losses = [f"{count:,} {what}" for count, what in told if count]
+    if file.dropped:
+        contents.losses.append(told_losses(file.dropped, file.dropped_by))
+    contents.losses += [f"{count:,} {what}" for count, what in told if count]
     if not file.header:
         contents.losses.append("the header")
     return contents

@@ -119,6 +119,9 @@ def _print_file(file: FileContents) -> None:
         _entry(title, ", ".join(known))
     if file.losses:
         _entry("lost", "; ".join(file.losses))
+    missing = file.fact("missing")
+    for path, loss in missing.items() if isinstance(missing, dict) else ():
+        _entry("missing", f"this Dask has no {path}: {loss}")
 
 
 def _entry(name: str, text: str) -> None:

@@ -44,6 +44,13 @@ class _Index(dict[Any, int]):
         return number
 
 
+def _codes(index: _Index, items: Sequence[Any]) -> Array:
+    """Give the numbers of values; often all are equal."""
+    if len(items) and items.count(items[0]) == len(items):
+        return np.full(len(items), index[items[0]], dtype=_CODE)
+    return np.array(list(map(index.__getitem__, items)), dtype=_CODE)
+
+
 class _NumberEncoder:
     items = 0
 
@@ -53,6 +60,8 @@ class _NumberEncoder:
         self._slices: list[Array] = []
 
     def convert(self, items: Sequence[Any]) -> Array:
+        if self._optional and type(items) is list and items.count(None) == len(items):
+            return np.full(len(items), np.nan, dtype=self._dtype)  # five times as fast
         array = np.array(items, dtype=self._dtype)
         if array.ndim != 1:
             raise TypeError("a list where a number is expected")
@@ -85,7 +94,7 @@ class _TextEncoder:
         self._slices: list[Array] = []
 
     def convert(self, items: Sequence[Any]) -> Array:
-        return np.array(list(map(self._index.__getitem__, items)), dtype=_CODE)
+        return _codes(self._index, items)
 
     def add(self, converted: Array) -> None:
         self._slices.append(converted)
@@ -142,7 +151,7 @@ class _KeyEncoder:
             (head,), tails = keys.split_keys(items[:1])
             return np.full(len(items), self._index[head], dtype=_CODE), tails.repeat(len(items), 0)
         heads, tails = keys.split_keys(items)
-        return np.array(list(map(self._index.__getitem__, heads)), dtype=_CODE), tails
+        return _codes(self._index, heads), tails
 
     def add(self, converted: tuple[Array, Array]) -> None:
         codes, tails = converted

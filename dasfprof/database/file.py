@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import time
@@ -17,16 +18,27 @@ from dasfprof.database.completion import Completion
 from dasfprof.database.display import files_html
 from dasfprof.database.reader import FORMAT_VERSION, TraceFile
 from dasfprof.database.schemas import fold_events, make_batches
+from dasfprof.database.validation import check_event, check_limits, check_path, missing_file
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.database.writing_process import process_facts
-from dasfprof.errors import InvalidArgumentError, ReadOnlyError
-from dasfprof.schema.events import EVENT_CLASSES, Event
+from dasfprof.errors import CannotWriteError, ReadOnlyError
+from dasfprof.schema.events import (
+    CompleteEvent,
+    DurationBeginEvent,
+    DurationEndEvent,
+    Event,
+    InstantEvent,
+)
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_COMMIT_THRESHOLD = 5000
 DEFAULT_FLUSH_INTERVAL = 1.0
 DEFAULT_MAX_PENDING = 100_000
 
-_EVENTS = tuple(EVENT_CLASSES.values())
+#: What `record` takes as it is; all else is looked at closely.
+_PLAIN_EVENTS = {InstantEvent, CompleteEvent, DurationBeginEvent, DurationEndEvent}
+_PLAIN_NUMBERS = {float, int}
 
 
 class EventDatabase(ABC):
@@ -61,9 +73,20 @@ class FileDatabase(EventDatabase):
     """Events in one file, in the format of FORMAT.md.
 
     A path that exists is opened to read and never written. A new path is written by this object
-    alone: `record` appends to memory and returns; a background thread writes blocks. The file
-    appears with the first block. Any thread may record; do not change an event, or what its args
-    hold, after recording it.
+    alone: the file is created, exclusively, by the first event, and where another writer has taken
+    the name meanwhile, this one's gets a number. `record` appends to memory; a background thread
+    writes blocks. Any thread may record; do not change an event, or what its args hold, after that.
+
+    No event is lost because events come fast: where `commit_threshold` of them are not yet in the
+    file, the thread that records encodes them, and goes on when they are. A process that ends
+    without `close`, by SIGKILL or `os._exit` too, loses what was recorded in its last
+    `flush_interval` (and while that was written), or `commit_threshold` events if these are fewer,
+    and one more for each further thread that records. What is in the file outlives the process;
+    where the machine goes down more may be lost, since nothing is synchronised to the disk.
+
+    A disk that is full or gone costs events, which are counted by that cause. One that does not
+    answer holds `record` up once, for 5 s; then events are kept up to `max_pending`, and dropped
+    and counted beyond. What is dropped is logged, with its number, and stands in the file.
 
     After `fork` the file stays the parent's: what the child records is not written.
 
@@ -74,8 +97,8 @@ class FileDatabase(EventDatabase):
     commit_threshold, flush_interval
         Events, and seconds, after which pending events are written, whichever is first.
     max_pending
-        Events pending beyond which new ones are dropped and counted: memory stays bounded where
-        the disk is full or too slow.
+        Events pending beyond which hooks on Dask's event loops, which must not wait, drop new ones
+        and count them, and so does `record` while the disk does not answer.
     header
         More facts for the file's header, such as the run's name.
     new
@@ -92,14 +115,8 @@ class FileDatabase(EventDatabase):
         header: dict[str, Any] | None = None,
         new: bool = False,
     ) -> None:
-        valid = commit_threshold >= 1 and flush_interval > 0 and max_pending >= commit_threshold
-        if not valid:
-            raise InvalidArgumentError(
-                f"commit_threshold={commit_threshold!r}, flush_interval={flush_interval!r}, "
-                f"max_pending={max_pending!r}: the first must be at least 1, the second positive, "
-                "the third no less than the first."
-            )
-        given = Path(path)
+        check_limits(commit_threshold, flush_interval, max_pending)
+        given = check_path(path)
         self._given = given
         self._reader = TraceFile(given) if given.exists() and not new else None
         self._writer = TraceWriter(
@@ -110,6 +127,8 @@ class FileDatabase(EventDatabase):
             max_pending=max_pending,
         )
         self._source = Source(fold_events)
+        self._source.wake_at = commit_threshold
+        self._numbered = new
 
     @property
     def path(self) -> Path:
@@ -122,31 +141,37 @@ class FileDatabase(EventDatabase):
         return self._writer
 
     def record(self, event: Event) -> None:
-        """Append an event to memory.
+        """Append an event to memory; where `commit_threshold` are unwritten, write them.
 
         Raises
         ------
         ReadOnlyError
             If the file existed, or the database was closed.
         InvalidArgumentError
-            If it is no event, its name is no text or its args are no dict.
+            If it is no event, its name is no text, its args are no dict, its timestamp is no number
+            or its duration is none from 0 on.
+        CannotWriteError
+            If the file cannot be created.
         """
-        if not isinstance(event, _EVENTS):
-            raise InvalidArgumentError(
-                f"got {type(event).__name__}; record an InstantEvent, a CompleteEvent, a "
-                "DurationBeginEvent or a DurationEndEvent."
+        # What nearly all events look like is found out here; a call would double the cost.
+        if not (
+            type(event) in _PLAIN_EVENTS
+            and type(event.timestamp) in _PLAIN_NUMBERS
+            and type(event.name) is str
+            and type(event.args) is dict
+            and (
+                not isinstance(event, CompleteEvent)
+                or (type(event.duration) in _PLAIN_NUMBERS and event.duration >= 0)
             )
-        if not isinstance(event.name, str) or not isinstance(event.args, dict):
-            raise InvalidArgumentError(
-                f"an event's name is a str and its args are a dict, not {event.name!r} and "
-                f"{type(event.args).__name__}."
-            )
-        rows = self._source.rows
+        ):
+            check_event(event)
+        source = self._source
+        rows = source.rows
         if not rows:
-            self._start(event)
+            self._start()
         rows.append(event)
-        if len(rows) >= self._writer.commit_threshold:
-            self._writer.threshold_reached(self._source)
+        if len(rows) >= source.wake_at:
+            self._make_room(event)
 
     def commit(self) -> None:
         """Write all pending events; returns when they are in the file."""
@@ -159,22 +184,41 @@ class FileDatabase(EventDatabase):
             self._writer.close()
 
     def trace_file(self) -> TraceFile:
-        """Open the file to read, with everything that was recorded so far in it."""
+        """Open the file to read, with everything that was recorded so far in it.
+
+        Raises
+        ------
+        SourceNotFoundError
+            If there is no such file, since nothing was recorded; it names files near it.
+        """
         self.commit()
+        if self._reader is None and not self.path.exists():
+            raise missing_file(self.path)
         return self._reader or TraceFile(self.path)
 
     def batches(self) -> Iterator[Batch]:
-        """Give the events as columns, in the order of the file."""
-        yield from self.trace_file().batches()
+        """Give the events as columns, in the order of the file.
+
+        Raises
+        ------
+        SourceNotFoundError
+            If there is no such file, since nothing was recorded; it names files near it.
+        """
+        return self.trace_file().batches()
 
     def get_traces(self) -> Iterator[Event]:
         """Give the events in the order in which they were recorded.
 
         Those of dasfprof's plugins are completed from the rest of the file; see
         `MultiEventDatabase.get_traces`, which knows of a run's other files too.
+
+        Raises
+        ------
+        SourceNotFoundError
+            If there is no such file, since nothing was recorded; it names files near it.
         """
         file = self.trace_file()
-        yield from Completion([file.path]).events(file)
+        return Completion([file.path]).events(file)
 
     def __repr__(self) -> str:
         return f"FileDatabase at {self._given.parent / self.path.name}"
@@ -182,12 +226,37 @@ class FileDatabase(EventDatabase):
     def _repr_html_(self) -> str:
         return files_html(repr(self), [self.path] if self.path.exists() else [])
 
-    def _start(self, event: Event) -> None:
+    def _start(self) -> None:
+        """Begin to record, with a file of one's own, or go on after all was written."""
         if self._reader is not None:
-            super().record(event)
+            raise ReadOnlyError(
+                f"{self!r} existed when it was opened, so it is only read: a file has one writer, "
+                "which began it. Record into a new file instead, or remove this one first."
+            )
         if self._writer.closed:
-            raise ReadOnlyError(f"{self!r} was closed; record into a new file instead.")
+            raise self._closed_error()
+        try:
+            created = self._writer.create()
+        except OSError as error:
+            raise CannotWriteError(
+                f"cannot create the trace file {self._writer.path}: {error.strerror or error}. "
+                "Give a file in a directory that this process may write."
+            ) from error
+        if created and self.path.name != self._given.name and not self._numbered:
+            logger.warning(
+                "%s was begun by another writer meanwhile; events go to %s instead.",
+                self._given,
+                self.path,
+            )
         self._writer.add_source(self._source)
+
+    def _make_room(self, event: Event) -> None:
+        self._writer.make_room(self._source)
+        if self._writer.closed and self._writer.withdraw(self._source, event):
+            raise self._closed_error()
+
+    def _closed_error(self) -> ReadOnlyError:
+        return ReadOnlyError(f"{self!r} was closed; record into a new file instead.")
 
 
 def process_header() -> dict[str, Any]:

@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dasfprof.database import values
+from dasfprof.database.key_times import TICKS_PER_SECOND as TICKS_PER_SECOND  # noqa: PLC0414  (read from here)
+from dasfprof.database.key_times import many_time_ticks, time_ticks
 
 #: Kinds of head. FORMAT.md says how each is joined with its tail.
 TEXT, NUMBERED, HEX, UUID, FLOAT, PACKED = 0, 1, 2, 3, 4, 5
@@ -44,9 +46,6 @@ _UUID_LENGTH = 36
 _MAX_DECIMAL_DIGITS = 10
 _WORDS = struct.Struct(">4I")
 _PADDING = tuple(NO_TAIL[count:] for count in range(TAIL_WORDS + 1))
-#: A float64 between 2**30 and 2**31 (Unix time, 2004 to 2038) is a whole number of these.
-TICKS_PER_SECOND = float(1 << 22)
-_EARLIEST, _LATEST = float(1 << 30), float(1 << 31)
 
 
 def split_key(key: Any) -> tuple[Head, Tail]:
@@ -92,20 +91,31 @@ def _split_texts(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]] 
     """Do what `_split_text` does where all keys end alike: a third of the time."""
     if set(map(type, items)) != {str}:
         return None
-    # No tuple for each, as `rpartition` would make: the garbage collector would count them.
-    dashes = [item.rfind("-") for item in items]
-    ends = [item[dash + 1 :] for item, dash in zip(items, dashes, strict=True)]
-    texts = [item[:dash] for item, dash in zip(items, dashes, strict=True)]
-    if min(dashes) < 0 or any(text[:2] == "('" for text in set(texts)):
+    first = items[0]
+    text = first[: first.rfind("-") + 1]
+    # Most often all begin alike: then one split of them all tells their ends.
+    joined = "\n" + "\n".join(items) if text and "\n" not in text else ""
+    ends = joined.split("\n" + text)[1:]
+    if len(ends) == len(items):
+        texts = [text[:-1]] * len(items)
+    else:
+        # No tuple for each, as `rpartition` would make: the garbage collector would count them.
+        dashes = [item.rfind("-") for item in items]
+        ends = [item[dash + 1 :] for item, dash in zip(items, dashes, strict=True)]
+        texts = [item[:dash] for item, dash in zip(items, dashes, strict=True)]
+        if min(dashes) < 0:
+            return None
+    alike = set(texts)
+    if any(text[:2] == "('" for text in alike):
         return None
-    first = ends[0]
-    kind = NUMBERED if first.isdecimal() else FLOAT if "." in first else HEX
+    end = ends[0]
+    kind = NUMBERED if end.isdecimal() else FLOAT if "." in end else HEX
     words = _READ_ENDS[kind](ends)
     if words is None:
         return None
     tails = np.zeros((len(items), TAIL_WORDS), dtype="<u4")
     tails[:, : words.shape[1]] = words
-    heads = {text: (kind, text) for text in set(texts)}
+    heads = {text: (kind, text) for text in alike}
     return [heads[text] for text in texts], tails
 
 
@@ -117,13 +127,12 @@ def _read_hashes(ends: list[str]) -> npt.NDArray[Any] | None:
 
 
 def _read_times(ends: list[str]) -> npt.NDArray[Any] | None:
-    try:
-        seconds = list(map(float, ends))
-    except ValueError:
-        return None
-    if list(map(repr, seconds)) != ends or not _EARLIEST <= min(seconds) <= max(seconds) < _LATEST:
-        return None
-    ticks = (np.array(seconds) * TICKS_PER_SECOND).astype(np.int64)
+    ticks = many_time_ticks(ends)
+    if ticks is None:
+        each = [time_ticks(end) for end in ends]
+        if None in each:
+            return None
+        ticks = np.array(each, dtype=np.int64)
     return np.stack([ticks >> 32, ticks & (_LIMIT - 1)], axis=1)
 
 
@@ -164,7 +173,7 @@ def _split_text(key: str) -> tuple[Head, Tail]:
             if words is not None:
                 return (HEX, head), words
         elif "." in tail:
-            ticks = _time_ticks(tail)
+            ticks = time_ticks(tail)
             if ticks is not None:
                 return (FLOAT, head), (ticks >> 32, ticks & (_LIMIT - 1), 0, 0)
         elif length <= _MAX_DECIMAL_DIGITS and tail.isdecimal():
@@ -281,14 +290,3 @@ def _uuid_words(text: str) -> Tail | None:
 
 def _uuid_text(digits: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
-def _time_ticks(text: str) -> int | None:
-    """Read a Unix time as Dask's stimulus ids end in; None if it would not be written the same."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        return None
-    if _EARLIEST <= seconds < _LATEST and repr(seconds) == text:
-        return int(seconds * TICKS_PER_SECOND)
-    return None

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.database.columns import CONSTANT, NUMBER, OPTIONAL, SERIES, UNSIGNED, Array
-from dasfprof.database.keys import TICKS_PER_SECOND
+from dasfprof.database.key_times import TICKS_PER_SECOND
 
 _TICK = 1.0 / TICKS_PER_SECOND
 #: Up to so many bytes, numbers are split into byte planes: what large blocks cost to read and write

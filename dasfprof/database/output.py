@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
+
+#: Frames up to this length are tried without asking whether there is room for them.
+_TRIED_BYTES = 4096
 
 
 class TraceOutput:
@@ -28,6 +33,21 @@ class TraceOutput:
         self._header = header
         self._headed = False
 
+    def create(self) -> bool:
+        """Create the file, empty, unless that was done; tells whether it was done now.
+
+        Raises
+        ------
+        OSError
+            If the directory cannot be made or written.
+        """
+        if self.created:
+            return False
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = _create_exclusively(self.path)
+        self.created = True
+        return True
+
     def append(self, frame: bytes) -> None:
         """Append a frame, or nothing but the header to a new file.
 
@@ -36,10 +56,7 @@ class TraceOutput:
         OSError
             If it cannot be written; a part of it may be in the file.
         """
-        if not self.created:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path = _create_exclusively(self.path)
-            self.created = True
+        self.create()
         try:
             file = self.path.open("ab", buffering=0)
         except FileNotFoundError:
@@ -49,10 +66,19 @@ class TraceOutput:
             # New, made again after somebody removed it, or the disk was full for the first header.
             if not self._headed or file.tell() == 0:
                 frame = self._header() + frame
+            _check_room(self.path, len(frame))
             view = memoryview(frame)
             while view:
                 view = view[file.write(view) :]
         self._headed = True
+
+
+def _check_room(path: Path, length: int) -> None:
+    """Refuse a frame for which the disk has no room: a part of it would take what is left."""
+    if length > _TRIED_BYTES and hasattr(os, "statvfs"):
+        disk = os.statvfs(path)
+        if disk.f_blocks and disk.f_bfree * disk.f_frsize < length:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def _create_exclusively(path: Path) -> Path:

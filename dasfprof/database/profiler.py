@@ -58,7 +58,7 @@ class EventProfiler:
         self.database = database
 
     def record_complete_event(
-        self, name: str, timestamp: float, duration: float, **fields: Any
+        self, name: str, timestamp: float, duration: Any = None, **fields: Any
     ) -> None:
         """Record something that began at `timestamp` (Unix) and took `duration` seconds."""
         self.database.record(CompleteEvent(name, timestamp, duration, **fields))

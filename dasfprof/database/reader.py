@@ -16,7 +16,8 @@ from typing import Any
 from dasfprof.database import frames, values
 from dasfprof.database.batch import Batch, decode_batch
 from dasfprof.database.deflate import inflate
-from dasfprof.errors import NotATraceError, SourceNotFoundError
+from dasfprof.database.validation import missing_file
+from dasfprof.errors import NotATraceError
 
 FORMAT_VERSION = 2
 
@@ -40,8 +41,10 @@ class TraceFile:
     #: The closing frame's map; None if there is none: see `dasfprof.database.writing_process`.
     end: dict[str, Any] | None = None
     damage: frames.Damage = field(default_factory=frames.Damage)
-    #: Events that the writer had to drop, and errors that its hooks caught, as last told.
+    #: Events that the writer had to drop, in all and by cause (FORMAT.md), and errors that its
+    #: hooks caught, as last told. Files of earlier versions tell no causes.
     dropped: int = 0
+    dropped_by: dict[str, int] = field(default_factory=dict)
     errors: int = 0
     events: int = 0
 
@@ -57,6 +60,7 @@ class TraceFile:
         for block, size in self._blocks():
             kind = block.get("kind")
             self.dropped = max(self.dropped, _count(block, "dropped"))
+            self._add_causes(block.get("dropped_by"))
             self.errors = max(self.errors, _count(block, "errors"))
             if kind == "header":
                 self.header = self.header or block
@@ -88,6 +92,11 @@ class TraceFile:
         except values.DAMAGE_ERRORS:
             return False
         return isinstance(block, dict) and block.get("kind") == "end"
+
+    def _add_causes(self, told: Any) -> None:
+        for cause, count in told.items() if isinstance(told, dict) else ():
+            if isinstance(cause, str) and type(count) is int and count > 0:
+                self.dropped_by[cause] = max(count, self.dropped_by.get(cause, 0))
 
     def _blocks(self) -> Iterator[tuple[dict[str, Any], int]]:
         with _map(self.path) as data, closing(frames.scan_frames(data, self.damage)) as found:
@@ -158,10 +167,7 @@ class _map:  # noqa: N801  (used as a function)
                     return b""
                 return self._map
         except (FileNotFoundError, IsADirectoryError) as error:
-            raise SourceNotFoundError(
-                f"there is no trace file {self._path}. Give a file, a directory, a glob or a "
-                "run's name; `dasfprof info .` lists the runs of this directory."
-            ) from error
+            raise missing_file(self._path) from error
 
     def __exit__(self, *_: object) -> None:
         if self._map is not None:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from dasfprof.database import values
-from dasfprof.database.batch import Batch, BatchEncoder, decode_batch
+from dasfprof.database.batch import Batch, BatchEncoder, Columns, decode_batch
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.events import EVENT_CLASSES, Event
 
 _CHUNK = 50_000
 
+_name, _phase, _args = map(attrgetter, ("name", "phase", "args"))
 
-def fold_events(
-    events: Sequence[Event],
-) -> Iterator[tuple[Schema, list[tuple[Any, ...]], list[int]]]:
+
+def fold_events(events: Sequence[Event]) -> Iterator[tuple[Schema, Columns, Sequence[int]]]:
     """Sort events into rows of schemas, with the positions that they had."""
+    traits = (map(type, events), map(_name, events), map(_phase, events), _names_of_args(events))
+    if all(len(set(trait)) == 1 for trait in traits):  # as in most loops
+        schema, rows = infer_schema(events)
+        yield schema, rows, range(len(events))
+        return
     alike: dict[tuple[Any, ...], list[int]] = {}
     for position, event in enumerate(events):
         key = type(event), event.name, event.phase, tuple(event.args)
@@ -27,6 +33,10 @@ def fold_events(
     for positions in alike.values():
         schema, rows = infer_schema([events[position] for position in positions])
         yield schema, rows, positions
+
+
+def _names_of_args(events: Iterable[Event]) -> Iterator[tuple[Any, ...]]:
+    return map(tuple, map(_args, events))
 
 
 def make_batches(events: Iterable[Event]) -> Iterator[Batch]:
@@ -42,7 +52,7 @@ def make_batches(events: Iterable[Event]) -> Iterator[Batch]:
         first += len(chunk)
 
 
-def infer_schema(events: Sequence[Event]) -> tuple[Schema, list[tuple[Any, ...]]]:
+def infer_schema(events: Sequence[Event]) -> tuple[Schema, Columns]:
     """Make the schema of like events, and their rows.
 
     The narrowest codec that gives every value back equal is chosen for each column.
@@ -50,17 +60,18 @@ def infer_schema(events: Sequence[Event]) -> tuple[Schema, list[tuple[Any, ...]]
     first = events[0]
     # The class, not the phase, says which fields an event has: user code may set any phase.
     phase = next(key for key, kind in EVENT_CLASSES.items() if isinstance(first, kind))
-    fields = [(name, [getattr(event, name) for event in events]) for name in first.FIELDS]
+    fields = [(name, list(map(attrgetter(name), events))) for name in first.FIELDS]
     if first.phase != phase:
         fields.append(("phase", [event.phase for event in events]))
-    args = [(name, [event.args[name] for event in events]) for name in first.args]
+    all_args = list(map(_args, events))
+    args = [(name, [args[name] for args in all_args]) for name in first.args]
     schema = Schema(
         phase,
         first.name,
         tuple((name, _infer_codec(name, items)) for name, items in fields),
         tuple((name, _infer_codec(name, items)) for name, items in args),
     )
-    return schema, list(zip(*(items for _, items in fields + args), strict=True))
+    return schema, Columns([items for _, items in fields + args])
 
 
 def _infer_codec(name: str, items: list[Any]) -> str:

@@ -2,81 +2,45 @@
 
 Recording threads only append to plain lists (`Source.rows`), which the interpreter makes atomic;
 no lock, no encoding and no file is ever on their path. The writer takes what is there every
-`flush_interval` seconds, or sooner when a list reaches `commit_threshold`, encodes it in slices
-and appends one frame for each kind of event. After each half millisecond of work it sleeps for one,
-so that an event loop that shares the interpreter never waits long for it.
+`flush_interval` seconds, or sooner when a list is long, encodes it in slices and appends a frame
+for each kind of event and each `commit_threshold` rows. After each half millisecond of work it
+sleeps for one, so that an event loop that shares the interpreter never waits long for it.
 
-What could not be written is dropped and counted, and the count stands in every later frame.
+Where rows come faster than they are written, there are two answers. Hooks on Dask's event loops
+must not wait: `threshold_reached` drops the newest fact beyond `max_pending` and counts it. User
+code that records events of its own encodes them itself in `make_room`, as soon as
+`commit_threshold` are pending, and goes on when they are in the file: nothing is lost, and no more
+than those are ever unwritten. That takes less CPU than to wait for the writer's thread, whose core
+would have to fetch what another has just made.
+
+What could not be written is dropped and counted by its cause, which stands in every later frame.
 
 A forked child inherits all of this but the thread. It writes nothing: the file is its parent's.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dasfprof.database import frames, values
-from dasfprof.database.batch import BatchEncoder, Rows
-from dasfprof.database.deflate import deflate
+from dasfprof.database import handover
+from dasfprof.database.blocks import BlockWriter
+from dasfprof.database.handover import Appender
+from dasfprof.database.losses import Losses
 from dasfprof.database.output import TraceOutput
-from dasfprof.schema.declaration import Schema
+from dasfprof.database.sources import Folded, Source
 
-logger = logging.getLogger(__name__)
+__all__ = ["Folded", "Source", "TraceWriter"]
 
-#: Rows encoded at a time, CPU seconds of work between two pauses, and the pause: see `benchmarks/`
-#: for what they cost and how long they keep an event loop waiting.
-SLICE_ROWS = 250
+#: CPU seconds of work between two pauses; the pause, and the one while somebody waits: see
+#: `benchmarks/` for what they cost and how long they keep an event loop waiting.
 WORK_SECONDS = 0.0005
 PAUSE_SECONDS = 0.001
-
-#: What a fold gives: rows of a schema, with their positions among all rows that it gives.
-Folded = Iterable[tuple[Schema, Rows, Sequence[int]]]
-
-
-class Source:
-    """A list that one kind of fact is appended to, and how its rows become events.
-
-    Parameters
-    ----------
-    fold
-        Called in the writer's thread with consecutive slices of `rows`; gives rows of schemas.
-    constants
-        Fields that are the same in every event of this source.
-    finish
-        Called once when the file is closed: the rows of what is still unfinished.
-    width
-        Items of `rows` that make one fact. With more than one, facts lie flat in it, one after the
-        other: `rows.extend(fact)` keeps no tuple. Of objects that the garbage collector has to
-        follow, those that are kept bring on its next run, and a full run takes tens to hundreds of
-        milliseconds where much is recorded.
-    """
-
-    def __init__(
-        self,
-        fold: Callable[[list[Any]], Folded],
-        constants: dict[str, Any] | None = None,
-        finish: Callable[[], Folded] = tuple,
-        width: int = 1,
-    ) -> None:
-        #: Append here, from any thread, or extend by whole facts.
-        self.rows: list[Any] = []
-        self.width = width
-        self.fold = fold
-        self.constants = constants
-        self.finish = finish
-
-    @classmethod
-    def of(cls, schema: Schema, constants: dict[str, Any] | None = None) -> Source:
-        """Make a source whose rows are already those of one schema."""
-        return cls(lambda rows: [(schema, rows, range(len(rows)))], constants)
+HURRIED_PAUSE_SECONDS = 0.00005
 
 
 class TraceWriter:
@@ -103,21 +67,27 @@ class TraceWriter:
         flush_interval: float,
         max_pending: int,
     ) -> None:
-        self._output = TraceOutput(path, lambda: self._frame({**header, "kind": "header"}))
+        #: What was dropped, by cause, and the errors that hooks caught.
+        self.losses = Losses(lambda: self.path)
+        self._output = TraceOutput(path, lambda: self._blocks.frame({**header, "kind": "header"}))
+        self._appender = Appender(self._output, self.losses)
+        self._blocks = BlockWriter(self._put, self.losses, self._rest)
         self.commit_threshold = commit_threshold
         self.max_pending = max_pending
-        #: Facts lost because the disk was full or too slow, and errors that hooks caught.
-        self.dropped = 0
-        self.errors = 0
         #: Whether `close` was called: what is recorded from then on is not written.
         self.closed = False
         self.sources: list[Source] = []
         # Beyond what the platform can wait for, a flush interval is no interval.
         self._interval = min(flush_interval, threading.TIMEOUT_MAX)
-        self._warned = False
-        self._events = 0
         self._pid = os.getpid()
         self._rested = 0.0
+        #: Counts the writer's steps, and what it was when somebody last gave up waiting.
+        self._steps = 0
+        self._stuck_at = -1
+        self._awaited = False
+        #: The thread that drains, if any, and whether it is one that records.
+        self._drainer: int | None = None
+        self._recorder_drains = False
         self._wake = threading.Event()
         self._start_lock = threading.Lock()
         self._drop_lock = threading.Lock()
@@ -131,8 +101,22 @@ class TraceWriter:
         """The file, absolute; its name gets a number where another file has taken it."""
         return self._output.path
 
+    @property
+    def dropped(self) -> int:
+        """Facts lost, of all causes."""
+        return self.losses.dropped
+
+    @property
+    def errors(self) -> int:
+        """Errors that hooks and encoding caught."""
+        return self.losses.errors
+
+    @errors.setter
+    def errors(self, count: int) -> None:
+        self.losses.errors = count
+
     def add_source(self, source: Source) -> None:
-        """Drain this source from now on; starts the background thread. Twice is once."""
+        """Drain this source from now on; starts the background thread. Idempotent."""
         if source in self.sources:
             return
         with self._start_lock:
@@ -153,33 +137,94 @@ class TraceWriter:
         Where the file cannot be created yet, that is warned of and tried again with each write.
         """
         self.add_source(source)
-        self._write(b"", rows=0)
+        with self._drain_lock:
+            self._blocks.append(b"")
 
     def threshold_reached(self, source: Source) -> None:
         """Wake the writer; drop the newest fact where the writer is too far behind."""
-        most = self.max_pending * source.width
-        if len(source.rows) > most:
-            with self._drop_lock:
-                # The writer takes no more than `most` at a time: one fact at least is left.
-                if len(source.rows) > most:
-                    del source.rows[-source.width :]
-                    self.dropped += 1
+        if len(source.rows) > self.max_pending * source.width:
+            self._drop_newest(source)
         elif not self._wake.is_set() and os.getpid() == self._pid:
             self._wake.set()
 
-    def create(self) -> None:
-        """Create the file with its header now.
+    def make_room(self, source: Source) -> None:
+        """Write this source's facts where `commit_threshold` are unwritten.
+
+        Does nothing in the thread that writes, after `close`, and where the disk does not answer:
+        then facts are dropped beyond `max_pending`.
+        """
+        if os.getpid() != self._pid:
+            source.rows.clear()
+            return
+        if self._has_room(source):
+            return
+        if not self._hangs() and threading.get_ident() != self._drainer:
+            self._drain_as_recorder(source)
+            if not self._hangs():
+                return
+        if len(source.rows) > self.max_pending * source.width:
+            self._drop_newest(source)
+
+    def _hangs(self) -> bool:
+        """Tell whether the disk did not answer, and nothing has moved since."""
+        return self._appender.hangs or self._steps == self._stuck_at
+
+    def _drain_as_recorder(self, source: Source) -> None:
+        while not self.closed:
+            self._awaited, steps = True, self._steps
+            if self._drain_lock.acquire(timeout=handover.PATIENCE):
+                try:
+                    if not self._has_room(source):
+                        self._recorder_drains = True
+                        self._drain_sources([source])
+                finally:
+                    self._recorder_drains = False
+                    self._drain_lock.release()
+                return
+            if self._steps == steps:
+                self._stuck_at = steps
+                return
+
+    def _drop_newest(self, source: Source) -> None:
+        if os.getpid() != self._pid:
+            source.rows.clear()
+            return
+        with self._drop_lock:
+            # The writer takes no more than `max_pending` at a time: one fact at least is left.
+            if len(source.rows) > self.max_pending * source.width:
+                del source.rows[-source.width :]
+                # The last answer may be a little younger than the wait for it.
+                silent = self._appender.waiting_for() > handover.PATIENCE / 2
+                self.losses.add("disk gone" if silent else "too fast")
+
+    def _has_room(self, source: Source) -> bool:
+        return len(source.rows) // source.width + source.in_flight < self.commit_threshold
+
+    def withdraw(self, source: Source, row: Any) -> bool:
+        """Take back a row that was appended after closing; tells whether it was still there."""
+        with self._drain_lock:
+            for place in reversed(range(len(source.rows))):
+                if source.rows[place] is row:
+                    del source.rows[place]
+                    return True
+        return False
+
+    def create(self) -> bool:
+        """Create the file now, empty as yet; in a fork do nothing. Tells whether it was created.
 
         Raises
         ------
         OSError
             If the directory cannot be made or written.
         """
+        if self._output.created or os.getpid() != self._pid:
+            return False
         with self._drain_lock:
-            self._output.append(b"")
+            return self._output.create()
 
     def commit(self) -> None:
         """Write everything that was recorded before the call, in the caller's thread."""
+        self._awaited = True
         self._drain()
 
     def close(self) -> None:
@@ -190,6 +235,8 @@ class TraceWriter:
             if self.closed:
                 return
             self.closed = True
+            for source in self.sources:
+                source.wake_at = 0
             if self._at_exit is not None:
                 self._at_exit.detach()
             self._wake.set()
@@ -197,104 +244,76 @@ class TraceWriter:
                 self._thread.join()
             self._drain(finish=True)
             if self._output.created:
-                self._write(self._frame({"kind": "end", "events": self._events}), rows=0)
+                end = {"kind": "end", "events": self._blocks.events}
+                self._blocks.append(self._blocks.frame(end))
+            self.losses.warn_of_all()
 
     def _work(self) -> None:
+        due = time.monotonic() + self._interval
         while not self.closed:
-            self._wake.wait(self._interval)
+            self._wake.wait(min(max(due - time.monotonic(), 0), self._interval))
             self._wake.clear()
-            if not self.closed:
-                self._drain()
+            if self._appender.take() and time.monotonic() < due:
+                continue
+            # A thread that records and has the lock may hand over what it has encoded.
+            while not (locked := self._drain_lock.acquire(timeout=0.005)) and not self.closed:
+                self._appender.take()
+            if locked:
+                try:
+                    self._drain()
+                finally:
+                    self._drain_lock.release()
+            due = time.monotonic() + self._interval
+        self._appender.take()
+
+    def _put(self, frame: bytes, rows: int) -> None:
+        if self._recorder_drains and not self.closed:
+            self._appender.hand_over(frame, rows, self._wake.set, self._is_working)
+        else:
+            self._appender.append(frame)
+
+    def _is_working(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def _rest(self) -> None:
         """Let other threads run, once this one has worked a while."""
-        if not self.closed and time.thread_time() - self._rested > WORK_SECONDS:
-            time.sleep(PAUSE_SECONDS)
+        self._steps += 1
+        if self.closed or self._recorder_drains:
+            return
+        if time.thread_time() - self._rested > WORK_SECONDS:
+            time.sleep(HURRIED_PAUSE_SECONDS if self._awaited else PAUSE_SECONDS)
             self._rested = time.thread_time()
 
     def _drain(self, finish: bool = False) -> None:
-        if os.getpid() != self._pid:
-            return
-        with self._drain_lock:
-            self._rested = time.thread_time()
-            for source in self.sources:
-                # Rows beyond are those that `threshold_reached` is about to drop.
-                count = min(len(source.rows) // source.width, self.max_pending)
-                rows = source.rows[: count * source.width]
-                del source.rows[: count * source.width]
-                try:
-                    self._write_rows(source, rows, finish)
-                except Exception as error:  # whatever it is, the thread goes on
-                    self._could_not_encode(count, error)
-            if self.dropped:  # here, since warning may block what records
-                self._warn("facts for the trace %s come faster than they are written", self.path)
-
-    def _write_rows(self, source: Source, rows: list[Any], finish: bool) -> None:
-        encoders: dict[Schema, BatchEncoder] = {}
-        step = SLICE_ROWS * source.width
-        for start in range(0, len(rows), step):
-            part = rows[start : start + step]
-            self._encode(partial(source.fold, part), len(part) // source.width, source, encoders)
-            self._rest()
-        if finish:
-            self._encode(source.finish, 0, source, encoders)
-        for encoder in encoders.values():
-            if not encoder.rows:
-                continue
-            try:
-                payload = encoder.payload(self._rest, **self._about())
-                frame = frames.build_frame(deflate(payload))
-            except Exception as error:
-                self._could_not_encode(encoder.rows, error)
-            else:
-                self._write(frame, encoder.rows)
-
-    def _encode(
-        self,
-        fold: Callable[[], Folded],
-        count: int,
-        source: Source,
-        encoders: dict[Schema, BatchEncoder],
-    ) -> None:
-        """Fold and encode; a fact that cannot be must not end the thread, nor reach the user."""
-        try:
-            folded = [(schema, rows, positions) for schema, rows, positions in fold() if rows]
-        except Exception as error:
-            self._could_not_encode(count, error)
-            return
-        first = self._events
-        for schema, rows, positions in folded:
-            if schema not in encoders:
-                encoders[schema] = BatchEncoder(schema, source.constants)
-            sequence = [first + position for position in positions]
-            for reason in encoders[schema].extend(rows, sequence):
-                self._could_not_encode(1, reason)
-            self._events += len(rows)
-
-    def _could_not_encode(self, count: int, error: Exception) -> None:
-        self.dropped += count
-        self.errors += 1
-        self._warn("cannot encode facts for the trace %s", self.path, error=error)
-
-    def _frame(self, block: dict[str, Any]) -> bytes:
-        return frames.build_frame(values.pack({**block, **self._about()}))
-
-    def _about(self) -> dict[str, Any]:
-        """Give what every frame tells of the clock and of losses so far."""
-        clock = [time.time(), time.monotonic()]
-        return {"clock": clock, "dropped": self.dropped, "errors": self.errors}
-
-    def _write(self, frame: bytes, rows: int) -> None:
-        """Append a frame; on failure count its rows as dropped and go on."""
-        try:
+        if os.getpid() == self._pid:
             with self._drain_lock:
-                self._output.append(frame)
-        except Exception as error:
-            self.dropped += rows
-            self._warn("cannot write facts to the trace %s (%s)", self.path, error)
+                self._drain_sources(self.sources, finish)
 
-    def _warn(self, message: str, *args: Any, error: Exception | None = None) -> None:
-        if not self._warned:
-            self._warned = True
-            message += "; some are dropped, and the trace tells how many"
-            logger.warning(message, *args, exc_info=error)
+    def _drain_sources(self, sources: list[Source], finish: bool = False) -> None:
+        if self._drainer == threading.get_ident():  # a signal handler or a finalizer commits
+            return
+        self._drainer, self._rested = threading.get_ident(), time.thread_time()
+        try:
+            for source in sources:
+                self._drain_source(source, finish)
+        finally:
+            self._drainer, self._awaited = None, False
+        if self.losses.by_cause:  # here, since warning may block what records
+            self.losses.warn("facts come faster than they are written to")
+
+    def _drain_source(self, source: Source, finish: bool) -> None:
+        # Rows beyond are those that `threshold_reached` is about to drop.
+        remaining = min(len(source.rows) // source.width, self.max_pending)
+        while remaining or finish:
+            source.in_flight = min(remaining, self.commit_threshold)
+            rows = source.rows[: source.in_flight * source.width]
+            del source.rows[: len(rows)]
+            remaining -= source.in_flight
+            last = finish and not remaining
+            try:
+                self._blocks.write(source, rows, finish=last)
+            except Exception as error:  # whatever it is, the thread goes on
+                self._blocks.could_not_encode(source.in_flight, error)
+            source.in_flight = 0
+            self._steps += 1
+            finish = finish and not last

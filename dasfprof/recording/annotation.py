@@ -19,13 +19,12 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from distributed.diagnostics.plugin import WorkerPlugin
-
 from dasfprof.database import FileDatabase
 from dasfprof.recording import task_ranges
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.worker_facts import worker_facts
+from dasfprof.recording.worker_plugin import RecordingPlugin
 from dasfprof.schema.events import InstantEvent
 
 DOMAIN = "dasfprof"
@@ -46,7 +45,7 @@ class NvtxAvailability(str, Enum):
     """This version of Dask runs its tasks in another way."""
 
 
-class GPUAnnotationPlugin(WorkerPlugin):
+class GPUAnnotationPlugin(RecordingPlugin):
     """Shows each task run of a worker as a range in NVIDIA Nsight Systems.
 
     Without a tool that listens it places nothing, so it costs nothing.
@@ -72,6 +71,8 @@ class GPUAnnotationPlugin(WorkerPlugin):
     def setup(self, worker: Any) -> None:
         """Place the ranges; a failure is logged and leaves the worker alone."""
         try:
+            if not self.can_record(worker):
+                return
             if self.settings is not None:
                 self.database = self.settings.open_database(
                     "GPUAnnotationPlugin", str(worker.name), {"worker": worker_facts(worker)}

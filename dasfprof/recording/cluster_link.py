@@ -15,8 +15,9 @@ from typing import Any
 
 from distributed import Client, rpc
 from distributed.comm import CommClosedError, get_address_host_port
-from distributed.core import clean_exception
 from distributed.protocol.pickle import dumps
+
+from dasfprof.recording.dask_internals.remote_errors import error_in
 
 #: What calls to a process that is gone, going or frozen raise.
 GONE = (OSError, CommClosedError, TimeoutError, asyncio.TimeoutError, RuntimeError, ValueError)
@@ -142,10 +143,17 @@ async def within(limit: float, call: Coroutine[Any, Any, Any]) -> Any:
         done, _ = await asyncio.wait({task}, timeout=limit)
     finally:
         if not task.done():
+            task.add_done_callback(_ignore_outcome)
             task.cancel()
     if not done:
         raise asyncio.TimeoutError(f"no answer in {limit:g} s")
     return task.result()
+
+
+def _ignore_outcome(task: asyncio.Future[Any]) -> None:
+    """Look at what became of a call that nobody waits for: asyncio logs it otherwise."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def ask_workers(
@@ -185,7 +193,5 @@ async def _run_on(address: str, connection_args: Any, function: bytes, args: byt
 
 def _result(response: dict[str, Any]) -> Any:
     if response["status"] == "error":
-        _, error, trace = clean_exception(**response)
-        assert error is not None
-        raise error.with_traceback(trace)
+        raise error_in(response)
     return response["result"]

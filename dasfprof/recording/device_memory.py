@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from time import perf_counter, time
 from typing import Any
 
+from dasfprof.recording.dask_internals.patch import Patch
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.gpus import DEVICE_MEMORY
 
@@ -73,15 +74,15 @@ class FuncMeter:
         #: Seconds, bytes and number of what was dumped, and loaded.
         self.dumped: Values = (0.0, 0, 0)
         self.loaded: Values = (0.0, 0, 0)
-        self._put_back: list[Callable[[], None]] = []
+        self._patches: list[Patch] = []
         if func is not None:
             self._wrap(func, "dump", self._note_dump)
             self._wrap(func, "load", self._note_load)
 
     def close(self) -> None:
         """Put the functions back; where somebody else wrapped them since, ours stay below."""
-        while self._put_back:
-            self._put_back.pop()()
+        while self._patches:
+            self._patches.pop().remove()
 
     def _note_dump(self, seconds: float, stored: Any) -> None:
         self.dumped = _add(self.dumped, seconds, stored)
@@ -90,25 +91,19 @@ class FuncMeter:
         self.loaded = _add(self.loaded, seconds, stored)
 
     def _wrap(self, func: Any, name: str, note: Callable[[float, Any], None]) -> None:
-        original = getattr(func, name)
-        active = True
+        def wrap(original: Any, patch: Patch) -> Any:
+            def metered(*args: Any, **kwargs: Any) -> Any:
+                start = perf_counter()
+                result = original(*args, **kwargs)
+                if patch.active:
+                    with contextlib.suppress(Exception):
+                        stored = result if name == "dump" else (*args, *kwargs.values())[0]
+                        note(perf_counter() - start, stored)
+                return result
 
-        def metered(value: Any) -> Any:
-            start = perf_counter()
-            result = original(value)
-            if active:
-                with contextlib.suppress(Exception):
-                    note(perf_counter() - start, result if name == "dump" else value)
-            return result
+            return metered
 
-        def put_back() -> None:
-            nonlocal active
-            active = False
-            if getattr(func, name) is metered:
-                setattr(func, name, original)
-
-        setattr(func, name, metered)
-        self._put_back.append(put_back)
+        self._patches.append(Patch(func, name, wrap))
 
 
 def _add(values: Values, seconds: float, stored: Any) -> Values:

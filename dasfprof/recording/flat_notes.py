@@ -1,7 +1,9 @@
 """Notes of several kinds that lie flat in one list, and how columns are made of them.
 
-A note is a run of items: its kind's name and then its facts, padded to one width for all kinds.
-`Source.width` tells why they lie so.
+A note is its `NoteKind`, which marks where it begins, and then one item for each of the kind's
+fields, padded to the width that all notes of a `NoteLayout` have. `Source.width` tells why notes
+lie so. A note of another width costs itself: folding finds the next mark, goes on from there and
+counts what it could not read.
 """
 
 from __future__ import annotations
@@ -15,70 +17,175 @@ from dasfprof.database.writer import Folded
 from dasfprof.recording.guard import HookGuard
 from dasfprof.schema.declaration import Schema
 
-#: Makes a schema's columns of the items of notes, column by column.
-MakeColumns = Callable[..., list[list[Any]]]
 
-
-class FlatNotes:
-    """The kinds of notes of one plugin.
+class NoteKind:
+    """One kind of note: what its items are, declared once.
 
     Parameters
     ----------
-    width
-        Items of a note.
+    schema
+        Of the rows that these notes become.
+    fields
+        The names of the items behind the mark, in order. Default: the columns of the schema.
+    """
+
+    def __init__(self, schema: Schema, fields: Sequence[str] | None = None) -> None:
+        self.schema = schema
+        self.columns = tuple(name for name, _ in schema.fields + schema.args)
+        self.fields = self.columns if fields is None else tuple(fields)
+        if len(set(self.fields)) < len(self.fields):
+            raise ValueError(f"{schema.name}: a field is declared twice among {self.fields}")
+        self._padding: tuple[None, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<kind of note {self.schema.name!r}>"
+
+    def pad_to(self, width: int) -> None:
+        """Make notes of so many items, the mark included."""
+        self._padding = (None,) * (width - 1 - len(self.fields))
+
+    def note(self, *facts: Any) -> tuple[Any, ...]:
+        """Make a note.
+
+        Raises
+        ------
+        TypeError
+            If there are more or fewer facts than fields.
+        """
+        if len(facts) != len(self.fields):
+            raise TypeError(f"{self!r} has {len(self.fields)} fields, got {len(facts)}: {facts!r}")
+        return (self, *facts, *self._padding)
+
+
+class NoteLayout:
+    """The kinds of notes of one plugin, and the width that they share.
+
+    Parameters
+    ----------
+    *kinds
+        Each may stand in one layout only.
+    """
+
+    def __init__(self, *kinds: NoteKind) -> None:
+        self.kinds = kinds
+        #: Items of a note, its mark included.
+        self.width = 1 + max(len(kind.fields) for kind in kinds)
+        for kind in kinds:
+            kind.pad_to(self.width)
+
+
+#: The items of notes of one kind, a list for each field, by the field's name.
+Fields = dict[str, list[Any]]
+#: Makes a schema's columns of them, by the column's name.
+MakeColumns = Callable[[Fields], dict[str, Sequence[Any]]]
+
+
+class FlatNotes:
+    """Makes rows of the notes of one plugin.
+
+    Parameters
+    ----------
+    layout
+        What the notes are.
     guard
         Takes the errors that a note causes; the others are folded all the same.
-    kinds
-        By the name that notes of a kind begin with: the schema of their rows, and what makes its
-        columns of as many lists as a note has facts; None where they are the columns.
+    make_columns
+        For each kind whose fields are not the columns of its schema.
     """
 
     def __init__(
-        self, width: int, guard: HookGuard, kinds: dict[str, tuple[Schema, MakeColumns | None]]
+        self,
+        layout: NoteLayout,
+        guard: HookGuard,
+        make_columns: dict[NoteKind, MakeColumns] | None = None,
     ) -> None:
-        self._width = width
+        self._layout = layout
         self._guard = guard
-        self._kinds = kinds
+        self._make_columns = make_columns or {}
+        #: The begin of a note that was cut, since one before it had another width.
+        self._rest: list[Any] = []
 
     def fold(self, notes: list[Any]) -> Folded:
         """Give the rows of these notes, schema by schema, with their places among all of them."""
-        names = notes[:: self._width]
-        for name, (schema, make_columns) in self._kinds.items():
-            count = names.count(name)
+        width = self._layout.width
+        marks = notes[::width]
+        counts = [marks.count(kind) for kind in self._layout.kinds]
+        if self._rest or sum(counts) < len(marks) or len(notes) % width:
+            notes = self._resynchronised(notes)
+            marks = notes[::width]
+            counts = [marks.count(kind) for kind in self._layout.kinds]
+        for kind, count in zip(self._layout.kinds, counts, strict=True):
             if not count:
                 continue
-            places: Sequence[int] = range(len(names))
-            if count < len(names):
-                places = [place for place in places if names[place] == name]
-            columns = self._columns(self._at(places, notes), make_columns or _plain(schema))
+            places: Sequence[int] = range(len(marks))
+            if count < len(marks):
+                places = [place for place in places if marks[place] is kind]
+            columns = self._columns(kind, self._at(places, notes))
             rows = Columns(columns) if columns else ()
-            yield schema, rows, places[: len(rows)]
+            yield kind.schema, rows, places[: len(rows)]
+
+    def finish(self, left: list[Any]) -> Folded:
+        """Count what is left when the file is closed: a part of a note, which no other completes.
+
+        Parameters
+        ----------
+        left
+            Items that nobody has folded.
+        """
+        if self._rest or left:
+            self._lost((self._rest + left)[0], len(self._rest) + len(left))
+        return ()
+
+    def _resynchronised(self, notes: list[Any]) -> list[Any]:
+        """Give the notes of the right width; count the others, and what belongs to none."""
+        notes, self._rest = self._rest + notes, []
+        width, kinds = self._layout.width, self._layout.kinds
+        begins = [at for at, item in enumerate(notes) if type(item) is NoteKind]
+        if not begins or begins[0]:
+            begins.insert(0, 0)
+        good: list[Any] = []
+        for begin, end in zip(begins, [*begins[1:], len(notes)], strict=True):
+            if end == len(notes) and end - begin < width:
+                self._rest = notes[begin:end]  # the next notes may hold what is missing
+            elif end - begin == width and any(notes[begin] is kind for kind in kinds):
+                good += notes[begin:end]
+            else:
+                self._lost(notes[begin], end - begin)
+        return good
+
+    def _lost(self, mark: Any, items: int) -> None:
+        """Count notes that cannot be read: as many as so many items are, about."""
+        for _ in range(max(1, round(items / self._layout.width))):
+            try:
+                kind = repr(mark) if type(mark) is NoteKind else "items without a mark"
+                raise TypeError(
+                    f"{kind}: {items} items, where each note of {self._layout.kinds} has "
+                    f"{self._layout.width}"
+                )
+            except TypeError:
+                self._guard.caught("folding a note")
 
     def _at(self, places: Sequence[int], notes: list[Any]) -> list[Any]:
-        if len(places) * self._width == len(notes):
+        width = self._layout.width
+        if len(places) * width == len(notes):
             return notes
-        starts = (place * self._width for place in places)
-        return list(chain.from_iterable(notes[at : at + self._width] for at in starts))
+        starts = (place * width for place in places)
+        return list(chain.from_iterable(notes[at : at + width] for at in starts))
 
-    def _columns(self, notes: list[Any], make_columns: MakeColumns) -> list[list[Any]]:
-        """Make columns, leaving out the notes that it fails on; no column where none is left."""
+    def _columns(self, kind: NoteKind, notes: list[Any]) -> list[Sequence[Any]]:
+        """Make columns of notes of one kind; one that cannot be folded costs itself alone."""
+        width = self._layout.width
         try:
-            return make_columns(*(notes[item :: self._width] for item in range(1, self._width)))
+            fields = {name: notes[at::width] for at, name in enumerate(kind.fields, 1)}
+            make = self._make_columns.get(kind)
+            made = fields if make is None else make(fields)
+            return [made[name] for name in kind.columns]
         except Exception:
-            if len(notes) <= self._width:
+            if len(notes) <= width:
                 self._guard.caught("folding a note")
                 return []
-        half = len(notes) // self._width // 2 * self._width
-        first, second = (self._columns(part, make_columns) for part in (notes[:half], notes[half:]))
+        half = len(notes) // width // 2 * width
+        first, second = self._columns(kind, notes[:half]), self._columns(kind, notes[half:])
         if not (first and second):
             return first or second
-        return [a + b for a, b in zip(first, second, strict=True)]
-
-
-def _plain(schema: Schema) -> MakeColumns:
-    return lambda *facts: list(facts[: len(schema.codecs)])
-
-
-def padded(width: int, *items: Any) -> tuple[Any, ...]:
-    """Make a note of fewer items than the longest kind has."""
-    return items + (None,) * (width - len(items))
+        return [[*a, *b] for a, b in zip(first, second, strict=True)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from time import perf_counter, time
 from typing import Any, TypeAlias
 
-from distributed.worker_state_machine import (
+from dasfprof.recording.dask_internals.metering import (
     ExecuteFailureEvent,
     GatherDepBusyEvent,
     GatherDepSuccessEvent,
+    fetch_seconds,
 )
-
+from dasfprof.recording.dask_internals.worker_state import value_in_memory
 from dasfprof.recording.describe import ResultDescriber, type_name
-from dasfprof.recording.metering import fetch_seconds
 
 #: The key of a run, its prefix, run_id and state, the result's size, name of type, dtype and shape,
 #: the inputs' keys and size, start and stop as Dask tells them, and the exception's text.
@@ -78,9 +78,7 @@ def run_by_state(
     )
     if finish == "rescheduled":
         span = {}  # Dask keeps none; what is there belongs to an earlier run
-    # `data[key]` would unspill and reorder: only what is plainly in memory is looked at.
-    fast = getattr(getattr(data, "fast", data), "d", data)
-    _, dtype, shape = describe(fast.get(task.key) if kept and isinstance(fast, dict) else None)
+    _, dtype, shape = describe(value_in_memory(data, task.key) if kept else None)
     return (
         task.key,
         task.prefix,

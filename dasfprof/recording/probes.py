@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import psutil
 
+from dasfprof.recording.dask_internals.worker_state import spill_metrics, spilled_bytes
 from dasfprof.recording.gpu import GpuProbe
 from dasfprof.recording.pressure import UNKNOWN, HostPressure
 from dasfprof.recording.process_usage import ProcessUsage, count_connections
@@ -163,13 +164,12 @@ class WorkerProbe:
         """Give one row of "Managed Memory"."""
         worker = self._worker
         state, data = worker.state, worker.data
-        spilled = getattr(data, "spilled_total", None)
-        metrics = _or_none(lambda: dict(getattr(data, "cumulative_metrics", {}))) or {}
+        metrics = _or_none(lambda: spill_metrics(data)) or {}
         row = (
             time(),
             len(data),
             state.nbytes,
-            getattr(spilled, "disk", 0),
+            spilled_bytes(data),
             state.executing_count,
             len(state.ready),
             worker.status.name,

@@ -1,6 +1,6 @@
 """What this process uses, read by the sampler: `ProcessUsage` at each tick, and its connections.
 
-On Linux two files of ``/proc/self`` are read through descriptors that stay open: psutil opens and
+On Linux files of ``/proc/self`` are read through descriptors that stay open: psutil opens and
 parses more than is needed here, which makes up more than half of a tick (`benchmarks/`). Elsewhere
 psutil reads.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from typing import NamedTuple
 
 import psutil
@@ -18,7 +19,7 @@ _PROTOCOL = "system.sockprotoname"
 #: Those of IPv6 begin in the same way.
 _INTERNET = (b"TCP", b"UDP", b"MPTCP")
 
-#: More than the text of either file.
+#: More than the text of any of the files.
 _LENGTH = 1024
 
 
@@ -39,15 +40,20 @@ class Usage(NamedTuple):
 class ProcessUsage:
     """Reads the usage of the process that makes it."""
 
+    #: Seconds between two counts of descriptors and threads, which cost more than all the rest: in
+    #: between, the last ones are given.
+    COUNT_INTERVAL = 1.0
+
     def __init__(self) -> None:
-        self._stat: int | None = None
-        self._io: int | None = None
+        self._files: dict[str, int] = {}
+        self._count_due = 0.0
+        self._descriptors = self._threads = 0
         if sys.platform.startswith("linux"):
             self._page = os.sysconf("SC_PAGE_SIZE")
-            self._tick = 1.0 / os.sysconf("SC_CLK_TCK")
             with contextlib.suppress(OSError):  # hidden from us: psutil says what it can
-                self._stat = os.open("/proc/self/stat", os.O_RDONLY | os.O_CLOEXEC)
-                self._io = os.open("/proc/self/io", os.O_RDONLY | os.O_CLOEXEC)
+                for name in ("statm", "stat", "io"):
+                    path = f"/proc/self/{name}"
+                    self._files[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self) -> Usage:
         """Read once.
@@ -57,32 +63,33 @@ class ProcessUsage:
         psutil.Error, OSError
             If the system does not permit it.
         """
-        if self._stat is None:
+        if "stat" not in self._files:
             return _by_psutil()
-        # Behind the command's name, which may hold anything. Counted from 1 the fields are: 14 and
-        # 15 CPU ticks, 20 threads, 24 pages (https://man7.org/linux/man-pages/man5/proc.5.html).
-        words = os.pread(self._stat, _LENGTH, 0).rpartition(b")")[2].split()
-        return Usage(
-            (int(words[11]) + int(words[12])) * self._tick,
-            int(words[21]) * self._page,
-            len(os.listdir("/proc/self/fd")),
-            int(words[17]),
-            *self._read_io(),
-        )
+        now = time.monotonic()
+        if now >= self._count_due:
+            self._count_due = now + self.COUNT_INTERVAL
+            self._descriptors = len(os.listdir("/proc/self/fd"))
+            # Behind the command's name, which may hold anything: field 20, counted from 1
+            # (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html).
+            self._threads = int(self._text("stat").rpartition(b")")[2].split()[17])
+        resident = int(self._text("statm").split(None, 2)[1]) * self._page
+        counters = self._read_io()
+        return Usage(time.process_time(), resident, self._descriptors, self._threads, *counters)
 
     def _read_io(self) -> tuple[int | None, int | None]:
-        if self._io is None:
+        if "io" not in self._files:
             return None, None
-        lines = os.pread(self._io, _LENGTH, 0).split(b"\n")
-        counts = dict(line.split(b": ", 1) for line in lines if line)
-        return int(counts[b"read_bytes"]), int(counts[b"write_bytes"])
+        words = self._text("io").split()
+        read, written = (words.index(name) + 1 for name in (b"read_bytes:", b"write_bytes:"))
+        return int(words[read]), int(words[written])
+
+    def _text(self, name: str) -> bytes:
+        return os.pread(self._files[name], _LENGTH, 0)
 
     def close(self) -> None:
         """Close the files."""
-        for descriptor in (self._stat, self._io):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._stat = self._io = None
+        while self._files:
+            os.close(self._files.popitem()[1])
 
 
 def count_connections() -> int:

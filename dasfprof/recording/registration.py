@@ -13,17 +13,16 @@ from distributed import Client
 from distributed.deploy.cluster import Cluster
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
-from dasfprof.config import setting
 from dasfprof.errors import NoClientError, RegistrationError
-from dasfprof.recording.cluster_calls import by_value, check_process, ping, running_plugins
+from dasfprof.recording.cluster_calls import check_process, ping, running_plugins
 from dasfprof.recording.cluster_link import ClusterLink, within
 from dasfprof.recording.guard import in_thread
-from dasfprof.recording.resource import ResourceMonitor
 from dasfprof.recording.run import ProfiledRun, remove_plugins
 from dasfprof.recording.scheduler import SchedulerTaskPlugin
-from dasfprof.recording.settings import RunSettings, make_settings
+from dasfprof.recording.settings import RunSettings, make_settings, switch
 from dasfprof.recording.step_recorder import StepRecorder, stop_recorders
-from dasfprof.recording.worker import WorkerTaskPlugin
+from dasfprof.recording.worker_profiler import WorkerProfiler
+from dasfprof.text import count_of
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +33,8 @@ _NO_ANSWER = (
     "not all processes of the cluster answer ({}). Wait until what keeps them busy has ended, "
     "close them, or set a longer dasfprof.response-timeout. Nothing was registered."
 )
+#: Processes that a message names.
+_MOST_NAMED = 3
 
 
 def register_default_profiler(
@@ -87,11 +88,14 @@ def register_default_profiler(
     NoClientError
         If there is no Dask client to observe, as with a local executor.
     RegistrationError
-        If the cluster is closed, or a process cannot record: dasfprof is not installed there, the
-        directory cannot be written, or it does not answer. Nothing is left on the cluster then.
+        If the cluster is closed or does not answer, or if the scheduler, or every worker, cannot
+        record: dasfprof is not installed there, or the directory cannot be written. Nothing is
+        left on the cluster then. Where some workers can record, the others work on unrecorded,
+        and a warning names them.
     InvalidArgumentError
         If an option has no sense.
     """
+    nvtx = switch("enable-nvtx", enable_nvtx)
     settings = make_settings(
         name,
         add_time_suffix,
@@ -103,7 +107,6 @@ def register_default_profiler(
         response_timeout=response_timeout,
     )
     client, owned = find_client(pipeline)
-    nvtx = bool(setting("enable-nvtx", enable_nvtx))
     steps = StepRecorder(settings, client, pipeline)
     run: ProfiledRun = client.sync(_register, client, settings, nvtx, owned, steps)
     return run
@@ -227,16 +230,7 @@ async def _register(
 
 def default_plugins(settings: RunSettings, nvtx: bool) -> list[WorkerPlugin | SchedulerPlugin]:
     """Make the plugins of a run, in the order in which they are to be registered."""
-    plugins: list[WorkerPlugin | SchedulerPlugin] = [
-        SchedulerTaskPlugin(settings),
-        WorkerTaskPlugin(settings),
-        ResourceMonitor(settings),
-    ]
-    if nvtx:
-        from dasfprof.recording.annotation import GPUAnnotationPlugin
-
-        plugins.append(GPUAnnotationPlugin(settings.plugin_name("GPUAnnotationPlugin"), settings))
-    return plugins
+    return [SchedulerTaskPlugin(settings), WorkerProfiler(settings, nvtx)]
 
 
 def describe_plugin(plugin: Any) -> str:
@@ -246,21 +240,42 @@ def describe_plugin(plugin: Any) -> str:
 
 
 async def _check_processes(client: Client, directory: str) -> None:
-    check = by_value(check_process)
-    reasons = dict(await client.run(check, directory))
-    reasons["the scheduler"] = await client.run_on_scheduler(check, directory)
+    """Refuse a cluster that cannot be recorded; warn of workers that will not be.
+
+    The scheduler has to have dasfprof: only its file tells of graphs, steals and workers.
+    """
+    reasons = dict(await client.run(check_process, directory))
     unfit = {where: reason for where, reason in reasons.items() if reason is not None}
-    if unfit:
-        named = "; ".join(f"{where}: {reason}" for where, reason in list(unfit.items())[:3])
-        raise RegistrationError(
-            f"{len(unfit)} of {len(reasons)} processes cannot record. {named}. Install dasfprof "
-            f"where the workers and the scheduler run, and give a directory that they can write "
-            f"(directory={directory!r} was tried). Nothing was registered."
-        )
+    scheduler = await client.run_on_scheduler(check_process, directory)
+    if scheduler is None and (not unfit or len(unfit) < len(reasons)):
+        if unfit:
+            logger.warning(
+                "%s of %s will not be recorded, and work as usual. %s. Install dasfprof there, "
+                "or give a directory that they can write.",
+                len(unfit),
+                count_of(len(reasons), "worker"),
+                _named(unfit),
+            )
+        return
+    if scheduler is not None:
+        unfit = {"the scheduler": scheduler, **unfit}
+    raise RegistrationError(
+        f"{len(unfit)} of {len(reasons) + 1} processes cannot record. {_named(unfit)}. The "
+        "scheduler and at least one worker have to: install dasfprof where they run, and give a "
+        f"directory that they can write (directory={directory!r} was tried). Nothing was "
+        "registered."
+    )
+
+
+def _named(reasons: dict[str, str]) -> str:
+    """Name the first processes and why they cannot record."""
+    named = [f"{where}: {reason}" for where, reason in list(reasons.items())[:_MOST_NAMED]]
+    more = len(reasons) - len(named)
+    return "; ".join(named) + (f"; and {more} more" if more else "")
 
 
 async def _check_answers(link: ClusterLink) -> None:
-    answers = await link.on_workers(by_value(ping))
+    answers = await link.on_workers(ping)
     if answers.silent:
         named = ", ".join(list(answers.silent)[:3])
         raise RegistrationError(_NO_ANSWER.format(f"{named}: no answer in {link.limit:g} s"))

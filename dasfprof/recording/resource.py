@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from distributed.diagnostics.plugin import WorkerPlugin
-
 from dasfprof.database.writer import Folded, Source
 from dasfprof.recording.device_memory import DeviceMemoryProbe
 from dasfprof.recording.disk_usage import DiskProbe
@@ -22,6 +20,7 @@ from dasfprof.recording.pressure import HostPressure
 from dasfprof.recording.probes import Probe, ResourceProbe, WorkerProbe
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.worker_facts import worker_facts
+from dasfprof.recording.worker_plugin import RecordingPlugin
 from dasfprof.schema.declaration import Schema
 
 #: Seconds after which a worker without host duty asks for it again: who had it may have died.
@@ -31,7 +30,7 @@ _DUTY_INTERVAL = 1.0
 _LAST_TICK = 2.0
 
 
-class ResourceMonitor(WorkerPlugin):
+class ResourceMonitor(RecordingPlugin):
     """Samples resources on every worker into a file of its own.
 
     Parameters
@@ -39,6 +38,8 @@ class ResourceMonitor(WorkerPlugin):
     settings
         The run that it records for.
     """
+
+    settings: RunSettings
 
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
@@ -50,6 +51,8 @@ class ResourceMonitor(WorkerPlugin):
     def setup(self, worker: Any) -> None:
         """Open the file and start the sampler; a failure is logged and leaves the worker alone."""
         try:
+            if not self.can_record(worker):
+                return
             facts = worker_facts(worker)
             pressure = HostPressure()
             self._undo.append(pressure.close)

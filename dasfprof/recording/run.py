@@ -19,7 +19,6 @@ from dasfprof.database.reader import TraceFile
 from dasfprof.database.writing_process import Writer, writer_of
 from dasfprof.errors import SourceNotFoundError, TraceError
 from dasfprof.recording.cluster_calls import (
-    by_value,
     commit_on_scheduler,
     commit_on_worker,
     forget_worker_plugins,
@@ -221,7 +220,7 @@ class ProfiledRun:
         try:
             _, answers = await asyncio.gather(
                 self._link.on_scheduler(commit_on_scheduler, self._plugins),
-                self._link.on_workers(by_value(commit_on_worker), self._plugins),
+                self._link.on_workers(commit_on_worker, self._plugins),
             )
         except GONE as error:
             self._miss({SCHEDULER: _reason(error)})
@@ -340,7 +339,7 @@ async def remove_plugins(link: ClusterLink, names: list[str]) -> dict[str, str]:
         If the scheduler did not answer in time, or cannot be reached.
     """
     await link.on_scheduler(forget_worker_plugins, names)
-    answers = await link.on_workers(by_value(stop_on_worker), names)
+    answers = await link.on_workers(stop_on_worker, names)
     await link.on_scheduler(stop_on_scheduler, names)
     return answers.silent
 

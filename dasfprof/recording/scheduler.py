@@ -2,8 +2,8 @@
 
 Hooks run on the scheduler's event loop. They keep the times of tasks that are on their way and
 append one note for each task run that ends. Notes lie flat in one list (`Source.width`), and what
-is kept of a task lies in dicts of plain values: objects that the garbage collector has to follow
-bring on its next full run, and that stops the scheduler.
+is kept of a task are plain values and tuples of them, which the garbage collector lets go of:
+objects that it has to follow bring on its next full run, and that stops the scheduler.
 The scheduler's file covers what workers cannot tell: queueing, steals, failed attempts on workers
 that died, and workers that came and went.
 """
@@ -21,14 +21,21 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.protocol.pickle import dumps
 
 from dasfprof.database.writer import Folded, Source
-from dasfprof.recording.cluster_calls import by_value, settle_worker
+from dasfprof.recording.cluster_calls import settle_worker
 from dasfprof.recording.cluster_link import ask_workers
-from dasfprof.recording.flat_notes import padded
 from dasfprof.recording.guard import HookGuard, in_thread
-from dasfprof.recording.scheduler_folder import WIDTH, scheduler_notes
+from dasfprof.recording.scheduler_folder import (
+    ADDED,
+    ARRIVED,
+    REMOVED,
+    RUN,
+    SCHEDULER_NOTES,
+    STOLEN,
+    scheduler_notes,
+)
 from dasfprof.recording.settings import RunSettings
 from dasfprof.schema.steps import ANNOTATION
-from dasfprof.schema.tasks import GRAPH, STEAL, TASK_RUN, UNSENT_TASKS, WORKER_ADDED, WORKER_REMOVED
+from dasfprof.schema.tasks import UNSENT_TASKS
 
 #: What clients that want a task are told of.
 _OUTCOMES = ("memory", "erred")
@@ -38,6 +45,9 @@ _RETIRED = "retire-workers"
 
 _HELD_BACK = ("queued", "no-worker")
 _UNSENT = ("waiting", *_HELD_BACK)
+
+#: Of a task that was known before recording began.
+_NOT_TOLD = (None, "")
 
 
 class SchedulerTaskPlugin(SchedulerPlugin):
@@ -60,14 +70,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._note: Callable[[tuple[Any, ...]], None] = _ignore
         #: By key, of tasks that have not ended: when and by which stimulus each became known, when
         #: it was held back, and when it was stolen.
-        self._waiting: dict[Any, float] = {}
-        self._graphs: dict[Any, str] = {}
+        self._waiting: dict[Any, tuple[float, str]] = {}
         self._queued: dict[Any, float] = {}
         self._stolen: dict[Any, float] = {}
         #: Of those on a worker: when and by which stimulus each was sent, and the worker's address.
-        self._sent: dict[Any, float] = {}
-        self._causes: dict[Any, str] = {}
-        self._workers: dict[Any, str] = {}
+        self._sent: dict[Any, tuple[float, str, str]] = {}
 
     async def start(self, scheduler: Any) -> None:
         """Open the file and note the workers that are there."""
@@ -81,8 +88,9 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._guard = HookGuard(writer)
             constants = {"process_id": socket.gethostname(), "thread_id": "scheduler"}
             self._folder = scheduler_notes(self._guard)
-            self._source = Source(self._folder.fold, constants, self._unfinished, WIDTH)
-            self._threshold = writer.commit_threshold * WIDTH
+            width = SCHEDULER_NOTES.width
+            self._source = Source(self._folder.fold, constants, self._unfinished, width)
+            self._threshold = writer.commit_threshold * width
             writer.start(self._source)
             self._note = self._source.rows.extend
             for address in list(scheduler.workers):
@@ -139,26 +147,23 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                     if len(self._source.rows) >= self._threshold:
                         self.database.writer.threshold_reached(self._source)
             elif finish == "processing":
-                self._sent[key] = time()
-                self._causes[key] = stimulus_id
-                self._workers[key] = self._tasks[key].processing_on.address
-            elif finish == "waiting":
-                if key not in self._waiting:
-                    self._waiting[key] = time()
-                    self._graphs[key] = stimulus_id
+                address = self._tasks[key].processing_on.address
+                self._sent[key] = time(), stimulus_id, address
             elif start == "memory":
                 return  # what becomes of results is of no interest, and is much
+            elif finish == "waiting":
+                if key not in self._waiting:
+                    self._waiting[key] = time(), stimulus_id
             elif finish in _HELD_BACK:
                 self._queued.setdefault(key, time())
             elif start != "released":  # it never ran
                 self._waiting.pop(key, None)
-                self._graphs.pop(key, None)
                 self._queued.pop(key, None)
         except Exception:
             self._guard.caught("transition")
 
     def _task_run(
-        self, key: Any, now: float, finish: str, stimulus_id: str, facts: dict[str, Any]
+        self, key: Any, now: float, state: str, end_cause: str, facts: dict[str, Any]
     ) -> tuple[Any, ...]:
         """Make the note of a task run, and forget what was kept of it."""
         start = stop = None
@@ -170,38 +175,46 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 span = next((s for s in reversed(spans) if s["action"] == "compute"), {})
             start, stop = span.get("start"), span.get("stop")
         task = self._tasks[key]
+        timestamp, cause, worker = self._sent.pop(key)
+        waiting, graph = self._waiting.pop(key, _NOT_TOLD)
+        run_id, priority, annotations = task.run_id, task.priority, task.annotations
+        queued = self._queued.pop(key, None) if self._queued else None
+        stolen = self._stolen.pop(key, None) if self._stolen else None
+        size, exception = facts.get("nbytes"), facts.get("exception_text")
+        wanted = state in _OUTCOMES and bool(task.who_wants)
         return (
-            TASK_RUN.name,
+            RUN,
             key,
-            self._sent.pop(key, now),
+            timestamp,
             now,
-            self._causes.pop(key, ""),
-            task.run_id,
-            self._workers.pop(key, ""),
-            task.priority,
-            task.annotations,
-            finish,
-            self._waiting.pop(key, None),
-            self._graphs.pop(key, ""),
-            self._queued.pop(key, None) if self._queued else None,
-            self._stolen.pop(key, None) if self._stolen else None,
+            cause,
+            run_id,
+            worker,
+            priority,
+            annotations,
+            state,
+            waiting,
+            graph,
+            queued,
+            stolen,
             start,
             stop,
-            facts.get("nbytes"),
-            finish in _OUTCOMES and bool(task.who_wants),
-            stimulus_id,
-            facts.get("exception_text"),
+            size,
+            wanted,
+            end_cause,
+            exception,
         )
 
     def _unfinished(self) -> Folded:
         """Give the tasks that are on a worker, or on none yet, when the file is closed."""
         notes: list[Any] = []
-        for key, since in list(self._sent.items()):
+        for key, (since, *_) in list(self._sent.items()):
             if key in self._tasks:
                 notes += self._task_run(key, since, "processing", "", {})
         unsent = self._unsent()
-        first = len(notes) // WIDTH
+        first = len(notes) // SCHEDULER_NOTES.width
         return [
+            *self._folder.finish(self._source.rows),
             *self._folder.fold(notes),
             (UNSENT_TASKS, unsent, range(first, first + len(unsent))),
         ]
@@ -209,7 +222,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     def _unsent(self) -> list[tuple[Any, ...]]:
         """Sum up the tasks that wait for others, for room or for a worker that fits them."""
         found: dict[tuple[str, str], tuple[float, Any, int]] = {}
-        for key, since in dict(self._waiting).items():
+        for key, (since, _) in dict(self._waiting).items():
             task = self._tasks.get(key)
             if task is not None and task.state in _UNSENT:
                 kind = task.prefix.name, task.state
@@ -234,8 +247,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """Note that a graph arrived."""
         try:
             step = self._take_step(annotations)
-            facts = (client, len(tasks), len(keys), stimulus_id, step)
-            self._note(padded(WIDTH, GRAPH.name, time(), *facts))
+            self._note(ARRIVED.note(time(), client, len(tasks), len(keys), stimulus_id, step))
         except Exception:
             self._guard.caught("update_graph")
 
@@ -256,10 +268,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
                 _, key, _, victim, thief, *_ = msg
                 now, run_id = time(), self._tasks[key].run_id
-                self._note(padded(WIDTH, STEAL.name, now, key, run_id, victim, thief))
-                if key in self._sent:
+                self._note(STOLEN.note(now, key, run_id, victim, thief))
+                sent = self._sent.get(key)
+                if sent is not None:
                     self._stolen[key] = now
-                    self._workers[key] = thief
+                    self._sent[key] = *sent[:2], thief
         except Exception:
             self._guard.caught("log_event")
 
@@ -268,7 +281,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             state = scheduler.workers[worker]
             facts = (state.name, state.host, state.nthreads, state.memory_limit or 0)
-            self._note(padded(WIDTH, WORKER_ADDED.name, time(), worker, *facts))
+            self._note(ADDED.note(time(), worker, *facts))
         except Exception:
             self._guard.caught("add_worker")
 
@@ -282,7 +295,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """
         try:
             reason = stimulus_id.rpartition("-")[0]  # the rest is a time
-            self._note(padded(WIDTH, WORKER_REMOVED.name, time(), worker, reason))
+            self._note(REMOVED.note(time(), worker, reason))
             if reason == _RETIRED and scheduler.status.name == "running":
                 return self._settle(worker)
         except Exception:
@@ -293,7 +306,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """Have a worker that leaves write what it has."""
         try:
             arguments = dumps((self.settings.plugin_name(""),))
-            function, limit = dumps(by_value(settle_worker)), self.settings.response_timeout
+            function, limit = dumps(settle_worker), self.settings.response_timeout
             await ask_workers(function, arguments, limit, [worker], self._scheduler)
             await in_thread(self.database.commit)
         except Exception:

@@ -15,6 +15,7 @@ from dask.utils import parse_timedelta
 from dasfprof.config import setting
 from dasfprof.database import FileDatabase
 from dasfprof.errors import InvalidArgumentError
+from dasfprof.recording.dask_internals.names import missing
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class RunSettings:
             Further facts for the file's header.
         """
         host = socket.gethostname()
+        lost = missing(plugin)
         parts = [self.name, plugin, *(_file_part(part) for part in (host, owner))]
         return FileDatabase(
             Path(self.directory, "-".join(parts) + ".msgpack"),
@@ -70,6 +72,7 @@ class RunSettings:
                 "run": self.name,
                 "run_uuid": self.uuid,
                 "run_created": self.created,
+                **({"missing": lost} if lost else {}),
                 **header,
             },
         )
@@ -86,7 +89,8 @@ def make_settings(
     Raises
     ------
     InvalidArgumentError
-        If the name would leave the directory, or a number is not positive.
+        If the name would leave the directory, a number is none or not positive, or a switch is
+        neither True nor False.
     """
     name = str(setting("name", name))
     if not name or name != Path(name).name or name in (".", ".."):
@@ -94,15 +98,15 @@ def make_settings(
             f"name={name!r}: a run's name is the begin of file names, so it must not be empty or "
             "hold a path separator; give the place with directory=."
         )
-    if setting("add-time-suffix", add_time_suffix):
+    if switch("add-time-suffix", add_time_suffix):
         name = f"{name}-{int(time.time())}"
     chosen = Path(setting("directory", directory) or ".").expanduser().absolute()
     settings = RunSettings(
         name,
         str(chosen),
-        commit_threshold=int(setting("commit-threshold", options.get("commit_threshold"))),
+        commit_threshold=_whole("commit-threshold", options.get("commit_threshold")),
         flush_interval=_seconds("flush-interval", options.get("flush_interval")),
-        max_pending=int(setting("max-pending", options.get("max_pending"))),
+        max_pending=_whole("max-pending", options.get("max_pending")),
         sample_interval=_seconds("sample-interval", options.get("sample_interval")),
         response_timeout=_seconds("response-timeout", options.get("response_timeout")),
     )
@@ -112,6 +116,29 @@ def make_settings(
             "the first must be at least 1 and no more than the second."
         )
     return settings
+
+
+def switch(name: str, given: Any) -> bool:
+    """Give an option that is on or off, from the argument or from Dask's config.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is neither True nor False: of text, nobody can tell what it means.
+    """
+    value = setting(name, given)
+    if not isinstance(value, bool):
+        raise InvalidArgumentError(f"{name.replace('-', '_')}={value!r} must be True or False.")
+    return value
+
+
+def _whole(name: str, given: Any) -> int:
+    value = setting(name, given)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidArgumentError(
+            f"{name.replace('-', '_')}={value!r} must be a whole number of events, such as 5000."
+        )
+    return value
 
 
 def _seconds(name: str, given: Any) -> float:

@@ -14,10 +14,10 @@ from distributed import Client
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Folded, Source
 from dasfprof.recording import steps
+from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks, watch_dataframes
 from dasfprof.recording.pipeline_steps import watch_pipeline
 from dasfprof.recording.scheduler_watch import SchedulerWatch
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.step_hooks import place_hooks, remove_hooks, watch_dataframes
 from dasfprof.recording.steps import OpenStep
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.steps import STEP, STEP_END, STEP_LAYER

@@ -2,9 +2,9 @@
 
 The step of a thread or coroutine is a context variable, so that two of them can be in different
 steps at a time. Without a run that is being recorded by this process, nothing but that variable is
-set. With one, `dasfprof.recording.step_hooks` watches which layers of graphs the program builds in
-a step, and in which it hands a graph to the cluster; a `StepRecorder` writes down the first, and
-the graph carries the second to the scheduler, as an annotation.
+set. With one, `dasfprof.recording.dask_internals.graphs` watches which layers of graphs the
+program builds in a step, and in which it hands a graph to the cluster; a `StepRecorder` writes
+down the first, and the graph carries the second to the scheduler, as an annotation.
 """
 
 from __future__ import annotations

@@ -9,16 +9,50 @@ from dask.utils import key_split
 
 from dasfprof.database.writer import Folded
 from dasfprof.recording.clock_correction import uncorrected
-from dasfprof.recording.flat_notes import FlatNotes
+from dasfprof.recording.flat_notes import Fields, FlatNotes, NoteKind, NoteLayout
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.run_queue import run_queue_seconds
+from dasfprof.recording.run_queue import correction_of, run_queue_seconds
 from dasfprof.schema.tasks import CLOCK, COMPUTE, TRANSFER
 
-#: First items of the notes: a task run that ended, a transfer, a change of the clock's correction.
-FINISHED, FETCHED, CORRECTED = "finished", "fetched", "corrected"
+#: A task run that ended. `WorkerTaskPlugin._note_run` writes this note as a tuple, since a call
+#: with so many arguments would cost as much as all the rest; a test compares the names.
+RUN = NoteKind(
+    COMPUTE,
+    (
+        "key",
+        "prefix",  # None: not known any more
+        "run_id",
+        "state",
+        "size",
+        "type",
+        "dtype",  # the object
+        "shape",
+        "dependencies",
+        "input_size",
+        "start",  # as Dask tells it; None where it tells none
+        "stop",
+        "exception",
+        "received",
+        "ready",
+        "executing",
+        "correction",  # number of the one in force as it was given a thread
+        "seceded",
+        "done",
+        "thread",
+        "reading",  # see `run_queue.Reading`
+        "cpu",
+        "deserialize",
+        "disk_read",
+        "disk_read_size",
+        "executor",
+    ),
+)
+#: Dependencies that were fetched.
+FETCHED = NoteKind(TRANSFER)
+#: A change of the clock's correction.
+CORRECTED = NoteKind(CLOCK)
 
-#: Items of a note. Those of a task run, behind the first, are the arguments of `_run_columns`.
-WIDTH = 29
+WORKER_NOTES = NoteLayout(RUN, FETCHED, CORRECTED)
 
 #: Texts of dtypes kept at a time.
 _MAX_TEXTS = 10_000
@@ -38,79 +72,50 @@ class TaskFolder:
     def __init__(self, guard: HookGuard, corrections: dict[int, float]) -> None:
         self._corrections = corrections
         self._texts: dict[Any, str] = {}
-        self._notes = FlatNotes(
-            WIDTH,
-            guard,
-            {
-                FINISHED: (COMPUTE, self._run_columns),
-                FETCHED: (TRANSFER, None),
-                CORRECTED: (CLOCK, None),
-            },
-        )
+        self._notes = FlatNotes(WORKER_NOTES, guard, {RUN: self._run_columns})
 
     def fold(self, notes: list[Any]) -> Folded:
         """Give the rows of these notes, which lie one after the other in the list."""
         return self._notes.fold(notes)
 
-    def _run_columns(  # noqa: PLR0917
-        self,
-        keys: list[Any],
-        prefixes: list[Any],
-        run_ids: list[Any],
-        states: list[Any],
-        sizes: list[Any],
-        kinds: list[Any],
-        dtypes: list[Any],
-        shapes: list[Any],
-        inputs: list[Any],
-        input_sizes: list[Any],
-        starts: list[Any],
-        stops: list[Any],
-        exceptions: list[Any],
-        received: list[Any],
-        ready: list[Any],
-        executing: list[Any],
-        corrections: list[Any],
-        seceded: list[Any],
-        done: list[Any],
-        threads: list[Any],
-        waited_before: list[Any],
-        waited_after: list[Any],
-        corrected_by: list[Any],
-        cpu: list[Any],
-        deserialize: list[Any],
-        disk_read: list[Any],
-        disk_read_sizes: list[Any],
-        executor: list[Any],
-    ) -> list[list[Any]]:
-        begins = map(self._begin, starts, stops, executing, done, corrections, corrected_by)
-        return [
-            list(begins),
-            list(map(_duration, starts, stops, executing, done)),
-            keys,
-            [prefix or key_split(key) for prefix, key in zip(prefixes, keys, strict=True)],
-            [-1 if run_id is None else run_id for run_id in run_ids],
-            states,
-            sizes,
-            kinds,
-            [dtype if dtype is None else self._dtype_text(dtype) for dtype in dtypes],
-            shapes,
-            inputs,
-            input_sizes,
-            threads,
-            cpu,
-            list(map(run_queue_seconds, waited_before, waited_after)),
-            received,
-            ready,
-            executing,
-            seceded,
-            done,
-            deserialize,
-            disk_read,
-            disk_read_sizes,
-            executor,
-            exceptions,
+    def finish(self, left: list[Any]) -> Folded:
+        """Count what is left of notes of another width."""
+        return self._notes.finish(left)
+
+    def _run_columns(self, runs: Fields) -> dict[str, Any]:
+        starts, stops, done = runs["start"], runs["stop"], runs["done"]
+        executing, readings, cpu = runs["executing"], runs["reading"], runs["cpu"]
+        corrections = [
+            correction_of(reading) if type(reading) is tuple else reading for reading in readings
         ]
+        if None in starts or None in stops or None in corrections:
+            known = zip(starts, stops, executing, done, strict=True)
+            durations: Any = [_duration(*times) for times in known]
+            facts = (starts, stops, executing, done, runs["correction"], corrections)
+            begins: Any = list(map(self._begin, *facts))
+        else:
+            begins = np.array(starts, dtype=float)
+            # The clock may have been set back.
+            durations = np.maximum(np.array(stops, dtype=float) - begins, 0.0)
+            begins -= np.array(corrections, dtype=float)
+        return {
+            **runs,
+            "timestamp": begins,
+            "duration": durations,
+            "name": self._names(runs),
+            "run_id": _or_minus_one(runs["run_id"]),
+            "dtype": self._dtype_texts(runs["dtype"]),
+            "run_queue": [
+                run_queue_seconds(reading, duration, seconds) if reading is not None else None
+                for reading, duration, seconds in zip(readings, durations, cpu, strict=True)
+            ],
+        }
+
+    def _names(self, runs: Fields) -> list[str]:
+        prefixes = runs["prefix"]
+        if None not in prefixes:
+            return prefixes
+        return [prefix or key_split(k) for prefix, k in zip(prefixes, runs["key"], strict=True)]
 
     def _begin(  # noqa: PLR0917
         self,
@@ -133,6 +138,9 @@ class TaskFolder:
         kept = self._corrections.copy()  # a hook may add one meanwhile
         return [seconds for at, seconds in kept.items() if at >= number]
 
+    def _dtype_texts(self, dtypes: list[Any]) -> list[str | None]:
+        return [dtype if dtype is None else self._dtype_text(dtype) for dtype in dtypes]
+
     def _dtype_text(self, dtype: Any) -> str:
         """Name a dtype. Those of pandas may hold data (categories), so they are not kept."""
         if not isinstance(dtype, np.dtype):
@@ -143,6 +151,12 @@ class TaskFolder:
                 self._texts.clear()
             text = self._texts[dtype] = str(dtype)
         return text
+
+
+def _or_minus_one(run_ids: list[Any]) -> list[Any]:
+    if None not in run_ids:
+        return run_ids
+    return [-1 if run_id is None else run_id for run_id in run_ids]
 
 
 def _duration(

@@ -2,8 +2,9 @@
 
 Nsight ties a kernel to the range that is open on the thread which launches it. So a range is
 pushed and popped by the thread that runs the task: `TaskRanges` is an observer of tasks, see
-`dasfprof.recording.task_observers`. Coroutines take turns on the thread of the event loop, where
-their ranges would overlap and not nest: they have start/end ranges, which belong to the process.
+`dasfprof.recording.dask_internals.task_functions`. Coroutines take turns on the thread of the
+event loop, where their ranges would overlap and not nest: they have start/end ranges, which belong
+to the process.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any
 
 from distributed import get_worker
 
+from dasfprof.recording.dask_internals.task_functions import RUN_TASK, observe
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.task_observers import RUN_TASK, observe
 
 #: Prefixes with ranges of their own name, in a process. NVTX keeps each name for ever, and keys
 #: that users choose may all have different prefixes.
@@ -54,7 +55,7 @@ class TaskRanges:
         push, pop = self._domain.push_range, self._domain.pop_range
 
         @functools.wraps(run)
-        def run_in_range(task: Any, *args: Any, **kwargs: Any) -> Any:
+        def run_in_range(task: Any, /, *args: Any, **kwargs: Any) -> Any:
             guard, attributes = self._next(task)
             if guard is None or not _call(guard, push, attributes):
                 return run(task, *args, **kwargs)
@@ -70,7 +71,7 @@ class TaskRanges:
         domain = self._domain
 
         @functools.wraps(run)
-        async def run_in_range(task: Any, *args: Any, **kwargs: Any) -> Any:
+        async def run_in_range(task: Any, /, *args: Any, **kwargs: Any) -> Any:
             guard, attributes = self._next(task)
             identity: list[Any] = []
             if guard is not None:

@@ -1,9 +1,9 @@
 """`WorkerTaskPlugin`: records each task run and each transfer on its worker.
 
-Where this Dask has it, the worker's own metering of instructions is the source: the private
-method `_finalize_metrics` gets, after each execution and each transfer, the outcome with the
-result still at hand and a ledger of seconds (CPU, disk, network, deserialise). It is replaced on
-the instance and put back. Elsewhere the public `transition` hook serves, without those seconds.
+Where this Dask has it, the worker's own metering of instructions is the source: it gets, after
+each execution and each transfer, the outcome with the result still at hand and a ledger of seconds
+(CPU, disk, network, deserialise), see `dasfprof.recording.dask_internals.metering`. Elsewhere the
+public `transition` hook serves, without those seconds.
 
 Hooks run on the worker's event loop. They keep the times of tasks that are on their way and append
 one note for each that ends; `TaskFolder`, in the writer's thread, makes a row of it. A note is one
@@ -18,34 +18,24 @@ from collections.abc import Callable
 from time import time
 from typing import Any
 
-from distributed.diagnostics.plugin import WorkerPlugin
-from distributed.worker_state_machine import (
+from dasfprof.database.writer import Source
+from dasfprof.recording.dask_internals.metering import (
     ExecuteFailureEvent,
     ExecuteSuccessEvent,
     GatherDepDoneEvent,
     RescheduleEvent,
+    listen,
 )
-
-from dasfprof.database.writer import Source
+from dasfprof.recording.dask_internals.task_functions import observe
+from dasfprof.recording.dask_internals.worker_state import with_correction
 from dasfprof.recording.describe import ResultDescriber
-from dasfprof.recording.flat_notes import padded
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.metering import listen, run_seconds
 from dasfprof.recording.outcomes import RUNNING, STATES, failed_run, run_by_state, transfer
-from dasfprof.recording.run_queue import NO_READINGS, Readings, RunQueue, availability
+from dasfprof.recording.run_queue import Reading, RunQueue, availability
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.task_folder import (
-    CORRECTED,
-    FETCHED,
-    FINISHED,
-    WIDTH,
-    TaskFolder,
-)
-from dasfprof.recording.task_observers import observe
+from dasfprof.recording.task_folder import CORRECTED, FETCHED, RUN, WORKER_NOTES, TaskFolder
 from dasfprof.recording.worker_facts import worker_facts
-
-#: The worker's own per-instruction metering, absent from some future Dask.
-METRICS_HOOK = "_finalize_metrics"
+from dasfprof.recording.worker_plugin import RecordingPlugin
 
 _READY = ("ready", "constrained")
 #: States of which the metering tells more.
@@ -55,10 +45,10 @@ _NEVER_RAN = frozenset(("waiting", "ready", "constrained"))
 _MOST_CORRECTIONS = 10_000
 
 #: Of a task that was running before recording began: any correction may have been in force.
-_NOT_TOLD = (None, 0)
+_UNKNOWN = 0
 
 
-class WorkerTaskPlugin(WorkerPlugin):
+class WorkerTaskPlugin(RecordingPlugin):
     """Records task runs and transfers of a worker into a file of its own.
 
     Parameters
@@ -66,6 +56,8 @@ class WorkerTaskPlugin(WorkerPlugin):
     settings
         The run that it records for.
     """
+
+    settings: RunSettings
 
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
@@ -79,21 +71,24 @@ class WorkerTaskPlugin(WorkerPlugin):
         #: When tasks that have not finished yet came to a state on this worker, by key.
         self._received: dict[Any, float] = {}
         self._ready: dict[Any, float] = {}
-        #: With the number of the correction that was in force as the task was given a thread.
-        self._executing: dict[Any, tuple[float, int]] = {}
+        self._executing: dict[Any, float] = {}
         self._seceded: dict[Any, float] = {}
         #: Dask's corrections of the worker's clock, seconds, by their number.
         self._corrections: dict[int, float] = {}
         self._correction, self._correction_number = 0.0, 0
+        #: The correction in force as they were given a thread, of tasks that saw it change.
+        self._older_corrections: dict[Any, int] = {}
         #: What was read of the run queue, by key, until it is taken.
-        self._readings: dict[Any, Readings] = {}
+        self._readings: dict[Any, Reading] = {}
         #: The task that has just been rescheduled: Dask may have forgotten it at the next look.
         self._rescheduled: Any = None
 
     def setup(self, worker: Any) -> None:
         """Open the file and place the hooks; a failure is logged and leaves the worker alone."""
         try:
-            self._worker = worker
+            if not self.can_record(worker):
+                return
+            self._worker = with_correction(worker)
             facts = worker_facts(worker)
             self.database = self.settings.open_database(
                 "TracePlugin", str(worker.name), {"worker": facts, "run_queue": availability()}
@@ -103,15 +98,19 @@ class WorkerTaskPlugin(WorkerPlugin):
             self._guard = HookGuard(writer)
             constants = {"process_id": socket.gethostname(), "thread_id": facts["label"]}
             folder = TaskFolder(self._guard, self._corrections)
-            self._source = Source(folder.fold, constants, width=WIDTH)
-            self._threshold = writer.commit_threshold * WIDTH
+            width = WORKER_NOTES.width
+            self._source = Source(
+                folder.fold, constants, lambda: folder.finish(self._source.rows), width
+            )
+            self._threshold = writer.commit_threshold * width
             self._tasks, self._threads = worker.state.tasks, worker.threads
             self._describe = ResultDescriber()
             writer.start(self._source)
             self._note = self._source.rows.extend
             self._note_correction()
-            if hasattr(worker, METRICS_HOOK):
-                self._undo.append(listen(worker, METRICS_HOOK, self._finished, self._guard))
+            metering = listen(worker, self._finished, self._guard)
+            if metering is not None:
+                self._undo.append(metering.remove)
                 self._measure_run_queue(worker)
             else:
                 self._by_state, self._not_kept = True, frozenset()
@@ -144,7 +143,7 @@ class WorkerTaskPlugin(WorkerPlugin):
             if finish == "executing":
                 if self._worker.scheduler_delay != self._correction:
                     self._note_correction()
-                self._executing[key] = time(), self._correction_number
+                self._executing[key] = time()
             elif finish == "waiting":
                 # A cancelled run that is wanted again before it ended comes by here, and goes on.
                 if key not in self._executing:
@@ -165,11 +164,13 @@ class WorkerTaskPlugin(WorkerPlugin):
 
     def _note_correction(self) -> None:
         """Note Dask's correction of this worker's clock: recording begins, or it has changed."""
+        for key in self._executing:
+            self._older_corrections.setdefault(key, self._correction_number)
         self._correction = self._worker.scheduler_delay
         self._correction_number += 1
         self._corrections[self._correction_number] = self._correction
         self._corrections.pop(self._correction_number - _MOST_CORRECTIONS, None)
-        self._note(padded(WIDTH, CORRECTED, time(), self._correction))
+        self._note(CORRECTED.note(time(), self._correction))
 
     def _note_run(  # noqa: PLR0917  (to unpack what a caller packs would cost as much as the rest)
         self,
@@ -178,10 +179,10 @@ class WorkerTaskPlugin(WorkerPlugin):
         run_id: int | None,
         state: str,
         size: int,
-        kind: str | None,
+        type: str | None,
         dtype: Any,
         shape: Any,
-        inputs: tuple[Any, ...],
+        dependencies: tuple[Any, ...],
         input_size: int,
         start: float | None,
         stop: float | None,
@@ -191,37 +192,52 @@ class WorkerTaskPlugin(WorkerPlugin):
         """Note a task run with what was kept of it, and forget that."""
         if self._worker.scheduler_delay != self._correction:
             self._note_correction()
-        executing, correction = self._executing.pop(key, _NOT_TOLD)
-        waited_before, waited_after, corrected_by = self._readings.pop(key, NO_READINGS)
-        cpu, deserialize, disk_read, disk_read_size, executor = run_seconds(metrics)
-        thread = self._threads.get(key)
+        cpu, deserialize, disk_read, disk_read_size, executor = None, 0.0, 0.0, 0, 0.0
+        for label, value, unit in metrics:  # a call would cost half as much
+            if label == "thread-cpu":
+                cpu = value if cpu is None else cpu + value
+            elif label == "executor":
+                executor += value
+            elif label == "deserialize":
+                deserialize += value
+            elif label == "disk-read":
+                if unit == "seconds":
+                    disk_read += value
+                elif unit == "bytes":
+                    disk_read_size += int(value)
+        executing = self._executing.pop(key, None)
+        correction = self._correction_number if executing is not None else _UNKNOWN
+        if self._older_corrections:
+            correction = self._older_corrections.pop(key, correction)
+        received, ready = self._received.pop(key, None), self._ready.pop(key, None)
+        seceded = self._seceded.pop(key, None) if self._seceded else None
+        # Of coroutines no CPU seconds are told: many at a time share the loop's thread.
+        thread = self._threads.get(key) if cpu is not None or not metrics else None
+        reading, done = self._readings.pop(key, None), time()
         self._note(
             (
-                FINISHED,
+                RUN,
                 key,
                 prefix,
                 run_id,
                 state,
                 size,
-                kind,
+                type,
                 dtype,
                 shape,
-                inputs,
+                dependencies,
                 input_size,
                 start,
                 stop,
                 exception,
-                self._received.pop(key, None),
-                self._ready.pop(key, None),
+                received,
+                ready,
                 executing,
                 correction,
-                self._seceded.pop(key, None) if self._seceded else None,
-                time(),
-                # Of coroutines no CPU seconds are told: many at a time share the loop's thread.
-                thread if cpu is not None or not metrics else None,
-                waited_before,
-                waited_after,
-                corrected_by,
+                seceded,
+                done,
+                thread,
+                reading,
                 cpu,
                 deserialize,
                 disk_read,
@@ -243,7 +259,7 @@ class WorkerTaskPlugin(WorkerPlugin):
                 self._note_run(*failed_run(event, self._rescheduled), ledger.metrics)
             self._rescheduled = None
         elif isinstance(event, GatherDepDoneEvent):
-            self._note(padded(WIDTH, FETCHED, *transfer(event, ledger)))
+            self._note(FETCHED.note(*transfer(event, ledger)))
         if len(self._source.rows) >= self._threshold:
             self.database.writer.threshold_reached(self._source)
 

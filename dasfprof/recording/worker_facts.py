@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from typing import Any
 
+from dasfprof.recording.dask_internals.worker_state import memory_limit
+
 
 def worker_facts(worker: Any) -> dict[str, Any]:
     """Give what the headers of a worker's files say of it, with the label used in events."""
@@ -15,5 +17,5 @@ def worker_facts(worker: Any) -> dict[str, Any]:
         "address": worker.address,
         "label": f"worker-{host}-{worker.name}",
         "nthreads": worker.state.nthreads,
-        "memory_limit": worker.memory_manager.memory_limit or 0,
+        "memory_limit": memory_limit(worker),
     }

@@ -10,7 +10,7 @@ import pandas as pd
 from dasfprof.analysis.trace import Trace
 from dasfprof.text import clean, count_of, format_date, format_duration, format_share
 
-#: So many names of events are said.
+#: Most names of events that are listed.
 _MOST_NAMES = 8
 
 
@@ -81,7 +81,7 @@ def in_words(facts: dict[str, Any]) -> str:
 
 
 def _events_in_words(counts: dict[str, int]) -> str:
-    """Say how many events user code recorded, of which names; nothing if it recorded none."""
+    """Write how many events user code recorded, by name; empty if none."""
     if not counts:
         return ""
     named = [f"{clean(name)} {count:,}" for name, count in list(counts.items())[:_MOST_NAMES]]

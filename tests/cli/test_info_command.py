@@ -15,6 +15,8 @@ from written_traces import write_trace
 
 from dasfprof import FileDatabase, InstantEvent
 from dasfprof.cli.main import cli
+from dasfprof.database.writer import Source
+from dasfprof.schema.declaration import Schema
 
 EVENTS = (compute("load-1", "load", 1000.0, 2.0), held(1001.0, 1), held(1004.5, 2))
 
@@ -55,10 +57,11 @@ def test_what_recorders_lost(tmp_path: Path) -> None:
     path = tmp_path / "mine.msgpack"
     with FileDatabase(path) as database:
         database.record(EVENTS[0])
-        database.writer.dropped, database.writer.errors = 1234, 5
+        database.writer.losses.add("too fast", 1234)
+        database.writer.errors = 5
     text = flat(info(path))
     assert "lost see 1 file below" in text
-    assert "1,234 facts dropped, the disk was full or too slow; 5 errors caught" in text
+    assert "1,234 facts: 1,234 came faster than they were written; 5 errors caught" in text
 
 
 def test_a_file_that_is_being_written(tmp_path: Path) -> None:
@@ -186,9 +189,14 @@ def test_hostile_headers_and_names(tmp_path: Path) -> None:
 
 
 def test_times_that_are_none(tmp_path: Path) -> None:
+    """As in files of earlier versions, which took any value as a time."""
     times = (1000.0, float("nan"), float("inf"), 10**400, "soon", None, 1003)
-    events = [InstantEvent("mine", time) for time in times]
-    text = flat(info(write_trace(tmp_path / "mine.msgpack", *events)))
+    database = FileDatabase(tmp_path / "mine.msgpack")
+    source = Source.of(Schema("I", "mine", (("timestamp", "value"),), ()))
+    database.writer.add_source(source)
+    source.rows.extend((time,) for time in times)
+    database.close()
+    text = flat(info(database.path))
     assert "1970-01-01 00:16:40 UTC, 3 s" in text
     assert "events mine 7" in text
 

@@ -98,7 +98,7 @@ def test_servers_with_the_preload(
             assert sum(client.gather(futures)) == sum(range(TASKS))
             plugins = client.run(lambda dask_worker: sorted(dask_worker.plugins))
             for names in plugins.values():
-                assert sum(name.endswith("-TracePlugin") for name in names) == 1
+                assert sum(name.endswith("-WorkerProfiler") for name in names) == 1
         end(servers)
         end([scheduler])
     (run,) = find_runs(traces)

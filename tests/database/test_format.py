@@ -227,7 +227,7 @@ def test_readings_are_rounded_to_16_bits(tmp_path: Path) -> None:
 def test_large_columns_are_not_split_into_planes(tmp_path: Path) -> None:
     """Reading and writing large blocks costs what it did."""
     numbers = [row * row for row in range(3000)]
-    with FileDatabase(tmp_path / "t.msgpack") as database:
+    with FileDatabase(tmp_path / "t.msgpack", 10_000) as database:
         for number in numbers:
             database.record(InstantEvent("a", 1.7e9 + number, args={"n": number}))
     data = database.path.read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dasfprof.database.key_times import many_time_ticks, time_ticks
 from dasfprof.database.keys import FLOAT, HEX, NUMBERED, TEXT, join_key, split_key, split_keys
 
 HEADS = st.sampled_from(["inc", "a-b", "", "('x", "task-finished", "12", "é", "x-" + "1f" * 16])
@@ -43,3 +44,33 @@ def test_texts_that_end_alike_share_their_heads() -> None:
         (TEXT, "inc-4294967296"),
         (NUMBERED, "inc"),
     ]
+
+
+CLOCK = st.floats(2.0**30, 2.0**31 - 2)
+#: As `repr` writes them, and as it never does: with a zero too many, rounded, one digit off.
+CLOCK_TEXTS = CLOCK.map(repr) | st.one_of(
+    CLOCK.map("{!r}0".format),
+    CLOCK.map("{:.6f}".format),
+    CLOCK.map("{:.7f}".format),
+    st.builds("{:.7f}".format, CLOCK.map(lambda seconds: seconds + 1e-7)),
+)
+
+
+@given(st.lists(CLOCK.map(repr), min_size=1, max_size=20))
+def test_times_are_read_many_at_a_time(texts: list[str]) -> None:
+    ticks = many_time_ticks(texts)
+    assert ticks is None or ticks.tolist() == [time_ticks(text) for text in texts]
+
+
+@given(st.lists(CLOCK_TEXTS, min_size=1, max_size=3))
+def test_times_that_repr_would_not_write_are_not_read_as_times(texts: list[str]) -> None:
+    one_by_one = [time_ticks(text) for text in texts]
+    ticks = many_time_ticks(texts)
+    assert ticks is None or ticks.tolist() == one_by_one
+
+
+def test_the_times_of_a_day_are_read_many_at_a_time() -> None:
+    """Not one by one, but for the few that lie in the middle between two decimals."""
+    texts = [repr(1_763_640_000 + number * 86.4) for number in range(1000)]
+    fast = [many_time_ticks(texts[at : at + 10]) is not None for at in range(0, 1000, 10)]
+    assert sum(fast) >= 99

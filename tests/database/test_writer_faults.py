@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -18,10 +19,10 @@ from typing import Any
 import pytest
 import trace_by_format
 
-from dasfprof.database import FileDatabase
+from dasfprof.database import FileDatabase, handover
 from dasfprof.database.output import TraceOutput
 from dasfprof.database.writer import Source, TraceWriter
-from dasfprof.errors import ReadOnlyError
+from dasfprof.errors import CannotWriteError, ReadOnlyError
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.events import Event, InstantEvent
 
@@ -74,40 +75,61 @@ def test_a_directory_that_is_removed_is_made_again(tmp_path: Path, messages: lis
     assert messages == []
 
 
-def test_a_directory_that_cannot_be_made_costs_facts_and_nothing_else(
+def test_a_directory_that_is_replaced_costs_facts_and_nothing_else(
     tmp_path: Path, messages: list[str]
 ) -> None:
-    in_the_way = tmp_path / "run"
-    in_the_way.write_text("not a directory")
-    database = FileDatabase(in_the_way / "t.msgpack")
-    for first in (0, 5, 10):
+    run = tmp_path / "run"
+    database = FileDatabase(run / "t.msgpack")
+    record(database, range(1))
+    shutil.rmtree(run)
+    run.write_text("not a directory")
+    for first in (1, 5, 10):
         record(database, range(first, first + 5))
         database.commit()
-    assert database.writer.dropped == 15
+    assert database.writer.dropped == 15 + 1
     assert len(messages) == 1
     assert "cannot write facts to the trace" in messages[0]
-    assert f"{in_the_way}/t.msgpack" in messages[0]
+    assert f"{run}/t.msgpack" in messages[0]
+    assert "; 6 dropped so far" in messages[0]
 
-    in_the_way.unlink()
+    run.unlink()
     record(database, range(15, 20))
     database.close()
     trace = database.trace_file()
     assert numbers_in(database) == [15, 16, 17, 18, 19]
     assert [batch.rows for batch in trace.batches()] == [5]
-    assert trace.dropped == 15
+    assert (trace.dropped, trace.dropped_by) == (16, {"disk gone": 16})
     assert trace.end is not None
-    assert trace.end["events"] == 20
-    assert len(messages) == 1
+    assert trace.end["events"] == 21
+    assert len(messages) == 2
+    assert "without 16 facts: 16 could not be written" in messages[1]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_directory_without_permission(tmp_path: Path, messages: list[str]) -> None:
-    tmp_path.chmod(0o500)
-    with FileDatabase(tmp_path / "t.msgpack") as database:
-        record(database, range(5))
-    assert database.writer.dropped == 5
-    assert len(messages) == 1
-    tmp_path.chmod(0o700)
+@pytest.mark.parametrize("in_the_way", ["file", "file above", "no permission"])
+def test_a_file_that_cannot_be_created_is_an_error_at_the_call(
+    tmp_path: Path, messages: list[str], in_the_way: str
+) -> None:
+    """Also of the tree of the errors, and of OSError; recording begins when it can be."""
+    run = tmp_path / "run"
+    path = run / "deeper" / "t.msgpack" if in_the_way == "file above" else run / "t.msgpack"
+    if in_the_way == "no permission":
+        if os.geteuid() == 0:
+            pytest.skip("root may write everywhere")
+        run.mkdir(mode=0o500)
+    else:
+        run.write_text("not a directory")
+    database = FileDatabase(path)
+    for _ in range(2):
+        with pytest.raises(
+            CannotWriteError, match=r"t\.msgpack: .*directory that this process"
+        ) as caught:
+            record(database, range(1))
+        assert isinstance(caught.value, OSError)
+    run.rmdir() if run.is_dir() else run.unlink()
+    record(database, range(3))
+    database.close()
+    assert numbers_in(database) == [0, 1, 2]
+    assert messages == []
 
 
 def test_start_tells_at_once_whether_the_file_can_be_made(
@@ -129,11 +151,11 @@ def test_start_tells_at_once_whether_the_file_can_be_made(
 # --- the disk ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(params=["256k"])
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     directory = tmp_path / "disk"
     directory.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(directory)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={request.param}", "tmpfs", str(directory)]
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("no tmpfs can be mounted here: that takes root")
     yield directory
@@ -170,8 +192,10 @@ def test_a_full_disk(small_disk: Path, messages: list[str]) -> None:
     assert trace.dropped == lost
     assert trace.end is not None
     assert (trace.end["dropped"], trace.end["events"]) == (lost, count + 5)
+    assert trace.dropped_by == {"disk full": lost}
     assert trace.damage.cut_bytes == 0
-    assert len(messages) == 1
+    assert len(messages) == 2
+    assert f"without {lost:,} facts: {lost:,} found the disk full" in messages[1]
 
 
 def test_a_disk_that_becomes_read_only(small_disk: Path, messages: list[str]) -> None:
@@ -186,12 +210,34 @@ def test_a_disk_that_becomes_read_only(small_disk: Path, messages: list[str]) ->
     database.close()
     assert numbers_in(database) == [*range(5), *range(10, 15)]
     assert database.writer.dropped == 5
-    assert len(messages) == 1
+    assert len(messages) == 2
     assert "Read-only file system" in messages[0]
 
 
 def remount(directory: Path, how: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{how}", str(directory)], check=True)
+
+
+@pytest.mark.parametrize("small_disk", ["64k"], indirect=True)
+@pytest.mark.parametrize("size", [1, 30, 300, 3000])
+def test_a_disk_that_is_smaller_than_a_block(
+    small_disk: Path, messages: list[str], size: int
+) -> None:
+    """What there is room for is written and can be read; nobody waits for the rest."""
+    database = FileDatabase(small_disk / "t.msgpack", flush_interval=3600)
+    noise = random.Random(1)
+    for number in range(6000):
+        args = {"number": number, "noise": noise.randbytes(size)}
+        database.record(InstantEvent("n", float(number), args=args))
+    database.close()
+    numbers = numbers_in(database)
+    assert numbers == [*range(len(numbers))] or size == 1
+    trace = database.trace_file()
+    list(trace.batches())
+    assert len(numbers) * (size + 8) > 40_000 or len(numbers) == 6000
+    assert len(numbers) + database.writer.dropped == 6000
+    assert database.writer.losses.by_cause.keys() <= {"disk full"}
+    assert not trace.damage.corrupt_bytes
 
 
 class FillingFile:
@@ -248,7 +294,7 @@ def test_a_disk_that_fills_up_within_a_frame(
     assert trace.header["run"] == "r"
     assert trace.damage.corrupt_bytes <= room
     assert trace.dropped == lost
-    assert len(messages) == 1
+    assert len(messages) == 2
     independent = trace_by_format.read(database.path.read_bytes())
     assert [args["number"] for *_, args in independent.events] == numbers_in(database)
 
@@ -297,14 +343,15 @@ def test_a_disk_that_does_not_answer(
         plain_append(output, frame)
 
     monkeypatch.setattr(TraceOutput, "append", append)
-    database = FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=0.01, max_pending=100)
+    monkeypatch.setattr(handover, "PATIENCE", 0.05)
+    database = FileDatabase(tmp_path / "t.msgpack", 10, flush_interval=3600, max_pending=100)
     record(database, range(10))
     assert asked.wait(20)
     (source,) = database.writer.sources
     for first in range(10, 5010, 10):
         record(database, range(first, first + 10))
         assert len(source.rows) <= 100
-    assert database.writer.dropped == 4900
+    assert database.writer.dropped == 4900  # the ten that the disk was given may still be written
     assert not answer.is_set()
 
     answer.set()
@@ -316,8 +363,11 @@ def test_a_disk_that_does_not_answer(
     assert next(trace.batches()).rows == 10
     list(trace.batches())
     assert trace.dropped == 4900
-    assert len(messages) == 1
-    assert "come faster than they are written" in messages[0]
+    assert trace.dropped_by == {"disk gone": 4900}
+    assert len(messages) == 2
+    assert "cannot write facts" in messages[0]
+    assert "the disk does not answer" in messages[0]
+    assert "4,900 facts: 4,900 could not be written: the disk or the directory" in messages[1]
 
 
 def test_facts_that_lie_flat_are_taken_and_dropped_whole(tmp_path: Path) -> None:
@@ -347,16 +397,60 @@ def test_facts_that_lie_flat_are_taken_and_dropped_whole(tmp_path: Path) -> None
     assert source.rows == []
 
 
-def test_each_fact_is_either_written_or_counted(tmp_path: Path) -> None:
-    """Many threads, and a writer that is always too late."""
-    database = FileDatabase(tmp_path / "t.msgpack", 2, flush_interval=0.0001, max_pending=3)
-    threads = [threading.Thread(target=record, args=(database, range(3000))) for _ in range(6)]
+def test_user_code_waits_for_room_and_loses_nothing(tmp_path: Path) -> None:
+    """Many threads that are always faster than the writer; each one's order is kept."""
+    most = 50
+    database = FileDatabase(tmp_path / "t.msgpack", most, flush_interval=0.001, max_pending=most)
+    unwritten: list[int] = []
+
+    def work(thread: int) -> None:
+        for number in range(1500):
+            event = InstantEvent("n", 1.0, thread_id=thread, args={"number": number})
+            database.record(event)
+            (source,) = database.writer.sources
+            unwritten.append(len(source.rows))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     database.close()
-    assert len(numbers_in(database)) + database.writer.dropped == 6 * 3000
+    numbers: dict[Any, list[int]] = {number: [] for number in range(4)}
+    for event in database.get_traces():
+        numbers[event.thread_id].append(event.args["number"])
+    assert numbers == {thread: [*range(1500)] for thread in range(4)}
+    assert database.writer.dropped == 0
+    assert max(unwritten) <= most + len(threads)
+
+
+def test_hooks_do_not_wait_and_each_fact_is_written_or_counted(
+    tmp_path: Path, messages: list[str]
+) -> None:
+    database = FileDatabase(tmp_path / "t.msgpack", 2, flush_interval=0.0001, max_pending=3)
+    writer, source = database.writer, Source.of(SCHEMA)
+    writer.add_source(source)
+
+    def hook() -> None:
+        for number in range(3000):
+            source.rows.append((1.0, number))
+            writer.threshold_reached(source)
+
+    threads = [threading.Thread(target=hook) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    database.close()
+    lost = writer.dropped
+    assert lost > 0
+    assert len(numbers_in(database)) + lost == 4 * 3000
+    trace = database.trace_file()
+    list(trace.batches())
+    assert (trace.dropped, trace.dropped_by) == (lost, {"too fast": lost})
+    assert len(messages) == 2
+    assert "come faster than they are written" in messages[0]
+    assert f"without {lost:,} facts: {lost:,} came faster than they were written" in messages[1]
 
 
 # --- facts that cannot be encoded ----------------------------------------------------------------
@@ -383,7 +477,7 @@ def test_a_bad_row_is_left_out_alone(tmp_path: Path, messages: list[str]) -> Non
         number for number in range(1000) if number not in bad
     ]
     assert (written.frames[-1]["dropped"], written.frames[-1]["errors"]) == (5, 5)
-    assert len(messages) == 1
+    assert len(messages) == 2
     assert "cannot encode facts" in messages[0]
 
 
@@ -395,7 +489,7 @@ def test_a_block_of_bad_rows_alone_is_no_block(tmp_path: Path, messages: list[st
     writer.close()
     assert not writer.path.exists()
     assert (writer.dropped, writer.errors) == (2, 2)
-    assert len(messages) == 1
+    assert len(messages) == 2
 
 
 def test_a_fold_that_fails_costs_its_slice(tmp_path: Path, messages: list[str]) -> None:
@@ -416,7 +510,7 @@ def test_a_fold_that_fails_costs_its_slice(tmp_path: Path, messages: list[str]) 
     written = trace_by_format.read(writer.path.read_bytes())
     assert [args["number"] for *_, args in written.events] == [*range(250), *range(500, 1000)]
     assert (written.frames[-1]["dropped"], written.frames[-1]["errors"]) == (250, 2)
-    assert len(messages) == 1
+    assert len(messages) == 2
 
 
 # --- processes -----------------------------------------------------------------------------------

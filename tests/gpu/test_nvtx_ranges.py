@@ -249,7 +249,7 @@ def test_stopping_puts_dasks_functions_back(client: Client, run: Any) -> None:
             for function in (worker._run_task_simple, worker._run_task_async)
         ]
 
-    assert set(map(tuple, client.run(functions).values())) == {("task_observers.py",) * 2}
+    assert set(map(tuple, client.run(functions).values())) == {("task_functions.py",) * 2}
     run.stop()
     assert set(map(tuple, client.run(functions).values())) == {("worker.py",) * 2}
 

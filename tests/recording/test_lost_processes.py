@@ -139,15 +139,15 @@ def test_frozen_scheduler(
     scheduler, _ = processes.cluster(False)
     with processes.client() as client:
         client.wait_for_workers(1)
-        run = dasfprof.register_default_profiler(
-            client, directory=tmp_path / "traces", response_timeout=0.5
-        )
+        run = dasfprof.register_default_profiler(client, directory=tmp_path / "traces")
         assert client.submit(abs, -1, key="one-1").result() == 1
     scheduler.send_signal(signal.SIGSTOP)
+    run._link.limit = 0.5
     run.stop()
     assert "not stopped: the scheduler" in repr(run)
     assert "is not stopped: the scheduler" in caplog.text
     scheduler.send_signal(signal.SIGCONT)
+    run._link.limit = 30.0
     record.wait_until(lambda: run.stop() or "stopped, 3 files" in repr(run))
     assert [row["key"] for row in computed(run)] == ["one-1"]
     assert all(read(path).end is not None for path in run.files())
@@ -163,7 +163,7 @@ SCRIPT = """
         if where == "local":
             client = Client(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0"))
         else:
-            client = Client(scheduler_file=where)
+            client = Client(scheduler_file=where, timeout=120)
         client.wait_for_workers(2)
         run = dasfprof.register_default_profiler(
             client, directory=directory, flush_interval={interval!r}

@@ -115,7 +115,6 @@ SITES: list[tuple[Any, str]] = [
     (TaskFolder, "__init__"),
     (TaskFolder, "fold"),
     (WorkerTaskPlugin, "_note_run"),
-    ("dasfprof.recording.worker", "run_seconds"),
     (TaskFolder, "_run_columns"),
     (TaskFolder, "_begin"),
     (FlatNotes, "fold"),
@@ -219,8 +218,8 @@ def test_a_plugin_that_could_not_be_set_up_collects_nothing(
     run = dasfprof.register_default_profiler(client, directory=tmp_path)
     client.gather(client.map(abs, range(20), key=[("collects-nothing", i) for i in range(20)]))
     worker = client.cluster.workers[0]
-    (plugin,) = (p for name, p in worker.plugins.items() if name.endswith("-TracePlugin"))
-    assert plugin._source.rows == []
+    (plugin,) = (p for name, p in worker.plugins.items() if name.endswith("-WorkerProfiler"))
+    assert plugin.recorder._source.rows == []
     run.stop()
 
 
@@ -230,8 +229,8 @@ def close_databases() -> None:
 
 
 GARBAGE = [
-    ("TracePlugin", "transition", (None, "released", "rescheduled"), {}),
-    ("TracePlugin", "transition", ([], "released", "waiting"), {}),
+    ("WorkerProfiler", "transition", (None, "released", "rescheduled"), {}),
+    ("WorkerProfiler", "transition", ([], "released", "waiting"), {}),
     ("SchedulerPlugin", "transition", ("no such key", "waiting", "processing"), {}),
     ("SchedulerPlugin", "transition", ([], "waiting", "queued"), {"surprise": 1}),
     ("SchedulerPlugin", "update_graph", (None,), {"tasks": None, "keys": 3}),

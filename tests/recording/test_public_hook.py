@@ -16,6 +16,7 @@ from distributed import Client, Event, LocalCluster, Reschedule, secede
 from recorded_facts import assert_same_runs, assert_whole, computed, facts
 
 import dasfprof
+from dasfprof.recording.dask_internals import names
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def cluster_client() -> Iterator[Client]:
 
 @pytest.fixture
 def client(cluster_client: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
-    monkeypatch.setattr("dasfprof.recording.worker.METRICS_HOOK", "_a_name_of_the_future")
+    monkeypatch.setattr(names.FINALIZE_METRICS, "path", "distributed.worker:Worker._of_the_future")
     record.clear(cluster_client)
     return cluster_client
 

@@ -177,7 +177,7 @@ def test_every_run_in_a_thread_is_measured(client: Client, tmp_path: Path) -> No
     assert headers(run) == ["available"] * 2
 
 
-def test_brief_tasks_are_read_again_when_they_are_no_longer_brief(
+def test_brief_tasks_are_hardly_read_and_longer_ones_from_end_to_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reads = 0
@@ -188,36 +188,35 @@ def test_brief_tasks_are_read_again_when_they_are_no_longer_brief(
         reads += 1
         return plain_pread(*args)
 
-    def work(seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            pass
-
     queue = run_queue.RunQueue(HookGuard())
     monkeypatch.setattr(os, "pread", counted)
-    run = queue.wrap(lambda task, data, delay: work(data))
+    run = queue.wrap(lambda task, span, delay: dict(zip(("start", "stop"), span, strict=True)))
 
-    def read(key: Any, seconds: float) -> tuple[int, float | None]:
+    def read(start: float, seconds: float) -> tuple[int, Any]:
+        """Give how often the file was read for a task, and the reading."""
         nonlocal reads
         reads = 0
-        run(SimpleNamespace(key=key), seconds, 0.0)
-        before, after, delay = queue.readings.pop(key)
-        assert delay == 0.0
-        return reads, run_queue.run_queue_seconds(before, after)
+        run(SimpleNamespace(key="x"), (start, start + seconds), 0.5)
+        reading = queue.readings.pop("x")
+        assert run_queue.correction_of(reading) == 0.5
+        return reads, reading
 
-    # Each time: how often the file was read.
-    assert read(("sum-12ab", 0), 0.0)[0] == 2
-    assert read(("sum-12ab", 1), 0.0) == (0, 0.0)
-    assert read(("other-12ab", 1), 0.0)[0] == 2
-    count, waited = read(("sum-12ab", 2), 0.02)  # since the last reading, of the other task
-    assert count == 1
+    brief, longer = run_queue.BRIEF / 4, 2 * run_queue.BRIEF
+    assert read(100.0, brief)[0] == 2  # the thread's first: as it begins, and since that is old
+    for i in range(4):
+        assert read(100.001 + i * 1e-4, brief) == (0, 0.5)
+    assert read(100.0 + 2 * run_queue.STALE, brief) == (1, 0.5)
+    reads, reading = read(100.02, longer)  # since the last reading, of an earlier task
+    assert (reads, reading[3]) == (1, False)
+    waited = run_queue.run_queue_seconds(reading)
     assert waited is not None
     assert 0 <= waited <= SLACK
-    assert read(("sum-12ab", 3), 0.0)[0] == 2
-    assert read("inc-7", 0.0)[0] == 2
-    assert read("inc-8", 0.0) == (0, 0.0)
-    assert [read(key, 0.0)[0] for key in (5, 5, (5, "x"), (5, "x"))] == [2, 2, 2, 2]
+    assert run_queue.run_queue_seconds(reading, duration=1.0, cpu=1.0) == 0.0
+    reads, reading = read(100.03, longer)
+    assert (reads, reading[3]) == (2, True)
     queue.stop()
+    reads, reading = read(100.04, longer)
+    assert (reads, reading) == (0, (reading[0], None, 0.5, False))
 
 
 def test_a_cancelled_run_is_measured_to_its_end(client: Client, tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 from dask._task_spec import Task
 
 from dasfprof.recording import task_ranges
+from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.run_queue import RunQueue
-from dasfprof.recording.task_observers import observe
 
 FUNCTIONS = ("_run_task_simple", "_run_task_async")
 
@@ -210,6 +210,33 @@ def test_a_forked_child_is_not_observed() -> None:
     assert run_task(worker) == 5
     assert set(queue.readings) == {"inc-1"}
     leave()
+    queue.stop()
+
+
+@pytest.mark.parametrize("given", [0, 1, 2, 3])
+def test_observers_are_blind_to_how_dask_calls(given: int) -> None:
+    """Any number of the arguments may come by name, the task too."""
+    worker, queue, domain, guard = Worker(), RunQueue(HookGuard()), Domain(), HookGuard()
+    assert task_ranges.start(worker, domain, guard)
+    leave = observe(worker, queue)
+    assert leave
+    names = ("task", "data", "time_delay")
+    for task in (Task("inc-1", int, 5), Task("inc-1", five)):
+        arguments = (task, {}, 0.0)
+        args, kwargs = arguments[:given], dict(zip(names[given:], arguments[given:], strict=True))
+        with inside(worker):
+            if task.func is five:
+                told = asyncio.run(distributed.worker._run_task_async(*args, **kwargs))
+            else:
+                told = distributed.worker._run_task_simple(*args, **kwargs)
+        assert told["result"] == 5
+    assert set(queue.readings) == {"inc-1"}
+    assert domain.calls == ["push", "pop", "start", "end"]
+    # What Dask refuses is refused in its own words.
+    with inside(worker), pytest.raises(TypeError, match="surprise"):
+        distributed.worker._run_task_simple(surprise=1)
+    leave()
+    task_ranges.stop(worker, guard)
     queue.stop()
 
 

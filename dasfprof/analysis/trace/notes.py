@@ -11,6 +11,7 @@ NoteKind = Literal[
     "dropped-facts",  # the recorder could not write them
     "caught-errors",  # hooks of the recorder failed
     "not-closed",  # its process still writes it, or ended without closing it
+    "missing-hook",  # a private name that the recorded Dask lacks
     "clock",  # times that compare with no other host's
     "no-samples",  # nothing was sampled
     "gpu",  # GPUs, or readings of them, that there are not

@@ -14,6 +14,7 @@ from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
 from dasfprof.database.batch import Batch
+from dasfprof.database.losses import told_losses
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writing_process import writer_of
 from dasfprof.schema import KINDS
@@ -110,6 +111,7 @@ class TraceReader:
         if owner is not None:
             self.register.workers[owner].closed.append(file.end is not None)
         self._note_losses(file, header)
+        self._note_missing(header)
 
     def _read_dasf(self, database: DasfDatabase) -> None:
         for batch in database.batches():
@@ -120,6 +122,15 @@ class TraceReader:
         if database.lost_bytes:
             lost = f"the last {database.lost_bytes} bytes hold no whole event."
             self._note("damaged-file", database.path.name, lost)
+
+    def _note_missing(self, header: dict[str, Any]) -> None:
+        """Note what the recorder did not find in Dask: once, though many files say so."""
+        missing = header.get("missing")
+        for path, loss in missing.items() if isinstance(missing, dict) else ():
+            text = f"The recorded Dask has no {path}, which the recorder uses: {loss}."
+            note = Note("missing-hook", str(path), text)
+            if note not in self.notes:
+                self.notes.append(note)
 
     def _note_losses(self, file: TraceFile, header: dict[str, Any]) -> None:
         name, damage = file.path.name, file.damage
@@ -137,8 +148,7 @@ class TraceReader:
             self._note(
                 "dropped-facts",
                 name,
-                f"{file.dropped} facts were dropped while recording, because the disk was full or "
-                "too slow.",
+                f"dropped while recording: {told_losses(file.dropped, file.dropped_by)}.",
             )
         if file.errors:
             caught = f"{file.errors} errors were caught while recording."

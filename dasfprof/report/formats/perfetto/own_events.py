@@ -48,15 +48,15 @@ class OwnEventMarks:
 
     def _place(self, title: str, group: pd.DataFrame, tracks: Tracks) -> None:
         rows = group.index.to_numpy()
-        lanes = np.zeros(len(rows), dtype=np.int64)
+        places = np.zeros(len(rows), dtype=np.int64)
         spans = (group["kind"] == "span").to_numpy()
-        lanes[spans] = side_by_side(self._starts[rows[spans]], self._stops[rows[spans]])
-        names = [title, *(f"{title} ({lane + 1})" for lane in range(1, int(lanes.max()) + 1))]
+        places[spans] = side_by_side(self._starts[rows[spans]], self._stops[rows[spans]])
+        names = [title, *(f"{title} ({place + 1})" for place in range(1, int(places.max()) + 1))]
         ids = np.array([tracks.add(RUN, name) for name in names], dtype=np.int64)
-        self._tracks[rows] = ids[lanes]
+        self._tracks[rows] = ids[places]
 
     def events(self, places: Array) -> Iterator[str]:
-        """Give an event a row: a slice for a span, an instant for all else."""
+        """Yield an event for each row: a slice for a span, an instant for all else."""
         told = zip(
             self._events["name"].tolist(),
             self._events["kind"].tolist(),

@@ -11,7 +11,7 @@ Tasks that Dask sends to a pool of processes are not observed: those processes h
 
 from __future__ import annotations
 
-import functools
+import inspect
 import os
 import threading
 from collections.abc import Callable
@@ -21,8 +21,11 @@ from typing import Any, Protocol
 import distributed.worker
 from distributed import get_worker
 
-RUN_TASK = "_run_task_simple"
-RUN_COROUTINE = "_run_task_async"
+from dasfprof.recording.dask_internals import names
+from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
+
+RUN_TASK = names.RUN_TASK.attribute
+RUN_COROUTINE = names.RUN_COROUTINE.attribute
 
 Run = Callable[..., Any]
 
@@ -31,16 +34,16 @@ class TaskObserver(Protocol):
     """Stands around tasks. What it puts around a function must not raise but what that raises."""
 
     def wrap(self, run: Run) -> Run:
-        """Put something around a function whose first argument is the task."""
+        """Put something around a function whose first argument, by position, is the task."""
         ...
 
     def wrap_coroutine(self, run: Run) -> Run:
-        """Put something around a coroutine function whose first argument is the task."""
+        """Put something around a coroutine function whose first argument is the task, likewise."""
         ...
 
 
 class _ObservedTasks:
-    """The wrappers of a process, from the first observer to the last."""
+    """What stands around the tasks of each worker, from the first observer to the last."""
 
     def __init__(self) -> None:
         self._observers: dict[Any, tuple[TaskObserver, ...]] = {}
@@ -48,31 +51,38 @@ class _ObservedTasks:
         #: threads that run tasks read it without a lock.
         self._chains: dict[str, dict[Any, Run]] = {}
         self._originals: dict[str, Run] = {}
-        self._put_back: list[Callable[[], None]] = []
-        for name in (RUN_TASK, RUN_COROUTINE):
-            if hasattr(distributed.worker, name):
-                self._wrap(name)
 
-    def _wrap(self, name: str) -> None:
-        original = self._originals[name] = getattr(distributed.worker, name)
-        chains: dict[Any, Run] = {}
-        self._chains[name] = chains
+    def place(self) -> list[Patch]:
+        """Wrap those of Dask's functions that there are."""
+        return [
+            Patch(distributed.worker, name, partial(self._wrap, name))
+            for name in (RUN_TASK, RUN_COROUTINE)
+            if name not in self._chains and hasattr(distributed.worker, name)
+        ]
+
+    def _wrap(self, name: str, original: Any, patch: Patch) -> Any:
+        self._originals[name] = original
+        chains = self._chains[name] = {}
+        first = _first_parameter(original)
 
         # Of a coroutine function this gives the coroutine: Dask awaits what it gets.
-        @functools.wraps(original)
-        def run_observed(task: Any, *args: Any, **kwargs: Any) -> Any:
+        def run_observed(*args: Any, **kwargs: Any) -> Any:
             try:
                 run = chains.get(get_worker(), original)
             except ValueError:  # a process of a pool: there is no worker
                 run = original
-            return run(task, *args, **kwargs)
+            if not args:
+                if first not in kwargs:  # nothing tells which is the task
+                    return original(**kwargs)
+                args = (kwargs.pop(first),)
+            return run(*args, **kwargs)
 
-        def put_back() -> None:
-            if getattr(distributed.worker, name) is run_observed:
-                setattr(distributed.worker, name, original)
+        return run_observed
 
-        setattr(distributed.worker, name, run_observed)
-        self._put_back.append(put_back)
+    def forget(self) -> None:
+        """Let go of wrappers that were removed: those below somebody else's only pass calls on."""
+        self._chains.clear()
+        self._originals.clear()
 
     def change(self, worker: Any, observers: tuple[TaskObserver, ...]) -> None:
         """Observe a worker's tasks from the next one on; without observers, no more."""
@@ -90,16 +100,8 @@ class _ObservedTasks:
         self._observers[worker] = observers
 
     def of(self, worker: Any) -> tuple[TaskObserver, ...]:
-        """Give the observers of a worker, the innermost first."""
+        """Return the observers of a worker, the innermost first."""
         return self._observers.get(worker, ())
-
-    def end(self) -> bool:
-        """Put back what was wrapped if no worker is observed any more."""
-        if self._observers:
-            return False
-        for put_back in self._put_back:
-            put_back()
-        return True
 
     def abandon(self) -> None:
         """Observe nothing in a forked child: the workers are its parent's."""
@@ -108,8 +110,26 @@ class _ObservedTasks:
             chains.clear()
 
 
+def _first_parameter(function: Any) -> str | None:
+    """Return the name of the first parameter, if it can be given by position and by name."""
+    try:
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+    except (TypeError, ValueError):
+        return None
+    by_both = first is not None and first.kind is first.POSITIONAL_OR_KEYWORD
+    return first.name if first is not None and by_both else None
+
+
 _lock = threading.Lock()
-_tasks: _ObservedTasks | None = None
+_tasks = _ObservedTasks()
+_patches = SharedPatches(_tasks.place, _tasks.forget)
+
+
+def availability() -> str:
+    """Tell whether tasks can be observed; if not, why."""
+    if names.RUN_TASK.exists() and names.TASK_KEY.exists():
+        return "available"
+    return "this version of Dask runs its tasks in another way"
 
 
 def observe(worker: Any, observer: TaskObserver) -> Callable[[], None] | None:
@@ -121,33 +141,26 @@ def observe(worker: Any, observer: TaskObserver) -> Callable[[], None] | None:
         Takes the observer away again, once; tasks that run then still go through it to their end.
         None if this Dask has no place for it.
     """
-    global _tasks  # noqa: PLW0603  (what is wrapped is a module's)
-    if not hasattr(distributed.worker, RUN_TASK):
+    if availability() != "available":
         return None
     with _lock:
-        if _tasks is None:
-            _tasks = _ObservedTasks()
-        _tasks.change(worker, (*_tasks.of(worker), observer))
+        _patches.enter()
+        try:
+            _tasks.change(worker, (*_tasks.of(worker), observer))
+        except Exception:
+            _patches.leave()
+            raise
     return partial(_leave, worker, observer)
 
 
 def _leave(worker: Any, observer: TaskObserver) -> None:
-    global _tasks  # noqa: PLW0603
     with _lock:
-        if _tasks is None:
-            return
         observers = _tasks.of(worker)
         rest = tuple(other for other in observers if other is not observer)
         if len(rest) < len(observers):
             _tasks.change(worker, rest)
-        if _tasks.end():
-            _tasks = None
-
-
-def _abandon_in_child() -> None:
-    if _tasks is not None:
-        _tasks.abandon()
+            _patches.leave()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_abandon_in_child)
+    os.register_at_fork(after_in_child=_tasks.abandon)

@@ -10,19 +10,18 @@ Nothing here stays: `remove_hooks` puts back what `place_hooks` replaced.
 
 from __future__ import annotations
 
-import functools
 import logging
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import dask
-from dask.highlevelgraph import HighLevelGraph
 from distributed import Client
 
 from dasfprof.recording import steps
-from dasfprof.recording.step_frames import FrameSteps, unwrapped
+from dasfprof.recording.dask_internals import expressions, names
+from dasfprof.recording.dask_internals.expressions import FrameSteps, is_expression, output_keys
+from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
 from dasfprof.recording.steps import OpenStep
 from dasfprof.schema.steps import ANNOTATION
 
@@ -32,9 +31,6 @@ Names = tuple[str, ...]
 
 #: Beyond so many names of layers all are forgotten: memory stays bounded.
 _MOST_NAMES = 500_000
-#: What rewrites a part of a dataframe's expression, and all of it.
-_REWRITING = ("simplify_once", "lower_once", "rewrite", "lower_completely", "optimize")
-
 #: The steps that built each layer, the last one last. A layer that none built, and that others
 #: were built out of, has none.
 _layers: dict[str, list[Names]] = {}
@@ -42,135 +38,132 @@ _frames = FrameSteps()
 
 #: Whether this thread is in `HighLevelGraph.from_collections`, or rewrites an expression.
 _busy = threading.local()
-_lock = threading.Lock()
-_users = 0
-#: The classes' attributes that were replaced: what was there before, and what is now.
-_replaced: dict[tuple[type, str], tuple[Any, Any]] = {}
+#: The attributes of classes that are wrapped now.
+_placed: set[tuple[Any, str]] = set()
 
 
 def place_hooks() -> None:
     """Watch from now on; each call has to be undone by one of `remove_hooks`."""
-    global _users  # noqa: PLW0603
-    with _lock:
-        _users += 1
-        _place()
+    _patches.enter()
 
 
 def remove_hooks() -> None:
     """Put everything back, if nobody else watches."""
-    global _users  # noqa: PLW0603
-    with _lock:
-        _users -= 1
-        if _users:
-            return
-        for (owner, name), (before, ours) in _replaced.items():
-            if owner.__dict__.get(name) is ours:  # else somebody has put theirs over it
-                setattr(owner, name, before)
-        _replaced.clear()
-        _layers.clear()
-        _frames.clear()
+    _patches.leave()
 
 
 def watch_dataframes() -> None:
     """Watch dataframes as well, if the program has imported them since."""
-    if _users and "dask.dataframe.dask_expr._collection" in sys.modules:
-        with _lock:
-            if _users:
-                _place()
+    frame = names.FRAME.find()
+    if frame is not None and (frame, "__init__") not in _placed:
+        _patches.place_more()
 
 
-def _place() -> None:
-    _replace(HighLevelGraph, "from_collections", _noting_layer)
-    _replace(HighLevelGraph, "__init__", _noting_sources)
-    _replace(Client, "_graph_to_futures", _annotating)
-    frames = sys.modules.get("dask.dataframe.dask_expr._collection")
-    if frames is not None and hasattr(frames, "FrameBase"):
-        _replace(frames.FrameBase, "__init__", _noting_frame)
-        for place in ("dask._expr", "dask.dataframe.dask_expr._expr"):
-            owner = getattr(sys.modules.get(place), "Expr", None)
-            for base in owner.__mro__ if owner is not None else ():
-                for method in _REWRITING:
-                    _replace(base, method, _noting_rewritten)
+def _place() -> list[Patch]:
+    graph, client = names.GRAPH.find(), Client
+    patches = [
+        *_wrapped(graph, names.FROM_COLLECTIONS.attribute, _noting_layer),
+        *_wrapped(graph, "__init__", _noting_sources),
+        *_wrapped(client, names.GRAPH_TO_FUTURES.attribute, _annotating),
+    ]
+    return patches + _place_on_dataframes()
 
 
-def _replace(owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
-    before = owner.__dict__.get(name)
-    if before is None or (owner, name) in _replaced:
-        return
-    if isinstance(before, classmethod):
-        ours: Any = classmethod(functools.wraps(before.__func__)(wrap(before.__func__)))
-    else:
-        ours = functools.wraps(before)(wrap(before))
-    setattr(owner, name, ours)
-    _replaced[owner, name] = (before, ours)
+def _place_on_dataframes() -> list[Patch]:
+    frame, expr = names.FRAME.find(), names.EXPR.find()
+    if (frame, "__init__") in _placed:
+        return []
+    lost = [name for name in expressions.NAMES if not name.exists()]
+    if lost or frame is None or expr is None:  # gone, or dataframes are not in use yet
+        if lost:
+            _placed.add((frame, "__init__"))
+            logger.warning("this version of Dask has no %s: %s", lost[0].path, lost[0].loss)
+        return []
+    patches = _wrapped(frame, "__init__", _noting_frame)
+    for base in expr.__mro__:
+        for method in names.REWRITING:
+            patches += _wrapped(base, method.attribute, _noting_rewritten)
+    return patches
 
 
-def _noting_layer(original: Any) -> Any:
-    def from_collections(
-        cls: Any, name: Any, layer: Any, dependencies: Any = (), **kwargs: Any
-    ) -> Any:
+def _wrapped(owner: Any, name: str, wrap: Callable[[Any, Patch], Any]) -> list[Patch]:
+    """Wrap a class's own attribute, if it has it and it is not wrapped already."""
+    if not isinstance(owner, type) or name not in vars(owner) or (owner, name) in _placed:
+        return []
+    patch = Patch(owner, name, wrap)
+    _placed.add((owner, name))
+    return [patch]
+
+
+def _forget() -> None:
+    _placed.clear()
+    _layers.clear()
+    _frames.clear()
+
+
+_patches = SharedPatches(_place, _forget)
+
+
+def _noting_layer(original: Any, patch: Patch) -> Any:
+    def from_collections(*args: Any, **kwargs: Any) -> Any:
         outer = getattr(_busy, "building", False)
         _busy.building = True
         try:
-            graph = original(cls, name, layer, dependencies, **kwargs)
+            graph = original(*args, **kwargs)
         finally:
             _busy.building = outer
-        if steps.current_step() is not None:
-            _safely(_note_layers, (name,))
-        elif _layers:
-            _safely(_note_derived, name, dependencies)
+        if patch.active and (_layers or steps.current_step() is not None):
+            _safely(_note_built, graph, args, kwargs)
         return graph
 
     return from_collections
 
 
-def _noting_sources(original: Any) -> Any:
+def _noting_sources(original: Any, patch: Patch) -> Any:
     """Note the layers of graphs that are made of one, and of its source, from scratch."""
 
-    def __init__(self: Any, layers: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        original(self, layers, *args, **kwargs)
-        if steps.current_step() is not None and not getattr(_busy, "building", False):
-            _safely(_note_sources, layers)
+    def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N807
+        original(*args, **kwargs)
+        if patch.active and steps.current_step() is not None:
+            _safely(_note_sources, *args[:1])
 
     return __init__
 
 
-def _noting_frame(original: Any) -> Any:
-    def __init__(self: Any, expr: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        original(self, expr, *args, **kwargs)
-        if not getattr(_busy, "rewriting", False):
-            _safely(_frames.built, expr, steps.current_step())
+def _noting_frame(original: Any, patch: Patch) -> Any:
+    def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N807
+        original(*args, **kwargs)
+        if patch.active and not getattr(_busy, "rewriting", False):
+            _safely(_note_frame, args, kwargs)
 
     return __init__
 
 
-def _noting_rewritten(original: Any) -> Any:
+def _noting_rewritten(original: Any, patch: Patch) -> Any:
     """Let what an expression is rewritten to belong to the step that built the expression."""
 
-    def rewrite(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _frames:
-            return original(self, *args, **kwargs)
+    def rewrite(*args: Any, **kwargs: Any) -> Any:
+        if not _frames or not patch.active:
+            return original(*args, **kwargs)
         inside = getattr(_busy, "rewriting", False)
         _busy.rewriting = True
         try:
-            result = original(self, *args, **kwargs)
+            result = original(*args, **kwargs)
         finally:
             _busy.rewriting = inside
-        _safely(_note_rewritten, self, result, inside)
+        _safely(_note_rewritten, result, inside, *args[:1])
         return result
 
     return rewrite
 
 
-def _annotating(original: Any) -> Any:
-    def _graph_to_futures(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # Its arguments are the graph (its name differs between versions), the keys, and more.
-        graph, keys, *_ = (*args, *kwargs.values(), None, None)
-        names = _safely(_step_of_graph, graph, kwargs.get("keys", keys))
-        if not names:
-            return original(self, *args, **kwargs)
-        with dask.annotate(**{ANNOTATION: names}):
-            return original(self, *args, **kwargs)
+def _annotating(original: Any, patch: Patch) -> Any:
+    def _graph_to_futures(*args: Any, **kwargs: Any) -> Any:
+        step = _safely(_step_of_call, args, kwargs) if patch.active else None
+        if not step:
+            return original(*args, **kwargs)
+        with dask.annotate(**{ANNOTATION: step}):
+            return original(*args, **kwargs)
 
     return _graph_to_futures
 
@@ -181,6 +174,30 @@ def _safely(note: Callable[..., Any], *args: Any) -> Any:
     except Exception:
         logger.debug("a graph's step could not be noted", exc_info=True)
         return None
+
+
+def _note_built(graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Note the layer that `from_collections` was called with: class, name, layer, dependencies."""
+    called = dict(zip(("cls", "name", "layer", "dependencies"), args, strict=False)) | kwargs
+    if steps.current_step() is not None:
+        _note_layers((called["name"],))
+    elif _layers:
+        _note_derived(called["name"], called.get("dependencies", ()))
+
+
+def _note_frame(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Note the expression that a dataframe was made of: the first argument after itself."""
+    expr = next(iter((*args[1:], *kwargs.values())))
+    _frames.built(expr, steps.current_step())
+
+
+def _step_of_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Names | None:
+    """Find the step of a graph that is handed to the cluster.
+
+    The arguments are the client, the graph (its name differs between versions), the keys and more.
+    """
+    _, graph, keys, *_ = (*args, *kwargs.values(), None, None, None)
+    return _step_of_graph(graph, kwargs.get("keys", keys))
 
 
 def _note_layers(names: Iterable[Any]) -> None:
@@ -215,13 +232,14 @@ def _note_derived(name: Any, dependencies: Any) -> None:
             observer.derived(name, found)
 
 
-def _note_sources(layers: Any) -> None:
-    if len(layers) <= 2:
+def _note_sources(graph: Any) -> None:
+    layers = graph.layers
+    if len(layers) <= 2 and not getattr(_busy, "building", False):
         # Graphs that an optimisation makes have layers that are known.
         _note_layers([name for name in layers if name not in _layers])
 
 
-def _note_rewritten(expr: Any, result: Any, inside: bool) -> None:
+def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
     if inside:
         _frames.rewritten(expr, result)
         _busy.last = result
@@ -229,7 +247,7 @@ def _note_rewritten(expr: Any, result: Any, inside: bool) -> None:
     # What came of the parts comes first: fusing them is not the last step's doing alone.
     _frames.rewritten(expr, result, getattr(_busy, "last", None))
     _busy.last = None
-    if hasattr(result, "operands"):
+    if is_expression(result):
         for name, opened in _frames.layers(result):
             _note_layer(name, opened)
 
@@ -252,12 +270,12 @@ def _step_of_graph(graph: Any, keys: Any) -> Names | None:
     opened = steps.current_step()
     current = opened.names if opened is not None else None
     built = [builder.names for builder in _frames.root(graph) or ()]
-    if not built and not hasattr(graph, "operands") and _frames:
+    if not built and not is_expression(graph) and _frames:
         built = _built_by(keys)  # older versions of Dask make graphs of expressions before this
     if built:
         return current if current in built else built[-1]
     if current is None:
-        built = _built_by(keys) or _built_by(_output_keys(graph))
+        built = _built_by(keys) or _built_by(output_keys(graph))
     return built[-1] if built else current
 
 
@@ -268,11 +286,3 @@ def _built_by(keys: Any) -> list[Names]:
         key = next(iter(key), None)
     name = key[0] if isinstance(key, tuple) and key else key
     return _layers.get(name, []) if isinstance(name, str) else []
-
-
-def _output_keys(graph: Any) -> Any:
-    """Give the keys of a graph before what Dask puts around it to compute it."""
-    for part in unwrapped(graph):
-        if "output_keys" in part._parameters:
-            return part.operand("output_keys")
-    return ()

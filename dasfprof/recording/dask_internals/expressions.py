@@ -11,7 +11,11 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
+from dasfprof.recording.dask_internals import names
 from dasfprof.recording.steps import OpenStep
+
+#: What of Dask's has to be there to follow its rewriting.
+NAMES = (names.FRAME, names.EXPR, names.EXPR_NAME, names.EXPR_OPERANDS)
 
 #: Beyond so many expressions all are forgotten: memory stays bounded.
 _MOST_NAMES = 500_000
@@ -53,8 +57,8 @@ class FrameSteps:
         if getattr(result, "_name", None) in self._known:
             return
         builders = self.root(expr)
-        if builders is not None and hasattr(result, "operands"):
-            self._adopt(result, builders, last if hasattr(last, "operands") else expr)
+        if builders is not None and is_expression(result):
+            self._adopt(result, builders, last if is_expression(last) else expr)
 
     def root(self, expr: Any) -> Builders | None:
         """Give the steps of an expression, or of what it only prepares to be computed."""
@@ -115,9 +119,22 @@ def _kind(part: Any) -> tuple[Any, str]:
     return type(part), part._name.rpartition("-")[0]
 
 
+def is_expression(value: Any) -> bool:
+    """Tell whether a value is an expression of Dask's."""
+    return hasattr(value, "operands")
+
+
+def output_keys(graph: Any) -> Any:
+    """Return the keys of a graph before what Dask puts around it to compute it."""
+    for part in unwrapped(graph):
+        if "output_keys" in getattr(part, "_parameters", ()):
+            return part.operand("output_keys")
+    return ()
+
+
 def unwrapped(expr: Any) -> Iterator[Any]:
     """Give an expression and, where Dask put it around others to compute them, those."""
-    waiting = [expr] if hasattr(expr, "operands") else []
+    waiting = [expr] if is_expression(expr) else []
     for part in waiting:
         yield part
         if type(part).__name__.startswith(_WRAPPERS) and len(waiting) < _MOST_PARTS:
@@ -126,7 +143,7 @@ def unwrapped(expr: Any) -> Iterator[Any]:
 
 def _inner(part: Any) -> list[Any]:
     """Give the expressions that one consists of."""
-    return [operand for operand in part.operands if hasattr(operand, "operands")]
+    return [operand for operand in part.operands if is_expression(operand)]
 
 
 def _parts(expr: Any) -> Iterator[Any]:

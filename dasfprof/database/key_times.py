@@ -1,0 +1,71 @@
+"""The Unix times that end Dask's stimulus ids, as whole numbers and exactly.
+
+``task-finished-1763777777.1234567`` ends as `repr` writes a float64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+#: A float64 between 2**30 and 2**31 (Unix time, 2004 to 2038) is a whole number of these.
+TICKS_PER_SECOND = float(1 << 22)
+_EARLIEST, _LATEST = float(1 << 30), float(1 << 31)
+_TICK_BITS = 22
+#: Digits of such a time before its decimal point, and at most behind it.
+_POINT, _MAX_DECIMALS = 10, 7
+_POWERS = 10 ** np.arange(_POINT - 1, -1, -1)
+
+
+def time_ticks(text: str) -> int | None:
+    """Read a Unix time as Dask's stimulus ids end in; None if it would not be written the same."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    if _EARLIEST <= seconds < _LATEST and repr(seconds) == text:
+        return int(seconds * TICKS_PER_SECOND)
+    return None
+
+
+def many_time_ticks(texts: list[str]) -> npt.NDArray[np.int64] | None:
+    """Do what `time_ticks` does for many texts, in whole numbers: a third of the time.
+
+    In this range a float64 is a whole number of ticks, and `repr` writes the fewest decimals that
+    make it, and of those the closest. None where a text is not of that form.
+    """
+    decimals = np.array(list(map(len, texts))) - _POINT - 1
+    if decimals.min() < 1 or decimals.max() > _MAX_DECIMALS:
+        return None
+    width = _POINT + 1 + _MAX_DECIMALS
+    octets = "".join([text.ljust(width, "0") for text in texts]).encode("utf-8", "replace")
+    if len(octets) != width * len(texts):
+        return None
+    digits = np.frombuffer(octets, dtype="u1").reshape(-1, width) - np.uint8(ord("0"))
+    point = np.uint8((ord(".") - ord("0")) % 256)
+    if (digits[:, _POINT] != point).any() or (np.delete(digits, _POINT, axis=1) > 9).any():
+        return None
+    whole, parts = digits[:, :_POINT] @ _POWERS[-_POINT:], digits[:, _POINT + 1 :] @ _POWERS[-7:]
+    if whole.min() < _EARLIEST or whole.max() >= _LATEST - 1:
+        return None
+    ticks: npt.NDArray[np.int64] = (whole << _TICK_BITS) + _to_ticks(parts, 10**_MAX_DECIMALS)
+    part, scale = ticks & (2**_TICK_BITS - 1), _POWERS[-1 - decimals]
+    closest, tie = _to_decimals(part, scale)
+    fewer, _ = _to_decimals(part, scale // 10)
+    too_long = (_to_ticks(fewer, scale // 10) == part) & (decimals > 1)
+    if tie.any() or too_long.any() or (closest * (10**_MAX_DECIMALS // scale) != parts).any():
+        return None
+    return ticks
+
+
+def _to_ticks(numbers: npt.NDArray[np.int64], scale: Any) -> Any:
+    """Round fractions of a second to ticks; there are no ties."""
+    return ((numbers << _TICK_BITS) * 2 + scale) // (scale * 2)
+
+
+def _to_decimals(ticks: npt.NDArray[np.int64], scale: npt.NDArray[np.int64]) -> tuple[Any, Any]:
+    """Round ticks to decimals, and tell which are ties."""
+    exact, half = ticks * scale, 1 << _TICK_BITS - 1
+    return (exact + half) >> _TICK_BITS, exact & (2 * half - 1) == half

@@ -1,0 +1,126 @@
+"""`Patch`: one attribute of a module, class or object, replaced by a wrapper of it.
+
+Wrappers take ``*args, **kwargs`` and pass on what they are given, whatever it is: how Dask calls
+its own functions may change with each release. They look at the arguments inside their guard.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+_ABSENT = object()
+#: The attribute of a wrapper that holds its patch.
+_PATCH = "_dasfprof_patch"
+
+
+class Patch:
+    """Replaces an attribute from when it is made until `remove`.
+
+    Parameters
+    ----------
+    owner
+        A module, a class (its own attribute, not an inherited one) or any other object.
+    name
+        Of the attribute.
+    wrap
+        Makes the wrapper of what was there, a function even where that is a classmethod. It gets
+        the patch too, whose `active` tells whether to look at calls: where somebody else has put
+        a wrapper over ours, ours stays below it and only passes calls on.
+
+    Raises
+    ------
+    AttributeError
+        If there is no such attribute.
+    """
+
+    __slots__ = ("_before", "_name", "_ours", "_owner", "_was_own", "active")
+
+    def __init__(self, owner: Any, name: str, wrap: Callable[[Any, Patch], Any]) -> None:
+        self.active = True
+        self._owner, self._name = owner, name
+        before = _own(owner, name)
+        self._was_own = before is not _ABSENT
+        self._before = before if self._was_own else getattr(owner, name)
+        if isinstance(before, classmethod | staticmethod):
+            self._ours: Any = type(before)(self._wrapper(before.__func__, wrap))
+        else:
+            self._ours = self._wrapper(self._before, wrap)
+        setattr(owner, name, self._ours)
+
+    def _wrapper(self, original: Any, wrap: Callable[[Any, Patch], Any]) -> Any:
+        wrapper = functools.update_wrapper(wrap(original, self), original)
+        setattr(wrapper, _PATCH, self)
+        return wrapper
+
+    def remove(self) -> None:
+        """Put back what was there, unless somebody else has wrapped it since. Idempotent."""
+        if not self.active:
+            return
+        self.active = False
+        if _own(self._owner, self._name) is not self._ours:
+            return
+        bottom = self
+        while (below := _patch_of(bottom._before)) is not None and not below.active:
+            bottom = below  # it was removed while ours stood over it
+        if bottom._was_own:
+            setattr(self._owner, self._name, bottom._before)
+        else:
+            delattr(self._owner, self._name)
+
+
+def _own(owner: Any, name: str) -> Any:
+    """Return an object's own attribute, as it is; objects with slots have no other."""
+    attributes = getattr(owner, "__dict__", None)
+    if attributes is None:
+        return getattr(owner, name, _ABSENT)
+    return attributes.get(name, _ABSENT)
+
+
+def _patch_of(value: Any) -> Patch | None:
+    """Return the patch that a value is the wrapper of."""
+    patch = getattr(getattr(value, "__func__", value), _PATCH, None)
+    return patch if isinstance(patch, Patch) and patch._ours is value else None
+
+
+class SharedPatches:
+    """Patches that several users of a process share: the first places them, the last removes them.
+
+    Parameters
+    ----------
+    place
+        Places patches. Called with the first user and by `place_more`; it is not to place again
+        what it has placed since the last user left.
+    removed
+        Called when the last user has left and the patches are removed.
+    """
+
+    def __init__(self, place: Callable[[], Iterable[Patch]], removed: Callable[[], object]) -> None:
+        self._place, self._removed = place, removed
+        self._patches: list[Patch] = []
+        self._users = 0
+        self._lock = threading.RLock()
+
+    def enter(self) -> None:
+        """Use the patches; each call has to be undone by one of `leave`."""
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._patches += self._place()
+
+    def place_more(self) -> None:
+        """Place what could not be placed before, as when its module was not imported yet."""
+        with self._lock:
+            if self._users:
+                self._patches += self._place()
+
+    def leave(self) -> None:
+        """Use them no more."""
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                while self._patches:
+                    self._patches.pop().remove()
+                self._removed()

@@ -1,0 +1,20 @@
+"""The plugins that a scheduler gives to each worker that joins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dasfprof.recording.dask_internals import names
+
+
+def registered_for_workers(dask_scheduler: Any) -> list[str] | None:
+    """Return their names; None if this Dask does not tell."""
+    plugins = getattr(dask_scheduler, names.WORKER_PLUGINS.attribute, None)
+    return None if plugins is None else list(plugins)
+
+
+def forget_for_workers(dask_scheduler: Any, plugins: list[str]) -> None:
+    """Have workers that join from now on be without these plugins."""
+    registered = getattr(dask_scheduler, names.WORKER_PLUGINS.attribute, {})
+    for name in plugins:
+        registered.pop(name, None)

@@ -1,0 +1,18 @@
+"""What a function raised in another process, as Dask sends it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dasfprof.recording.dask_internals import names
+
+
+def error_in(response: dict[str, Any]) -> BaseException:
+    """Return the exception of a response whose status is ``error``, with its traceback."""
+    clean = names.CLEAN_EXCEPTION.find()
+    try:
+        _, error, trace = clean(**response)
+        found: BaseException = error.with_traceback(trace)
+        return found
+    except Exception:  # the name is gone, or its result is of another form
+        return RuntimeError(str(response.get("exception_text") or response.get("exception")))

@@ -1,0 +1,97 @@
+"""`RecordingPlugin`: what all worker plugins share, so that no worker fails because of them.
+
+A worker that joins a recorded cluster unpickles the run's plugins before it takes any task. If
+dasfprof is not installed there, that must not fail: the worker would end. So a plugin is pickled
+as a call of `load_plugin`, whose source text travels with it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from dasfprof.recording.by_value import by_value
+from dasfprof.recording.cluster_calls import check_process
+from dasfprof.recording.settings import RunSettings
+
+
+class RecordingPlugin(WorkerPlugin):
+    """A worker plugin of a run. On a worker that cannot record it does nothing, and says why."""
+
+    #: On the cluster.
+    name: str
+    #: The run that it records for; None: no trace.
+    settings: RunSettings | None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = pickle.dumps((type(self), self.__dict__))
+        return load_plugin.reduce_call(self.name, state)
+
+    def can_record(self, worker: Any) -> bool:
+        """Tell whether the worker can write its files; if not, warn once for each run."""
+        reason = check_process(self.settings.directory) if self.settings is not None else None
+        if reason is not None:
+            self.__dict__["transition"] = _ignore  # it would collect what nobody takes
+            stand_in = load_plugin(self.name, None, reason)
+            stand_in.setup(worker)
+            #: The run that this worker was warned of: each of its plugins comes by here.
+            self.unrecorded = stand_in.unrecorded
+        return reason is None
+
+
+@by_value
+def load_plugin(name: str, state: bytes | None, reason: str = "") -> Any:
+    """Unpickle a worker plugin; without dasfprof, return one that only warns. Runs by value.
+
+    Parameters
+    ----------
+    name
+        Of the plugin on the cluster.
+    state
+        The pickled class and attributes of the plugin; None: return the one that warns.
+    reason
+        Why nothing is recorded.
+    """
+    import logging
+    import pickle
+
+    from distributed.diagnostics.plugin import WorkerPlugin
+
+    if state is not None:
+        try:
+            kind, attributes = pickle.loads(state)
+            plugin = kind.__new__(kind)
+            plugin.__dict__.update(attributes)
+            return plugin
+        except ImportError as error:
+            reason = f'dasfprof is not installed here ({error}); run `pip install "dasfprof"`'
+        except Exception as error:
+            reason = f"the installed dasfprof is another version than the client's ({error!r})"
+
+    class UnrecordedWorker(WorkerPlugin):
+        database = None
+
+        def __init__(self) -> None:
+            self.name = name
+
+        def setup(self, worker: Any) -> None:
+            run = name.rpartition("-")[0]
+            others = list(worker.plugins.values())
+            self.unrecorded = run
+            if not any(
+                getattr(other, "unrecorded", None) == run for other in others if other is not self
+            ):
+                logging.getLogger("distributed.worker.dasfprof").warning(
+                    "This worker is not recorded by the profiler, and works as usual: %s.", reason
+                )
+
+        def teardown(self, worker: Any) -> None:
+            pass
+
+    return UnrecordedWorker()
+
+
+def _ignore(*_: Any, **__: Any) -> None:
+    """Stand in for a hook of a plugin that does not record."""

@@ -1,0 +1,191 @@
+"""Events of user code: none is lost to speed, few to death; bad ones are refused at the call."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dasfprof.database import EventProfiler, FileDatabase
+from dasfprof.errors import InvalidArgumentError, ReadOnlyError, SourceNotFoundError
+from dasfprof.recording.settings import make_settings, switch
+from dasfprof.schema.events import CompleteEvent, InstantEvent
+
+
+def test_a_plain_loop_loses_nothing(tmp_path: Path) -> None:
+    """More events than may be pending, as fast as they go."""
+    profiler = EventProfiler(tmp_path / "x.msgpack")
+    count = 120_000
+    for number in range(count):
+        profiler.record_complete_event("epoch", 1.7e9 + number, 0.5, args={"number": number})
+    profiler.close()
+    numbers = [number for batch in profiler.batches() for number in batch.args["number"].to_list()]
+    assert numbers == [*range(count)]
+
+
+RECORD = """
+import mmap, os, struct, sys, time
+from dasfprof import EventProfiler
+
+path, counter, rate, end = sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4]
+with open(counter, "r+b") as file:
+    shared = mmap.mmap(file.fileno(), 8)
+profiler = EventProfiler(path)
+begin = time.perf_counter()
+for number in range(10**9):
+    profiler.record_complete_event("epoch", 1.7e9 + number, 0.5, args={"number": number})
+    shared[:] = struct.pack("<Q", number + 1)
+    while rate * (time.perf_counter() - begin) < number:
+        pass
+    if end == "exit" and number == 12_345:
+        os._exit(7)
+"""
+
+
+@pytest.mark.parametrize(
+    ("rate", "end"), [(30_000, "kill"), (100_000, "kill"), (1e9, "kill"), (1e9, "exit")]
+)
+def test_a_process_that_dies_loses_at_most_the_last_5000(
+    tmp_path: Path, rate: float, end: str
+) -> None:
+    path, counter = tmp_path / "x.msgpack", tmp_path / "counter"
+    counter.write_bytes(bytes(8))
+    command = [sys.executable, "-c", RECORD, str(path), str(counter), str(rate), end]
+    process = subprocess.Popen(command)
+    deadline = time.monotonic() + 60
+
+    def recorded() -> int:
+        return int(struct.unpack("<Q", counter.read_bytes())[0])
+
+    try:
+        while end == "kill" and recorded() < 23_000:
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.001)
+    finally:
+        if end == "kill":
+            process.send_signal(signal.SIGKILL)
+        assert process.wait(60) == (7 if end == "exit" else -signal.SIGKILL)
+    batches = list(FileDatabase(path).batches())
+    numbers = [number for batch in batches for number in batch.args["number"].to_list()]
+    assert numbers == [*range(len(numbers))]
+    assert recorded() - 5000 <= len(numbers) <= recorded() + 1
+
+
+BESIDE = """
+import sys
+from dasfprof import EventProfiler
+
+profiler = EventProfiler(sys.argv[1])
+print("made", flush=True)
+sys.stdin.readline()
+for number in range(200):
+    profiler.record_instant_event(sys.argv[2], float(number))
+profiler.close()
+"""
+
+
+def test_two_processes_that_begin_one_file_get_a_file_each(tmp_path: Path) -> None:
+    path = tmp_path / "x.msgpack"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", BESIDE, str(path), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("one", "two")
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "made\n"
+    told = "".join(process.communicate("go\n", timeout=60)[1] for process in processes)
+    assert sorted(os.listdir(tmp_path)) == ["x-2.msgpack", "x.msgpack"]
+    names = [
+        [event.name for event in FileDatabase(file).get_traces()] for file in tmp_path.iterdir()
+    ]
+    assert sorted(names) == [["one"] * 200, ["two"] * 200]
+    assert told.count("was begun by another writer meanwhile; events go to") == 1
+    with pytest.raises(ReadOnlyError, match=r"a file has one writer.*Record into a new file"):
+        EventProfiler(path).record_instant_event("three", 1.0)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        InstantEvent("n", "yesterday"),  # type: ignore[arg-type]
+        InstantEvent("n", None),  # type: ignore[arg-type]
+        InstantEvent("n", True),
+        CompleteEvent("n", 1.0, -1.0),
+        CompleteEvent("n", 1.0, math.nan),
+        CompleteEvent("n", 1.0, "1"),  # type: ignore[arg-type]
+        InstantEvent("n", 1.0, args=[("a", 1)]),  # type: ignore[arg-type]
+    ],
+    ids=repr,
+)
+def test_bad_events_are_refused_at_the_call(tmp_path: Path, event: Any) -> None:
+    database = FileDatabase(tmp_path / "t.msgpack")
+    with pytest.raises(InvalidArgumentError, match=r"event 'n': (timestamp|duration|args)="):
+        database.record(event)
+    database.close()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_missing_duration_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"duration=None: .* 0 or more"):
+        EventProfiler(tmp_path / "t.msgpack").record_complete_event("n", 1.0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"commit_threshold": "x"},
+        {"commit_threshold": 2.5},
+        {"commit_threshold": True},
+        {"flush_interval": "1s"},
+        {"max_pending": None},
+    ],
+    ids=repr,
+)
+def test_limits_that_are_no_numbers_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match="is a whole number and at least 1"):
+        FileDatabase(tmp_path / "t.msgpack", **options)
+
+
+@pytest.mark.parametrize("option", ["commit_threshold", "max_pending"])
+@pytest.mark.parametrize("value", ["x", "5000", 2.5, True])
+def test_settings_that_are_no_whole_numbers_are_refused(option: str, value: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"{option}={value!r} must be a whole number"):
+        make_settings("n", **{option: value})
+
+
+def test_switches_are_true_or_false() -> None:
+    for value in ("yes", "no", 1, 0):
+        with pytest.raises(InvalidArgumentError, match=f"add_time_suffix={value!r} must be True"):
+            make_settings("n", value)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArgumentError, match=f"enable_nvtx={value!r} must be True"):
+            switch("enable-nvtx", value)
+    assert make_settings("n", False).name == "n"
+    assert switch("enable-nvtx", None) is False
+
+
+def test_reading_a_name_that_is_not_there_names_files_near_it(tmp_path: Path) -> None:
+    for name in ("training.msgpack", "other.msgpack"):
+        with FileDatabase(tmp_path / name) as database:
+            database.record(InstantEvent("n", 1.0))
+    profiler = EventProfiler(tmp_path / "trainig.msgpack")
+    for read in (profiler.get_traces, profiler.batches):
+        with pytest.raises(SourceNotFoundError, match=r"Did you mean 'training\.msgpack'\?"):
+            read()
+    with pytest.raises(InvalidArgumentError, match="is a directory; give a file in it"):
+        EventProfiler(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["other.msgpack", "training.msgpack"]

@@ -1,0 +1,177 @@
+"""Records a small run on a Dask in which one private name was renamed; run as a program.
+
+``python renamed_dask.py DIRECTORY NAME...`` forks a child for each name. It renames the name in
+Dask's modules and in the code of all of Dask's functions, so that Dask works as before, as a new
+release would; of a name with a ``-`` before it, only our list is changed. Then it imports the
+recorder, records, and prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import traceback
+import types
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import networkx  # noqa: F401  (once, and not in each child)
+import pandas as pd
+from distributed import Client, LocalCluster
+
+LATER = "_of_tomorrow"
+#: Children that run at a time.
+AT_A_TIME = 3
+
+
+def is_dask(module: Any) -> bool:
+    name = module if isinstance(module, str) else ""  # of some types it is a descriptor
+    return name.partition(".")[0] in ("dask", "distributed")
+
+
+def renamed_code(code: types.CodeType, old: str, new: str) -> types.CodeType:
+    """Rename an attribute or a global in a function's code, and in functions inside of it."""
+    constants = tuple(
+        renamed_code(item, old, new) if isinstance(item, types.CodeType) else item
+        for item in code.co_consts
+    )
+    names = tuple(new if name == old else name for name in code.co_names)
+    return code.replace(co_names=names, co_consts=constants)
+
+
+def uses(code: types.CodeType, name: str) -> bool:
+    inner = (item for item in code.co_consts if isinstance(item, types.CodeType))
+    return name in code.co_names or any(uses(item, name) for item in inner)
+
+
+FUNCTIONS: list[types.FunctionType] = []
+CLASSES: list[type] = []
+
+
+def find_code() -> None:
+    """Find all functions and classes of Dask."""
+    for one in gc.get_objects():
+        if isinstance(one, types.FunctionType | type) and is_dask(one.__module__):
+            (CLASSES if isinstance(one, type) else FUNCTIONS).append(one)
+
+
+def rename(path: str) -> None:
+    module, _, names = path.partition(":")
+    old = names.rpartition(".")[2]
+    new = old + LATER
+    for function in FUNCTIONS:
+        if uses(function.__code__, old):
+            function.__code__ = renamed_code(function.__code__, old, new)
+    if "." in names:
+        for one in CLASSES:
+            if old in vars(one):
+                setattr(one, new, vars(one)[old])
+                delattr(one, old)
+            annotations = vars(one).get("__annotations__", {})
+            if old in annotations:
+                annotations[new] = annotations.pop(old)
+        return
+    for name, one in list(sys.modules.items()):
+        if is_dask(name) and old in vars(one):
+            vars(one)[new] = vars(one)[old]
+    del vars(sys.modules[module])[old]
+
+
+def forget(path: str) -> None:
+    """Rename in our list instead: for attributes whose names are words that all code uses."""
+    from dasfprof.recording.dask_internals import names
+
+    (name,) = (one for one in names.NAMES if one.path == path)
+    name.path += LATER
+
+
+def work(client: Any, step: Any) -> list[Any]:
+    with step("build"):
+        array = da.ones((20, 20), chunks=10)
+        frame = dd.from_pandas(pd.DataFrame({"x": range(20)}), npartitions=2)
+    with step("compute"):
+        results = [float((array + 1).sum().compute()), int((frame.x + 1).sum().compute())]
+    first, second = client.scheduler_info()["workers"]
+    moved = client.submit(bytes, 1000, workers=[first])
+    results.append(client.submit(len, moved, workers=[second]).result())
+    bad = client.submit(lambda: 1 / 0)
+    return [*results, type(bad.exception()).__name__]
+
+
+def record(path: str, directory: Path, forgotten: bool) -> dict[str, Any]:
+    assert not any(name.startswith("dasfprof") for name in sys.modules)
+    if not forgotten:
+        rename(path)
+    import dasfprof
+
+    if forgotten:
+        forget(path)
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        run = dasfprof.register_default_profiler(client, directory=directory)
+        results = work(client, dasfprof.step)
+        run.stop()
+        left = [name for worker in cluster.workers.values() for name in worker.plugins]
+        left += [*cluster.scheduler.plugins]
+    told: dict[str, list[str]] = {}
+    counts: dict[str, int] = {}
+    errors = 0
+    for file in run.database().databases:
+        trace_file = file.trace_file()
+        for batch in trace_file.batches():
+            counts[batch.name] = counts.get(batch.name, 0) + batch.rows
+        errors += trace_file.errors
+        plugin = trace_file.header["plugin"]
+        told.setdefault(plugin, sorted(trace_file.header.get("missing", {})))
+    return {
+        "results": results,
+        "missing": told,
+        "notes": list(run.analyser(progress=False).trace.notes),
+        "counts": counts,
+        "errors": errors,
+        "left": [name for name in left if "dasfprof" in name],
+    }
+
+
+def start(path: str, directory: Path, forgotten: bool) -> tuple[int, int]:
+    """Record in a child; return its pid and where it writes what it found."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writer)
+        return child, reader
+    try:
+        told = record(path, directory, forgotten)
+    except BaseException:
+        told = {"failed": traceback.format_exc()}
+    os.write(writer, json.dumps(told).encode())
+    os._exit(0)
+
+
+def main(directory: Path, names: list[str]) -> None:
+    waiting, running = list(enumerate(names)), []
+    while waiting or running:
+        while waiting and len(running) < AT_A_TIME:
+            number, name = waiting.pop(0)
+            path = name.removeprefix("-")
+            running.append((path, *start(path, directory / str(number), name != path)))
+        path, child, reader = running.pop(0)
+        with open(reader, "rb") as answer:
+            text = answer.read()
+        os.waitpid(child, 0)
+        print(json.dumps({"name": path, **json.loads(text)}), flush=True)
+
+
+if __name__ == "__main__":
+    find_code()
+    with dask.config.set({"dataframe.convert-string": False}):
+        main(Path(sys.argv[1]), sys.argv[2:])

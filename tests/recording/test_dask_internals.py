@@ -1,0 +1,204 @@
+"""Dask's private names: each is listed, what is gone costs its part alone and is told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dask.dataframe  # noqa: F401  (its names are looked up only where it is in use)
+import distributed.spill  # noqa: F401
+import pytest
+
+from dasfprof.recording.dask_internals.metering import listen
+from dasfprof.recording.dask_internals.names import NAMES, DaskName
+from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
+from dasfprof.recording.guard import HookGuard
+
+PROGRAM = Path(__file__).with_name("renamed_dask.py")
+#: Words that are attributes of many objects: Dask cannot be renamed for them, so our list is.
+COMMON_WORDS = ("key", "fast", "_name", "operands", "operand", "_parameters", "rewrite", "optimize")
+#: Names of which one stands for all that are used in one way.
+ALIKE = {
+    "distributed.worker_state_machine:ExecuteFailureEvent",
+    "distributed.worker_state_machine:GatherDepSuccessEvent",
+    "dask.dataframe.dask_expr._expr:Expr.operands",
+    "dask.dataframe.dask_expr._expr:Expr._parameters",
+    "dask.dataframe.dask_expr._expr:Expr.rewrite",
+    "dask.dataframe.dask_expr._expr:Expr.lower_once",
+    "dask.dataframe.dask_expr._expr:Expr.optimize",
+}
+
+
+def test_this_dask_has_all_names() -> None:
+    """The canary: what a new Dask has renamed is named here, with what is lost."""
+    gone = {name.path: name.loss for name in NAMES if not name.exists()}
+    assert not gone
+
+
+def test_names_say_what_they_are_for() -> None:
+    assert len({name.path for name in NAMES}) == len(NAMES)
+    for name in NAMES:
+        assert name.purpose, name.path
+        assert name.loss, name.path
+        assert name.plugins, name.path
+
+
+REMOVED = [name for name in NAMES if name.path not in ALIKE]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What was recorded by a Dask without each of the names."""
+    given = [("-" if name.attribute in COMMON_WORDS else "") + name.path for name in REMOVED]
+    told = subprocess.run(
+        [sys.executable, str(PROGRAM), str(tmp_path_factory.mktemp("renamed")), *given],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    lines = told.stdout.splitlines()
+    assert len(lines) == len(REMOVED), told.stderr[-3000:]
+    return {one["name"]: one for one in map(json.loads, lines)}
+
+
+@pytest.mark.parametrize("name", REMOVED, ids=lambda name: name.path)
+def test_a_run_without_a_name(name: DaskName, recorded: dict[str, dict[str, Any]]) -> None:
+    told = recorded[name.path]
+    assert "failed" not in told, told["failed"]
+    assert told["results"] == [800.0, 210, 1000, "ZeroDivisionError"]
+    assert told["errors"] == 0
+    assert told["left"] == []
+    counts = told["counts"]
+    assert counts["Compute"] == counts["Task Run"] > 10
+    assert counts["Step"] == 2
+    # The reason is in the header of each plugin's file that is concerned, and in the notes.
+    for plugin, missing in told["missing"].items():
+        expected = [name.path] if plugin in name.plugins else []
+        assert [path.removesuffix("_of_tomorrow") for path in missing] == expected
+    if set(name.plugins) & told["missing"].keys():
+        (note,) = (note for note in told["notes"] if note.startswith("The recorded Dask has no"))
+        assert name.path in note
+        assert name.loss in note
+    assert ("Transfer" in counts) == ("no transfers" not in name.loss)
+
+
+def test_importing_needs_none_of_them() -> None:
+    """The plugins are imported though all classes of Dask's state machine are gone."""
+    code = """
+import distributed.worker_state_machine as machine, dask.highlevelgraph as graphs
+for name in [name for name in vars(machine) if name.endswith("Event")]:
+    delattr(machine, name)
+del graphs.HighLevelGraph
+import dasfprof.recording, dasfprof.recording.annotation
+from dasfprof.recording.dask_internals.names import missing
+print(len(missing("TracePlugin")), len(missing("StepRecorder")))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["6", "1"]
+
+
+# --- patches ------------------------------------------------------------------------------------
+
+
+class Target:
+    """What is patched: an ordinary method, a class's, and one that takes anything."""
+
+    def method(self, event: Any, ledger: Any, span_id: Any = None) -> Any:
+        return event, ledger, span_id
+
+    @classmethod
+    def of_class(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls, args, kwargs
+
+
+CALLS = [
+    ((1, 2), {}),
+    ((1, 2, 3), {}),
+    ((1,), {"ledger": 2}),
+    ((), {"event": 1, "ledger": 2, "span_id": 3}),
+    ((), {"ledger": 2, "event": 1}),
+]
+
+
+@pytest.mark.parametrize(("args", "kwargs"), CALLS)
+def test_metering_is_blind_to_how_it_is_called(args: Any, kwargs: Any) -> None:
+    target, seen = Target(), []
+    target._finalize_metrics = target.method  # type: ignore[attr-defined]
+    patch = listen(target, lambda event, ledger: seen.append((event, ledger)), HookGuard())
+    assert patch is not None
+    assert target._finalize_metrics(*args, **kwargs) == target.method(*args, **kwargs)  # type: ignore[attr-defined]
+    assert seen == [(1, 2)]
+    with pytest.raises(TypeError, match="surprise"):  # Dask's own error, not ours
+        target._finalize_metrics(*args, **kwargs, surprise=1)  # type: ignore[attr-defined]
+    patch.remove()
+
+
+def passing_on(original: Any, patch: Patch) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        calls.append(patch.active)
+        return original(*args, **kwargs)
+
+    return wrapper
+
+
+calls: list[bool] = []
+
+
+def test_patches_leave_in_any_order() -> None:
+    target = Target()
+    first, second, third = (Patch(target, "method", passing_on) for _ in range(3))
+    calls.clear()
+    assert target.method(1, ledger=2) == (1, 2, None)
+    assert calls == [True] * 3
+    second.remove()
+    first.remove()
+    first.remove()
+    calls.clear()
+    assert target.method(1, 2) == (1, 2, None)
+    assert calls == [True, False, False]
+    third.remove()
+    assert vars(target) == {}
+
+
+def test_a_patch_below_somebody_else_s_stays_and_passes_on() -> None:
+    target = Target()
+    patch = Patch(target, "method", passing_on)
+    ours = target.method
+    theirs = target.method = lambda *args: ours(*args)  # type: ignore[method-assign]
+    patch.remove()
+    assert target.method is theirs
+    calls.clear()
+    assert target.method(1, 2) == (1, 2, None)
+    assert calls == [False]
+
+
+def test_class_methods_are_patched_as_such() -> None:
+    before = vars(Target)["of_class"]
+    patch = Patch(Target, "of_class", passing_on)
+    assert Target.of_class(1, a=2) == (Target, (1,), {"a": 2})
+    patch.remove()
+    assert vars(Target)["of_class"] is before
+
+
+def test_shared_patches_stay_until_the_last_user_leaves() -> None:
+    before, placed, removed = vars(Target)["method"], [], []
+
+    def place() -> list[Patch]:
+        placed.append(1)
+        return [Patch(Target, "method", passing_on)] if len(placed) == 1 else []
+
+    shared = SharedPatches(place, lambda: removed.append(1))
+    shared.enter()
+    shared.enter()
+    shared.place_more()
+    shared.leave()
+    assert vars(Target)["method"] is not before
+    assert not removed
+    shared.leave()
+    shared.place_more()
+    assert vars(Target)["method"] is before
+    assert (len(placed), len(removed)) == (2, 1)

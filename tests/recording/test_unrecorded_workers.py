@@ -1,0 +1,201 @@
+"""Workers that cannot record join a recorded cluster, work, and say once why they do not record."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dask
+import pytest
+from distributed import Client, LocalCluster
+from distributed.protocol.pickle import dumps
+from independent_record import wait_until
+from recorded_facts import assert_whole, computed
+
+import dasfprof
+from dasfprof.errors import RegistrationError
+from dasfprof.recording import ResourceMonitor, WorkerTaskPlugin
+from dasfprof.recording.annotation import GPUAnnotationPlugin
+from dasfprof.recording.by_value import by_value
+from dasfprof.recording.settings import RunSettings
+
+#: Run by Python as it starts: nothing of dasfprof can be imported in that process.
+BLOCKED = """
+import sys
+
+class NotInstalled:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] == "dasfprof":
+            raise ModuleNotFoundError("No module named 'dasfprof'", name="dasfprof")
+
+sys.meta_path.insert(0, NotInstalled)
+"""
+WARNING = "This worker is not recorded by the profiler, and works as usual"
+
+
+@contextmanager
+def bare_worker(address: str, directory: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `dask worker`, called "bare", where dasfprof is not installed."""
+    (directory / "bare").mkdir()
+    (directory / "bare" / "sitecustomize.py").write_text(BLOCKED)
+    environment = {**os.environ, "PYTHONPATH": str(directory / "bare")}
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--name", "bare"]
+    with (directory / "bare.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--nthreads", "1", "--no-dashboard", *options],
+            env=environment,
+            cwd=directory,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def tcp_client() -> Any:
+    """A cluster that other processes can join."""
+    return LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp",
+        host="127.0.0.1",
+        dashboard_address=":0",
+    )
+
+
+def address_of(client: Client, name: str | int) -> str | None:
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    return next((address for address, facts in workers.items() if facts["name"] == name), None)
+
+
+def dasfprof_plugins(client: Client, address: str | None) -> list[str]:
+    names = client.run(lambda dask_worker: list(dask_worker.plugins), workers=[address])
+    return [name for name in names[address] if "dasfprof-" in name]
+
+
+def test_a_worker_without_dasfprof_joins(tmp_path: Path) -> None:
+    with tcp_client() as cluster, Client(cluster) as client:
+        run = dasfprof.register_default_profiler(
+            client, directory=tmp_path / "traces", enable_nvtx=True
+        )
+        with bare_worker(cluster.scheduler_address, tmp_path, "--nanny"):
+            wait_until(lambda: address_of(client, "bare"))
+            bare, here = address_of(client, "bare"), address_of(client, 0)
+            assert client.submit(abs, -1, key="there", workers=[bare]).result() == 1
+            assert client.submit(abs, -2, key="here", workers=[here]).result() == 2
+            run.flush()
+            # The process that comes in its place joins as well.
+            client.restart_workers([bare], timeout=60)
+            bare = address_of(client, "bare")
+            assert client.submit(abs, -3, key="there-again", workers=[bare]).result() == 3
+            assert len(dasfprof_plugins(client, bare)) == 3
+            run.collect(tmp_path / "collected")
+            run.stop()
+            assert dasfprof_plugins(client, bare) == []
+            log = (tmp_path / "bare.log").read_text()
+    assert log.count(WARNING) == 2  # once for each process
+    assert 'pip install "dasfprof"' in log
+    assert "Traceback" not in log
+    assert_whole(run)
+    assert [row["key"] for row in computed(run)] == ["here"]
+
+
+def test_a_worker_without_dasfprof_joins_a_scheduler_with_the_preload(tmp_path: Path) -> None:
+    preload = {
+        "distributed.scheduler.preload": ["dasfprof.preload"],
+        "dasfprof.directory": str(tmp_path / "traces"),
+    }
+    with dask.config.set(preload), tcp_client() as cluster, Client(cluster) as client:
+        with bare_worker(cluster.scheduler_address, tmp_path, "--no-nanny"):
+            wait_until(lambda: address_of(client, "bare"))
+            bare = address_of(client, "bare")
+            assert client.submit(abs, -1, workers=[bare]).result() == 1
+            assert len(dasfprof_plugins(client, bare)) == 2
+        assert (tmp_path / "bare.log").read_text().count(WARNING) == 1
+
+
+def test_registering_names_workers_without_dasfprof(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        tcp_client() as cluster,
+        Client(cluster) as client,
+        bare_worker(cluster.scheduler_address, tmp_path, "--no-nanny"),
+    ):
+        wait_until(lambda: address_of(client, "bare"))
+        bare = address_of(client, "bare")
+        run = dasfprof.register_default_profiler(client, directory=tmp_path / "traces")
+        (told,) = (r.getMessage() for r in caplog.records if "not be recorded" in r.message)
+        assert told.startswith("1 of 2 workers will not be recorded, and work as usual.")
+        assert str(bare) in told
+        assert "dasfprof is not installed there" in told
+        assert client.submit(abs, -1, workers=[bare]).result() == 1
+        run.stop()
+        client.retire_workers([address_of(client, 0)])
+        with pytest.raises(RegistrationError, match="1 of 2 processes cannot record"):
+            dasfprof.register_default_profiler(client, directory=tmp_path / "traces")
+
+
+def test_a_worker_that_cannot_write_is_not_recorded(tmp_path: Path) -> None:
+    """Its directory is a file: as root, no mode keeps a process from writing."""
+    taken = tmp_path / "taken"
+    with tcp_client() as cluster, Client(cluster) as client:
+        run = dasfprof.register_default_profiler(client, directory=taken)
+        for path in run.files():
+            path.unlink()
+        taken.rename(tmp_path / "moved")
+        taken.write_text("no directory")
+        cluster.scale(2)
+        client.wait_for_workers(2, timeout=60)
+        late = address_of(client, 1)
+        assert client.submit(abs, -1, key="unwritten", workers=[late]).result() == 1
+        (logs,) = client.get_worker_logs(workers=[late]).values()
+        warnings = [text for _, text in logs if WARNING in text and "cannot be written" in text]
+        assert len(warnings) == 1
+        plugins = [
+            plugin
+            for worker in cluster.workers.values()
+            if worker.address == late
+            for name, plugin in worker.plugins.items()
+            if name.endswith("-TracePlugin")
+        ]
+        assert [plugin._received for plugin in plugins] == [{}]
+        taken.unlink()
+        run.stop()
+
+
+@pytest.mark.parametrize("kind", [WorkerTaskPlugin, ResourceMonitor, GPUAnnotationPlugin])
+def test_plugins_travel_as_source_text(kind: Any, tmp_path: Path) -> None:
+    settings = RunSettings("r", str(tmp_path))
+    plugin = kind("dasfprof-x-GPU", settings) if kind is GPUAnnotationPlugin else kind(settings)
+    for shipped in (pickle.dumps(plugin), dumps(plugin)):
+        back = pickle.loads(shipped)
+        assert type(back) is kind
+        assert (back.name, back.settings) == (plugin.name, settings)
+        # Read where dasfprof is not: no byte code, which only one version of Python understands.
+        assert b"CodeType" not in shipped
+        assert b"_make_function" not in shipped
+
+
+def test_functions_by_value_are_functions_there() -> None:
+    from dasfprof.recording import cluster_calls
+
+    for name in ("check_process", "commit_plugin", "list_files", "read_chunk"):
+        function = getattr(cluster_calls, name)
+        assert by_value(function) is function
+        back = pickle.loads(dumps(function))
+        assert type(back).__name__ == "function"
+        assert back.__code__.co_varnames == function.__wrapped__.__code__.co_varnames
