@@ -55,7 +55,7 @@ class TraceAnalyser(Questions):
         )
 
     def create_annotated_task_graph(self) -> nx.DiGraph[str]:
-        """Give the task graph.
+        """Return the task graph.
 
         Returns
         -------

@@ -18,7 +18,7 @@ class Questions:
         """Look for the known faults of a run, and say what to change."""
 
     def critical_path(self) -> pd.DataFrame:
-        """Give the chain of waits and work that made the run as long as it was."""
+        """Return the chain of waits and work that made the run as long as it was."""
 
     def critical_path_summary(
         self,
@@ -33,7 +33,7 @@ class Questions:
         self,
         interval: float | None = None,
     ) -> pd.DataFrame:
-        """Tell how busy each GPU was, and whether it idled while tasks ran on its workers."""
+        """Show how busy each GPU was, and whether it idled while tasks ran on its workers."""
 
     def per_worker_task_balance(self) -> pd.DataFrame:
         """Count the tasks in memory on each worker over time."""
@@ -42,10 +42,10 @@ class Questions:
         """List the task runs, the longest first."""
 
     def per_task_slack(self) -> pd.DataFrame:
-        """Tell how much later each task run could have ended without the whole ending later."""
+        """Show how much later each task run could have ended without the whole ending later."""
 
     def per_task_status(self) -> pd.DataFrame:
-        """Tell what each task run waited for and did, from its arrival to its known outcome."""
+        """Show what each task run waited for and did, from its arrival to its known outcome."""
 
     def per_function_status(self) -> pd.DataFrame:
         """Sum up what the task runs of each function waited for and did, and what to do about it."""
@@ -60,7 +60,7 @@ class Questions:
         """Sum up the task runs of each step of the pipeline."""
 
     def step_coverage(self) -> pd.DataFrame:
-        """Tell how much of the run the steps cover."""
+        """Show how much of the run the steps cover."""
 
     def per_step_status(self) -> pd.DataFrame:
         """Sum up what the task runs of each step of the pipeline waited for and did."""
@@ -127,7 +127,7 @@ class Questions:
         """Count the attempts at tasks by interval, host, worker and status."""
 
     def pop_efficiency(self) -> pd.DataFrame:
-        """Give the tree of parallel efficiencies of the POP project."""
+        """Return the tree of parallel efficiencies of the POP project."""
 
     def scaling(
         self,

@@ -129,7 +129,7 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
 
 
 def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
-    """Give the numbers of slow workers, the slowest first: those of hosts all of whose are slow."""
+    """Return numbers of slow workers, the slowest first: those of one host together."""
     hosts, worked = run.workers.hosts, np.unique(run.outliers.slowness.place)
     places: dict[object, list[int]] = {}
     for number in np.flatnonzero(excess > 0).tolist():
@@ -229,7 +229,7 @@ def _function(run: RunFigures, row: int) -> str:
 
 
 def _place(run: RunFigures, row: int) -> dict[str, Any]:
-    """Give the fields of a finding about one task run that tell where and when it ran."""
+    """Return the fields of a finding about one task run that tell where and when it ran."""
     times = run.slots.times
     return {
         "worker": str(run.trace.tasks["worker"].iloc[row]),

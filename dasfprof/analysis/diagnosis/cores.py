@@ -130,7 +130,7 @@ def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
 
 
 def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
-    """Give the task runs of functions that mostly wait, and what that costs; none if little."""
+    """Return the task runs of functions that mostly wait, and what that costs; none if little."""
     functions = run.functions
     seconds, cpu = functions.sum(run.working), functions.sum(run.cpu)
     known = functions.known(run.task_column("cpu")) > 0
@@ -143,12 +143,12 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
 
 
 def _without_waiting(run: RunFigures, rows: Array) -> Array:
-    """Give the durations of all task runs if these only computed, and waited for a core."""
+    """Return the durations of all task runs if these only computed, and waited for a core."""
     return run.with_durations(rows, run.cpu[rows] + run.core_wait[rows])
 
 
 def _beside(run: RunFigures) -> Array:
-    """Give for each task run how many runs its worker has at a time, on average."""
+    """Return for each task run how many runs its worker has at a time, on average."""
     worker = run.trace.tasks["worker_id"].to_numpy()
     groups = Groups(worker, len(run.trace.workers))
     seconds = groups.sum(run.trace.tasks["duration"].to_numpy())
@@ -157,7 +157,7 @@ def _beside(run: RunFigures) -> Array:
 
 
 def _covered(run: RunFigures, groups: Groups) -> Array:
-    """Give for how long at least one task run of each group lasts."""
+    """Return for how long at least one task run of each group lasts."""
     times_ = run.slots.times
     start, stop = times_.start[: len(groups.codes)], times_.stop[: len(groups.codes)]
     rows = np.flatnonzero(groups.codes >= 0)

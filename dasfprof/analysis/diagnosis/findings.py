@@ -43,7 +43,7 @@ class Finding:
     stop: float = float("nan")
 
     def severity(self, wall: float) -> Severity:
-        """Tell how grave it is in a run of so many seconds."""
+        """Show how grave it is in a run of so many seconds."""
         share = self.seconds / wall if wall > 0 else float("nan")
         by_share: Severity = "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
         place = SEVERITIES.index("info" if np.isnan(share) else by_share)
@@ -51,12 +51,12 @@ class Finding:
         return SEVERITIES[max(place, SEVERITIES.index(self.at_most))]
 
     def within(self, wall: float) -> Finding:
-        """Give it with no more seconds at stake than the run took."""
+        """Return it withit with no more seconds at stake than the run took."""
         seconds = float(np.minimum(self.seconds, wall)) if wall > 0 else self.seconds
         return dataclasses.replace(self, seconds=seconds)
 
     def as_symptom_of(self, causes: Sequence[str]) -> Finding:
-        """Give it as what other rules' findings bring about: it is not grave by itself."""
+        """Return it as what other rules' findings bring about: it is not grave by itself."""
         words = f"{self.evidence} It may follow from {', '.join(causes)}."
         return dataclasses.replace(self, evidence=words, at_most="low", at_least="info")
 

@@ -195,7 +195,7 @@ def no_worker_fits(run: RunFigures) -> Iterator[Finding]:
 
 
 def _cost(run: RunFigures, rows: Array) -> float:
-    """Give the wall seconds that task runs cost: of threads that they held, and of Dask.
+    """Return the wall seconds that task runs cost: of threads that they held, and of Dask.
 
     That is their share of the time in which threads wait for the next of all tasks.
     """
@@ -208,7 +208,7 @@ def _cost(run: RunFigures, rows: Array) -> float:
 
 
 def _most(column: pd.Series) -> str:
-    """Give the text that a column has most often."""
+    """Return the text that a column has most often."""
     return str(Counter(column.tolist()).most_common(1)[0][0])
 
 
@@ -220,7 +220,7 @@ def _usually(run: RunFigures, name: str) -> str:
 
 
 def _final(key_ids: Array) -> Array:
-    """Tell which rows are the last of their key."""
+    """Return which rows are the last of their key."""
     final = np.zeros(len(key_ids), dtype=bool)
     _, first_from_the_end = np.unique(key_ids[::-1], return_index=True)
     final[len(key_ids) - 1 - first_from_the_end] = True

@@ -91,7 +91,7 @@ class Outliers:
         return Stragglers(*(column[kept] for column in columns))
 
     def _sizes(self, rows: Array) -> tuple[Array, Array]:
-        """Give the bytes of each row's input or result, whichever is the further above usual."""
+        """Return the bytes of each row's input or result, whichever is the further above usual."""
         run, codes = self._run, self._run.functions.codes[rows]
         found, factors = np.zeros(len(rows)), np.zeros(len(rows))
         for column in ("input_size", "size"):
@@ -103,7 +103,7 @@ class Outliers:
         return found, factors
 
     def idle_behind(self, rows: Array, excess: Array) -> float:
-        """Give the wall seconds for which threads idled while the last of runs' seconds passed.
+        """Return the wall seconds for which threads idled while the last of runs' seconds passed.
 
         Parameters
         ----------

@@ -78,7 +78,7 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
 
 
 def _excess(run: RunFigures, own: Array) -> tuple[float, float]:
-    """Give the seconds of a function's first runs, and the share of all that is beyond them.
+    """Return the seconds of a function's first runs, and the share of all that is beyond them.
 
     Its first third counts as the first. Waits for a core are left out: a host that gets busier is
     no fault of the function. If without them it does not get slower, the share is 0.

@@ -77,7 +77,7 @@ class RunFigures(TaskFigures):
         return float(found.length[found.kind == kind].sum())
 
     def saved(self, estimate: float, **change: Any) -> float:
-        """Give the wall seconds that a change saves, by a replay of the run.
+        """Return the wall seconds that a change saves, by a replay of the run.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class RunFigures(TaskFigures):
         return max(found, 0.0) if np.isfinite(found) else estimate
 
     def with_durations(self, rows: Array, seconds: Array | float) -> Array:
-        """Give the durations of all task runs, with others for some rows."""
+        """Return the durations of all task runs, with others for some rows."""
         durations = self.trace.tasks["duration"].to_numpy(dtype=float).copy()
         durations[rows] = np.minimum(durations[rows], seconds)
         return durations
@@ -105,7 +105,7 @@ class RunFigures(TaskFigures):
         return float(found.length[own].sum())
 
     def width(self, function: str) -> int:
-        """Give the most tasks that a step of the graph has of a function.
+        """Return the most tasks that a step of the graph has of a function.
 
         Those of a collection are the ones whose tuples begin alike; other keys make one step.
         """
@@ -124,15 +124,15 @@ class RunFigures(TaskFigures):
     # --- names -----------------------------------------------------------------------------------
 
     def key_text(self, row: int) -> str:
-        """Give the key of a task run as text."""
+        """Return the key of a task run as text."""
         return self.text_of_key(int(self.trace.tasks["key_id"].iloc[row]))
 
     def text_of_key(self, key_id: int) -> str:
-        """Give a key as text, or its begin."""
+        """Return a key as text, or its begin."""
         return excerpt(str(self.trace.keys.texts(np.array([key_id]))[0]))
 
     def address(self, worker: int) -> str:
-        """Give the address of a named worker's last life, or its label."""
+        """Return the address of a named worker's last life, or its label."""
         lives = np.flatnonzero(self.workers.of_lives == worker)
         address = self.trace.workers["address"].iloc[lives[-1]]
         return str(self.workers.labels[worker] if address is None else address)

@@ -38,7 +38,7 @@ class SampledFigures:
         return max(nbytes - float(spilled), 0.0)
 
     def counted(self, name: str) -> Array:
-        """Give how much a count of `Trace.managed_memory` grew on each worker; 0 if unknown."""
+        """Return how much a count of `Trace.managed_memory` grew on each worker; 0 if unknown."""
         grown = self._grown(self.trace.managed_memory, name)
         return np.zeros(len(self.trace.workers)) if grown is None else grown
 

@@ -74,12 +74,12 @@ class TaskFigures(SampledFigures):
         return seconds / self.wall if self.wall > 0 and seconds > 0 else float("nan")
 
     def seconds_of(self, *classes: ThreadTime) -> float:
-        """Give the thread-seconds of classes of the accounts by the threads: wall seconds."""
+        """Return the thread-seconds of classes of the accounts by the threads: wall seconds."""
         seconds = float(self.accounts.of_lives[:, list(classes)].sum())
         return seconds / self.threads if self.threads > 0 else 0.0
 
     def share_of(self, *classes: ThreadTime) -> float:
-        """Give the share of the run's thread-seconds that classes of the accounts have."""
+        """Return the share of the run's thread-seconds that classes of the accounts have."""
         return self.seconds_of(*classes) / self.wall if self.wall > 0 else 0.0
 
     @cached_property
@@ -107,7 +107,7 @@ class TaskFigures(SampledFigures):
         return Groups(codes, len(self.function_names))
 
     def task_column(self, name: str) -> Array:
-        """Give a column of the task runs as numbers; NaN where it, or a value, is not there."""
+        """Return a column of the task runs as numbers; NaN where it, or a value, is not there."""
         tasks = self.trace.tasks
         if name not in tasks:
             return np.full(len(tasks), np.nan)
@@ -144,11 +144,11 @@ class TaskFigures(SampledFigures):
         return times[order], np.cumsum(steps[order])
 
     def idle_between(self, begins: Array, ends: Array) -> Array:
-        """Give the wall seconds that threads were idle within spans: thread-seconds by threads."""
+        """Return wall seconds that threads were idle within spans: thread-seconds by threads."""
         return self._integrate(np.maximum(1 - self.concurrency[1] / self.threads, 0), begins, ends)
 
     def alone_between(self, begins: Array, ends: Array) -> Array:
-        """Give for how long within spans no more than one task held a thread."""
+        """Return for how long within spans no more than one task held a thread."""
         return self._integrate((self.concurrency[1] <= 1).astype(float), begins, ends)
 
     def _integrate(self, values: Array, begins: Array, ends: Array) -> Array:

@@ -6,7 +6,7 @@ import math
 
 
 def duration(seconds: float) -> str:
-    """Give seconds to three figures, in a unit that suits them."""
+    """Return seconds to three figures, in a unit that suits them."""
     if not math.isfinite(seconds):
         return "an unknown time"
     if abs(seconds) >= 1 or seconds == 0:
@@ -17,12 +17,12 @@ def duration(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Give a share in percent, to whole ones from 10 on."""
+    """Return a share in percent, to whole ones from 10 on."""
     return f"{share * 100:.0f} %" if share >= 0.1 else f"{share * 100:.2g} %"
 
 
 def size(nbytes: float) -> str:
-    """Give bytes to three figures; MB are 1e6."""
+    """Return bytes to three figures; MB are 1e6."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if nbytes >= factor:
             return f"{nbytes / factor:.3g} {unit}"
@@ -30,16 +30,16 @@ def size(nbytes: float) -> str:
 
 
 def times(factor: float) -> str:
-    """Give a factor."""
+    """Return a factor."""
     return f"{factor:.2g}" if factor < 10 else f"{factor:,.0f}"
 
 
 def excerpt(text: str, length: int = 200) -> str:
-    """Give the begin of a text that may be long, such as that of an exception, in one line."""
+    """Return the begin of a text that may be long, such as that of an exception, in one line."""
     line = " ".join(str(text).split())
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
 def count(number: int, noun: str) -> str:
-    """Give a number of things."""
+    """Return a number of things."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -123,7 +123,7 @@ def make_accounts(trace: Trace) -> Accounts:
 
 
 def _rows_by(numbers: Array, count: int) -> Callable[[int], Array]:
-    """Give a function that finds the rows that have a number."""
+    """Return a function that finds the rows that have a number."""
     order = np.argsort(numbers, kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(count + 1))
     return lambda number: order[bounds[number] : bounds[number + 1]]
@@ -136,7 +136,7 @@ def _edges(slots: TaskSlots, rows: Array) -> list[Array]:
 
 
 def _used(slots: TaskSlots, rows: Array, threads: idle_time.IdleThreads) -> Array:
-    """Give the thread-seconds of runs before, in and after their functions."""
+    """Return the thread-seconds of runs before, in and after their functions."""
     end = slots.end[rows]
     edges = [slots.times.executing[rows], slots.times.start[rows], slots.times.stop[rows], end]
     edges = [np.minimum(edge, end) for edge in edges]

@@ -64,7 +64,7 @@ def find_attempts(trace: Trace) -> pd.DataFrame:
 
 
 def _recorded(trace: Trace, steps: Array) -> dict[str, Array]:
-    """Give the task runs that are in files of workers (or, without any, in the scheduler's)."""
+    """Return the task runs that are in files of workers (or, without any, in the scheduler's)."""
     tasks = trace.tasks
     executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
     begun = np.where(np.isfinite(executing), executing, start)
@@ -91,7 +91,7 @@ def _recorded(trace: Trace, steps: Array) -> dict[str, Array]:
 
 
 def _unrecorded(trace: Trace, steps: Array) -> dict[str, Array]:
-    """Give what the scheduler alone tells of: runs it saw end, and tasks of workers that left."""
+    """Return what the scheduler alone tells of: runs it saw end, and tasks of workers that left."""
     rows = trace.scheduler_only
     left = trace.workers["left"].to_numpy()[rows["worker_id"].to_numpy()]
     known, ran = rows["known"].to_numpy(), rows["lost"].to_numpy()

@@ -113,7 +113,7 @@ def _spilling_share(trace: Trace, slots: TaskSlots, after: Array) -> Array:
 
 
 def _column(trace: Trace, name: str, count: int, missing: float = 0.0) -> Array:
-    """Give a column of the task runs that is no less than 0; runs of no worker's file lack it."""
+    """Return a column of the task runs that is no less than 0; runs of no worker's file lack it."""
     column = np.full(count, missing)
     if name in trace.tasks:
         values = np.maximum(trace.tasks[name].to_numpy(dtype=float), 0.0)

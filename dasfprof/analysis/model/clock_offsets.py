@@ -45,7 +45,7 @@ def clock_offsets(trace: Trace) -> Array:
 
 
 def ended_there(tasks: pd.DataFrame) -> Array:
-    """Tell which task runs' end the scheduler heard of from their worker.
+    """Return which task runs' end the scheduler heard of from their worker.
 
     Otherwise ``known`` says when the scheduler gave a run up, which its worker may outlive.
     """

@@ -128,7 +128,7 @@ def dependency_rows(trace: Trace) -> tuple[Array, Array]:
 
 
 def _stimuli(trace: Trace, count: int) -> tuple[Array, Array, Array]:
-    """Give the stimulus ids that sent and ended runs, -1 unknown, and who was sent by a client."""
+    """Return stimulus ids that sent and ended runs, -1 unknown, and who was sent by a client."""
     causes, ends = np.full((2, count), -1, dtype=np.int64)
     for first, table in ((0, trace.tasks), (len(trace.tasks), unseen_runs(trace))):
         for ids, column in ((causes, "cause"), (ends, "end_cause")):

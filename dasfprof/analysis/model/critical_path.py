@@ -113,6 +113,6 @@ def find_path(trace: Trace) -> CriticalPath:
 
 
 def run_columns(trace: Trace, name: str) -> Array:
-    """Give a column of the rows of `TaskSlots`."""
+    """Return a column of the rows of `TaskSlots`."""
     unseen = unseen_runs(trace)
     return np.concatenate([trace.tasks[name].to_numpy(), unseen[name].to_numpy()])

@@ -100,7 +100,7 @@ def find_trends(attempts: pd.DataFrame) -> Trends:
 
 
 def _steps(groups: Groups) -> Array:
-    """Give the step of each attempt: equal shares of each function's, in the order of time."""
+    """Return the step of each attempt: equal shares of each function's, in the order of time."""
     places = np.zeros(len(groups.codes), dtype=np.int64)
     firsts = np.repeat(groups.begins[:-1], groups.sizes)
     places[groups.order] = np.arange(len(groups.order)) - firsts
@@ -142,7 +142,7 @@ def _count_trend(groups: Groups, starts: Array) -> tuple[Array, Array]:
 
 
 def _rank_correlation(table: Array) -> Array:
-    """Give Spearman's rank correlation of each row with the columns; NaN are left out."""
+    """Return Spearman's rank correlation of each row with the columns; NaN are left out."""
     rows, columns = np.nonzero(np.isfinite(table))
     groups, values = Groups(rows, len(table)), table[rows, columns]
     x, y = groups.ranks(columns.astype(float)), groups.ranks(values)

@@ -75,7 +75,7 @@ class GpuSamples:
         self._none = pd.DataFrame(columns=["time", *_READINGS], dtype=float)
 
     def of(self, number: int) -> pd.DataFrame:
-        """Give a worker's samples in the order of time.
+        """Return a worker's samples in the order of time.
 
         Returns
         -------
@@ -91,7 +91,7 @@ class GpuSamples:
         return samples if index.isna().all() else samples[index == index.min()]
 
     def indices(self) -> pd.arrays.IntegerArray:
-        """Give the NVML index of each worker's GPU, NA where nothing tells."""
+        """Return the NVML index of each worker's GPU, NA where nothing tells."""
         numbers = range(len(self._workers))
         found = [self._indices.get(at, self.of(at)["gpu_index"].min()) for at in numbers]
         indices = np.array(found, dtype=float)
@@ -177,7 +177,7 @@ class GpuSamples:
         return counts
 
     def _rows(self, tasks: pd.DataFrame) -> Iterator[tuple[int, Array]]:
-        """Give the number of each worker that has samples, and the rows of its task runs."""
+        """Return the number of each worker that has samples, and the rows of its task runs."""
         sampled = [number for number in range(len(self._workers)) if len(self.of(number))]
         if not sampled:
             return

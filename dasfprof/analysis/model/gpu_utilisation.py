@@ -125,7 +125,7 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
 
 
 def _inside(times: Array, starts: Array, stops: Array) -> Array:
-    """Tell which times are within intervals that are apart and in order."""
+    """Return which times are within intervals that are apart and in order."""
     place = np.searchsorted(starts, times, side="right") - 1
     found = place >= 0
     found[found] = times[found] < stops[place[found]]

@@ -193,7 +193,7 @@ class PoolDemand:
         )
 
     def grid(self, times: Array, idle: Array) -> Array:
-        """Give the times at which a cause can change, as far as threads are in the pool."""
+        """Return the times at which a cause can change, as far as threads are in the pool."""
         kept = [times]
         for edges in (self.arrival, self.runnable, self.sent, self.done, self.known):
             places = np.searchsorted(times, edges, side="right") - 1
@@ -203,7 +203,7 @@ class PoolDemand:
         return distinct
 
     def split(self, times: Array, idle: Array, surplus: Array) -> dict[int, Array]:
-        """Give the shares of the causes in the pool from each time on; all sum to 1."""
+        """Return the shares of the causes in the pool from each time on; all sum to 1."""
         runnable, sent, done, known = (
             _passed(edges, times) for edges in (self.runnable, self.sent, self.done, self.known)
         )

@@ -97,7 +97,7 @@ def task_overhead(trace: Trace) -> Array:
 
 
 def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Array:
-    """Give when the thread of each run had done the one before it; NaN where there is none."""
+    """Return when the thread of each run had done the one before it; NaN where there is none."""
     threads = tasks["thread"].cat
     width = len(threads.categories) + 1
     of_thread = tasks["worker_id"].to_numpy(dtype=np.int64) * width + threads.codes.to_numpy()
@@ -142,7 +142,7 @@ def longest_chain(trace: Trace, seconds: Array) -> float:
 
 
 def highest_rate(recorded: dict[str, Array]) -> float:
-    """Give the most tasks a second that the run finished, held for a second; NaN without tasks.
+    """Return the most tasks a second that the run finished, held for a second; NaN without tasks.
 
     The scheduler has shown to be able to handle so many; it may be able to handle more. In a run
     shorter than a second it is the rate of the whole run.
@@ -164,7 +164,7 @@ def highest_rate(recorded: dict[str, Array]) -> float:
 
 
 def thread_seconds(trace: Trace, times: TaskTimes) -> Array:
-    """Give for how long each task run held its thread."""
+    """Return for how long each task run held its thread."""
     tasks = trace.tasks
     with np.errstate(invalid="ignore"):
         held = np.fmax(times.done - times.executing, tasks["duration"].to_numpy())
@@ -183,7 +183,7 @@ def known_threads(trace: Trace) -> Array:
 
 
 def _all_threads(trace: Trace) -> float:
-    """Give the number of the run's threads, NaN where no file tells."""
+    """Return the number of the run's threads, NaN where no file tells."""
     counts = known_threads(trace)
     return float(counts.sum()) if len(counts) else float("nan")
 

@@ -39,7 +39,7 @@ def find_slack(trace: Trace, slots: TaskSlots, constraints: Constraints) -> Arra
 
 
 def _edges(trace: Trace, slots: TaskSlots, constraints: Constraints) -> tuple[Array, Array, Array]:
-    """Give pairs of a run and one that it follows, and by how much that may be late."""
+    """Return pairs of a run and one that it follows, and by how much that may be late."""
     times = slots.times
     every = np.arange(len(slots.worker))
     bound = np.flatnonzero(constraints.row >= 0)

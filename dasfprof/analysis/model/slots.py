@@ -124,7 +124,7 @@ def unfinished_runs(trace: Trace) -> UnfinishedRuns:
 
 @once_per_trace
 def unseen_runs(trace: Trace) -> pd.DataFrame:
-    """Give the runs that are known to have run and that no worker's file holds."""
+    """Return the runs that are known to have run and that no worker's file holds."""
     only = trace.scheduler_only
     if "lost" not in only or "sent" not in only:
         return only.iloc[:0]
@@ -168,7 +168,7 @@ def _own(trace: Trace, column: str) -> Array:
 
 
 def _taken_again(trace: Trace, times: TaskTimes) -> Array:
-    """Give when the thread of each run took the next one; NaN where it took none.
+    """Return when the thread of each run took the next one; NaN where it took none.
 
     A worker notes that a run took a thread a moment before it notes that the one before it there
     was done, which had given the thread back by then.

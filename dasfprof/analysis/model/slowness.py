@@ -66,7 +66,7 @@ def measure_slowness(function: Array, place: Array, seconds: Array) -> Slowness:
 
 
 def _median_of_others(groups: Array, values: Array, count: int) -> Array:
-    """Give each value the median of the others in its group; NaN where there is no other."""
+    """Return each value the median of the others in its group; NaN where there is no other."""
     grouped = Groups(groups, count)
     places = grouped.places(values)
     ordered = np.empty(len(values))
@@ -75,7 +75,7 @@ def _median_of_others(groups: Array, values: Array, count: int) -> Array:
     others = grouped.sizes[groups] - 1
 
     def other(number: Array) -> Array:
-        """Give the value of a place among the others: they close up where one is left out."""
+        """Return the value of a place among the others: they close up where one is left out."""
         found: Array = ordered[begins + number + (number >= places)]
         return found
 

@@ -21,7 +21,7 @@ STATUSES = {
 
 @once_per_trace
 def status_seconds(trace: Trace) -> dict[str, Array]:
-    """Give the seconds that each task run had each status, which sum to ``known - arrival``.
+    """Return the seconds that each task run had each status, which sum to ``known - arrival``.
 
     A status of which nothing is known has NaN: its seconds are in the status before it.
     """

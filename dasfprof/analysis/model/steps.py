@@ -13,7 +13,7 @@ NO_STEP = "(no step)"
 
 
 def has_steps(trace: Trace) -> bool:
-    """Tell whether a step is known of any task run."""
+    """Return whether a step is known of any task run."""
     return "step" in trace.tasks and bool((trace.tasks["step"].cat.codes >= 0).any())
 
 

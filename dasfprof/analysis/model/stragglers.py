@@ -139,12 +139,12 @@ class _Runs:
         self.median_input = self._usual(self.input_size)
 
     def _usual(self, values: Array) -> Array:
-        """Give each run the median of its function."""
+        """Return each run the median of its function."""
         medians: Array = self.groups.median(values)[self.function]
         return medians
 
     def causes(self, rows: Array) -> tuple[Array, Array]:
-        """Give the number of the cause of each of these runs, and what its input lets expect."""
+        """Return the number of the cause of each of these runs, and what its input lets expect."""
         expected = self._expected(rows)
         usual = self.median_input[rows]
         larger = (self.input_size[rows] >= _LARGER * usual) & (usual > 0)
@@ -165,7 +165,7 @@ class _Runs:
         return np.select(conditions, range(len(conditions)), len(CAUSES) - 1), expected
 
     def _expected(self, rows: Array) -> Array:
-        """Give what the size of a run's input lets expect: seconds.
+        """Return what the size of a run's input lets expect: seconds.
 
         That is the median of the runs of its function whose inputs are of the same power of two,
         where there are some others; else the time grows as the input does.
@@ -183,7 +183,7 @@ class _Runs:
 
     @cached_property
     def _slow_places(self) -> tuple[Array, Array]:
-        """Tell for each run whether its worker, and whether its whole host, is slow for it."""
+        """Return for each run whether its worker, and whether its whole host, is slow for it."""
         hosts = pd.factorize(self.workers.hosts)[0]
         on_workers = measure_slowness(self.function, self.worker, self.seconds)
         on_hosts = measure_slowness(self.function, hosts[self.worker], self.seconds)
@@ -197,7 +197,7 @@ class _Runs:
         return on_workers.slow[on_workers.of_run], slow_hosts[on_hosts.of_run]
 
     def _is_due(self, column: str, rows: Array) -> Array:
-        """Tell whether these seconds make up for the runs' excess over what is usual."""
+        """Return whether these seconds make up for the runs' excess over what is usual."""
         tasks = self.tasks
         if column == "blocked":
             seconds = self.run - tasks["cpu"].to_numpy(dtype=float)
@@ -209,7 +209,7 @@ class _Runs:
         return due
 
     def _first(self, rows: Array) -> Array:
-        """Tell whether no run of the function had ended on the worker when the run began."""
+        """Return whether no run of the function had ended on the worker when the run began."""
         lives = self.tasks["worker_id"].to_numpy()
         cells, distinct = pd.factorize(lives.astype(np.int64) * self.groups.count + self.function)
         places = Groups(cells, len(distinct))
@@ -221,7 +221,7 @@ class _Runs:
         return found
 
     def _skewed(self, rows: Array) -> Array:
-        """Tell whether the spread of a function's runs lets so long ones be expected.
+        """Return whether the spread of a function's runs lets so long ones be expected.
 
         Among n values of a normal distribution the highest is ``sqrt(2 ln(n))`` deviations above
         the mean, or a little less; here the logarithms are taken for normal.

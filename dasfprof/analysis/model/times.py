@@ -54,7 +54,7 @@ _WORKER = ("received", "ready", "executing", "done")
 
 @once_per_trace
 def recorded_times(trace: Trace) -> dict[str, Array]:
-    """Give the times of `Trace.tasks` on the scheduler's clock; what nobody recorded is NaN."""
+    """Return the times of `Trace.tasks` on the scheduler's clock; what nobody recorded is NaN."""
     tasks = trace.tasks
     times = {name: _since(trace, tasks, column) for name, column in _SCHEDULER.items()}
     queued = _since(trace, tasks, "queued")
@@ -79,7 +79,7 @@ def recorded_times(trace: Trace) -> dict[str, Array]:
 
 @once_per_trace
 def ordered_times(trace: Trace) -> TaskTimes:
-    """Give the recorded times of `Trace.tasks`, put in order."""
+    """Return the recorded times of `Trace.tasks`, put in order."""
     return task_times(recorded_times(trace))
 
 

@@ -57,14 +57,14 @@ def moved_keys(trace: Trace, rows: Array) -> MovedKeys:
 
 
 def succeeded_rows(table: pd.DataFrame) -> Array:
-    """Tell which transfers brought something; where no state is told they are taken to."""
+    """Return which transfers brought something; where no state is told they are taken to."""
     state = table["state"]
     succeeded: Array = (state.isna() | (state == "success")).to_numpy(dtype=bool)
     return succeeded
 
 
 def amounts(table: pd.DataFrame, succeeded: Array) -> tuple[Array, Array]:
-    """Give the bytes and the seconds of the transfers that succeeded, 0 of the others."""
+    """Return the bytes and the seconds of the transfers that succeeded, 0 of the others."""
     size, seconds = table["size"].to_numpy(dtype=float), table["duration"].to_numpy(dtype=float)
     return (
         np.where(succeeded & np.isfinite(size), size, 0.0),
@@ -118,7 +118,7 @@ def moved_outputs(trace: Trace, codes: Array, count: int) -> MovedOutputs:
 
 
 def _result_sizes(trace: Trace) -> Array:
-    """Give the bytes of each key's result, NaN where no file tells."""
+    """Return the bytes of each key's result, NaN where no file tells."""
     tasks = trace.tasks
     in_memory = np.flatnonzero((tasks["state"] == "memory").to_numpy(dtype=bool))
     ends = (tasks["start"].to_numpy() + tasks["duration"].to_numpy())[in_memory]

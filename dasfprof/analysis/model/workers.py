@@ -71,7 +71,7 @@ def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
 
 
 def _sampled_statuses(trace: Trace, offsets: Array) -> tuple[Array, Array, Array]:
-    """Give times and statuses of all samples, and where those of each worker begin and end."""
+    """Return times and statuses of all samples, and where those of each worker begin and end."""
     memory = trace.managed_memory
     if "state" not in memory or not len(memory):
         return np.empty(0), np.empty(0, dtype=np.int8), np.zeros(len(offsets) + 1, dtype=np.int64)
@@ -134,7 +134,7 @@ class NamedWorkers:
         return numbers
 
     def titles(self) -> list[str]:
-        """Give each worker's label, with its host before it where labels collide."""
+        """Return each worker's label, with its host before it where labels collide."""
         labels = pd.Series(self.labels, dtype=object)
         shared = labels.duplicated(keep=False)
         return [
@@ -143,13 +143,13 @@ class NamedWorkers:
         ]
 
     def ranks(self) -> Array:
-        """Give each worker's place when they are sorted by host and label."""
+        """Return each worker's place when they are sorted by host and label."""
         order = np.lexsort((self.labels.astype(str), self.hosts.astype(str)))
         return np.argsort(order)
 
 
 def workers_with_tasks(trace: Trace, workers: NamedWorkers, of_attempt: Array) -> Array:
-    """Tell which workers to list: those with attempts, and those whose files have none."""
+    """Return which workers to list: those with attempts, and those whose files have none."""
     table = trace.workers
     with_file = (table["kind"] == "worker").to_numpy() & table["closed"].notna().to_numpy()
     found = np.bincount(of_attempt, minlength=len(workers)) > 0

@@ -59,18 +59,18 @@ class Groups:
         return ratio(self.sum(values), self.known(values))
 
     def max(self, values: Array) -> Array:
-        """Give the highest value of each group."""
+        """Return the highest value of each group."""
         found = np.full(self.count, np.nan)
         inside = self.codes >= 0
         np.fmax.at(found, self.codes[inside], values[inside].astype(float))
         return found
 
     def min(self, values: Array) -> Array:
-        """Give the lowest value of each group."""
+        """Return the lowest value of each group."""
         return -self.max(-values)
 
     def median(self, values: Array) -> Array:
-        """Give the median of each group."""
+        """Return the median of each group."""
         rows = np.flatnonzero(np.isfinite(values) & (self.codes >= 0))
         codes = self.codes[rows]
         # Values alone, group by group, are sorted in a tenth of the time of rows by value.
@@ -88,12 +88,12 @@ class Groups:
         return found
 
     def deviation(self, values: Array) -> Array:
-        """Give the median absolute deviation from each group's median."""
+        """Return the median absolute deviation from each group's median."""
         medians = np.append(self.median(values), np.nan)
         return self.median(np.abs(values - medians[self.codes]))
 
     def places(self, values: Array) -> Array:
-        """Give each row's place in its group, from 0, when sorted by values (-1: in no group)."""
+        """Return each row's place in its group, from 0, when sorted by values (-1: in no group)."""
         inside = np.flatnonzero(self.codes >= 0)
         order = inside[sorted_rows(self.codes[inside], values[inside])]
         places = np.full(len(self.codes), -1, dtype=np.int64)
@@ -101,7 +101,7 @@ class Groups:
         return places
 
     def ranks(self, values: Array) -> Array:
-        """Give each row's rank in its group, from 1; equal values share the mean of their ranks.
+        """Return each row's rank in its group, from 1; equal values share the mean of their ranks.
 
         A row whose value is NaN, or that is in no group, has NaN.
         """
@@ -119,7 +119,7 @@ class Groups:
         return found
 
     def gini(self, values: Array) -> Array:
-        """Give the Gini coefficient of each group's values, which are not negative.
+        """Return the Gini coefficient of each group's values, which are not negative.
 
         0 where all are equal, near 1 where one holds everything; NaN where all are 0.
         ``G = 2 sum(i x_i) / (n sum(x)) - (n + 1) / n`` over the values in order.
@@ -159,13 +159,13 @@ def ratio(part: Array, whole: Array) -> Array:
 
 
 def _narrow(codes: Array) -> Array:
-    """Give codes in 16 bits where they fit: numpy sorts those by radix."""
+    """Return codes in 16 bits where they fit: numpy sorts those by radix."""
     small = codes.max(initial=0) < 1 << 15 and codes.min(initial=0) >= -1 << 15
     return codes.astype(np.int16) if small else codes
 
 
 def distinct(values: Array) -> Array:
-    """Give the distinct values of a one-dimensional array, ascending.
+    """Return the distinct values of a one-dimensional array, ascending.
 
     `numpy.unique` does the same, since numpy 2.3 by a table of hashes: of millions of distinct
     integers that takes fifteen times as long as sorting them.

@@ -61,11 +61,11 @@ class Intervals:
         return cls(begin, float(seconds), int(count))
 
     def starts(self) -> Array:
-        """Give the begin of each interval, in seconds from the run's."""
+        """Return the begin of each interval, in seconds from the run's."""
         return np.arange(self.count) * self.seconds
 
     def places(self, times: Array) -> Array:
-        """Give the interval of each time; times before and after the run are in the nearest."""
+        """Return the interval of each time; times before and after the run are in the nearest."""
         # Clocks tell microseconds: 128.2 - 127.2 is a second.
         places = np.floor(np.round(times - self.begin, 6) / self.seconds)
         return np.clip(places, 0, max(self.count - 1, 0)).astype(np.int64)
@@ -102,7 +102,7 @@ class Intervals:
 
 
 def union(begins: Array, ends: Array) -> tuple[Array, Array]:
-    """Give the times in which at least one of the spans lasts, as spans apart, in order."""
+    """Return the times in which at least one of the spans lasts, as spans apart, in order."""
     order = np.argsort(begins, kind="stable")
     begins, latest = begins[order], np.maximum.accumulate(ends[order])
     if not len(begins):

@@ -13,7 +13,7 @@ _HELD_SECONDS = 1.0
 
 
 def held_until(times: Array) -> Array:
-    """Give until when each sample holds: until the next one, if that is not long after it.
+    """Return until when each sample holds: until the next one, if that is not long after it.
 
     The usual distance is the median. A sample that is the only one holds for ever.
 

@@ -21,12 +21,12 @@ def check_count(name: str, value: Any) -> None:
 
 
 def is_count(value: Any) -> bool:
-    """Tell whether a value is a whole number, 1 or more."""
+    """Return whether a value is a whole number, 1 or more."""
     return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1
 
 
 def is_positive(value: Any) -> bool:
-    """Tell whether a value is a number above 0, and not infinite."""
+    """Return whether a value is a number above 0, and not infinite."""
     return isinstance(value, Real) and bool(np.isfinite(float(value))) and float(value) > 0
 
 

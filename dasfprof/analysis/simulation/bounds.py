@@ -21,11 +21,11 @@ class Bounds:
     chain: float
 
     def lower(self, threads: int) -> float:
-        """Give what no schedule on so many threads is shorter than."""
+        """Return what no schedule on so many threads is shorter than."""
         return max(self.chain, self.work / threads)
 
     def upper(self, threads: int) -> float:
-        """Give what no schedule is longer than that leaves no thread idle while a task is ready.
+        """Return what no schedule is longer than that leaves no thread idle while a task is ready.
 
         Graham (1969): ``work / P + (1 - 1 / P) * chain``, if nothing but tasks takes time.
         """
@@ -38,7 +38,7 @@ def find_bounds(inputs: ReplayInputs, held: Array) -> Bounds:
 
 
 def _longest_chain(inputs: ReplayInputs, held: Array) -> float:
-    """Give when the last run would end if every run had a thread as soon as it could begin.
+    """Return when the last run would end if every run had a thread as soon as it could begin.
 
     A graph that came after some of the finishes before it counts as coming with the one before
     it: which of them would be first then is not known.

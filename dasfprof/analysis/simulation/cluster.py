@@ -42,7 +42,7 @@ class ReplayCluster:
         return int(np.cumsum(steps).max(initial=0))
 
     def with_workers(self, count: int) -> ReplayCluster:
-        """Give a cluster of another size, whose workers come and go as the recorded ones did."""
+        """Return a cluster of another size, whose workers come and go as the recorded ones did."""
         if not len(self.threads):
             return ReplayCluster(
                 np.ones(count, dtype=np.int64), np.zeros(count), np.full(count, np.inf)
@@ -52,12 +52,12 @@ class ReplayCluster:
         return ReplayCluster(self.threads[like], self.joined[like], self.left[like])
 
     def with_threads(self, count: int) -> ReplayCluster:
-        """Give the same workers with other threads."""
+        """Return the same workers with other threads."""
         return replace(self, threads=np.full(len(self.threads), count))
 
 
 def recorded_cluster(trace: Trace, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
-    """Give the cluster that a trace was recorded on.
+    """Return the cluster that a trace was recorded on.
 
     A worker that left takes no task after the last one that it took: it had been told to close
     before, or what it took later died with it. One that left after all tasks were sent, did not.

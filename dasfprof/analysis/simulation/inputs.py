@@ -105,7 +105,7 @@ def replay_inputs(trace: Trace, slots: TaskSlots, lives: WorkerLives) -> ReplayI
 
 
 def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[int]]:
-    """Give the runs that take each run's result, the first by priority first, as rows of places."""
+    """Return runs that take each run's result, the first by priority first, as rows of places."""
     takers = np.repeat(np.arange(len(inputs)), np.diff(inputs.input_offsets))
     order = np.lexsort((priority[takers], inputs.inputs))
     offsets = np.searchsorted(inputs.inputs[order], np.arange(len(inputs) + 1))
@@ -113,7 +113,7 @@ def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[in
 
 
 def _told(trace: Trace, column: str, count: int) -> Array:
-    """Give a column of the trace's tasks for all runs, 0 where it is not told or negative."""
+    """Return a column of the trace's tasks for all runs, 0 where it is not told or negative."""
     told = np.zeros(count)
     if column in trace.tasks:
         values = np.nan_to_num(trace.tasks[column].to_numpy(dtype=float))
@@ -122,7 +122,7 @@ def _told(trace: Trace, column: str, count: int) -> Array:
 
 
 def _input_rows(trace: Trace, begun: Array) -> tuple[Array, Array]:
-    """Give the runs that each run has to wait for: of its inputs, and of its key before it."""
+    """Return the runs that each run has to wait for: of its inputs, and of its key before it."""
     count = len(begun)
     rows, inputs = dependency_rows(trace)
     key_ids = run_columns(trace, "key_id")
@@ -157,7 +157,7 @@ def _priorities(trace: Trace, begun: Array) -> Array:
 
 
 def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array) -> Array:
-    """Give the sizes of groups that may be root-ish, as Dask's `SchedulerState.is_rootish` has it.
+    """Return sizes of groups that may be root-ish, as Dask's `SchedulerState.is_rootish` has it.
 
     Such a group takes results of fewer than 5 groups, which have fewer than 5 tasks in all.
     """
@@ -191,7 +191,7 @@ def _groups(trace: Trace) -> Array:
 
 
 def _queues(trace: Trace, groups: Array, graph: Array, rootish: Array, slots: int) -> bool:
-    """Tell whether the scheduler holds runs back, if it did not: only where it had no need to.
+    """Return whether the scheduler holds runs back, if it did not: only where it had no need to.
 
     It sends all at once where ``distributed.scheduler.worker-saturation`` is infinite.
     """

@@ -163,17 +163,17 @@ class Placement:
         return True
 
     def expected_seconds(self, row: int) -> float:
-        """Give the seconds that a run is expected to take, by others of its function."""
+        """Return the seconds that a run is expected to take, by others of its function."""
         average = self._average[self._function[row]]
         return UNKNOWN_DURATION if average < 0 else average
 
     def input_seconds(self, row: int) -> float:
-        """Give the seconds that all inputs of a run would take to fetch; negative: it has none."""
+        """Return seconds that all inputs of a run would take to fetch; negative: it has none."""
         used = self._inputs[self._offsets[row] : self._offsets[row + 1]]
         return sum(self._size[one] for one in used) / self._bandwidth if used else -np.inf
 
     def fetch_seconds(self, row: int, worker: int) -> float:
-        """Give Dask's estimate of the seconds in which a worker would have a run's inputs."""
+        """Return Dask's estimate of the seconds in which a worker would have a run's inputs."""
         size = 0.0
         for used in self._inputs[self._offsets[row] : self._offsets[row + 1]]:
             if self.home[used] != worker and worker not in self.copies.get(used, ()):

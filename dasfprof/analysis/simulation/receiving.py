@@ -43,7 +43,7 @@ class Receiving:
         self._touched: list[int] = []
 
     def ask(self, row: int, worker: int) -> bool:
-        """Tell whether a run's inputs are on its worker; if not, they are asked for."""
+        """Return whether a run's inputs are on its worker; if not, they are asked for."""
         home, copies, missing = self._placement.home, self._placement.copies, 0
         for used in self._inputs[self._offsets[row] : self._offsets[row + 1]]:
             source = home[used]

@@ -87,7 +87,7 @@ class Replay:
     def held(
         self, *, factor: Array | None = None, running: Array | None = None, unspill: bool = True
     ) -> Array:
-        """Give the seconds for which each run holds its thread.
+        """Return the seconds for which each run holds its thread.
 
         Parameters
         ----------
@@ -116,11 +116,11 @@ class Replay:
         return Simulation(self.inputs, held, cluster or self.cluster, costs or self.costs).run()
 
     def predicted(self, wall: float) -> float:
-        """Give what a replay's wall time foretells; NaN where it foretells nothing."""
+        """Return what a replay's wall time foretells; NaN where it foretells nothing."""
         return self.inputs.wall * wall / self.base if not self.refusal else float("nan")
 
     def factors(self, speedup: Mapping[str, float]) -> Array:
-        """Give for each run by how much its function is faster.
+        """Return for each run by how much its function is faster.
 
         Raises
         ------
@@ -157,7 +157,7 @@ class Replay:
         return functions.index(name)
 
     def without_network(self) -> Costs:
-        """Give the costs if inputs came in no time."""
+        """Return the costs if inputs came in no time."""
         return replace(self.costs, transfer=0.0, bandwidth=float("inf"))
 
 
@@ -165,7 +165,7 @@ _REPLAYS: dict[int, tuple[weakref.ref[Trace], Replay]] = {}
 
 
 def replay_of(trace: Trace) -> Replay:
-    """Give the replay of a trace; the same one as long as the trace lives."""
+    """Return the replay of a trace; the same one as long as the trace lives."""
     known = _REPLAYS.get(id(trace))
     if known is not None and known[0]() is trace:
         return known[1]

@@ -72,7 +72,7 @@ class _View:
         return few or self._occupancy[worker] < threads * self._mean / 2
 
     def victims(self) -> list[int]:
-        """Give the workers to take runs from, the busiest first; none if no others idle."""
+        """Return the workers to take runs from, the busiest first; none if no others idle."""
         thieves = set(self._thieves)
         if not thieves:
             return []

@@ -76,7 +76,7 @@ def find_submissions(trace: Trace, times: TaskTimes) -> tuple[Array, GraphSubmis
 
 
 def _told_clients(trace: Trace, count: int) -> Array:
-    """Tell of which runs' finish clients were told; of all, where that was not recorded."""
+    """Return of which runs' finish clients were told; of all, where that was not recorded."""
     if "wanted" not in trace.tasks:
         return np.ones(count, dtype=bool)
     told: Array = run_columns(trace, "wanted").astype(float) != 0
@@ -84,7 +84,7 @@ def _told_clients(trace: Trace, count: int) -> Array:
 
 
 def _came_with_graph(trace: Trace, count: int) -> Array:
-    """Tell which runs' arrival was that of a graph: a key's first ones, if that was recorded."""
+    """Return which runs' arrival was that of a graph: a key's first ones, if that was recorded."""
     told = np.zeros(count, dtype=bool)
     if "scheduler_waiting" in trace.tasks:
         arrival = trace.tasks["scheduler_waiting"].to_numpy(dtype=float)

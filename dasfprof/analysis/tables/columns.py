@@ -22,12 +22,12 @@ _EXACT = float(1 << 53)
 
 
 def text(items: Array) -> pd.Series:
-    """Give texts as plain objects, whatever pandas makes of texts by itself."""
+    """Return texts as plain objects, whatever pandas makes of texts by itself."""
     return pd.Series(items, dtype=object, copy=False)
 
 
 def utc(seconds: Array) -> pd.Series:
-    """Give Unix seconds as times without a zone, which spreadsheets can read; to microseconds."""
+    """Return Unix seconds as times without a zone, which spreadsheets can read; to microseconds."""
     known = np.abs(seconds) < _LATEST
     microseconds = np.round(np.where(known, seconds, 0.0) * 1e6).astype(np.int64)
     times = microseconds.astype("datetime64[us]").astype("datetime64[ns]")
@@ -36,7 +36,7 @@ def utc(seconds: Array) -> pd.Series:
 
 
 def whole(numbers: Array) -> pd.Series:
-    """Give whole numbers; what is none, or has no end, is NA."""
+    """Return whole numbers; what is none, or has no end, is NA."""
     rounded = np.round(numbers.astype(float))
     known = np.abs(rounded) <= _EXACT
     values = np.where(known, rounded, 0.0).astype(np.int64)

@@ -60,7 +60,7 @@ _MEANINGS = np.array([KINDS[kind][1] for kind in SegmentKind], dtype=object)
 
 @question("The critical path, segment by segment", "time")
 def critical_path(trace: Trace) -> pd.DataFrame:
-    """Give the chain of waits and work that made the run as long as it was.
+    """Return the chain of waits and work that made the run as long as it was.
 
     From the last finish it goes back to the first submission, through whatever each task run
     had to wait for last: the task before it on its thread, the dependency that was known

@@ -48,7 +48,7 @@ _TREE = {
 
 @question("Parallel efficiencies", "predictions")
 def pop_efficiency(trace: Trace) -> pd.DataFrame:
-    """Give the tree of parallel efficiencies of the POP project.
+    """Return the tree of parallel efficiencies of the POP project.
 
     Returns
     -------

@@ -36,7 +36,7 @@ _DTYPES = {
 
 @question("How busy each GPU was", "time")
 def per_gpu_utilisation(trace: Trace, interval: float | None = None) -> pd.DataFrame:
-    """Tell how busy each GPU was, and whether it idled while tasks ran on its workers.
+    """Show how busy each GPU was, and whether it idled while tasks ran on its workers.
 
     Parameters
     ----------

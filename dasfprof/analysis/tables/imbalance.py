@@ -93,7 +93,7 @@ def imbalance(trace: Trace, by: By = "function") -> pd.DataFrame:
 
 
 def _weights(of_workers: Array, count: int) -> Array:
-    """Give each worker's threads; where those of one are unknown, all count alike."""
+    """Return each worker's threads; where those of one are unknown, all count alike."""
     known = len(of_workers) == count and np.isfinite(of_workers).all() and (of_workers > 0).all()
     weights: Array = of_workers if known else np.ones(count)
     return weights

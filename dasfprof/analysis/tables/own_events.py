@@ -57,7 +57,7 @@ def args_text(args: dict[str, Any]) -> str:
 
 
 def json_value(value: Any) -> Any:
-    """Give a value as JSON has it; numbers that are not finite, and bytes, as text."""
+    """Return a value as JSON has it; numbers that are not finite, and bytes, as text."""
     if isinstance(value, dict):
         return {str(name): json_value(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -127,7 +127,7 @@ class Question:
         return () if by is None else tuple(x for x in get_args(by.annotation) if x != by.default)
 
     def applies(self, trace: Trace) -> bool:
-        """Tell whether the trace has what it is about: without steps, no table of steps."""
+        """Return whether the trace has what it is about: without steps, no table of steps."""
         return self.needs is None or self.needs(trace)
 
     def of(self, analyser: Analyser, *args: Any, **arguments: Any) -> pd.DataFrame:

@@ -143,7 +143,7 @@ def node_disk_usage(trace: Trace) -> pd.DataFrame:
 
 
 def _told(samples: pd.DataFrame, columns: Columns) -> pd.DataFrame:
-    """Give the samples that tell their time and something of what is asked for."""
+    """Return the samples that tell their time and something of what is asked for."""
     wanted = samples.reindex(columns=[name for name, _ in columns.values()])
     told = wanted.notna().to_numpy().any(axis=1) & np.isfinite(samples["time"].to_numpy())
     return samples.take(np.flatnonzero(told))
@@ -163,7 +163,7 @@ def _table(samples: pd.DataFrame, columns: Columns) -> pd.DataFrame:
 
 
 def _numbers(column: pd.Series) -> Array:
-    """Give a sampled quantity as numbers: in traces of others there may be anything."""
+    """Return a sampled quantity as numbers: in traces of others there may be anything."""
     if column.dtype.kind not in "iuf":
         column = pd.to_numeric(column.astype(object), errors="coerce")
     numbers: Array = column.to_numpy(dtype=float)

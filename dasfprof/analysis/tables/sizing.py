@@ -162,14 +162,14 @@ def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
 
 
 def _wall(times: TaskTimes) -> float:
-    """Give the seconds from the first task's arrival to the last one's end."""
+    """Return the seconds from the first task's arrival to the last one's end."""
     if not len(times):
         return 0.0
     return float(np.nanmax(times.known) - np.nanmin(times.arrival))
 
 
 def _threads_per_worker(trace: Trace) -> int:
-    """Give the usual number of threads of a worker; 1 where no file tells."""
+    """Return the usual number of threads of a worker; 1 where no file tells."""
     counts = known_threads(trace)
     return max(int(np.median(counts)), 1) if len(counts) else 1
 

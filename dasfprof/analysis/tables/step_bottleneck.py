@@ -80,7 +80,7 @@ def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
 
 @question("How much of the run the steps cover", "steps", needs=has_steps)
 def step_coverage(trace: Trace) -> pd.DataFrame:
-    """Tell how much of the run the steps cover.
+    """Show how much of the run the steps cover.
 
     Returns
     -------

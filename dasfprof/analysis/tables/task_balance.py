@@ -76,7 +76,7 @@ def per_worker_task_balance(trace: Trace) -> pd.DataFrame:
 
 
 def _in_order(time: Array) -> Iterator[slice | Array]:
-    """Give the rows in the order of time, a part at a time."""
+    """Return the rows in the order of time, a part at a time."""
     starts = range(0, len(time), _PART)
     if (time[1:] >= time[:-1]).all():
         yield from (slice(start, start + _PART) for start in starts)

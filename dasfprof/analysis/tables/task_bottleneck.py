@@ -73,7 +73,7 @@ def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame
 
 
 def _gpu_columns(gpus: GpuSamples, tasks: pd.DataFrame, order: Array) -> dict[str, Any]:
-    """Give what the samples that fell into each run tell of its GPU: nothing, if none did."""
+    """Return what the samples that fell into each run tell of its GPU: nothing, if none did."""
     samples = gpus.counts(tasks)
     if np.isnan(samples).all():
         return {
@@ -120,6 +120,6 @@ def _key_texts(trace: Trace, key_ids: Array, progress: bool) -> pd.Series:
 
 
 def _values(column: pd.Series, order: Array) -> pd.Series:
-    """Give the values of a Categorical column in another order, as plain objects."""
+    """Return the values of a Categorical column in another order, as plain objects."""
     values = np.append(column.cat.categories.to_numpy(dtype=object), np.nan)
     return pd.Series(values[column.cat.codes.to_numpy()[order]], dtype=object, copy=False)

@@ -12,7 +12,7 @@ from dasfprof.analysis.trace.progress import track
 
 
 def create_annotated_task_graph(trace: Trace, *, progress: bool = False) -> nx.DiGraph[str]:
-    """Give the task graph with what is known of each task; see `TraceAnalyser`."""
+    """Return the task graph with what is known of each task; see `TraceAnalyser`."""
     tasks, texts = trace.tasks, trace.keys.texts(np.arange(len(trace.keys)))
     offsets, dependencies = trace.dependencies
     graph: nx.DiGraph[str] = nx.DiGraph()

@@ -18,7 +18,7 @@ from dasfprof.analysis.trace import Trace
 
 @question("How much later each task could have ended", "time")
 def per_task_slack(trace: Trace) -> pd.DataFrame:
-    """Tell how much later each task run could have ended without the whole ending later.
+    """Show how much later each task run could have ended without the whole ending later.
 
     Returns
     -------

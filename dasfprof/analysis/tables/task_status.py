@@ -45,7 +45,7 @@ _NOTHING = "No time of its task runs is known."
 
 @question("What each task waited for and did", "time")
 def per_task_status(trace: Trace) -> pd.DataFrame:
-    """Tell what each task run waited for and did, from its arrival to its known outcome.
+    """Show what each task run waited for and did, from its arrival to its known outcome.
 
     Returns
     -------

@@ -98,7 +98,7 @@ def _sums(table: pd.DataFrame, groups: Groups) -> dict[str, Any]:
 
 
 def _sources(trace: Trace, workers: NamedWorkers) -> tuple[Array, Array, Array]:
-    """Give all hosts and labels, those of unknown senders too, and the number of each sender."""
+    """Return all hosts and labels, those of unknown senders too, and the number of each sender."""
     hosts, labels = list(workers.hosts), list(workers.labels)
     known = {
         address: number

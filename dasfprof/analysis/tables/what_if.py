@@ -165,7 +165,7 @@ def _changed_costs(replay: Replay, bandwidth: float | None) -> Costs:
 
 
 def _computing_alone(trace: Trace, replay: Replay) -> np.ndarray | None:
-    """Give for how long runs hold their threads if functions only compute; None: unknown."""
+    """Return for how long runs hold their threads if functions only compute; None: unknown."""
     cpu = trace.tasks["cpu"].to_numpy(dtype=float)
     if not np.isfinite(cpu).any():
         return None

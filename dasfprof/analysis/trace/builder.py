@@ -238,7 +238,7 @@ class TraceBuilder:
             self._note("steps", "", text)
 
     def _reasons(self, worker_ids: Array) -> pd.Categorical:
-        """Tell why the workers' files lack task runs."""
+        """Return why the workers' files lack task runs."""
         reasons = ["no file", "file ends early", "not in its file"]
         codes = [
             0 if _TASKS not in worker.plugins else 1 if False in worker.closed else 2

@@ -55,7 +55,7 @@ class Categories:
         self._codes: dict[Any, int] = {}
 
     def code(self, value: Any) -> int:
-        """Give the number of a value; None has -1."""
+        """Return the number of a value; None has -1."""
         if value is None:
             return -1
         if not self._as_text:
@@ -67,7 +67,7 @@ class Categories:
         return number
 
     def codes(self, column: Column) -> Array:
-        """Give the number of each row's value."""
+        """Return the number of each row's value."""
         if isinstance(column, DictionaryColumn):
             entries, places = column.entries, column.codes
         elif isinstance(column, NumberColumn):
@@ -78,11 +78,11 @@ class Categories:
         return np.array([self.code(entry) for entry in entries], dtype=np.int32)[places]
 
     def categorical(self, codes: Array) -> pd.Categorical:
-        """Give the values of codes as a pandas Categorical."""
+        """Return the values of codes as a pandas Categorical."""
         return make_categorical(codes, self.values)
 
     def objects(self, codes: Array) -> pd.Series:
-        """Give the values of codes as they are, None for missing ones."""
+        """Return the values of codes as they are, None for missing ones."""
         values = np.empty(len(self.values) + 1, dtype=object)
         values[:-1] = self.values
         return pd.Series(values[codes], dtype=object, copy=False)
@@ -132,7 +132,7 @@ class FactColumns:
         self.rows += batch.rows
 
     def columns(self, ids: Array) -> dict[str, Any]:
-        """Give whole columns, once: ``worker_id``, ``timestamp``, ``duration`` and the args.
+        """Return whole columns, once: ``worker_id``, ``timestamp``, ``duration`` and the args.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class FactColumns:
         return columns
 
     def list_items(self, name: str, ids: Array) -> Array:
-        """Give the key ids of all lists of a column of the form "keys", one after the other."""
+        """Return the key ids of all lists of a column of the form "keys", one after the other."""
         places = self._key_places.get(name, [])
         return np.concatenate([np.empty(0, ids.dtype), *(ids[place] for _, place in places)])
 
@@ -211,14 +211,14 @@ class FactColumns:
 
 
 def make_categorical(codes: Array, values: list[Any]) -> pd.Categorical:
-    """Give ``values[codes]`` as a Categorical of plain objects; -1 is NA."""
+    """Return ``values[codes]`` as a Categorical of plain objects; -1 is NA."""
     # Not pandas' own text type: Arrow refuses lone surrogates, which exception texts hold.
     categories = pd.Index(values, dtype=object, tupleize_cols=False)
     return pd.Categorical.from_codes(codes, categories=categories)
 
 
 def to_numbers(column: Column) -> Array:
-    """Give a column as numbers; values that are none become NaN."""
+    """Return a column as numbers; values that are none become NaN."""
     if isinstance(column, NumberColumn):
         return column.array
     if isinstance(column, DictionaryColumn):
@@ -234,7 +234,7 @@ def _within(numbers: Array, limit: float) -> Array:
 
 
 def _as_list_column(column: Column) -> ListColumn:
-    """Give a column of lists of keys in that form; one that was stored as plain values too."""
+    """Return a column of lists of keys in that form; one that was stored as plain values too."""
     if isinstance(column, ListColumn):
         return column
     lists = [item if isinstance(item, list | tuple) else [] for item in column.to_list()]

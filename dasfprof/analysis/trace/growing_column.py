@@ -48,7 +48,7 @@ class GrowingColumn:
         self._rows = end
 
     def finish(self, rows: int, missing: float) -> Array:
-        """Give the column of `rows` rows, once."""
+        """Return the column of `rows` rows, once."""
         self._note_gap(rows)
         self._resize(rows)
         for begin, end in self._gaps:

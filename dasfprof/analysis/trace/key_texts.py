@@ -20,12 +20,12 @@ def unpack_key(packed: bytes) -> Any:
 
 
 def as_tuple(key: Any) -> Any:
-    """Give the tuple that a plain msgpack writer, such as DASF's, stored as a list."""
+    """Return the tuple that a plain msgpack writer, such as DASF's, stored as a list."""
     return tuple(map(as_tuple, key)) if isinstance(key, list | tuple) else key
 
 
 def text_begin(head: keys.Head) -> str:
-    """Give what the texts of all keys of a head begin with."""
+    """Return what the texts of all keys of a head begin with."""
     kind, text = head
     if kind == keys.PACKED:
         return str(unpack_key(text))
@@ -67,7 +67,7 @@ def _with_numbers(*ends: str) -> Callable[[list[str], Array], list[str]]:
 
 
 def _number_texts(numbers: Array, end: str) -> Iterable[str]:
-    """Give numbers as texts; those of chunks are small, and each text is made once."""
+    """Return numbers as texts; those of chunks are small, and each text is made once."""
     highest = int(numbers.max(initial=0))
     if highest < len(numbers):
         known = [f"{number}{end}" for number in range(highest + 1)]

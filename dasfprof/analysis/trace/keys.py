@@ -48,7 +48,7 @@ class KeyTable:
         return len(self.head_ids)
 
     def keys(self, ids: Array) -> list[Any]:
-        """Give keys as Dask has them."""
+        """Return keys as Dask has them."""
         heads = [self.heads[head] for head in self.head_ids[ids].tolist()]
         pairs = zip(heads, self.tails[ids].tolist(), strict=True)
         return [
@@ -57,7 +57,7 @@ class KeyTable:
         ]
 
     def texts(self, ids: Array) -> Array:
-        """Give ``str(key)`` of keys, as an array of Python strings."""
+        """Return ``str(key)`` of keys, as an array of Python strings."""
         head_ids, tails = self.head_ids[ids], self.tails[ids]
         texts, kinds = self._begins[head_ids], self._kinds[head_ids]
         found = np.flatnonzero(np.bincount(kinds)).tolist()
@@ -77,7 +77,7 @@ class KeyTable:
         return begins
 
     def functions(self) -> tuple[Array, list[str]]:
-        """Give the name that `dask.utils.key_split` has for each key.
+        """Return the name that `dask.utils.key_split` has for each key.
 
         Returns
         -------
@@ -156,7 +156,7 @@ class KeyCollector:
 
 
 def as_key_column(column: Column) -> KeyColumn:
-    """Give a column of keys in the form of keys; one that was stored as text or numbers too."""
+    """Return a column of keys in the form of keys; one that was stored as text or numbers too."""
     if isinstance(column, KeyColumn):
         return column
     return split_keys(column.to_list())
@@ -201,7 +201,7 @@ def _number(head_ids: Array, tails: Array) -> tuple[Array, Array]:
 
 
 def _chunks(rows: int) -> Iterator[slice]:
-    """Give pieces of a column: what is computed of a piece stays in the processor's cache."""
+    """Return pieces of a column: what is computed of a piece stays in the processor's cache."""
     return (slice(start, start + _CHUNK) for start in range(0, rows, _CHUNK))
 
 
@@ -230,7 +230,7 @@ def _hash(head_ids: Array, tails: Array) -> Array:
 
 
 def _all_letters(tails: Array) -> Array:
-    """Tell which tails are written with the hex digits a to f alone."""
+    """Return which tails are written with the hex digits a to f alone."""
     letters = np.ones(len(tails), dtype=bool)
     for shift in range(0, 32, 4):
         letters &= ((tails >> np.uint32(shift)) & np.uint32(15) >= 10).all(axis=1)

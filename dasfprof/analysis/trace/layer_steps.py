@@ -29,7 +29,7 @@ class LayerNames:
         self._numbers: dict[tuple[bool, str], int] = {}
 
     def identities(self, table: KeyTable, *, new: bool = False) -> Array:
-        """Give the identity of the layer of each key.
+        """Return the identity of the layer of each key.
 
         Parameters
         ----------
@@ -56,7 +56,7 @@ class LayerNames:
         return found
 
     def _of_name(self, name: str, new: bool) -> int:
-        """Give the identity of the layer that keys which are tuples name first."""
+        """Return the identity of the layer that keys which are tuples name first."""
         (kind, text), tail = keys.split_key(name)
         if kind in (keys.HEX, keys.UUID):
             return int(_hash(np.array([tail], dtype=np.uint32))[0])
@@ -98,7 +98,7 @@ class LayerSteps:
         self._pairs = distinct(numbers.astype(np.int64) * self._count + steps)
 
     def find(self, layers: Array, computed: Array, arrival: Array) -> Array:
-        """Give the number of the step that built each layer, -1 where none did.
+        """Return the number of the step that built each layer, -1 where none did.
 
         Of several it is the one in which the layer is computed; else the last before the graph
         arrived, or the first.

@@ -68,7 +68,7 @@ class OwnEvents:
         self._parts = [*rest, ordered.drop(columns="sequence")]
 
     def table(self) -> pd.DataFrame:
-        """Give all events, those that begin and end something joined; see `Trace.events`."""
+        """Return all events, those that begin and end something joined; see `Trace.events`."""
         if not self._parts:
             empty = pd.DataFrame({name: [] for name in _COLUMNS}, dtype=object)
             return empty.astype({"time": float, "duration": float})

@@ -17,7 +17,7 @@ _DELAY = 0.5
 
 
 def is_wanted(progress: bool | None = None) -> bool:
-    """Tell whether to show progress.
+    """Return whether to show progress.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def is_wanted(progress: bool | None = None) -> bool:
 def track(
     items: Iterable[Item], description: str, *, shown: bool, total: int, unit: str
 ) -> Iterator[Item]:
-    """Give the items; if `shown`, with a bar that advances as they are taken, while it is long.
+    """Return the items; if `shown`, with a bar that advances as they are taken, while it is long.
 
     It goes when the work is done, in a notebook as in a terminal.
     """

@@ -39,7 +39,7 @@ class BuiltLayers:
 
 
 def step_table(begun: Columns, ended: Columns) -> pd.DataFrame:
-    """Give a row for each time that a step was entered, see `Trace.steps`."""
+    """Return a row for each time that a step was entered, see `Trace.steps`."""
     order = np.argsort(begun["timestamp"], kind="stable")
     ids, starts = begun["id"][order], begun["timestamp"][order]
     parents, names = begun["parent"][order].tolist(), np.asarray(begun["step"])[order].tolist()
@@ -140,7 +140,7 @@ class TaskSteps:
         self._graph_of_key[runs["key_id"][known]] = found[known]
 
     def find(self, runs: Columns) -> pd.Categorical:
-        """Give the step of each task run, NA where none is known."""
+        """Return the step of each task run, NA where none is known."""
         key_ids = runs["key_id"]
         graph = self._graphs(runs)
         graph = np.where(graph >= 0, graph, self._graph_of_key[key_ids])
@@ -155,7 +155,7 @@ class TaskSteps:
         return make_categorical(found.astype(np.int32), list(self._numbers))
 
     def _graphs(self, runs: Columns) -> Array:
-        """Give the row of the graph that each task run came with, -1 where it is not known."""
+        """Return the row of the graph that each task run came with, -1 where it is not known."""
         if "graph" not in runs:
             return np.full(len(runs["key_id"]), -1, dtype=np.int64)
         ids = np.nan_to_num(runs["graph"].astype(float), nan=-1.0).astype(np.int64)
@@ -165,7 +165,7 @@ class TaskSteps:
         return found
 
     def _annotated(self, runs: Columns) -> Array:
-        """Give the steps that annotations of the person's own tell of."""
+        """Return the steps that annotations of the person's own tell of."""
         found = np.full(len(runs["key_id"]), -1, dtype=np.int64)
         if "annotations" not in runs:
             return found

@@ -38,7 +38,7 @@ _IDENTITY = ("key_id", "run_id", "worker_id")
 
 
 def worker_runs(columns: Columns) -> Columns:
-    """Give the task runs that workers recorded, out of the columns of their events."""
+    """Return the task runs that workers recorded, out of the columns of their events."""
     duration = columns.pop("duration", np.empty(0))
     return {
         "key_id": columns.pop("key"),
@@ -49,7 +49,7 @@ def worker_runs(columns: Columns) -> Columns:
 
 
 def scheduler_runs(columns: Columns, register: WorkerRegister) -> Columns:
-    """Give the task runs that the scheduler recorded, out of the columns of its events."""
+    """Return the task runs that the scheduler recorded, out of the columns of its events."""
     duration = columns.pop("duration", np.empty(0))
     address = columns.pop("worker")
     numbers = [register.id_of_address(str(text)) for text in address.categories]
@@ -61,7 +61,7 @@ def scheduler_runs(columns: Columns, register: WorkerRegister) -> Columns:
 
 
 def as_worker_runs(scheduler: Columns) -> Columns:
-    """Give the scheduler's task runs the columns of a worker's, as far as they go."""
+    """Return the scheduler's task runs the columns of a worker's, as far as they go."""
     start, stop = scheduler["scheduler_start"], scheduler["scheduler_stop"]
     duration = np.maximum(stop - start, 0.0)
     return {

@@ -67,7 +67,7 @@ class WorkerRegister:
         self._ids_by_address: dict[str, int] = {}
 
     def id_of(self, host: str, label: str, address: str | None = None) -> int:
-        """Give the number of a worker, a new one at its first mention."""
+        """Return the number of a worker, a new one at its first mention."""
         identity = host, label, address
         number = self._ids.setdefault(identity, len(self.workers))
         if number == len(self.workers):
@@ -77,7 +77,7 @@ class WorkerRegister:
         return number
 
     def id_of_address(self, address: str) -> int:
-        """Give the number of the worker at an address; one without a file is called by it."""
+        """Return the number of the worker at an address; one without a file is called by it."""
         number = self._ids_by_address.get(address)
         return self.id_of("", address, address) if number is None else number
 
@@ -99,7 +99,7 @@ class WorkerRegister:
         return number
 
     def ids_of(self, batch: Batch, owner: int | None) -> Array:
-        """Give the worker number of each row of a batch.
+        """Return the worker number of each row of a batch.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class WorkerRegister:
         return self.id_of(host, label)
 
     def hosts(self) -> tuple[list[str], Array]:
-        """Give the distinct hosts, and the place among them of each worker's."""
+        """Return the distinct hosts, and the place among them of each worker's."""
         names = [worker.host for worker in self.workers]
         hosts = _categorical(names, np.arange(len(names)))
         return list(hosts.categories), hosts.codes
@@ -139,11 +139,11 @@ class WorkerRegister:
         return _categorical([worker.host for worker in self.workers], ids)
 
     def label_of(self, ids: Array) -> pd.Categorical:
-        """Give the labels of worker numbers."""
+        """Return the labels of worker numbers."""
         return _categorical([worker.label for worker in self.workers], ids)
 
     def table(self) -> pd.DataFrame:
-        """Give the workers as a table, see `Trace.workers`."""
+        """Return the workers as a table, see `Trace.workers`."""
         workers = self.workers
         columns: dict[str, Any] = {
             "host": _texts(worker.host for worker in workers),
@@ -169,7 +169,7 @@ class WorkerRegister:
 
 
 def _categorical(texts: list[str], ids: Array) -> pd.Categorical:
-    """Give ``texts[ids]`` as a Categorical; equal texts share a category, -1 is NA."""
+    """Return ``texts[ids]`` as a Categorical; equal texts share a category, -1 is NA."""
     names = list(dict.fromkeys(texts))
     places = {name: place for place, name in enumerate(names)}
     codes = np.array([*(places[text] for text in texts), -1], dtype=np.int32)
@@ -177,7 +177,7 @@ def _categorical(texts: list[str], ids: Array) -> pd.Categorical:
 
 
 def _entries(column: Column | None) -> tuple[list[str], Array]:
-    """Give the distinct texts of a column, and each row's place among them."""
+    """Return the distinct texts of a column, and each row's place among them."""
     if column is None:
         return [""], np.zeros(1, dtype=np.int64)
     if isinstance(column, DictionaryColumn):
