@@ -13,6 +13,9 @@ from dasfprof.analysis.model.gpu_samples import GpuSamples
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+from dasfprof.schema.resources import HOST_COUNTERS
+
+_UNITS = {"bytes": "B", "seconds": "s"}
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,11 @@ def metrics_of(trace: Trace) -> Iterator[Metric]:
         for way, reading in readings.items():
             series += _of_hosts(trace, f"host_{reading}_bps", way, named)
         yield Metric(name, label, "B/s", series)
+    for counter in HOST_COUNTERS:
+        drawn = counter.chart and counter.name in samples
+        if drawn and (samples[counter.name] > 0).any():  # else a line at zero
+            series = list(_of_hosts(trace, counter.name, "", named))
+            yield Metric(counter.name, counter.chart, _UNITS.get(counter.kind, ""), series)
     devices = GpuSamples(trace, named).devices()
     for name, label, unit, reading in (
         ("gpu", "GPU utilisation", "%", "gpu_utilization"),
@@ -87,7 +95,7 @@ def _of_hosts(trace: Trace, column: str, way: str, named: NamedWorkers) -> Itera
     rows = _rows_of(codes[named.numbers(table)], len(hosts))
     for host, of_host in zip(hosts.tolist(), rows, strict=True):
         if len(of_host):
-            yield _series(trace, f"{host} {way}", host, table.take(of_host), column)
+            yield _series(trace, f"{host} {way}".strip(), host, table.take(of_host), column)
 
 
 def _rows_of(numbers: Array, count: int) -> list[Array]:

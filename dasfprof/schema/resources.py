@@ -7,27 +7,21 @@ from dasfprof.schema.declaration import Column, event_kind
 #: What is read of the host, once a second, by one worker of each host (else None).
 HOST_COUNTERS = (
     Column("host_cpu", "float32", "number", "% of all cores, the host", "Cpu Percent"),
-    Column("host_memory_used", "time", "bytes", "the host's memory in use", "Memory Used"),
-    Column("host_memory_available", "time", "bytes", "that one can still get", "Memory Available"),
     Column("host_memory_total", "time", "bytes", "that the host has", "Memory Total"),
-    Column("host_net_io.read_bps", "float32", "number", "bytes a second received"),
-    Column("host_net_io.write_bps", "float32", "number", "bytes a second sent"),
-    Column("host_net_io.read_size", "time", "bytes", "received since boot", "Network Recv"),
-    Column("host_net_io.write_size", "time", "bytes", "sent since boot", "Network Sent"),
-    Column("host_disk_io.read_bps", "float32", "number", "bytes a second read"),
-    Column("host_disk_io.write_bps", "float32", "number", "bytes a second written"),
-    Column("host_disk_io.read_size", "time", "bytes", "read since boot", "Disk Io Read"),
-    Column("host_disk_io.write_size", "time", "bytes", "written since boot", "Disk Io Write"),
+    Column("host_memory_available", "time", "bytes", "that one can still get", "Memory Available"),
+    Column("host_memory_used", "time", "bytes", "the host's memory in use", "Memory Used"),
     Column("host_disk_io.read_count", "time", "count", "reads since boot", "Disk Io Read Count"),
     Column("host_disk_io.write_count", "time", "count", "writes since boot", "Disk Io Write Count"),
-)
-HOST_SOCKETS = (
-    Column(
-        "host_tcp_connections", "time", "count", "the host's TCP sockets", "# of TCP Connections"
-    ),
-    Column(
-        "host_udp_connections", "time", "count", "the host's UDP sockets", "# of UDP Connections"
-    ),
+    Column("host_disk_io.read_size", "time", "bytes", "read since boot", "Disk Io Read"),
+    Column("host_disk_io.write_size", "time", "bytes", "written since boot", "Disk Io Write"),
+    Column("host_disk_io.read_bps", "float32", "number", "bytes a second read"),
+    Column("host_disk_io.write_bps", "float32", "number", "bytes a second written"),
+    Column("host_net_io.write_size", "time", "bytes", "sent since boot", "Network Sent"),
+    Column("host_net_io.read_size", "time", "bytes", "received since boot", "Network Recv"),
+    Column("host_net_io.read_bps", "float32", "number", "bytes a second received"),
+    Column("host_net_io.write_bps", "float32", "number", "bytes a second sent"),
+    Column("host_tcp_connections", "time", "count", "TCP sockets", "# of TCP Connections"),
+    Column("host_udp_connections", "time", "count", "UDP sockets", "# of UDP Connections"),
 )
 #: Seconds since boot in which some of the host's tasks, or all of them, waited for a resource: the
 #: totals of Linux's pressure stall information.
@@ -76,21 +70,6 @@ monotonic       float    seconds  the host's monotonic clock
         Column("cpu", "float32", "number", "% of one core, the process", "Cpu Percent"),
         Column("memory", "int", "bytes", "resident, the process", "Memory Used"),
         Column(
-            "num_fds",
-            "int",
-            "count",
-            "open file descriptors, counted once a second",
-            "# of File Descriptors",
-        ),
-        Column("num_threads", "int", "count", "threads, counted once a second", "# of Threads"),
-        Column(
-            "num_connections",
-            "time",
-            "count",
-            "network connections; None: not read in this sample",
-            "# of Connections",
-        ),
-        Column(
             "process_cpu_seconds",
             "float",
             "seconds",
@@ -111,8 +90,16 @@ monotonic       float    seconds  the host's monotonic clock
             "written to disk since the process began",
             "Disk Io Write",
         ),
+        Column("num_threads", "int", "count", "threads", "# of Threads"),
+        Column("num_fds", "int", "count", "open file descriptors", "# of File Descriptors"),
+        Column(
+            "num_connections",
+            "time",
+            "count",
+            "network connections; None: not read in this sample",
+            "# of Connections",
+        ),
         *HOST_COUNTERS,
-        *HOST_SOCKETS,
         *HOST_PRESSURE,
         *OWN_GPU,
     ),

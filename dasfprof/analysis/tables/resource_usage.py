@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
@@ -9,37 +11,29 @@ from dasfprof.analysis.tables.columns import text, utc, whole
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+from dasfprof.schema.declaration import Column
+from dasfprof.schema.resources import HOST_COUNTERS, HOST_PRESSURE, RESOURCE_USAGE
 
 #: Columns by their label: what was sampled, and by what it is divided.
 Columns = dict[str, tuple[str, float]]
 
-_OF_NODES: Columns = {
-    "Cpu Percent": ("host_cpu", 1),
-    "Memory Total (MB)": ("host_memory_total", 1e6),
-    "Memory Available (MB)": ("host_memory_available", 1e6),
-    "Memory Used (MB)": ("host_memory_used", 1e6),
-    "Disk Io Read Count": ("host_disk_io.read_count", 1),
-    "Disk Io Write Count": ("host_disk_io.write_count", 1),
-    "Disk Io Read (MB)": ("host_disk_io.read_size", 1e6),
-    "Disk Io Write (MB)": ("host_disk_io.write_size", 1e6),
-    "Network Sent (MB)": ("host_net_io.write_size", 1e6),
-    "Network Recv (MB)": ("host_net_io.read_size", 1e6),
-    "# of TCP Connections": ("host_tcp_connections", 1),
-    "# of UDP Connections": ("host_udp_connections", 1),
-    "Cpu Pressure Seconds": ("host_cpu_pressure.some", 1),
-    "Memory Pressure Seconds": ("host_memory_pressure.some", 1),
-    "Io Pressure Seconds": ("host_io_pressure.some", 1),
-}
-_OF_PROCESSES: Columns = {
-    "Cpu Percent": ("cpu", 1),
-    "Memory Used (MB)": ("memory", 1e6),
-    "Process Seconds": ("process_cpu_seconds", 1),
-    "Disk Io Read (MB)": ("process_io.read_size", 1e6),
-    "Disk Io Write (MB)": ("process_io.write_size", 1e6),
-    "# of Threads": ("num_threads", 1),
-    "# of File Descriptors": ("num_fds", 1),
-    "# of Connections": ("num_connections", 1),
-}
+
+def _titled(columns: Iterable[Column]) -> Columns:
+    """Label declared columns by their titles and units."""
+    return {
+        f"{column.title} (MB)" if column.kind == "bytes" else column.title: (
+            column.name,
+            1e6 if column.kind == "bytes" else 1,
+        )
+        for column in columns
+        if column.title
+    }
+
+
+_OF_NODES = _titled((*HOST_COUNTERS, *HOST_PRESSURE))
+_OF_PROCESSES = _titled(
+    column for column in RESOURCE_USAGE.columns if not column.name.startswith("host_")
+)
 _OF_DISKS: Columns = {
     "Disk Total (MB)": ("total", 1e6),
     "Disk Used (MB)": ("used", 1e6),

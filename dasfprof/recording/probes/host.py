@@ -12,12 +12,16 @@ import psutil
 
 from dasfprof.recording.dask_internals.worker_state import spill_metrics, spilled_bytes
 from dasfprof.recording.probes.gpu import GpuProbe
-from dasfprof.recording.probes.pressure import UNKNOWN, HostPressure
+from dasfprof.recording.probes.pressure import HostPressure
 from dasfprof.recording.probes.process import ProcessUsage, count_connections
 from dasfprof.schema.declaration import Schema
-from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
+from dasfprof.schema.resources import MANAGED_MEMORY, OWN_GPU, RESOURCE_USAGE
 
 Rows = Iterable[tuple[Schema, tuple[Any, ...]]]
+
+#: What a row of "Resource Usage" consists of, in its order; what a reading lacks is None.
+_COLUMNS = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
+_OWN_GPU = [column.name for column in OWN_GPU]
 
 
 class Probe(Protocol):
@@ -65,27 +69,27 @@ class ResourceProbe:
         self._last: tuple[float, Any, Any] | None = None
 
     def sample(self, host_duty: bool) -> Rows:
-        """Give one row of "Resource Usage"."""
+        """Yield one row of "Resource Usage"."""
         now, clock = time(), monotonic()
         usage = self._usage.read()
-        row = (
-            now,
-            now,
-            clock,
-            self._cpu_percent(clock, usage.cpu_seconds),
-            usage.memory,
-            usage.descriptors,
-            usage.threads,
-            self._connections(clock),
-            usage.cpu_seconds,
-            usage.read_bytes,
-            usage.write_bytes,
-        )
-        host = _NO_HOST
+        reading = {
+            "timestamp": now,
+            "time": now,
+            "monotonic": clock,
+            "cpu": self._cpu_percent(clock, usage.cpu_seconds),
+            "memory": usage.memory,
+            "num_fds": usage.descriptors,
+            "num_threads": usage.threads,
+            "num_connections": self._connections(clock),
+            "process_cpu_seconds": usage.cpu_seconds,
+            "process_io.read_size": usage.read_bytes,
+            "process_io.write_size": usage.write_bytes,
+            **dict(zip(_OWN_GPU, self._gpu.own_usage, strict=True)),
+        }
         if host_duty and clock >= self._host_due:
             self._host_due = clock + self.HOST_INTERVAL
-            host = self._host(clock)
-        yield RESOURCE_USAGE, row + host + self._gpu.own_usage
+            reading |= self._host(clock)
+        yield RESOURCE_USAGE, tuple(map(reading.get, _COLUMNS))
 
     def close(self) -> None:
         """Close the files of the process's usage and of the host's pressure."""
@@ -93,7 +97,7 @@ class ResourceProbe:
         self._pressure.close()
 
     def _cpu_percent(self, clock: float, seconds: float) -> float | None:
-        """Give the share of one core since the last reading; None where that was just now."""
+        """Return the share of one core since the last reading; None where that was just now."""
         last_clock, last_seconds = self._last_cpu
         if clock - last_clock < self.MIN_CPU_INTERVAL:
             return None
@@ -107,7 +111,7 @@ class ResourceProbe:
         connections: int | None = _or_none(count_connections)
         return connections
 
-    def _host(self, clock: float) -> tuple[Any, ...]:
+    def _host(self, clock: float) -> dict[str, Any]:
         memory = psutil.virtual_memory()
         # Dask reads these as well, in its own thread. psutil's watch for counters that wrap keeps
         # one memory for all threads and takes readings that cross for a wrap: both would leap.
@@ -126,24 +130,26 @@ class ResourceProbe:
             moved = getattr(counters, name) - getattr(last, name)
             return float(moved) / seconds if moved >= 0 else None  # it wrapped, or a device left
 
-        return (
-            cpu,
-            memory.used,
-            memory.available,
-            memory.total,
-            rate(net, last_net, "bytes_recv"),
-            rate(net, last_net, "bytes_sent"),
-            getattr(net, "bytes_recv", None),
-            getattr(net, "bytes_sent", None),
-            rate(disk, last_disk, "read_bytes"),
-            rate(disk, last_disk, "write_bytes"),
-            getattr(disk, "read_bytes", None),
-            getattr(disk, "write_bytes", None),
-            getattr(disk, "read_count", None),
-            getattr(disk, "write_count", None),
-            *_host_sockets(),
-            *(_or_none(self._pressure.totals) or UNKNOWN),
-        )
+        tcp, udp = _host_sockets()
+        return {
+            "host_cpu": cpu,
+            "host_memory_used": memory.used,
+            "host_memory_available": memory.available,
+            "host_memory_total": memory.total,
+            "host_net_io.read_bps": rate(net, last_net, "bytes_recv"),
+            "host_net_io.write_bps": rate(net, last_net, "bytes_sent"),
+            "host_net_io.read_size": getattr(net, "bytes_recv", None),
+            "host_net_io.write_size": getattr(net, "bytes_sent", None),
+            "host_disk_io.read_bps": rate(disk, last_disk, "read_bytes"),
+            "host_disk_io.write_bps": rate(disk, last_disk, "write_bytes"),
+            "host_disk_io.read_size": getattr(disk, "read_bytes", None),
+            "host_disk_io.write_size": getattr(disk, "write_bytes", None),
+            "host_disk_io.read_count": getattr(disk, "read_count", None),
+            "host_disk_io.write_count": getattr(disk, "write_count", None),
+            "host_tcp_connections": tcp,
+            "host_udp_connections": udp,
+            **(_or_none(self._pressure.totals) or {}),
+        }
 
 
 class WorkerProbe:
@@ -161,7 +167,7 @@ class WorkerProbe:
         self._lag: float | None = None
 
     def sample(self, host_duty: bool) -> Rows:
-        """Give one row of "Managed Memory"."""
+        """Yield one row of "Managed Memory"."""
         worker = self._worker
         state, data = worker.state, worker.data
         metrics = _or_none(lambda: spill_metrics(data)) or {}
@@ -185,7 +191,7 @@ class WorkerProbe:
         """Nothing is held."""
 
     def _loop_lag(self) -> float | None:
-        """Give how late the loop ran the last call that was posted to it; post the next."""
+        """Return how late the loop ran the last call that was posted to it; post the next."""
         if self._asked is not None:  # still unanswered: at least so late
             return monotonic() - self._asked
         lag, self._asked = self._lag, monotonic()
@@ -197,11 +203,6 @@ class WorkerProbe:
         if self._asked is not None:
             self._lag = monotonic() - self._asked
             self._asked = None
-
-
-#: Of those psutil and the sockets tell.
-_HOST_COLUMNS = 16
-_NO_HOST = (None,) * _HOST_COLUMNS + UNKNOWN
 
 
 def _or_none(read: Any) -> Any:

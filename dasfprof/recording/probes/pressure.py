@@ -12,21 +12,16 @@ import contextlib
 import os
 from pathlib import Path
 
-#: The files and the lines of them that are recorded: see `facts.RESOURCE_USAGE`.
-_LINES = (
-    ("cpu", "some"),
-    ("memory", "some"),
-    ("memory", "full"),
-    ("io", "some"),
-    ("io", "full"),
-)
+from dasfprof.schema.resources import HOST_PRESSURE
+
+#: The resources, each a file.
+_RESOURCES = ("cpu", "memory", "io")
+
+#: The totals that are recorded.
+_RECORDED = frozenset(column.name for column in HOST_PRESSURE)
 
 #: More than two lines of four numbers.
 _LENGTH = 256
-
-Totals = tuple[float | None, ...]
-
-UNKNOWN: Totals = (None,) * len(_LINES)
 
 
 class HostPressure:
@@ -43,24 +38,24 @@ class HostPressure:
         #: ``available``, or why there are no totals.
         self.availability = "available"
         try:
-            for name in dict.fromkeys(name for name, _ in _LINES):
+            for name in _RESOURCES:
                 self._descriptors[name] = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC)
                 os.pread(self._descriptors[name], _LENGTH, 0)
         except OSError as error:  # no Linux, or one that was built or started without it
             self.availability = f"{directory}: {error.strerror}"
             self.close()
 
-    def totals(self) -> Totals:
-        """Give seconds since boot, None where they are not told."""
-        if not self._descriptors:
-            return UNKNOWN
+    def totals(self) -> dict[str, float]:
+        """Return seconds since boot, by the names of the columns; without what is not told."""
         told = {}
         for name, descriptor in self._descriptors.items():
             for line in os.pread(descriptor, _LENGTH, 0).decode().splitlines():
                 kind, _, rest = line.partition(" ")
-                with contextlib.suppress(ValueError):  # not a line as it should be
-                    told[name, kind] = int(rest.rpartition("total=")[2]) * 1e-6
-        return tuple(told.get(line) for line in _LINES)
+                column = f"host_{name}_pressure.{kind}"
+                if column in _RECORDED:
+                    with contextlib.suppress(ValueError):  # not a line as it should be
+                        told[column] = int(rest.rpartition("total=")[2]) * 1e-6
+        return told
 
     def close(self) -> None:
         """Close the files."""
