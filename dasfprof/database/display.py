@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database.reader import TraceFile, is_dasf_trace
+from dasfprof.errors import NotATraceError
 from dasfprof.text import escape, format_size
 
 #: Files of a run that a notebook lists.
@@ -42,11 +43,19 @@ def files_html(caption: str, paths: Sequence[Path]) -> str:
 def _file_row(path: Path) -> tuple[object, ...]:
     """Tell of one file; of one that is gone or damaged, what is wrong with it."""
     try:
-        dasf = is_dasf_trace(path)
-        header: dict[str, Any] = {"plugin": "DASF"} if dasf else TraceFile(path).read_header()
+        header = _header(path)
         worker = header.get("worker")
         name = worker.get("name", "") if isinstance(worker, dict) else ""
         size = format_size(path.stat().st_size)
     except Exception as error:
         return "", "", "", f"cannot be read: {type(error).__name__}", path.name
     return header.get("plugin", ""), header.get("host", ""), name, size, path.name
+
+
+def _header(path: Path) -> dict[str, Any]:
+    try:
+        return TraceFile(path).read_header()
+    except NotATraceError:
+        if not is_dasf_trace(path):
+            raise
+        return {"plugin": "DASF"}

@@ -219,8 +219,9 @@ def test_clocks_of_dasf_are_moved_to_unix_time(tmp_path: Path) -> None:
 
 
 def test_no_duration_is_negative(tmp_path: Path) -> None:
-    events = [compute("f-1", 1.0, -2.0, "w"), compute("f-2", 1.0, float("nan"), "w")]
-    analyser = TraceAnalyser(record(tmp_path / "run", events))
+    runs = [ran("f-1", 1, 1.0, duration=-2.0), ran("f-2", 2, 1.0, duration=float("nan"))]
+    two_workers(tmp_path / "run", first=runs)
+    analyser = TraceAnalyser(tmp_path / "run")
 
     assert analyser.per_task_bottleneck()["Duration (s)"].tolist() == [0.0, 0.0]
     assert analyser.per_function_bottleneck()["Percentage of total time (%)"].isna().all()

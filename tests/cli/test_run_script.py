@@ -16,12 +16,12 @@ from shell import BIN, DEADLINE, environment, shell, wait_until
 from dasfprof.database.multi import Run, find_runs
 from dasfprof.database.reader import TraceFile
 
+pytestmark = pytest.mark.dask_internals
+
 # --- as the interpreter would run it; the oracle is the interpreter ------------------------------
 
 FACTS = """
 import sys, os
-
-pytestmark = pytest.mark.dask_internals
 print(sys.argv, sys.path[0], __name__, __file__, __package__, __spec__ and __spec__.name)
 print(sys.modules["__main__"].__dict__ is globals(), type(__loader__).__name__, __doc__)
 """
@@ -96,9 +96,9 @@ def test_a_script_without_a_client(tmp_path: Path) -> None:
     ("args", "message"),
     [
         (["nothing.py"], "there is no script 'nothing.py'"),
-        (["--name", "a/b", "script.py"], "without a path separator"),
+        (["--name", "a/b", "script.py"], "has no path separator"),
         (["--name", "", "script.py"], "--name"),
-        (["--name", "..", "script.py"], "without a path separator"),
+        (["--name", "..", "script.py"], "has no path separator"),
         (["--directory", "script.py", "script.py"], "is a file"),
         (["--head", "0", "script.py"], "--head"),
         (["--heads", "script.py"], "--heads"),

@@ -20,7 +20,7 @@ from recorded_facts import assert_whole, facts, trace_files
 import dasfprof
 from dasfprof.recording.plugins import resources as resource
 from dasfprof.recording.plugins.resources import HostDuty
-from dasfprof.recording.probes.pressure import UNKNOWN, HostPressure
+from dasfprof.recording.probes.pressure import HostPressure
 
 INTERVAL = 0.05
 
@@ -189,13 +189,17 @@ def test_pressure_of_the_host_agrees_with_the_kernels_files(client: Client, tmp_
 def test_pressure_that_is_not_told(tmp_path: Path) -> None:
     absent = HostPressure(tmp_path / "none")
     assert absent.availability == f"{tmp_path / 'none'}: No such file or directory"
-    assert absent.totals() == UNKNOWN
+    assert absent.totals() == {}
     for name in ("cpu", "memory", "io"):
         (tmp_path / name).write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\nfull ?")
     partial = HostPressure(tmp_path)
-    assert partial.totals() == (2.5, 2.5, None, 2.5, None)
+    assert partial.totals() == {
+        "host_cpu_pressure.some": 2.5,
+        "host_memory_pressure.some": 2.5,
+        "host_io_pressure.some": 2.5,
+    }
     partial.close()
-    assert partial.totals() == UNKNOWN
+    assert partial.totals() == {}
 
 
 def test_host_duty_moves_when_its_holder_is_killed(client: Client, tmp_path: Path) -> None:
