@@ -16,6 +16,7 @@ _PUBLIC = {
     "dasfprof.analysis": ("Trace", "TraceAnalyser"),
     "dasfprof.database": ("EventProfiler", "FileDatabase", "MultiEventDatabase", "open_run"),
     "dasfprof.errors": (
+        "CannotWriteError",
         "DasfprofError",
         "InvalidArgumentError",
         "MissingExtraError",
@@ -45,6 +46,7 @@ _HOOKS = {
 _MODULES = {name: module for part in (_PUBLIC, _HOOKS) for module in part for name in part[module]}
 
 __all__ = [
+    "CannotWriteError",
     "CompleteEvent",
     "DasfprofError",
     "DurationBeginEvent",
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from dasfprof.analysis import Trace, TraceAnalyser
     from dasfprof.database import EventProfiler, FileDatabase, MultiEventDatabase, open_run
     from dasfprof.errors import (
+        CannotWriteError,
         DasfprofError,
         InvalidArgumentError,
         MissingExtraError,

@@ -36,6 +36,11 @@ def _method(question: Question) -> Callable[..., pd.DataFrame]:
     signature = question.signature
     parameters = [self, *signature.parameters.values()]
     method.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    method.__annotations__ = {
+        name: annotation
+        for name, annotation in question.answer.__annotations__.items()
+        if name == "return" or name in signature.parameters
+    }
     return method
 
 

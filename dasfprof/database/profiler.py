@@ -58,10 +58,11 @@ class EventProfiler:
         self.database = database
 
     def record_complete_event(
-        self, name: str, timestamp: float, duration: Any = None, **fields: Any
+        self, name: str, timestamp: float, duration: float | None = None, **fields: Any
     ) -> None:
         """Record something that began at `timestamp` (Unix) and took `duration` seconds."""
-        self.database.record(CompleteEvent(name, timestamp, duration, **fields))
+        # The database refuses an event without a duration, and says so.
+        self.database.record(CompleteEvent(name, timestamp, duration, **fields))  # type: ignore[arg-type]
 
     def record_instant_event(self, name: str, timestamp: float, **fields: Any) -> None:
         """Record something that happened at `timestamp` (Unix)."""

@@ -133,6 +133,7 @@ def test_progress_is_shown_where_it_is_wanted(
     assert "Reading traces:" in shown(True)
     assert "[task_bottleneck]" in shown(True)
     assert shown(False) == ""
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # as tests of notebooks leave it
     assert shown(None) == ""  # nobody watches
     with dask.config.set({"dasfprof.progress": True}):
         assert "Reading traces" in shown(None)

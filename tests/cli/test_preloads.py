@@ -138,7 +138,9 @@ def test_a_directory_that_cannot_be_written_leaves_the_scheduler_alone(tmp_path:
             )
         end([scheduler])
     assert not any(name.startswith("dasfprof-") for name in names)
-    assert "dasfprof records nothing here: the directory cannot be written" in log.read_text()
+    told = log.read_text()
+    assert f"dasfprof records nothing here: the directory '{tmp_path / 'file' / 'below'}'" in told
+    assert "cannot be written" in told
 
 
 def test_clients_with_the_preload(tmp_path: Path) -> None:

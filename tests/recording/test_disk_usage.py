@@ -33,9 +33,10 @@ def test_where_workers_spill_is_there_once(tmp_path: Path) -> None:
 
 
 def test_every_mounted_disk_and_its_counters(tmp_path: Path) -> None:
-    before = psutil.disk_io_counters(perdisk=True) or {}
+    # Without psutil's watch for counters that wrap, which remembers what other tests read.
+    before = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
     found = {reading["device"]: reading for reading in readings(DiskProbe(str(tmp_path)))}
-    after = psutil.disk_io_counters(perdisk=True) or {}
+    after = psutil.disk_io_counters(perdisk=True, nowrap=False) or {}
 
     for part in psutil.disk_partitions():
         if not part.device.startswith("/dev/loop"):

@@ -240,13 +240,13 @@ def test_observers_are_blind_to_how_dask_calls(given: int) -> None:
     queue.stop()
 
 
-def test_what_a_task_raises_is_passed_on_and_measured() -> None:
+def test_what_a_task_raises_is_passed_on_and_its_wait_is_unknown() -> None:
+    """Dask returns what tasks raise, but for what is to end the thread."""
     worker, queue = Worker(), RunQueue(HookGuard())
     leave = observe(worker, queue)
     assert leave
     with inside(worker), pytest.raises(KeyboardInterrupt):
         distributed.worker._run_task_simple(Task("inc-1", interrupt), {}, 0.0)
-    assert set(queue.readings) == {"inc-1"}
     leave()
     queue.stop()
     assert queue.readings == {}

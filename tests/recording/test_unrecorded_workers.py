@@ -101,7 +101,7 @@ def test_a_worker_without_dasfprof_joins(tmp_path: Path) -> None:
             client.restart_workers([bare], timeout=60)
             bare = address_of(client, "bare")
             assert client.submit(abs, -3, key="there-again", workers=[bare]).result() == 3
-            assert len(dasfprof_plugins(client, bare)) == 3
+            assert len(dasfprof_plugins(client, bare)) == 1
             run.collect(tmp_path / "collected")
             run.stop()
             assert dasfprof_plugins(client, bare) == []
@@ -123,7 +123,7 @@ def test_a_worker_without_dasfprof_joins_a_scheduler_with_the_preload(tmp_path: 
             wait_until(lambda: address_of(client, "bare"))
             bare = address_of(client, "bare")
             assert client.submit(abs, -1, workers=[bare]).result() == 1
-            assert len(dasfprof_plugins(client, bare)) == 2
+            assert len(dasfprof_plugins(client, bare)) == 1
         assert (tmp_path / "bare.log").read_text().count(WARNING) == 1
 
 
@@ -170,9 +170,9 @@ def test_a_worker_that_cannot_write_is_not_recorded(tmp_path: Path) -> None:
             for worker in cluster.workers.values()
             if worker.address == late
             for name, plugin in worker.plugins.items()
-            if name.endswith("-TracePlugin")
+            if name.endswith("-WorkerProfiler")
         ]
-        assert [plugin._received for plugin in plugins] == [{}]
+        assert [plugin.recorder._received for plugin in plugins] == [{}]
         taken.unlink()
         run.stop()
 
@@ -193,7 +193,7 @@ def test_plugins_travel_as_source_text(kind: Any, tmp_path: Path) -> None:
 def test_functions_by_value_are_functions_there() -> None:
     from dasfprof.recording.cluster import calls as cluster_calls
 
-    for name in ("check_process", "commit_plugin", "list_files", "read_chunk"):
+    for name in ("check_process", "commit_on_worker", "list_files", "read_chunk"):
         function = getattr(cluster_calls, name)
         assert by_value(function) is function
         back = pickle.loads(dumps(function))

@@ -165,7 +165,7 @@ WORKER_PLUGINS = DaskName(
 )
 CLEAN_EXCEPTION = DaskName(
     "distributed.core:clean_exception",
-    (),
+    (SCHEDULER,),
     "reads what a call to a process of the cluster raised",
     "errors of the cluster's processes are told without their type and traceback",
 )
