@@ -10,6 +10,7 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.outliers import Stragglers
+from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.units import count, duration, percent, size, times
 from dasfprof.analysis.model.accounting import ThreadTime
@@ -40,6 +41,17 @@ _WHY = {
 }
 
 
+@rule(
+    "fat-partitions",
+    symptoms=(
+        "straggling-tasks",
+        "imbalance",
+        "serial-chain",
+        "too-few-tasks",
+        "dominating-function",
+        "transfer-bound",
+    ),
+)
 def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     """Find partitions that are far larger than others, so that their tasks take longer."""
     found = run.outliers.stragglers
@@ -68,6 +80,14 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule(
+    "straggling-tasks",
+    symptoms=(
+        "imbalance",
+        "serial-chain",
+        "too-few-tasks",
+    ),
+)
 def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that take far longer than others of their function, for which others wait."""
     found = run.outliers.stragglers
@@ -95,6 +115,19 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule(
+    "slow-worker",
+    symptoms=(
+        "imbalance",
+        "serial-chain",
+        "too-few-tasks",
+        "straggling-tasks",
+        "poor-placement",
+        "dominating-function",
+        "blocked-tasks",
+        "degrading-functions",
+    ),
+)
 def slow_worker(run: RunFigures) -> Iterator[Finding]:
     """Find workers, or whole hosts, on which the same functions take longer than on others."""
     slowness, workers = run.outliers.slowness, run.workers
@@ -140,6 +173,7 @@ def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
     return sorted(found, key=lambda numbers: -float(excess[numbers].sum()))
 
 
+@rule("imbalance", symptoms=("too-few-tasks",))
 def imbalance(run: RunFigures) -> Iterator[Finding]:
     """Find workers that have more to do than others while those idle."""
     lives = run.accounts.lives
@@ -167,6 +201,14 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule(
+    "poor-placement",
+    symptoms=(
+        "imbalance",
+        "serial-chain",
+        "too-few-tasks",
+    ),
+)
 def poor_placement(run: RunFigures) -> Iterator[Finding]:
     """Find threads that idle while ready tasks queue on other workers."""
     share = run.share_of(ThreadTime.RUNNABLE_ELSEWHERE)

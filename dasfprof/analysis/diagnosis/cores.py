@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.units import count, duration, percent, size, times
 from dasfprof.analysis.numeric.groups import Groups, ratio
@@ -32,6 +33,14 @@ _WAITING = 0.2
 _IO_RATE = 5e6
 
 
+@rule(
+    "lock-bound",
+    symptoms=(
+        "blocked-tasks",
+        "dominating-function",
+        "cpu-oversubscribed",
+    ),
+)
 def lock_bound(run: RunFigures) -> Iterator[Finding]:
     """Find threads of one process that keep each other waiting: by the GIL, or another lock."""
     worker, beside = run.trace.tasks["worker_id"].to_numpy(), _beside(run)
@@ -63,6 +72,16 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule(
+    "cpu-oversubscribed",
+    symptoms=(
+        "tasks-too-small",
+        "scheduler-bound",
+        "dominating-function",
+        "straggling-tasks",
+        "degrading-functions",
+    ),
+)
 def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that wait for a core, as more threads want to run than the host has cores."""
     using = run.on_cpu * _beside(run) >= _USES_CPU
@@ -87,6 +106,7 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("io-bound")
 def io_bound(run: RunFigures) -> Iterator[Finding]:
     """Find functions that wait while their process reads or writes files."""
     rows, lost = _waiting_rows(run)
@@ -107,6 +127,7 @@ def io_bound(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("blocked-tasks")
 def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find functions that sleep, or wait for something that this run does not show."""
     rows, lost = _waiting_rows(run)

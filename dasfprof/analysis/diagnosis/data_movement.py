@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.units import count, duration, percent, size
 from dasfprof.analysis.model.accounting import ThreadTime
@@ -29,6 +30,15 @@ _NEAR_LIMIT = 0.85
 _LITTLE_LEFT = 0.05
 
 
+@rule(
+    "transfer-bound",
+    symptoms=(
+        "imbalance",
+        "too-few-tasks",
+        "serial-chain",
+        "deserialising",
+    ),
+)
 def transfer_bound(run: RunFigures) -> Iterator[Finding]:
     """Find a run whose threads wait for data of other workers."""
     share, on_path = run.share_of(ThreadTime.TRANSFER_WAIT), run.path_seconds(SegmentKind.TRANSFER)
@@ -59,6 +69,21 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule(
+    "spilling",
+    symptoms=(
+        "blocked-tasks",
+        "io-bound",
+        "straggling-tasks",
+        "degrading-functions",
+        "serial-chain",
+        "too-few-tasks",
+        "imbalance",
+        "transfer-bound",
+        "memory-pressure",
+        "tasks-too-small",
+    ),
+)
 def spilling(run: RunFigures) -> Iterator[Finding]:
     """Find workers that write results to disk for want of memory, and read them back."""
     written, read = run.counted("spill_write_size"), run.counted("spill_read_size")
@@ -92,6 +117,15 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule(
+    "memory-pressure",
+    symptoms=(
+        "too-few-tasks",
+        "serial-chain",
+        "imbalance",
+        "poor-placement",
+    ),
+)
 def memory_pressure(run: RunFigures) -> Iterator[Finding]:
     """Find workers that paused, as their memory was nearly full."""
     share = run.share_of(ThreadTime.PAUSED_FOR_MEMORY)
@@ -118,6 +152,7 @@ def memory_pressure(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("memory-near-limit")
 def memory_near_limit(run: RunFigures) -> Iterator[Finding]:
     """Find workers whose process came near the limit at which Dask kills it."""
     share = ratio(run.memory_peaks, run.memory_limits)
@@ -138,6 +173,7 @@ def memory_near_limit(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("host-memory-full")
 def host_memory_full(run: RunFigures) -> Iterator[Finding]:
     """Find hosts that have hardly any memory left."""
     samples = run.trace.samples.reindex(

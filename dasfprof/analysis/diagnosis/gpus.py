@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.units import duration, percent
 from dasfprof.analysis.model.gpu_utilisation import GpuUtilisation
@@ -20,6 +21,7 @@ _USED = 5.0
 _FULL = 0.92
 
 
+@rule("gpu-idle")
 def gpu_idle(run: RunFigures) -> Iterator[Finding]:
     """Find GPUs that idle while their workers compute."""
     found = [
@@ -48,6 +50,7 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("gpu-memory-full")
 def gpu_memory_full(run: RunFigures) -> Iterator[Finding]:
     """Find GPUs whose memory is nearly full."""
     used = np.array([gpu.max_memory[0] / gpu.memory_total[0] for gpu in run.gpus], dtype=float)
@@ -68,6 +71,7 @@ def gpu_memory_full(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("gpu-unused")
 def gpu_unused(run: RunFigures) -> Iterator[Finding]:
     """Find GPUs of workers that no task used."""
     found = [gpu for gpu in _owned(run) if gpu.max_utilization[0] < _USED]

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.units import count, duration, excerpt, percent, size
 from dasfprof.analysis.model.accounting import ThreadTime
@@ -22,6 +23,15 @@ _FAILED_ATTEMPTS = 0.05
 _AGAIN = 0.02
 
 
+@rule(
+    "failed-attempts",
+    symptoms=(
+        "recomputation",
+        "straggling-tasks",
+        "imbalance",
+        "too-few-tasks",
+    ),
+)
 def failed_attempts(run: RunFigures) -> Iterator[Finding]:
     """Find attempts that failed and were made again, and their seconds."""
     attempts = run.attempts
@@ -55,6 +65,7 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("errors")
 def errors(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that ended in an error for good."""
     attempts = run.attempts
@@ -77,6 +88,15 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule(
+    "lost-workers",
+    symptoms=(
+        "recomputation",
+        "imbalance",
+        "too-few-tasks",
+        "serial-chain",
+    ),
+)
 def lost_workers(run: RunFigures) -> Iterator[Finding]:
     """Find workers that were lost with tasks on them."""
     attempts = run.attempts
@@ -115,6 +135,15 @@ def _memory(run: RunFigures, worker: int) -> str:
     return f" Its process had up to {size(peak)} of a limit of {size(limit)}."
 
 
+@rule(
+    "recomputation",
+    symptoms=(
+        "tasks-too-small",
+        "dominating-function",
+        "blocked-tasks",
+        "io-bound",
+    ),
+)
 def recomputation(run: RunFigures) -> Iterator[Finding]:
     """Find results that were computed again, though they had been there before."""
     tasks = run.trace.tasks
@@ -140,6 +169,7 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("unfinished-tasks")
 def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that were on a worker and not done when recording ended."""
     only = run.trace.scheduler_only
@@ -172,6 +202,7 @@ def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("no-worker-fits")
 def no_worker_fits(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that no worker is allowed to run, or has the resources for."""
     for row in run.trace.unsent.to_dict("records"):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.units import count, duration, percent, times
 from dasfprof.analysis.model.critical_path import SegmentKind
@@ -21,6 +22,14 @@ _GAP = 0.01
 _DEGRADES = 0.05
 
 
+@rule(
+    "client-gaps",
+    symptoms=(
+        "too-few-tasks",
+        "serial-chain",
+        "imbalance",
+    ),
+)
 def client_gaps(run: RunFigures) -> Iterator[Finding]:
     """Find times for which the cluster had nothing to do, as the client had not submitted more."""
     idle, path = run.unsubmitted, run.path_segments
@@ -46,6 +55,16 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule(
+    "degrading-functions",
+    symptoms=(
+        "straggling-tasks",
+        "dominating-function",
+        "blocked-tasks",
+        "imbalance",
+        "too-few-tasks",
+    ),
+)
 def degrading_functions(run: RunFigures) -> Iterator[Finding]:
     """Find functions whose tasks take longer and longer."""
     trends = run.trends

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.units import count, duration, percent, size, times
 from dasfprof.analysis.model.accounting import ThreadTime
@@ -23,6 +24,19 @@ _SHARE = 0.2
 _WORTH_IT = 1.5
 
 
+@rule(
+    "tasks-too-small",
+    symptoms=(
+        "scheduler-bound",
+        "imbalance",
+        "serial-chain",
+        "too-few-tasks",
+        "poor-placement",
+        "transfer-bound",
+        "client-gaps",
+        "lock-bound",
+    ),
+)
 def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that are so short that handling them takes longer than running them."""
     durations = run.working[run.succeeded]
@@ -48,6 +62,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("scheduler-bound")
 def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
     """Find threads that stand idle while tasks are runnable, and the scheduler has them."""
     share, on_path = (
@@ -69,6 +84,7 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("deserialising")
 def deserialising(run: RunFigures) -> Iterator[Finding]:
     """Find threads that are busy with deserialising tasks."""
     share = run.share_of(ThreadTime.DESERIALIZE)

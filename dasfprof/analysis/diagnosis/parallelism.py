@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.units import count, duration, percent, size
 from dasfprof.analysis.model.accounting import ThreadTime
@@ -36,6 +37,14 @@ class _Narrow:
     idle: Array
 
 
+@rule(
+    "serial-chain",
+    symptoms=(
+        "imbalance",
+        "too-few-tasks",
+        "dominating-function",
+    ),
+)
 def serial_chain(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that run one after another, alone, while all other threads wait for them."""
     if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
@@ -64,6 +73,7 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("too-few-tasks")
 def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find times at which there are fewer tasks than threads, for there are no more of them."""
     if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
@@ -97,6 +107,7 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("dominating-function", symptoms=("blocked-tasks",))
 def dominating_function(run: RunFigures) -> Iterator[Finding]:
     """Find a function that takes most of the time, and whose tasks are far longer than others."""
     total = run.functions.sum(run.working)

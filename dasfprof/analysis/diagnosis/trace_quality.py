@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.units import count, duration, excerpt
 from dasfprof.analysis.model.clock_offsets import clock_offsets
@@ -21,6 +22,7 @@ _CLOCK = 0.5
 _MOST_NOTES = 5
 
 
+@rule("missing-evidence")
 def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     """Find files, facts and readings that the trace lacks."""
     notes = [note.text for note in run.trace.notes if note.kind not in _NO_FAULT]
@@ -41,6 +43,7 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     )
 
 
+@rule("clocks-apart")
 def clocks_apart(run: RunFigures) -> Iterator[Finding]:
     """Find hosts whose clocks are far from the scheduler's."""
     offsets = clock_offsets(run.trace)
