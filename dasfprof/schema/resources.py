@@ -10,6 +10,9 @@ HOST_COUNTERS = (
     Column("host_memory_total", "time", "bytes", "that the host has", "Memory Total"),
     Column("host_memory_available", "time", "bytes", "that one can still get", "Memory Available"),
     Column("host_memory_used", "time", "bytes", "the host's memory in use", "Memory Used"),
+    Column(
+        "host_swap_used", "time", "bytes", "swap in use", title="Swap Used", chart="Swap of hosts"
+    ),
     Column("host_disk_io.read_count", "time", "count", "reads since boot", "Disk Io Read Count"),
     Column("host_disk_io.write_count", "time", "count", "writes since boot", "Disk Io Write Count"),
     Column("host_disk_io.read_size", "time", "bytes", "read since boot", "Disk Io Read"),

@@ -5,6 +5,8 @@ Beside a cluster in this process, Dask's own monitor would read what is put in t
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psutil
 import pytest
 
@@ -39,3 +41,19 @@ def test_counters_that_go_back_leave_psutil_s_memory_alone(
     assert rates[3] > 0
     assert psutil.net_io_counters().bytes_recv == 500
     psutil.net_io_counters.cache_clear()
+
+
+def test_swap_in_use_is_what_the_kernel_tells() -> None:
+    names = [name for name, _ in RESOURCE_USAGE.fields + RESOURCE_USAGE.args]
+    probe = ResourceProbe(GpuProbe(lambda device: HostDuty(device)), HostPressure())
+    before, ((_, row),), after = swap_used(), probe.sample(True), swap_used()
+    probe.close()
+    assert min(before, after) <= dict(zip(names, row, strict=True))["host_swap_used"]
+    assert dict(zip(names, row, strict=True))["host_swap_used"] <= max(before, after)
+
+
+def swap_used() -> int:
+    """Bytes, from the kernel's own table."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    sizes = {line.partition(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+    return sizes["SwapTotal"] - sizes["SwapFree"]

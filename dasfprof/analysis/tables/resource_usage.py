@@ -61,7 +61,8 @@ def node_resource_usage(trace: Trace) -> pd.DataFrame:
         Sent (MB)``, ``Network Recv (MB)`` (these six since the host's boot), ``# of TCP
         Connections``, ``# of UDP Connections``, and since the boot ``Cpu Pressure Seconds``,
         ``Memory Pressure Seconds``, ``Io Pressure Seconds`` (some of the host's tasks waited
-        for it). NA is what the host does not tell.
+        for it); and the other counters with a title in `dasfprof.schema.resources`. NA is what
+        the host does not tell.
     """
     samples = _told(trace.samples, _OF_NODES)
     nodes = _hosts(trace, samples)

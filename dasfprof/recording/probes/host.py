@@ -136,6 +136,7 @@ class ResourceProbe:
             "host_memory_used": memory.used,
             "host_memory_available": memory.available,
             "host_memory_total": memory.total,
+            "host_swap_used": _or_none(lambda: psutil.swap_memory().used),
             "host_net_io.read_bps": rate(net, last_net, "bytes_recv"),
             "host_net_io.write_bps": rate(net, last_net, "bytes_sent"),
             "host_net_io.read_size": getattr(net, "bytes_recv", None),
