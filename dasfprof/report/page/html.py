@@ -123,10 +123,16 @@ def _parts(analyser: TraceAnalyser, title: str) -> Iterator[bytes]:
 
 
 def _tables(analyser: TraceAnalyser) -> dict[str, Any]:
+    """Return the tables of the page, by their names there: first those that the shell shows."""
+    shown = [item for item in questions.all() if item.page and item.applies(analyser.trace)]
+    shown.sort(key=lambda item: (item.overview is None, item.overview or 0))
     return {
-        question.page: table_facts(question.of(analyser))
-        for question in questions.all()
-        if question.page is not None and question.applies(analyser.trace)
+        str(item.page): {
+            "title": item.title,
+            "file": f"{item.file_stem}.csv",
+            **table_facts(item.of(analyser)),
+        }
+        for item in shown
     }
 
 

@@ -62,7 +62,7 @@ class Page {
       true,
     );
     exportButton("task-csv", this.taskTable, "task_runs.csv");
-    for (const [name, title, file] of TABLES) buildTable(name, title, file, facts);
+    buildTables(facts);
     for (const list of document.querySelectorAll(".status-legend")) {
       list.replaceChildren(...statusLegend(facts.timeline.statuses));
     }

@@ -1,33 +1,40 @@
 // The sections of tables that the page holds as lists.
 
-/** The tables that the page holds as lists: their sections, titles and files. */
-const TABLES = [
-  ["steps", "Steps of the pipeline", "step_bottleneck.csv"],
-  ["functions", "Functions by worker", "function_bottleneck.csv"],
-  ["status", "Status of functions", "function_status.csv"],
-  ["step-status", "Status of steps", "step_status.csv"],
-  ["balance", "Tasks in memory", "task_balance.csv"],
-  ["events", "Events of user code", "own_events.csv"],
-];
+/** Adds a section for each table that the page holds, in their order. */
+function buildTables(facts) {
+  for (const [name, table] of Object.entries(facts.tables)) {
+    byId("tables").append(tableSection(name, table));
+    if (!table.absent) fillTable(name, table, facts);
+  }
+}
 
-function buildTable(name, title, file, facts) {
+function tableSection(name, { title, absent, columns = [] }) {
+  const head = make("header", { class: "section-head" }, make("h2", { id: `${name}-title` }, title));
+  if (columns.some((column) => column.kind === "text")) {
+    const search = { id: `${name}-filter`, type: "search", autocomplete: "off", spellcheck: "false" };
+    head.append(make("label", {}, "Filter ", make("input", search)));
+  }
+  if (!absent) head.append(make("button", { type: "button", id: `${name}-csv` }, "Export CSV"));
+  const section = make("section", { "aria-labelledby": `${name}-title` }, head);
+  if (hasStatuses(name)) section.append(make("ul", { class: "legend status-legend" }));
+  const root = make("div", { id: `${name}-table` });
+  if (absent) root.append(make("p", { class: "absent" }, absent));
+  section.append(root);
+  return section;
+}
+
+function hasStatuses(name) {
+  return name.endsWith("status");
+}
+
+function fillTable(name, table, facts) {
   const root = byId(`${name}-table`);
-  const table = facts.tables[name];
-  if (!table) {
-    byId(`${name}-section`).hidden = true;
-    return;
-  }
-  if (table.absent) {
-    root.append(make("p", { class: "absent" }, table.absent));
-    byId(`${name}-csv`).hidden = true;
-    return;
-  }
   const count = table.columns[0]?.values.length ?? 0;
   const listed = listedColumns(table);
-  const columns = name.endsWith("status") ? withBars(listed, facts.timeline.statuses) : listed;
-  const shown = new DataTable(root, { name: title, columns, count });
+  const columns = hasStatuses(name) ? withBars(listed, facts.timeline.statuses) : listed;
+  const shown = new DataTable(root, { name: table.title, columns, count });
   noteUnknown(root, table);
-  exportButton(`${name}-csv`, shown, file);
+  exportButton(`${name}-csv`, shown, table.file);
   filterBox(`${name}-filter`, shown, table);
 }
 
