@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from dasfprof.text import count_of, elide
+
 logger = logging.getLogger(__name__)
 
 Cause = Literal["too fast", "disk full", "disk gone", "not encoded"]
@@ -20,6 +22,9 @@ CAUSES: Mapping[str, str] = {
     "disk gone": "could not be written: the disk or the directory was gone, or did not answer",
     "not encoded": "held a value that cannot be encoded",
 }
+
+#: Kinds of events that a message names, and the characters of each name.
+_MOST_NAMED, _LONGEST_NAME = 3, 60
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -112,3 +117,20 @@ def told_losses(dropped: int, by_cause: Mapping[str, int]) -> str:
     if unknown > 0:
         told.append(f"{unknown:,} for a cause that the trace does not tell")
     return f"{dropped:,} fact{'s' * (dropped != 1)}: {', '.join(told)}"
+
+
+def told_unknown_events(by_name: Mapping[str, int]) -> str:
+    """Say how many events of a plugin's file are of kinds that this dasfprof does not know.
+
+    Examples
+    --------
+    >>> told_unknown_events({"Pause": 3})
+    '3 events of kinds that this version of dasfprof does not know: Pause (3)'
+    """
+    counts = sorted(by_name.items(), key=lambda item: -item[1])
+    names = [f"{elide(name, _LONGEST_NAME)} ({count:,})" for name, count in counts[:_MOST_NAMED]]
+    more = f" and {len(counts) - _MOST_NAMED} more" if len(counts) > _MOST_NAMED else ""
+    events = count_of(sum(by_name.values()), "event")
+    return (
+        f"{events} of kinds that this version of dasfprof does not know: {', '.join(names)}{more}"
+    )
