@@ -49,6 +49,26 @@ class Source:
         self.constants = constants
         self.finish = finish
 
+    @property
+    def pending(self) -> int:
+        """Whole facts in `rows`."""
+        return len(self.rows) // self.width
+
+    def take(self, facts: int) -> list[Any]:
+        """Take the oldest facts out of `rows`; they count as `in_flight`."""
+        self.in_flight = facts
+        taken = self.rows[: facts * self.width]
+        del self.rows[: len(taken)]
+        return taken
+
+    def withdraw(self, row: Any) -> bool:
+        """Remove a row if it is still in `rows`; return whether it was."""
+        for place in reversed(range(len(self.rows))):
+            if self.rows[place] is row:
+                del self.rows[place]
+                return True
+        return False
+
     @classmethod
     def of(cls, schema: Schema, constants: dict[str, Any] | None = None) -> Source:
         """Make a source whose rows are already those of one schema."""

@@ -1,21 +1,18 @@
-"""Writing a trace file: one background thread that turns pending rows into blocks.
+"""`TraceWriter`: a background thread that writes pending rows to a trace file.
 
-Recording threads only append to plain lists (`Source.rows`), which the interpreter makes atomic;
-no lock, no encoding and no file is ever on their path. The writer takes what is there every
-`flush_interval` seconds, or sooner when a list is long, encodes it in slices and appends a frame
-for each kind of event and each `commit_threshold` rows. After each half millisecond of work it
-sleeps for one, so that an event loop that shares the interpreter never waits long for it.
+Threads that record only append to plain lists (`Source.rows`), which is atomic: they take no lock,
+encode nothing and open no file. Every `flush_interval` seconds, or sooner when a list is long, the
+writer takes the rows, encodes them in slices and appends a frame for each kind of event and each
+`commit_threshold` rows. It pauses often (`Pace`), so that an event loop never waits long for it.
 
-Where rows come faster than they are written, there are two answers. Hooks on Dask's event loops
+When rows come faster than they are written, it depends on who records. Hooks on Dask's event loops
 must not wait: `threshold_reached` drops the newest fact beyond `max_pending` and counts it. User
-code that records events of its own encodes them itself in `make_room`, as soon as
-`commit_threshold` are pending, and goes on when they are in the file: nothing is lost, and no more
-than those are ever unwritten. That takes less CPU than to wait for the writer's thread, whose core
-would have to fetch what another has just made.
+code may wait: when `commit_threshold` of its events are pending, `make_room` encodes them in the
+thread that records, which takes less CPU than to wait for the writer's thread on another core.
 
-What could not be written is dropped and counted by its cause, which stands in every later frame.
+Every frame holds the number of facts dropped so far, by cause.
 
-A forked child inherits all of this but the thread. It writes nothing: the file is its parent's.
+After `fork` the child has no writer's thread and writes nothing: the file is its parent's.
 """
 
 from __future__ import annotations
@@ -32,15 +29,10 @@ from dasfprof.database.blocks import BlockWriter
 from dasfprof.database.handover import Appender
 from dasfprof.database.losses import Losses
 from dasfprof.database.output import TraceOutput
+from dasfprof.database.pace import Pace
 from dasfprof.database.sources import Folded, Source
 
 __all__ = ["Folded", "Source", "TraceWriter"]
-
-#: CPU seconds of work between two pauses; the pause, and the one while somebody waits: see
-#: `benchmarks/` for what they cost and how long they keep an event loop waiting.
-WORK_SECONDS = 0.0005
-PAUSE_SECONDS = 0.001
-HURRIED_PAUSE_SECONDS = 0.00005
 
 
 class TraceWriter:
@@ -80,11 +72,10 @@ class TraceWriter:
         # Beyond what the platform can wait for, a flush interval is no interval.
         self._interval = min(flush_interval, threading.TIMEOUT_MAX)
         self._pid = os.getpid()
-        self._rested = 0.0
+        self._pace = Pace()
         #: Counts the writer's steps, and what it was when somebody last gave up waiting.
         self._steps = 0
         self._stuck_at = -1
-        self._awaited = False
         #: The thread that drains, if any, and whether it is one that records.
         self._drainer: int | None = None
         self._recorder_drains = False
@@ -171,7 +162,7 @@ class TraceWriter:
 
     def _drain_as_recorder(self, source: Source) -> None:
         while not self.closed:
-            self._awaited, steps = True, self._steps
+            self._pace.hurried, steps = True, self._steps
             if self._drain_lock.acquire(timeout=handover.PATIENCE):
                 try:
                     if not self._has_room(source):
@@ -198,16 +189,12 @@ class TraceWriter:
                 self.losses.add("disk gone" if silent else "too fast")
 
     def _has_room(self, source: Source) -> bool:
-        return len(source.rows) // source.width + source.in_flight < self.commit_threshold
+        return source.pending + source.in_flight < self.commit_threshold
 
     def withdraw(self, source: Source, row: Any) -> bool:
         """Take back a row that was appended after closing; tells whether it was still there."""
         with self._drain_lock:
-            for place in reversed(range(len(source.rows))):
-                if source.rows[place] is row:
-                    del source.rows[place]
-                    return True
-        return False
+            return source.withdraw(row)
 
     def create(self) -> bool:
         """Create the file now, empty as yet; in a fork do nothing. Tells whether it was created.
@@ -224,7 +211,7 @@ class TraceWriter:
 
     def commit(self) -> None:
         """Write everything that was recorded before the call, in the caller's thread."""
-        self._awaited = True
+        self._pace.hurried = True
         self._drain()
 
     def close(self) -> None:
@@ -278,11 +265,8 @@ class TraceWriter:
     def _rest(self) -> None:
         """Let other threads run, once this one has worked a while."""
         self._steps += 1
-        if self.closed or self._recorder_drains:
-            return
-        if time.thread_time() - self._rested > WORK_SECONDS:
-            time.sleep(HURRIED_PAUSE_SECONDS if self._awaited else PAUSE_SECONDS)
-            self._rested = time.thread_time()
+        if not (self.closed or self._recorder_drains):
+            self._pace.pause()
 
     def _drain(self, finish: bool = False) -> None:
         if os.getpid() == self._pid:
@@ -292,22 +276,21 @@ class TraceWriter:
     def _drain_sources(self, sources: list[Source], finish: bool = False) -> None:
         if self._drainer == threading.get_ident():  # a signal handler or a finalizer commits
             return
-        self._drainer, self._rested = threading.get_ident(), time.thread_time()
+        self._drainer = threading.get_ident()
+        self._pace.start()
         try:
             for source in sources:
                 self._drain_source(source, finish)
         finally:
-            self._drainer, self._awaited = None, False
+            self._drainer, self._pace.hurried = None, False
         if self.losses.by_cause:  # here, since warning may block what records
             self.losses.warn("facts come faster than they are written to")
 
     def _drain_source(self, source: Source, finish: bool) -> None:
         # Rows beyond are those that `threshold_reached` is about to drop.
-        remaining = min(len(source.rows) // source.width, self.max_pending)
+        remaining = min(source.pending, self.max_pending)
         while remaining or finish:
-            source.in_flight = min(remaining, self.commit_threshold)
-            rows = source.rows[: source.in_flight * source.width]
-            del source.rows[: len(rows)]
+            rows = source.take(min(remaining, self.commit_threshold))
             remaining -= source.in_flight
             last = finish and not remaining
             try:

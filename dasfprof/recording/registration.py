@@ -16,10 +16,11 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from dasfprof.errors import NoClientError, RegistrationError
 from dasfprof.recording.cluster.calls import check_process, ping, running_plugins
 from dasfprof.recording.cluster.link import ClusterLink, within
+from dasfprof.recording.cluster.removal import remove_plugins
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.worker import WorkerProfiler
-from dasfprof.recording.run import ProfiledRun, remove_plugins
+from dasfprof.recording.run import ProfiledRun
 from dasfprof.recording.settings import RunSettings, make_settings, switch
 from dasfprof.recording.steps.recorder import StepRecorder, stop_recorders
 from dasfprof.text import count_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,13 +20,17 @@ from dasfprof.errors import SourceNotFoundError, TraceError
 from dasfprof.recording.cluster.calls import (
     commit_on_scheduler,
     commit_on_worker,
-    forget_worker_plugins,
     list_files,
-    read_chunk,
-    stop_on_scheduler,
-    stop_on_worker,
 )
-from dasfprof.recording.cluster.link import GONE, SCHEDULER, ClusterLink
+from dasfprof.recording.cluster.files import FileCollector
+from dasfprof.recording.cluster.link import (
+    GONE,
+    SCHEDULER,
+    ClusterLink,
+    error_text,
+    silent_processes,
+)
+from dasfprof.recording.cluster.removal import remove_plugins
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.steps.recorder import StepRecorder
@@ -37,12 +40,6 @@ if TYPE_CHECKING:
     from dasfprof.analysis import TraceAnalyser
 
 logger = logging.getLogger(__name__)
-
-#: Bytes that one call brings from a remote disk.
-CHUNK_BYTES = 1 << 22
-
-#: Processes that a message names.
-_MOST_NAMED = 3
 
 #: Seconds between two looks at files that are about to be closed.
 _POLL_INTERVAL = 0.1
@@ -208,7 +205,7 @@ class ProfiledRun:
         if self._obstacle:
             return f"not stopped: {clean(self._obstacle)}"
         if self._unanswered:
-            return f"recording, {_named(self._unanswered)} did not answer"
+            return f"recording, {silent_processes(self._unanswered)} did not answer"
         return "recording"
 
     async def _flush(self) -> None:
@@ -223,7 +220,7 @@ class ProfiledRun:
                 self._link.on_workers(commit_on_worker, self._plugins),
             )
         except GONE as error:
-            self._miss({SCHEDULER: _reason(error)})
+            self._miss({SCHEDULER: error_text(error)})
         else:
             self._miss(answers.silent)
 
@@ -234,7 +231,7 @@ class ProfiledRun:
             logger.warning(
                 "run %r: no answer from %s; what only they have in memory is not on disk yet",
                 self.name,
-                _named(self._unanswered),
+                silent_processes(self._unanswered),
             )
 
     async def _stop(self) -> None:
@@ -249,9 +246,9 @@ class ProfiledRun:
                 self._unanswered = await remove_plugins(self._link, self._plugins)
         except GONE as error:
             if not await self._has_ended(began + self._link.limit):
-                self._unanswered = {SCHEDULER: _reason(error)}
+                self._unanswered = {SCHEDULER: error_text(error)}
         if self._unanswered:
-            self._obstacle = f"{_named(self._unanswered)} did not answer"
+            self._obstacle = f"{silent_processes(self._unanswered)} did not answer"
             logger.warning(
                 "run %r is not stopped: %s. Its files are whole up to what was written last; "
                 "stop() asks again.",
@@ -282,78 +279,8 @@ class ProfiledRun:
     async def _collect(self, destination: Path) -> list[Path]:
         destination.mkdir(parents=True, exist_ok=True)
         await self._flush()
-        arguments = (self._settings.directory, self._settings.uuid)
-        brought = {}
-        for name, _ in list_files(*arguments):
-            brought[name] = destination / name
-            if destination.resolve() != self.directory.resolve():
-                shutil.copyfile(self.directory / name, brought[name])
-        if not self._link.is_closed:
-            try:
-                await self._collect_others(destination, brought)
-            except GONE as error:
-                self._miss({SCHEDULER: _reason(error)})
-        return sorted(brought.values())
-
-    async def _collect_others(self, destination: Path, brought: dict[str, Path]) -> None:
-        """Bring the files that are on no disk which this machine sees."""
-        arguments = (self._settings.directory, self._settings.uuid)
-        of_scheduler = await self._link.on_scheduler(list_files, *arguments)
-        there = await self._link.on_scheduler(_addresses)
-        asked = [address for address in there if address not in self._unanswered]
-        answers = await self._link.on_workers(list_files, *arguments, workers=asked)
-        silent = answers.silent
-        for process, files in {SCHEDULER: of_scheduler, **answers.results}.items():
-            for name, size in files:
-                if name in brought:  # its disk is this machine's, or a shared one
-                    continue
-                brought[name] = destination / name
-                try:
-                    await self._bring(process, name, size, brought[name])
-                except GONE as error:
-                    silent[process] = _reason(error)
-                    break
+        collector = FileCollector(self._link, self._settings, destination)
+        silent = await collector.collect(without=self._unanswered)
         if silent:
             self._miss(silent)
-
-    async def _bring(self, process: str, name: str, size: int, target: Path) -> None:
-        source = str(self.directory / name)
-        with target.open("wb") as file:
-            for offset in range(0, size, CHUNK_BYTES):
-                file.write(
-                    await self._link.on_process(process, read_chunk, source, offset, CHUNK_BYTES)
-                )
-
-
-async def remove_plugins(link: ClusterLink, names: list[str]) -> dict[str, str]:
-    """Take plugins off the cluster: workers first, so that the scheduler sees their last tasks.
-
-    Returns
-    -------
-    dict
-        Workers that did not answer in time, by address, and why. They may still have them.
-
-    Raises
-    ------
-    asyncio.TimeoutError, OSError
-        If the scheduler did not answer in time, or cannot be reached.
-    """
-    await link.on_scheduler(forget_worker_plugins, names)
-    answers = await link.on_workers(stop_on_worker, names)
-    await link.on_scheduler(stop_on_scheduler, names)
-    return answers.silent
-
-
-def _addresses(dask_scheduler: Any) -> list[str]:
-    return list(dask_scheduler.workers)
-
-
-def _reason(error: BaseException) -> str:
-    return str(error) or type(error).__name__
-
-
-def _named(silent: dict[str, str]) -> str:
-    """Name processes that did not answer, and say why of each."""
-    named = [f"{process} ({reason})" for process, reason in list(silent.items())[:_MOST_NAMED]]
-    more = len(silent) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+        return sorted(collector.files.values())

@@ -22,6 +22,9 @@ from dasfprof.recording.dask_internals.remote_errors import error_in
 #: What calls to a process that is gone, going or frozen raise.
 GONE = (OSError, CommClosedError, TimeoutError, asyncio.TimeoutError, RuntimeError, ValueError)
 
+#: Processes that a message names.
+_MOST_NAMED = 3
+
 #: The scheduler's name among those that were asked.
 SCHEDULER = "the scheduler"
 
@@ -195,3 +198,15 @@ def _result(response: dict[str, Any]) -> Any:
     if response["status"] == "error":
         raise error_in(response)
     return response["result"]
+
+
+def error_text(error: BaseException) -> str:
+    """Return what an error says, or its type where it says nothing."""
+    return str(error) or type(error).__name__
+
+
+def silent_processes(silent: dict[str, str]) -> str:
+    """Name processes that did not answer, each with the reason."""
+    named = [f"{process} ({reason})" for process, reason in list(silent.items())[:_MOST_NAMED]]
+    more = len(silent) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")

@@ -58,7 +58,7 @@ WORKER_NOTES = NoteLayout(RUN, FETCHED, CORRECTED)
 _MAX_TEXTS = 10_000
 
 
-class TaskFolder:
+class TaskNotes:
     """Folds the notes of one worker, slice by slice, in the order in which they were made.
 
     Parameters

@@ -24,6 +24,7 @@ from dasfprof.database.writer import Folded, Source
 from dasfprof.recording.cluster.calls import settle_worker
 from dasfprof.recording.cluster.link import ask_workers
 from dasfprof.recording.guard import HookGuard, in_thread
+from dasfprof.recording.notes.layout import discard
 from dasfprof.recording.notes.scheduler_notes import (
     ADDED,
     ARRIVED,
@@ -34,6 +35,7 @@ from dasfprof.recording.notes.scheduler_notes import (
     scheduler_notes,
 )
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.task_runs.unsent import HELD_BACK, unsent_tasks
 from dasfprof.schema.steps import ANNOTATION
 from dasfprof.schema.tasks import UNSENT_TASKS
 
@@ -42,9 +44,6 @@ _OUTCOMES = ("memory", "erred")
 
 #: How Dask names the cause where `retire_workers` takes a worker off.
 _RETIRED = "retire-workers"
-
-_HELD_BACK = ("queued", "no-worker")
-_UNSENT = ("waiting", *_HELD_BACK)
 
 #: Of a task that was known before recording began.
 _NOT_TOLD = (None, "")
@@ -67,7 +66,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._undo: list[Callable[[], object]] = []
         #: Closes the file after a scheduler that closes before its workers.
         self._end: asyncio.Task[None] | None = None
-        self._note: Callable[[tuple[Any, ...]], None] = _ignore
+        self._note: Callable[[tuple[Any, ...]], None] = discard
         #: By key, of tasks that have not ended: when and by which stimulus each became known, when
         #: it was held back, and when it was stolen.
         self._waiting: dict[Any, tuple[float, str]] = {}
@@ -87,16 +86,16 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             writer = self.database.writer
             self._guard = HookGuard(writer)
             constants = {"process_id": socket.gethostname(), "thread_id": "scheduler"}
-            self._folder = scheduler_notes(self._guard)
+            self._notes = scheduler_notes(self._guard)
             width = SCHEDULER_NOTES.width
-            self._source = Source(self._folder.fold, constants, self._unfinished, width)
+            self._source = Source(self._notes.fold, constants, self._unfinished, width)
             self._threshold = writer.commit_threshold * width
             writer.start(self._source)
             self._note = self._source.rows.extend
             for address in list(scheduler.workers):
                 self.add_worker(scheduler, address)
         except Exception:
-            self._note = _ignore
+            self._note = discard
             self._guard.caught("start")
             self._guard.take_all("start", self._undo)
 
@@ -119,13 +118,13 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             await self._scheduler.finished()
         finally:  # the event loop may end before: it cancels its tasks then
-            self._note = _ignore
+            self._note = discard
             self._guard.take_all("close", self._undo)
 
     async def stop(self) -> None:
         """End the recording: Dask calls nothing when a plugin is unregistered."""
         try:
-            self._note = _ignore
+            self._note = discard
             await in_thread(partial(self._guard.take_all, "stop", self._undo))
         except Exception:
             self._guard.caught("stop")
@@ -154,7 +153,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             elif finish == "waiting":
                 if key not in self._waiting:
                     self._waiting[key] = time(), stimulus_id
-            elif finish in _HELD_BACK:
+            elif finish in HELD_BACK:
                 self._queued.setdefault(key, time())
             elif start != "released":  # it never ran
                 self._waiting.pop(key, None)
@@ -211,26 +210,12 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         for key, (since, *_) in list(self._sent.items()):
             if key in self._tasks:
                 notes += self._task_run(key, since, "processing", "", {})
-        unsent = self._unsent()
+        unsent = unsent_tasks(self._waiting, self._tasks)
         first = len(notes) // SCHEDULER_NOTES.width
         return [
-            *self._folder.finish(self._source.rows),
-            *self._folder.fold(notes),
+            *self._notes.finish(self._source.rows),
+            *self._notes.fold(notes),
             (UNSENT_TASKS, unsent, range(first, first + len(unsent))),
-        ]
-
-    def _unsent(self) -> list[tuple[Any, ...]]:
-        """Sum up the tasks that wait for others, for room or for a worker that fits them."""
-        found: dict[tuple[str, str], tuple[float, Any, int]] = {}
-        for key, (since, _) in dict(self._waiting).items():
-            task = self._tasks.get(key)
-            if task is not None and task.state in _UNSENT:
-                kind = task.prefix.name, task.state
-                begin, first, count = found.get(kind, (since, task, 0))
-                found[kind] = min(begin, since), first, count + 1
-        return [
-            (begin, name, state, count, first.key, _restrictions(first))
-            for (name, state), (begin, first, count) in found.items()
         ]
 
     def update_graph(
@@ -311,17 +296,3 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             await in_thread(self.database.commit)
         except Exception:
             self._guard.caught("remove_worker")
-
-
-def _restrictions(task: Any) -> dict[str, Any]:
-    """Give what a task asks of a worker."""
-    asked = {
-        "workers": sorted(task.worker_restrictions or ()),
-        "hosts": sorted(task.host_restrictions or ()),
-        "resources": dict(task.resource_restrictions or {}),
-    }
-    return {name: value for name, value in asked.items() if value}
-
-
-def _ignore(note: tuple[Any, ...]) -> None:
-    """Take the place of the source's list while there is no file."""

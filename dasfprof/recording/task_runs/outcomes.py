@@ -32,7 +32,7 @@ RunFacts: TypeAlias = tuple[
     "str | None",
 ]
 
-RUNNING = ("executing", "long-running")
+_RUNNING = ("executing", "long-running")
 STATES = {"memory": "memory", "error": "erred", "rescheduled": "rescheduled"}
 
 
@@ -53,6 +53,24 @@ def failed_run(event: Any, task: Any) -> RunFacts:
         event.stop if failed else None,
         event.exception_text if failed else None,
     )
+
+
+def ends_here(task: Any, start: str, finish: str, executing: bool) -> bool:
+    """Return whether a change of state ends a run of a task on this worker.
+
+    Parameters
+    ----------
+    task
+        The worker's.
+    start, finish
+        States; `finish` is one of `STATES`.
+    executing
+        Whether the task was seen to begin on this worker.
+    """
+    if start in _RUNNING:
+        # Where the worker could not store the result, a change to "error" follows.
+        return finish != "memory" or task.state == "memory"
+    return executing
 
 
 def run_by_state(
