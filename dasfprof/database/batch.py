@@ -68,7 +68,7 @@ class BatchEncoder:
     def extend(self, rows: Rows, sequence: Sequence[int]) -> list[Exception]:
         """Add rows; `sequence` holds their positions among all events of the file.
 
-Rows that a codec cannot hold are left out; returns their errors.
+        Rows that a codec cannot hold are left out; returns their errors.
         """
         error = self._convert(rows, sequence)
         if error is None or len(rows) == 1:

@@ -41,7 +41,7 @@ class TraceWriter:
     Parameters
     ----------
     path
-        Where to write. An existing file is never touched: a number is put behind the name.
+        The file. If it exists, it is left alone and a number is added to the name.
     header
         Facts about this process and run for the file's first frame.
     commit_threshold, flush_interval
@@ -59,24 +59,24 @@ class TraceWriter:
         flush_interval: float,
         max_pending: int,
     ) -> None:
-        #: What was dropped, by cause, and the errors that hooks caught.
+        #: Dropped facts by cause, and the errors that hooks caught.
         self.losses = Losses(lambda: self.path)
         self._output = TraceOutput(path, lambda: self._blocks.frame({**header, "kind": "header"}))
         self._appender = Appender(self._output, self.losses)
         self._blocks = BlockWriter(self._put, self.losses, self._rest)
         self.commit_threshold = commit_threshold
         self.max_pending = max_pending
-        #: Whether `close` was called: what is recorded from then on is not written.
+        #: Whether `close` was called: what is recorded afterwards is not written.
         self.closed = False
         self.sources: list[Source] = []
-        # Beyond what the platform can wait for, a flush interval is no interval.
+        # The longest time that the platform can wait for.
         self._interval = min(flush_interval, threading.TIMEOUT_MAX)
         self._pid = os.getpid()
         self._pace = Pace()
-        #: Counts the writer's steps, and what it was when somebody last gave up waiting.
+        #: Number of the writer's steps, now and when a thread last gave up waiting.
         self._steps = 0
         self._stuck_at = -1
-        #: The thread that drains, if any, and whether it is one that records.
+        #: The thread that drains, if any, and whether it is a thread that records.
         self._drainer: int | None = None
         self._recorder_drains = False
         self._wake = threading.Event()
@@ -89,12 +89,12 @@ class TraceWriter:
 
     @property
     def path(self) -> Path:
-        """The file, absolute; its name gets a number where another file has taken it."""
+        """The absolute path, with a number added to the name if another file had taken it."""
         return self._output.path
 
     @property
     def dropped(self) -> int:
-        """Facts lost, of all causes."""
+        """Number of dropped facts, of all causes."""
         return self.losses.dropped
 
     @property
@@ -107,7 +107,7 @@ class TraceWriter:
         self.losses.errors = count
 
     def add_source(self, source: Source) -> None:
-        """Drain this source from now on; starts the background thread. Idempotent."""
+        """Drain this source from now on; start the background thread if needed. Idempotent."""
         if source in self.sources:
             return
         with self._start_lock:
@@ -118,31 +118,31 @@ class TraceWriter:
                     target=self._work, name=f"dasfprof-writer {self.path.name}", daemon=True
                 )
                 self._thread.start()
-                # Not `atexit`, which would come before Dask's own handlers: they close the clusters
-                # that a script left open, and what happens meanwhile is to be in the file.
+                # `atexit` would run before Dask's own handlers, which close the clusters that a
+                # script left open; what happens while they close is recorded, too.
                 self._at_exit = weakref.finalize(self, self.close)
 
     def start(self, source: Source) -> None:
-        """Add a source and create the file, so that even a process that dies at once leaves one.
+        """Add a source and create the file, so that a process that dies at once leaves a file.
 
-        Where the file cannot be created yet, that is warned of and tried again with each write.
+        If the file cannot be created, this is logged, and each write tries again.
         """
         self.add_source(source)
         with self._drain_lock:
             self._blocks.append(b"")
 
     def threshold_reached(self, source: Source) -> None:
-        """Wake the writer; drop the newest fact where the writer is too far behind."""
+        """Wake the writer; drop the newest fact if the writer is too far behind."""
         if len(source.rows) > self.max_pending * source.width:
             self._drop_newest(source)
         elif not self._wake.is_set() and os.getpid() == self._pid:
             self._wake.set()
 
     def make_room(self, source: Source) -> None:
-        """Write this source's facts where `commit_threshold` are unwritten.
+        """Write this source's facts if they reach `commit_threshold`.
 
-        Does nothing in the thread that writes, after `close`, and where the disk does not answer:
-        then facts are dropped beyond `max_pending`.
+        Does nothing in the thread that writes, after `close`, and while the disk does not answer:
+        then facts beyond `max_pending` are dropped.
         """
         if os.getpid() != self._pid:
             source.rows.clear()
@@ -157,7 +157,7 @@ class TraceWriter:
             self._drop_newest(source)
 
     def _hangs(self) -> bool:
-        """Tell whether the disk did not answer, and nothing has moved since."""
+        """Return whether the disk did not answer and nothing was written since."""
         return self._appender.hangs or self._steps == self._stuck_at
 
     def _drain_as_recorder(self, source: Source) -> None:
@@ -181,10 +181,10 @@ class TraceWriter:
             source.rows.clear()
             return
         with self._drop_lock:
-            # The writer takes no more than `max_pending` at a time: one fact at least is left.
+            # The writer takes at most `max_pending` facts at a time, so at least one is left.
             if len(source.rows) > self.max_pending * source.width:
                 del source.rows[-source.width :]
-                # The last answer may be a little younger than the wait for it.
+                # The disk may have answered a little after this thread began to wait.
                 silent = self._appender.waiting_for() > handover.PATIENCE / 2
                 self.losses.add("disk gone" if silent else "too fast")
 
@@ -192,12 +192,12 @@ class TraceWriter:
         return source.pending + source.in_flight < self.commit_threshold
 
     def withdraw(self, source: Source, row: Any) -> bool:
-        """Take back a row that was appended after closing; tells whether it was still there."""
+        """Remove a row that was appended after closing; return whether it was still there."""
         with self._drain_lock:
             return source.withdraw(row)
 
     def create(self) -> bool:
-        """Create the file now, empty as yet; in a fork do nothing. Tells whether it was created.
+        """Create the file, empty; do nothing in a forked child. Return whether it was created.
 
         Raises
         ------
@@ -215,7 +215,7 @@ class TraceWriter:
         self._drain()
 
     def close(self) -> None:
-        """Write what is pending and the closing frame; ends the background thread."""
+        """Write what is pending and the closing frame; end the background thread."""
         if os.getpid() != self._pid:
             return
         with self._close_lock:
@@ -242,7 +242,7 @@ class TraceWriter:
             self._wake.clear()
             if self._appender.take() and time.monotonic() < due:
                 continue
-            # A thread that records and has the lock may hand over what it has encoded.
+            # A thread that records may hold the lock and hand over a frame.
             while not (locked := self._drain_lock.acquire(timeout=0.005)) and not self.closed:
                 self._appender.take()
             if locked:
@@ -263,7 +263,7 @@ class TraceWriter:
         return self._thread is not None and self._thread.is_alive()
 
     def _rest(self) -> None:
-        """Let other threads run, once this one has worked a while."""
+        """Count a step, and let other threads run."""
         self._steps += 1
         if not (self.closed or self._recorder_drains):
             self._pace.pause()
@@ -283,7 +283,7 @@ class TraceWriter:
                 self._drain_source(source, finish)
         finally:
             self._drainer, self._pace.hurried = None, False
-        if self.losses.by_cause:  # here, since warning may block what records
+        if self.losses.by_cause:  # here, as logging may block a thread that records
             self.losses.warn("facts come faster than they are written to")
 
     def _drain_source(self, source: Source, finish: bool) -> None:
@@ -295,7 +295,7 @@ class TraceWriter:
             last = finish and not remaining
             try:
                 self._blocks.write(source, rows, finish=last)
-            except Exception as error:  # whatever it is, the thread goes on
+            except Exception as error:  # the thread goes on after any error
                 self._blocks.could_not_encode(source.in_flight, error)
             source.in_flight = 0
             self._steps += 1

@@ -1,4 +1,4 @@
-"""`ProfiledRun`: the handle of a run that is being recorded."""
+"""`ProfiledRun`: the handle of a run."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at files that are about to be closed.
+#: Seconds between two checks of files that are about to be closed.
 _POLL_INTERVAL = 0.1
 
 
 class ProfiledRun:
-    """A run on a cluster: what is recorded, where it is, and how to end it.
+    """A run that is recorded on a cluster: its files, its analysis, and the way to stop it.
 
-    Made by `register_default_profiler` and `profile`. With an asynchronous client the methods
-    that talk to the cluster (`flush`, `stop`, `collect`) give awaitables.
+    Returned by `register_default_profiler` and `profile`. With an asynchronous client the methods
+    that call the cluster (`flush`, `stop`, `collect`) return awaitables.
     """
 
     def __init__(
@@ -67,83 +67,82 @@ class ProfiledRun:
         self._steps = steps
         self._link = ClusterLink(client, settings.response_timeout)
         self._stopped = False
-        #: Why `stop` could not end the recording, in words.
+        #: Why `stop` could not end the recording; empty if it was not called or succeeded.
         self._obstacle = ""
         self._unanswered: dict[str, str] = {}
 
     def __await__(self) -> Generator[Any, None, ProfiledRun]:
-        """Return the handle: ``await register_default_profiler(...)`` suits any client."""
+        """Return the handle: ``await register_default_profiler(...)`` works for any client."""
         yield from ()
         return self
 
     @property
     def name(self) -> str:
-        """The run's name, the begin of the names of its files."""
+        """The run's name, the prefix of the names of its files."""
         return self._settings.name
 
     @property
     def directory(self) -> Path:
-        """Where the files are, on every host."""
+        """The directory of the files, on every host."""
         return Path(self._settings.directory)
 
     @property
     def unanswered(self) -> dict[str, str]:
-        """Processes that did not answer the last call, by address, and why in words.
+        """Addresses of processes that did not answer the last call in time, and the reasons.
 
-        They were not waited for longer than ``dasfprof.response-timeout``. Their files hold what
-        they wrote by themselves.
+        The time is ``dasfprof.response-timeout``. Their files hold what they write at each flush
+        interval.
         """
         return dict(self._unanswered)
 
     def through(self, client: Client) -> ProfiledRun:
-        """Give a handle of the same run that talks to the cluster through another client.
+        """Return a handle of the same run that uses another client.
 
-        For when the client that the run was registered with has closed and the cluster has not.
+        Use it if the client that the run was registered with has closed and the cluster has not.
         """
         return ProfiledRun(client, self._settings, self._plugins, False, self._steps)
 
     def flush(self) -> Any:
-        """Write every event recorded so far; a cluster that has closed did so itself.
+        """Write every event recorded so far. A cluster that has closed did so itself.
 
-        A process that does not answer within ``dasfprof.response-timeout`` is not waited for: it
-        is named in a warning and in `unanswered`.
+        Processes that do not answer within ``dasfprof.response-timeout`` are named in a warning and
+        in `unanswered`.
         """
         return self._sync(self._flush)
 
     def stop(self) -> Any:
         """End the recording; the cluster goes on without the profiler.
 
-        When it has returned, every event of finished work is on disk. After the client was closed
-        the profiler is taken off through the scheduler's address. May be called again, and after
-        the cluster was closed: it then does nothing.
+        When the call returns, every event of finished work is on disk. It works after the client
+        has closed, through the scheduler's address. It does nothing if the run has stopped or the
+        cluster has closed.
 
-        A process that does not answer within ``dasfprof.response-timeout`` is not waited for: it
-        is named in a warning and in `unanswered`. The next call asks again.
+        Processes that do not answer within ``dasfprof.response-timeout`` are named in a warning and
+        in `unanswered`. Call `stop` again to try again.
         """
         return self._sync(self._stop)
 
     def end_steps(self) -> None:
-        """End what this process itself records, which `stop` does too."""
+        """End the recording of steps in this process; `stop` does so too."""
         if self._steps is not None:
             self._steps.stop()
 
     def files(self) -> list[Path]:
-        """List the run's files that this machine can see; see `collect` for those of others."""
+        """Return the run's files on this machine; `collect` copies those of other hosts."""
         listed = list_files(self._settings.directory, self._settings.uuid)
         return [self.directory / name for name, _ in listed]
 
     def collect(self, destination: str | Path) -> Any:
-        """Bring the run's files from every host's disk into one directory of this machine.
+        """Copy the run's files from every host's disk into one directory of this machine.
 
-        The cluster must still be up; what was recorded so far is written first. Files that are
-        in `destination` already are brought again if they have grown. A process that does not
-        answer within ``dasfprof.response-timeout`` is left out, and named in a warning and in
-        `unanswered`.
+        The cluster must still run; what was recorded so far is written first. Existing copies in
+        `destination` are replaced. Processes that do not answer within
+        ``dasfprof.response-timeout`` are left out, and named in a warning and in `unanswered`.
 
         Returns
         -------
         list of Path
-            All of the run's files there.
+            The copies.
         """
         return self._sync(self._collect, Path(destination))
 
@@ -153,7 +152,7 @@ class ProfiledRun:
         Raises
         ------
         SourceNotFoundError
-            If there is none: the workers are on other hosts (`collect`), or nothing was recorded.
+            If there are none: the workers are on other hosts (`collect`), or nothing was recorded.
         """
         if self._steps is not None and self._steps.is_over:
             self._steps.stop()
@@ -166,8 +165,8 @@ class ProfiledRun:
         return MultiEventDatabase(files)
 
     def analyser(self, **options: Any) -> TraceAnalyser:
-        """Open the run's files on this machine for analysis; flush first if it goes on."""
-        # The one look upwards: the handle opens the analysis that its holder asks for.
+        """Open the run's files on this machine for analysis; `flush` first while it records."""
+        # The handle is the one place that imports a higher floor.
         from dasfprof import TraceAnalyser
 
         return TraceAnalyser(self.database(), **options)
@@ -193,8 +192,8 @@ class ProfiledRun:
 
     def _sync(self, function: Any, *args: Any) -> Any:
         if self._client.status == "closed" and not self._client.asynchronous:
-            # Its event loop may be gone with it, and nothing is left to talk to. This thread may
-            # have a loop of its own that runs, as a notebook's has.
+            # The client's event loop may have ended. This thread may run an event loop of its own,
+            # as in a notebook, so another thread runs the coroutine.
             with ThreadPoolExecutor(1) as thread:
                 return thread.submit(lambda: asyncio.run(function(*args))).result()
         return self._client.sync(function, *args)
@@ -225,11 +224,11 @@ class ProfiledRun:
             self._miss(answers.silent)
 
     def _miss(self, silent: dict[str, str]) -> None:
-        """Keep who did not answer, and warn of it; a cluster that has closed needs no warning."""
+        """Store and log which processes did not answer, unless the cluster has closed."""
         self._unanswered.update({} if self._link.is_closed else silent)
         if self._unanswered:
             logger.warning(
-                "run %r: no answer from %s; what only they have in memory is not on disk yet",
+                "run %r: no answer from %s; what they have not written is not on disk yet",
                 self.name,
                 silent_processes(self._unanswered),
             )
@@ -250,8 +249,8 @@ class ProfiledRun:
         if self._unanswered:
             self._obstacle = f"{silent_processes(self._unanswered)} did not answer"
             logger.warning(
-                "run %r is not stopped: %s. Its files are whole up to what was written last; "
-                "stop() asks again.",
+                "run %r is not stopped: %s. Its files are complete up to the last write; "
+                "call stop() to try again.",
                 self.name,
                 self._obstacle,
             )
@@ -260,7 +259,7 @@ class ProfiledRun:
             await self._client.close()
 
     async def _has_ended(self, deadline: float) -> bool:
-        """Tell whether the cluster has closed, as far as this process can know it."""
+        """Return whether the cluster has closed, as far as this process can see."""
         while not self._link.is_closed and not self._files_are_final():
             if monotonic() > deadline:
                 return False
@@ -268,7 +267,7 @@ class ProfiledRun:
         return True
 
     def _files_are_final(self) -> bool:
-        """Tell whether this machine sees files of the run, and nobody writes them any more."""
+        """Return whether this machine has files of the run and none is still being written."""
         try:
             files = [TraceFile(path) for path in self.files()]
             ended = (f.is_closed() or writer_of(f.read_header()) is Writer.ENDED for f in files)

@@ -11,12 +11,12 @@ from dasfprof.recording.cluster.link import ClusterLink
 
 
 async def remove_plugins(link: ClusterLink, names: list[str]) -> dict[str, str]:
-    """Take plugins off the cluster: workers first, so that the scheduler sees their last tasks.
+    """Remove plugins from workers first, so that the scheduler records their last tasks.
 
     Returns
     -------
     dict
-        Workers that did not answer in time, by address, and why. They may still have them.
+        Addresses of workers that did not answer in time, and why. They may still have the plugins.
 
     Raises
     ------

@@ -1,11 +1,12 @@
-"""`SchedulerTaskPlugin`: records what the scheduler decided and saw.
+"""`SchedulerTaskPlugin`: records task runs, graphs, steals and workers as the scheduler sees them.
 
-Hooks run on the scheduler's event loop. They keep the times of tasks that are on their way and
-append one note for each task run that ends. Notes lie flat in one list (`Source.width`), and what
-is kept of a task are plain values and tuples of them, which the garbage collector lets go of:
-objects that it has to follow bring on its next full run, and that stops the scheduler.
-The scheduler's file covers what workers cannot tell: queueing, steals, failed attempts on workers
-that died, and workers that came and went.
+Hooks run on the scheduler's event loop. They keep the times of tasks that have not ended and append
+one note for each task run that ends. Notes are stored flat in one list (`Source.width`), and tuples
+of plain values are kept for each task, which the garbage collector does not track: tracked objects
+would trigger a full collection, which stops the scheduler.
+
+The scheduler's file holds what workers cannot know: queueing, steals, failed attempts on workers
+that died, and workers that joined and left.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from dasfprof.recording.task_runs.unsent import HELD_BACK, unsent_tasks
 from dasfprof.schema.steps import ANNOTATION
 from dasfprof.schema.tasks import UNSENT_TASKS
 
-#: What clients that want a task are told of.
+#: States of ended tasks that are reported to the clients that want them.
 _OUTCOMES = ("memory", "erred")
 
-#: How Dask names the cause where `retire_workers` takes a worker off.
+#: The cause, in Dask's stimulus id, of the removal of a worker by `retire_workers`.
 _RETIRED = "retire-workers"
 
-#: Of a task that was known before recording began.
+#: Stands for the time and cause of a task that was known before recording began.
 _NOT_TOLD = (None, "")
 
 
@@ -55,28 +56,28 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     Parameters
     ----------
     settings
-        The run that it records for.
+        The run.
     """
 
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
         self.name = settings.plugin_name("SchedulerPlugin")
         self._guard = HookGuard()
-        #: What `stop` has to do.
+        #: Steps of `stop`, called from last to first.
         self._undo: list[Callable[[], object]] = []
-        #: Closes the file after a scheduler that closes before its workers.
+        #: Closes the file if the scheduler closes before its workers.
         self._end: asyncio.Task[None] | None = None
         self._note: Callable[[tuple[Any, ...]], None] = discard
-        #: By key, of tasks that have not ended: when and by which stimulus each became known, when
-        #: it was held back, and when it was stolen.
+        #: For tasks that have not ended, by key: when and by which stimulus each became known, when
+        #: it was queued, and when it was stolen.
         self._waiting: dict[Any, tuple[float, str]] = {}
         self._queued: dict[Any, float] = {}
         self._stolen: dict[Any, float] = {}
-        #: Of those on a worker: when and by which stimulus each was sent, and the worker's address.
+        #: For those on a worker: when and by which stimulus each was sent, and to which address.
         self._sent: dict[Any, tuple[float, str, str]] = {}
 
     async def start(self, scheduler: Any) -> None:
-        """Open the file and note the workers that are there."""
+        """Open the file and note the current workers."""
         try:
             self._scheduler = scheduler
             self._tasks = scheduler.tasks
@@ -102,8 +103,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     async def close(self) -> None:
         """Write what is pending when the scheduler closes, and close the file with it.
 
-        A standalone scheduler hears of its workers' end only after this call, so the file stays
-        open until the scheduler has finished.
+        A standalone scheduler learns that its workers have ended only after this call, so the file
+        stays open until the scheduler has finished.
         """
         try:
             await in_thread(self.database.commit)
@@ -117,7 +118,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     async def _close_with_scheduler(self) -> None:
         try:
             await self._scheduler.finished()
-        finally:  # the event loop may end before: it cancels its tasks then
+        finally:  # also if the event loop ends before and cancels this task
             self._note = discard
             self._guard.take_all("close", self._undo)
 
@@ -138,7 +139,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         stimulus_id: str = "",
         **kwargs: Any,
     ) -> None:
-        """Keep when a task came to a state; a run that ends makes a note."""
+        """Keep the time of a task's transition; write a note for a run that ends."""
         try:
             if start == "processing":
                 if key in self._sent:  # else it was sent before recording began
@@ -149,7 +150,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 address = self._tasks[key].processing_on.address
                 self._sent[key] = time(), stimulus_id, address
             elif start == "memory":
-                return  # what becomes of results is of no interest, and is much
+                return  # transitions of results are many and not recorded
             elif finish == "waiting":
                 if key not in self._waiting:
                     self._waiting[key] = time(), stimulus_id
@@ -164,11 +165,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     def _task_run(
         self, key: Any, now: float, state: str, end_cause: str, facts: dict[str, Any]
     ) -> tuple[Any, ...]:
-        """Make the note of a task run, and forget what was kept of it."""
+        """Return the note of a task run, and forget the task's times."""
         start = stop = None
         spans = facts.get("startstops")
         if spans:
-            # A worker may tell of earlier attempts as well: the last is this one.
+            # A worker may report earlier attempts as well: the last one is this one.
             span = spans[-1]
             if span["action"] != "compute":
                 span = next((s for s in reversed(spans) if s["action"] == "compute"), {})
@@ -205,7 +206,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         )
 
     def _unfinished(self) -> Folded:
-        """Give the tasks that are on a worker, or on none yet, when the file is closed."""
+        """Return rows of the tasks that have not ended when the file is closed."""
         notes: list[Any] = []
         for key, (since, *_) in list(self._sent.items()):
             if key in self._tasks:
@@ -237,7 +238,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._guard.caught("update_graph")
 
     def _take_step(self, annotations: Any) -> Any:
-        """Take the mark of a step off the tasks of a graph: workers have no use for it."""
+        """Return the step of a graph, and remove its annotation from the tasks."""
         marked = (annotations or {}).get(ANNOTATION)
         if not marked:
             return None
@@ -248,7 +249,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         return next(iter(marked.values()))
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Note a steal: it makes no transition, but gives the task a new run_id."""
+        """Note a steal, which is not a transition but sets a new run_id."""
         try:
             if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
                 _, key, _, victim, thief, *_ = msg
@@ -275,8 +276,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     ) -> Awaitable[None] | None:
         """Note that a worker left, and why.
 
-        Dask waits for what this returns: when a call that retires a worker has returned, all that
-        the worker recorded is on disk.
+        Dask awaits the return value, so that everything that a retired worker recorded is on disk
+        when the call that retires it returns.
         """
         try:
             reason = stimulus_id.rpartition("-")[0]  # the rest is a time
@@ -288,7 +289,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         return None
 
     async def _settle(self, worker: str) -> None:
-        """Have a worker that leaves write what it has."""
+        """Let a leaving worker write what it has recorded."""
         try:
             arguments = dumps((self.settings.plugin_name(""),))
             function, limit = dumps(settle_worker), self.settings.response_timeout

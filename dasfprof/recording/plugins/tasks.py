@@ -46,7 +46,7 @@ from dasfprof.recording.task_runs.results import ResultDescriber
 from dasfprof.recording.task_runs.run_queue import Reading, RunQueue, availability
 
 _READY = ("ready", "constrained")
-#: States of which the metering tells more.
+#: States of ended tasks, of which the metering says more.
 _ENDS = frozenset(("memory", "error", "forgotten"))
 _NEVER_RAN = frozenset(("waiting", "ready", "constrained"))
 
@@ -57,7 +57,7 @@ class WorkerTaskPlugin(RecordingPlugin):
     Parameters
     ----------
     settings
-        The run that it records for.
+        The run.
     """
 
     settings: RunSettings
@@ -67,23 +67,23 @@ class WorkerTaskPlugin(RecordingPlugin):
         self.name = settings.plugin_name("TracePlugin")
         self._guard = HookGuard()
         self._note: Callable[[tuple[Any, ...]], None] = discard
-        #: What teardown has to do, the last first.
+        #: Steps of the teardown, called from last to first.
         self._undo: list[Callable[[], object]] = []
         self._by_state = False
         self._not_kept = _ENDS
-        #: When tasks that have not finished yet came to a state on this worker, by key.
+        #: When unfinished tasks entered a state on this worker, by key.
         self._received: dict[Any, float] = {}
         self._ready: dict[Any, float] = {}
         self._executing: dict[Any, float] = {}
         self._seceded: dict[Any, float] = {}
         self._clock = ClockCorrections()
-        #: What was read of the run queue, by key, until it is taken.
+        #: Readings of the run queue by key, until they are noted.
         self._readings: dict[Any, Reading] = {}
-        #: The task that has just been rescheduled: Dask may have forgotten it at the next look.
+        #: The last rescheduled task, which Dask may forget before its outcome is observed.
         self._rescheduled: Any = None
 
     def setup(self, worker: Any) -> None:
-        """Open the file and place the hooks; a failure is logged and leaves the worker alone."""
+        """Open the file and place the hooks; a failure is logged and does not affect the worker."""
         try:
             if not self.can_record(worker):
                 return
@@ -114,7 +114,7 @@ class WorkerTaskPlugin(RecordingPlugin):
             else:
                 self._by_state, self._not_kept = True, frozenset()
         except Exception:
-            self._note = discard  # nobody would take what is appended
+            self._note = discard  # the notes would never be read
             self._guard.caught("setup")
             self._guard.take_all("setup", self._undo)
 
@@ -127,7 +127,7 @@ class WorkerTaskPlugin(RecordingPlugin):
         self._readings = run_queue.readings
 
     async def teardown(self, worker: Any) -> None:
-        """Put the hooks back and return when everything recorded is on disk."""
+        """Remove the hooks and return when everything recorded is on disk."""
         try:
             self._note, self._by_state = discard, False
             await self._guard.end(worker, self._undo)
@@ -135,7 +135,7 @@ class WorkerTaskPlugin(RecordingPlugin):
             self._guard.caught("teardown")
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Keep when a task came to a state."""
+        """Keep the time of a task's transition."""
         try:
             if finish in self._not_kept:
                 return
@@ -144,7 +144,7 @@ class WorkerTaskPlugin(RecordingPlugin):
                     self._note_correction()
                 self._executing[key] = time()
             elif finish == "waiting":
-                # A cancelled run that is wanted again before it ended comes by here, and goes on.
+                # Not for a cancelled run that is wanted again before it ends, and goes on.
                 if key not in self._executing:
                     self._received[key] = time()
             elif finish in _READY:
@@ -162,11 +162,11 @@ class WorkerTaskPlugin(RecordingPlugin):
             self._guard.caught("transition")
 
     def _note_correction(self) -> None:
-        """Note Dask's correction of this worker's clock: recording begins, or it has changed."""
+        """Note Dask's correction of this worker's clock, at the begin and at each change."""
         self._clock.change(self._worker.scheduler_delay, self._executing)
         self._note(CORRECTED.note(time(), self._clock.current))
 
-    def _note_run(  # noqa: PLR0917  (to unpack what a caller packs would cost as much as the rest)
+    def _note_run(  # noqa: PLR0917  (a tuple or an object of these would double the cost)
         self,
         key: Any,
         prefix: str | None,
@@ -183,7 +183,7 @@ class WorkerTaskPlugin(RecordingPlugin):
         exception: str | None,
         metrics: Any,
     ) -> None:
-        """Note a task run with what was kept of it, and forget that."""
+        """Note a task run with its times, and forget these."""
         if self._worker.scheduler_delay != self._clock.current:
             self._note_correction()
         cpu, deserialize, disk_read, disk_read_size, executor = None, 0.0, 0.0, 0, 0.0
@@ -205,7 +205,7 @@ class WorkerTaskPlugin(RecordingPlugin):
             correction = self._clock.of_earlier.pop(key, correction)
         received, ready = self._received.pop(key, None), self._ready.pop(key, None)
         seceded = self._seceded.pop(key, None) if self._seceded else None
-        # Of coroutines no CPU seconds are told: many at a time share the loop's thread.
+        # Coroutines have no CPU seconds: many at a time share the event loop's thread.
         thread = self._threads.get(key) if cpu is not None or not metrics else None
         reading, done = self._readings.pop(key, None), time()
         self._note(
@@ -248,7 +248,7 @@ class WorkerTaskPlugin(RecordingPlugin):
         elif kind is ExecuteFailureEvent:
             self._note_run(*failed_run(event, self._tasks.get(event.key)), ledger.metrics)
         elif kind is RescheduleEvent:
-            # A worker that closes gives back in this way what it does not begin any more.
+            # A closing worker reschedules in this way the tasks that it does not start any more.
             if not event.stimulus_id.startswith("worker-closing"):
                 self._note_run(*failed_run(event, self._rescheduled), ledger.metrics)
             self._rescheduled = None
@@ -271,7 +271,7 @@ class WorkerTaskPlugin(RecordingPlugin):
             prefix = task.prefix
             if task.state == "memory":
                 state = "memory"
-            elif task.state == "error":  # the store did not take the result
+            elif task.state == "error":  # the result could not be stored
                 state, text = "erred", task.exception_text
             if task.dependencies:
                 found = []
@@ -297,7 +297,7 @@ class WorkerTaskPlugin(RecordingPlugin):
         )
 
     def _finished_by_state(self, key: Any, start: str, finish: str) -> None:
-        """Note a run that ended by public means alone: no seconds of CPU, disk and network."""
+        """Note a run that ended, by public means: without seconds of CPU, disk and network."""
         task = self._tasks[key]
         if not ends_here(task, start, finish, key in self._executing):
             return

@@ -1,4 +1,4 @@
-"""Dask's correction of a worker's clock, and how to take it off a task's start again.
+"""Dask's correction of a worker's clock, and how to subtract it from a task's start again.
 
 A worker shifts the start and stop of each task by its estimate of the scheduler's clock, Dask's
 ``scheduler_delay``, which each heartbeat may change.
@@ -31,7 +31,7 @@ class ClockCorrections:
         self.of_earlier: dict[Any, int] = {}
 
     def change(self, correction: float, running: Iterable[Any]) -> None:
-        """Take a new correction, from now on in force; `running` are the keys of running tasks."""
+        """Set the correction in force; `running` holds the keys of the running tasks."""
         for key in running:
             self.of_earlier.setdefault(key, self.number)
         self.current = correction
@@ -47,26 +47,26 @@ def uncorrected(
     done: float,
     corrections: Sequence[float],
 ) -> float:
-    """Give a task's start in the worker's own time, where Dask does not tell the correction.
+    """Return a task's start in the worker's own time, where the correction is not recorded.
 
-    Dask reads its correction a little after the task was given a thread, and a heartbeat may have
-    changed it in between: the first one counts that fits what else is known.
+    Dask reads its correction a little after the task got a thread, and a heartbeat may have changed
+    it in between: the first correction is used that fits the other times.
 
     Parameters
     ----------
     start
-        As Dask tells it, seconds.
+        The start by Dask, seconds.
     duration
-        Of the task, seconds.
+        The task's duration, seconds.
     executing, done
-        When the task was given a thread and when the worker knew that it had ended, in the worker's
-        own time.
+        When the task got a thread and when the worker knew that it had ended, in the worker's own
+        time.
     corrections
-        Seconds: what was in force as the task was given a thread, and all that followed.
+        The correction in force when the task got a thread and all later ones, seconds.
     """
     earliest, latest = executing or 0.0, done - duration
     for correction in corrections:
         if earliest <= start - correction <= latest:
             return start - correction
-    # The clock was set, or what was in force is not known.
+    # The clock was set, or the correction in force is unknown.
     return max(earliest, min(start - corrections[-1], latest))
