@@ -1,7 +1,7 @@
 """dasfprof: a profiler native to Dask.
 
-Record a run with `register_default_profiler(client)` or ``with profile(client):``; open its files
-with `open_run`; ask questions with `TraceAnalyser`. Names are loaded when they are first used, so
+Record a run with `register_default_profiler(client)` or ``with profile(client):``, open its files
+with `open_run` and analyse them with `TraceAnalyser`. Names are loaded when they are first used, so
 that a worker never imports what only the analysis needs.
 """
 
@@ -37,7 +37,7 @@ _PUBLIC = {
     "dasfprof.report.formats.export": ("export",),
     "dasfprof.report.page.html": ("write_report",),
 }
-#: What other programs, and lower floors, ask this module for.
+#: Names that other programs, and lower floors of the package, look up in this module.
 _HOOKS = {
     "dasfprof.jupyter": ("load_ipython_extension",),  # `%load_ext dasfprof`
     "dasfprof.preload": ("dask_setup", "dask_teardown"),  # `dask worker --preload dasfprof`
@@ -100,7 +100,7 @@ if TYPE_CHECKING:
         DurationEndEvent,
         InstantEvent,
     )
-else:  # a type checker that saw `__getattr__` would take any misspelt name
+else:  # with `__getattr__`, a type checker would accept any misspelt name
 
     def __getattr__(name):
         try:

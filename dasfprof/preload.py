@@ -1,4 +1,4 @@
-"""``--preload dasfprof.preload``: recording that starts with a scheduler, a worker or a client.
+"""``--preload dasfprof.preload``: starts recording with a scheduler, a worker or a client.
 
 ============================================  =====================================================
 ``dask scheduler --preload dasfprof.preload``  the whole cluster, every worker that joins, until the
@@ -9,8 +9,9 @@
                                               client closes; how ``dasfprof run`` gets into a script
 ============================================  =====================================================
 
-Settings come from Dask's config, ``dasfprof.*``, of the process that has the preload. On a cluster
-that is being recorded already nothing is started. A worker that has no dasfprof works, unrecorded.
+Settings are read from Dask's config, ``dasfprof.*``, of the process with the preload. If the
+cluster is already being recorded, no recording is started. Workers without dasfprof work
+unrecorded.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# `dasfprof run` imports this module before the script imports Dask: nothing of Dask's at the top.
+# `dasfprof run` imports this module before the script imports Dask, so Dask is imported at use.
 if TYPE_CHECKING:
     from distributed import Client, Scheduler, Worker
 
@@ -33,19 +34,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds to wait for a scheduler that a script's clients have left.
+#: Seconds to wait for a scheduler whose clients a script has closed.
 _RECONNECT_TIMEOUT = 3.0
-#: Seconds between two attempts to reach a scheduler that is not up yet.
+#: Seconds between two attempts to connect to a scheduler that has not started yet.
 _RETRY_INTERVAL = 0.1
 
-#: Takes the clients of this process where `dasfprof run` has set one.
+#: Handles the clients of this process; set by `dasfprof run`.
 recorder: ClientRecorder | None = None
-#: What was started for clients that nobody else looks after.
+#: The runs that were started for clients without a `recorder`.
 _client_runs: weakref.WeakKeyDictionary[Client, ProfiledRun] = weakref.WeakKeyDictionary()
 
 
 async def dask_setup(service: Any) -> None:
-    """Start recording; Dask calls it with a scheduler, a worker or a client that starts."""
+    """Start recording. Dask calls it with a starting scheduler, worker or client."""
     from distributed import Client, Scheduler, Worker
 
     if isinstance(service, Scheduler):
@@ -59,7 +60,7 @@ async def dask_setup(service: Any) -> None:
 
 
 async def dask_teardown(service: Any) -> None:
-    """End what was started for a client; the plugins of servers close with their server."""
+    """End the run of a client; the plugins of a server close with the server."""
     from distributed import Client
 
     run = _client_runs.pop(service, None) if isinstance(service, Client) else None
@@ -107,7 +108,7 @@ async def _record_worker(worker: Worker) -> None:
 
     scheduler_id, started, recording = await _ask_scheduler(worker)
     if recording:
-        logger.info("dasfprof records this cluster already; this worker is part of that run")
+        logger.info("dasfprof already records this cluster; this worker is part of that run")
         return
     settings = make_settings(add_time_suffix=False)
     identity = uuid.uuid5(uuid.NAMESPACE_URL, f"{scheduler_id}/{settings.name}").hex
@@ -120,9 +121,9 @@ async def _record_worker(worker: Worker) -> None:
 
 
 async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
-    """Give the scheduler's id, its start in Unix seconds, and whether it records its cluster.
+    """Return the scheduler's id, its start in Unix seconds, and whether it records its cluster.
 
-    A worker may start before its scheduler; Dask would wait for it just so.
+    Waits for the scheduler, as Dask does: a worker may start before its scheduler.
     """
     import asyncio
 
@@ -132,7 +133,7 @@ async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
 
     while True:
         try:
-            # A scheduler answers when it has started, its own preloads included.
+            # A scheduler answers when it and its own preloads have started.
             identity = await worker.scheduler.identity()
             break
         except (OSError, TimeoutError, asyncio.TimeoutError):
@@ -145,7 +146,7 @@ async def _record_client(client: Client) -> None:
     from dasfprof.recording import register_default_profiler
     from dasfprof.recording.cluster.calls import running_plugins
 
-    # Tasks have clients too, and workers that a nanny starts inherit the config.
+    # Tasks create clients too, and workers that a nanny starts inherit the config.
     if client.id.startswith("Client-worker-") or multiprocessing.parent_process() is not None:
         return
     if recorder is not None:
@@ -153,7 +154,7 @@ async def _record_client(client: Client) -> None:
             await recorder.follow(client)
         return
     if await client.run_on_scheduler(running_plugins):
-        logger.info("dasfprof records this cluster already")
+        logger.info("dasfprof already records this cluster")
         return
     _client_runs[client] = await register_default_profiler(client)
 
@@ -169,9 +170,9 @@ class RecordedCluster:
     cluster: weakref.ref[Any] | None
 
     def finish(self) -> None:
-        """End the recording and bring files of other hosts here; a closed cluster did so itself.
+        """End the recording and copy the files of other hosts here, unless the cluster has closed.
 
-        The script may have closed its client and left the cluster running: a new client serves.
+        The script may have closed its client and left the cluster running, so a new one is used.
         """
         from distributed import Client
 
@@ -202,27 +203,27 @@ class RecordedCluster:
 class ClientRecorder:
     """Records each cluster that a client of this process connects to, once.
 
-    A run goes on when its client closes and others come; `finish` ends all.
+    A run goes on when its client closes and others connect; `finish` ends all runs.
 
     Parameters
     ----------
     name
-        Name of the runs; those after the first get a number behind it.
+        Name of the runs; numbers are added to it for those after the first.
     directory
-        Where the files go; None leaves it to the config.
+        The directory of the files; None: by the config.
     """
 
     name: str
     directory: Path | None
     pid: int = field(default_factory=os.getpid)
     clusters: list[RecordedCluster] = field(default_factory=list)
-    #: Why clusters were not recorded, in words.
+    #: Messages that say why clusters were not recorded.
     refusals: list[str] = field(default_factory=list)
     _seen: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     async def follow(self, client: Client) -> None:
-        """Start recording what the client is connected to."""
+        """Start recording the cluster that the client is connected to."""
         from dasfprof.errors import DasfprofError
         from dasfprof.recording import register_default_profiler
         from dasfprof.recording.cluster.calls import running_plugins
@@ -253,7 +254,7 @@ class ClientRecorder:
         self.clusters.append(RecordedCluster(run, address, client.security, cluster))
 
     def finish(self) -> None:
-        """End all runs; when it has returned, every event of finished work is on disk."""
+        """End all runs. When it returns, every event of finished work is on disk."""
         for cluster in self.clusters:
             try:
                 cluster.finish()

@@ -38,6 +38,8 @@ class FileContents:
     #: Unix seconds; seconds since the host's start in DASF's files. None without events.
     first: float | None = None
     last: float | None = None
+    #: Number of events that a plugin of a later version recorded and this one does not know.
+    unknown: Counter[str] = field(default_factory=Counter)
     #: What was lost, in words.
     losses: list[str] = field(default_factory=list)
     #: Names and args of the events that tell of GPUs.
@@ -62,10 +64,14 @@ class FileContents:
 
     def add(self, batches: Iterable[Batch]) -> None:
         """Count events."""
+        from dasfprof.schema import KINDS
+
         for batch in batches:
             if not batch.rows:
                 continue
             self.events[batch.name] += batch.rows
+            if (batch.phase, batch.name) not in KINDS:
+                self.unknown[batch.name] += batch.rows
             times = _numbers(batch.fields["timestamp"])
             if len(times):
                 first, last = float(times.min()), float(times.max())
@@ -114,6 +120,8 @@ def _read_file(file: TraceFile) -> FileContents:
     contents = FileContents(file.path, file.path.stat().st_size, CLOSED)
     contents.add(file.batches())
     contents.header = file.header
+    if file.header and "plugin" not in file.header:  # a file of user code, which names its own
+        contents.unknown.clear()
     if file.end is None:
         contents.state = writer_of(file.header).value
     damage = file.damage
@@ -134,6 +142,7 @@ def _read_file(file: TraceFile) -> FileContents:
 def _read_dasf(database: DasfDatabase) -> FileContents:
     contents = FileContents(database.path, database.path.stat().st_size, NO_END)
     contents.add(database.batches())
+    contents.unknown.clear()
     if database.lost_bytes:
         contents.losses.append(f"{database.lost_bytes:,} bytes at the end that hold no whole event")
     return contents

@@ -112,6 +112,8 @@ def _print_file(file: FileContents) -> None:
     if file.fact("pid"):
         about.append(f"process {file.fact('pid')} on {file.fact('host')}")
     _entry(file.owner() or "file", ", ".join(about))
+    from dasfprof.database.losses import told_unknown_events
+
     counts = ", ".join(f"{name} {count:,}" for name, count in file.events.most_common())
     _entry("events", counts or "none")
     for title, args in file.gpu_events:
@@ -119,6 +121,8 @@ def _print_file(file: FileContents) -> None:
         _entry(title, ", ".join(known))
     if file.losses:
         _entry("lost", "; ".join(file.losses))
+    if file.unknown:
+        _entry("unknown", told_unknown_events(file.unknown))
     missing = file.fact("missing")
     for path, loss in missing.items() if isinstance(missing, dict) else ():
         _entry("missing", f"this Dask has no {path}: {loss}")

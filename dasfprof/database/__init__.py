@@ -1,4 +1,4 @@
-"""Where facts live: trace files written by many processes and read back as events or columns.
+"""Trace files: many processes write them, and they are read back as events or columns.
 
 FORMAT.md, beside this file, describes the bytes.
 """

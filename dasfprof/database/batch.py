@@ -1,6 +1,6 @@
-"""Batches: many like events as columns, in memory and as the payload of a frame.
+"""Batches: many events of one kind as columns, in memory and as the payload of a frame.
 
-A `Schema` says what a kind of event looks like, a `BatchEncoder` turns rows of it into a payload,
+A `Schema` declares the columns of a kind of event, a `BatchEncoder` turns its rows into a payload,
 and `decode_batch` turns a payload into a `Batch`. Rows of a schema are tuples in the order of its
 columns; `schemas.infer_schema` makes one for events that user code records.
 """
@@ -21,7 +21,7 @@ from dasfprof.schema.events import EVENT_CLASSES, Event
 
 
 class Columns:
-    """Rows given column by column: no tuple for each, which the garbage collector would count.
+    """Rows stored column by column, without a tuple for each that the garbage collector tracks.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ class Columns:
 Rows = Sequence[tuple[Any, ...]] | Columns
 
 
-#: A payload is at least as long as a half of the values that it decodes to, so that a reader can
-#: refuse absurd claims: rows that are all alike would take no bytes otherwise.
+#: Values that a payload may decode to for each of its bytes. Payloads of equal rows, which could be
+#: shorter, are padded to it, so that a reader can refuse absurd row counts.
 VALUES_PER_BYTE = 2
 
 
@@ -55,7 +55,7 @@ class BatchEncoder:
     schema
         The form of the rows.
     constants
-        Values of further fields that are the same in every row: the host, the worker.
+        Further fields with the same value in every row, such as the host and the worker.
     """
 
     def __init__(self, schema: Schema, constants: dict[str, Any] | None = None) -> None:
@@ -68,7 +68,7 @@ class BatchEncoder:
     def extend(self, rows: Rows, sequence: Sequence[int]) -> list[Exception]:
         """Add rows; `sequence` holds their positions among all events of the file.
 
-        A row that a codec cannot hold is left out, and its error is given.
+        Rows that a codec cannot hold are left out; returns their errors.
         """
         error = self._convert(rows, sequence)
         if error is None or len(rows) == 1:
@@ -94,14 +94,14 @@ class BatchEncoder:
         return None
 
     def payload(self, rest: Callable[[], None] = lambda: None, **about: Any) -> bytes:
-        """Give the block's payload.
+        """Return the block's payload.
 
         Parameters
         ----------
         rest
             Called after each column, to let other threads run.
         **about
-            Goes into the block's map (FORMAT.md).
+            Further entries of the block's map (FORMAT.md).
         """
         encoded = []
         for encoder in self._encoders:
@@ -131,7 +131,7 @@ class BatchEncoder:
 
 @dataclass(frozen=True)
 class Batch:
-    """Like events as columns."""
+    """Events of one phase and name, as columns."""
 
     phase: str
     name: str
@@ -142,7 +142,7 @@ class Batch:
     args: dict[str, columns.Column] = field(default_factory=dict)
 
     def events(self) -> list[tuple[int, Event]]:
-        """Make the event objects, each with its position in the file."""
+        """Return the events, each with its position in the file."""
         make = EVENT_CLASSES[self.phase]
         names = list(self.args)
         lists = [column.to_list() for column in self.args.values()]
@@ -177,7 +177,7 @@ def decode_batch(block: dict[str, Any], limit: int) -> Batch:
     Raises
     ------
     columns.CorruptBlockError
-        If it is not as FORMAT.md says.
+        If the block does not follow FORMAT.md.
     """
     try:
         rows, phase, name = block["rows"], block["phase"], block["name"]
@@ -206,7 +206,7 @@ def decode_batch(block: dict[str, Any], limit: int) -> Batch:
 def _decode_columns(
     encoded: dict[str, Any], rows: int, room: int
 ) -> tuple[dict[str, columns.Column], int]:
-    """Decode columns whose lists have room for so many items; gives the room that is left."""
+    """Decode columns whose lists hold at most `room` items; return the room that is left."""
     decoded = {}
     for name, item in encoded.items():
         column = decoded[name] = columns.decode(item, rows, room)

@@ -1,4 +1,4 @@
-"""Rows become blocks in a file: folded and encoded in slices, one frame for each kind of event."""
+"""`BlockWriter`: folds and encodes rows in slices and appends a frame for each kind of event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dasfprof.database.losses import Losses, cause_of, is_full
 from dasfprof.database.sources import Folded, Source
 from dasfprof.schema.declaration import Schema
 
-#: Rows encoded at a time; see `benchmarks/` for what it costs and how long an event loop waits.
+#: Rows encoded at a time. `benchmarks/` measures the cost and how long an event loop waits.
 SLICE_ROWS = 250
 
 #: Rows, with their positions among all events of the file.
@@ -23,7 +23,7 @@ _Part = tuple[Rows, list[int]]
 
 
 class _Block:
-    """Rows of one schema and their encoder; the rows are kept in case that they must be split."""
+    """Rows of one schema and their encoder; the rows are kept, as a full disk may split them."""
 
     def __init__(self, schema: Schema, constants: dict[str, Any] | None) -> None:
         self.encoder = BatchEncoder(schema, constants)
@@ -35,7 +35,7 @@ class _Block:
         return self.encoder.extend(rows, sequence)
 
     def halves(self, rest: Callable[[], None]) -> tuple[_Block, _Block]:
-        """Encode the first and the second half of the rows as blocks of their own."""
+        """Return two blocks, of the first and of the second half of the rows."""
         middle = sum(len(rows) for rows, _ in self.parts) // 2
         schema = self.encoder.schema
         halves = _Block(schema, self._constants), _Block(schema, self._constants)
@@ -51,14 +51,14 @@ class _Block:
 
 
 class BlockWriter:
-    """Encodes rows and appends the blocks to a file; what cannot be written is counted.
+    """Encodes rows and appends the blocks to a file; counts what cannot be written.
 
     Not safe to use from two threads.
 
     Parameters
     ----------
     put
-        Appends a frame with so many events to the file.
+        Appends a frame to the file; the second argument is its number of events.
     losses
         Where dropped facts and errors are counted.
     rest
@@ -73,11 +73,11 @@ class BlockWriter:
         self._rest = rest
         #: Positions used so far.
         self.events = 0
-        # Not even a block of one row could be written: that is not tried again with each block.
+        # Not even one row could be written: later blocks are not split again.
         self._full = False
 
     def write(self, source: Source, rows: list[Any], *, finish: bool = False) -> None:
-        """Fold, encode and append rows that were taken out of a source."""
+        """Fold, encode and append rows taken from a source."""
         blocks: dict[Schema, _Block] = {}
         step = SLICE_ROWS * source.width
         for start in range(0, len(rows), step):
@@ -91,13 +91,13 @@ class BlockWriter:
                 self._store(block)
 
     def append(self, frame: bytes) -> None:
-        """Append a frame without events; with an empty one the file gets its header."""
+        """Append a frame without events; an empty frame appends the header of a new file only."""
         failure = self._append(frame, 0)
         if failure is not None:
             self._losses.warn("cannot write facts to", failure)
 
     def frame(self, block: dict[str, Any]) -> bytes:
-        """Make a frame of a map and of what every frame tells."""
+        """Build a frame from a map and the entries that every frame has."""
         return frames.build_frame(values.pack({**block, **self._about()}))
 
     def _about(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class BlockWriter:
         source: Source,
         blocks: dict[Schema, _Block],
     ) -> None:
-        """Fold and encode; a fact that cannot be must not end the thread, nor reach the user."""
+        """Fold and encode; an error must neither end the thread nor reach the user's code."""
         try:
             folded = [(schema, rows, positions) for schema, rows, positions in fold() if rows]
         except Exception as error:
@@ -125,7 +125,7 @@ class BlockWriter:
             self.events += len(rows)
 
     def _store(self, block: _Block) -> bool:
-        """Append a block, or as much from its begin as the disk has room for."""
+        """Append a block, or as many of its first rows as the disk has room for."""
         encoder = block.encoder
         try:
             payload = encoder.payload(self._rest, **self._about())
@@ -148,7 +148,7 @@ class BlockWriter:
         return False
 
     def _append(self, frame: bytes, rows: int) -> Exception | None:
-        """Append a frame; gives the error that kept it from being written."""
+        """Append a frame; return the error if it could not be written."""
         try:
             self._put(frame, rows)
         except Exception as error:
@@ -161,7 +161,7 @@ class BlockWriter:
         self._losses.warn("cannot write facts to", error)
 
     def could_not_encode(self, count: int, error: Exception) -> None:
-        """Count facts that are lost to an error."""
+        """Count facts that an error in encoding lost."""
         self._losses.add("not encoded", count)
         self._losses.errors += 1
         self._losses.warn("cannot encode facts for", error, trace=True)

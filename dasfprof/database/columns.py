@@ -1,7 +1,7 @@
 """Columns of a decoded block: numpy arrays with dictionaries beside them.
 
-`decode` reads one of the plain msgpack lists that FORMAT.md describes; `to_list` gives Python
-values back. Decoding never allocates more than a fixed multiple of the bytes that it is given.
+`decode` reads one of the plain msgpack lists that FORMAT.md describes; `to_list` returns Python
+values. Decoding allocates at most a fixed multiple of the bytes that it reads.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ CONSTANT, NUMBER, OPTIONAL, SERIES, DICTIONARY, KEYS, LIST = "c", "n", "o", "a",
 
 UNSIGNED = ("u1", "u2", "u4")
 _DTYPES = {*UNSIGNED, "u8", "i8", "f4", "f8"}
-#: The same in byte planes.
+#: The types of numbers in byte planes.
 _PLANES = {name.upper(): name for name in _DTYPES - {"u1"}}
 
 
 class CorruptBlockError(ValueError):
-    """A block's bytes do not have the form that FORMAT.md gives; the reader skips the block."""
+    """A block does not follow FORMAT.md; the reader skips it."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class NumberColumn:
         return len(self.array)
 
     def to_list(self) -> list[Any]:
-        """Give the values as Python numbers."""
+        """Return the values as Python numbers."""
         items: list[Any] = self.array.tolist()
         if self.optional:
             return [None if item != item else item for item in items]  # noqa: PLR0124  (NaN)
@@ -50,7 +50,7 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class DictionaryColumn:
-    """Values that repeat: `entries[codes[i]]` is row i's."""
+    """Values that repeat: that of row i is `entries[codes[i]]`."""
 
     codes: Array
     entries: list[Any]
@@ -59,7 +59,7 @@ class DictionaryColumn:
         return len(self.codes)
 
     def to_list(self) -> list[Any]:
-        """Give the values; equal rows share one object."""
+        """Return the values; equal rows share one object."""
         entries = self.entries
         return [entries[code] for code in self.codes.tolist()]
 
@@ -76,7 +76,7 @@ class KeyColumn:
         return len(self.codes)
 
     def to_list(self) -> list[Any]:
-        """Give the keys as Dask has them."""
+        """Return the keys as Dask has them."""
         heads, join = self.heads, keys.join_key
         pairs = zip(self.codes.tolist(), self.tails.tolist(), strict=True)
         return [join(heads[code], tail) for code, tail in pairs]
@@ -93,7 +93,7 @@ class ListColumn:
         return len(self.offsets) - 1
 
     def to_list(self) -> list[Any]:
-        """Give a list of keys a row."""
+        """Return a list of keys for each row."""
         inner, bounds = self.inner.to_list(), self.offsets.tolist()
         return [inner[start:stop] for start, stop in pairwise(bounds)]
 
@@ -102,12 +102,12 @@ Column = NumberColumn | DictionaryColumn | KeyColumn | ListColumn
 
 
 def decode(encoded: Any, rows: int, limit: int) -> Column:
-    """Decode a column of `rows` values, whose lists hold no more than `limit` items together.
+    """Decode a column of `rows` values whose lists hold at most `limit` items in total.
 
     Raises
     ------
     CorruptBlockError
-        If the list is not one of FORMAT.md's, or does not hold `rows` values.
+        If the list does not follow FORMAT.md or does not hold `rows` values.
     """
     try:
         tag = encoded[0]
@@ -127,12 +127,12 @@ def decode(encoded: Any, rows: int, limit: int) -> Column:
 def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
     """Decode a constant, a series or a buffer of numbers.
 
-    Whole numbers become 64 bits wide; without `widen` they may stay as narrow as they are.
+    Whole numbers become 64 bits wide; without `widen` they may stay narrower.
 
     Raises
     ------
     CorruptBlockError, or one of `values.DAMAGE_ERRORS`
-        If it is none of them, or does not hold `rows` values.
+        If the list is none of these or does not hold `rows` values.
     """
     tag = encoded[0]
     if tag == CONSTANT:
@@ -189,7 +189,7 @@ def _decode_small(encoded: Any, rows: int, limit: int, what: str) -> Array:
     numbers = decode_numbers(encoded, rows, widen=False).array
     if numbers.dtype.kind not in "ui":
         raise CorruptBlockError(f"{what} that are not whole numbers")
-    # A constant stands in memory once; what is unsigned needs no look for the least.
+    # A constant is in memory once; unsigned numbers need no check for negative ones.
     checked = numbers[:1] if numbers.strides == (0,) else numbers
     least = int(checked.min(initial=0)) if numbers.dtype.kind == "i" else 0
     if least < 0 or (rows and int(checked.max()) >= limit):

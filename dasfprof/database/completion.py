@@ -1,7 +1,7 @@
-"""`Completion`: what the events of some files tell of each other, put into them as they are read.
+"""`Completion`: adds to each event, as it is read, what other events of the same files say.
 
-Files hold what a process knew when it recorded, in columns, and the analysis reads them so. Code
-that takes events one by one, as analyses for DASF's events do, cannot look at the others: for it
+A file holds what its process knew when it recorded, and the analysis combines the files. Code that
+takes events one by one, as analyses of DASF's events do, cannot look at other events. For it:
 
 - each "Resource Usage" event has the last known value of each of its fields. A process reads some
   of them less often than others, and one process of a host reads what is the same for all of them;
@@ -31,15 +31,15 @@ from dasfprof.database.columns import (
 from dasfprof.database.reader import TraceFile
 from dasfprof.schema.events import Event
 
-#: Fields that one process reads for its whole host.
+#: Prefix of the fields that one process reads for its whole host.
 _OF_HOST = "host_"
-#: Seconds before the first reading of a field in which it stands for it: rates and shares of CPU
-#: are told first when there are two readings, as the mean of the time between them.
+#: Seconds before the first value of a field for which that value is used: rates and shares of CPU
+#: are means over the time between two readings, so the first sample has none.
 _BEFORE_FIRST = 10.0
 
 #: A host in a run: the run's id, the host's name and its boot.
 _Host = tuple[Any, Any, Any]
-#: Of each field the times at which it is known, in order, and its values then.
+#: For each field: the times at which it is known, in order, and its values then.
 _Known = dict[str, tuple[Array, Array]]
 
 
@@ -47,7 +47,7 @@ class Completion:
     """Completes the events of files that are read together.
 
     Only what dasfprof's plugins recorded is completed: events of user code stay as they are.
-    Files are read when their facts are first needed; it holds 40 bytes a dependency and the
+    Files are read when their facts are first needed. Memory: 40 bytes for each dependency, and the
     numbers of the samples of one process and of the hosts.
 
     Parameters
@@ -62,7 +62,7 @@ class Completion:
         self._of_hosts: dict[_Host, _Known] | None = None
 
     def events(self, file: TraceFile) -> Iterator[Event]:
-        """Give the events of one of the files in the order in which they were recorded."""
+        """Yield the events of one of the files in the order in which they were recorded."""
         pending: list[tuple[int, Event]] = []
         last = -1
         for batch in self._batches(file):
@@ -89,7 +89,7 @@ class Completion:
             yield from file.batches()
 
     def _known_in(self, path: Path) -> _Known:
-        """Give what is known of a process and its host."""
+        """Return the known values of a process and its host."""
         if self._of_hosts is None:
             found: dict[_Host, list[Batch]] = {}
             for other in self._paths:
@@ -114,7 +114,7 @@ def _is_usage(batch: Batch) -> bool:
 
 
 def _usage_in(path: Path) -> tuple[dict[str, Any], list[Batch]]:
-    """Give a file's header, and its samples if it has some of a process."""
+    """Return a file's header, and its samples of a process, if any."""
     file = TraceFile(path)
     header = dict(file.read_header())
     if header.get("plugin") != "ResourceMonitor":
@@ -133,7 +133,7 @@ def _host_fields(batch: Batch) -> Batch:
 
 
 def _known_values(batches: list[Batch]) -> _Known:
-    """Gather when each field is known, in the order of time."""
+    """Collect the times and values at which each field is known, in the order of time."""
     pieces: dict[str, list[tuple[Array, Array]]] = {}
     for batch in batches:
         times = _values(batch.fields["timestamp"])
@@ -150,7 +150,7 @@ def _known_values(batches: list[Batch]) -> _Known:
 
 
 def _with_known_values(batch: Batch, known: _Known) -> Batch:
-    """Put the last known values into fields that a sample lacks; NaN where there is none."""
+    """Fill the fields that a sample lacks with the last known values; NaN where there is none."""
     times = _values(batch.fields["timestamp"])
     args: dict[str, Column] = {}
     for name, column in batch.args.items():
@@ -173,7 +173,7 @@ def _with_known_values(batch: Batch, known: _Known) -> Batch:
 
 
 def _values(column: Column) -> Array:
-    """Give numbers as they are, NaN for None; anything else as objects."""
+    """Return numbers as they are, with NaN for None; anything else as objects."""
     if isinstance(column, NumberColumn):
         return column.array
     values = np.empty(len(column), dtype=object)
@@ -190,12 +190,12 @@ def _is_known(values: Array) -> Array:
 
 # --- dependents ----------------------------------------------------------------------------------
 
-#: A key's head, numbered, and its tail.
+#: Words of a key: the number of its head, then its tail.
 _WORDS = 1 + keys.TAIL_WORDS
 
 
 class _Dependents:
-    """Which task runs took each key's result, by the dependencies of all of them.
+    """The task runs that took each key's result, found by the dependencies of all runs.
 
     Parameters
     ----------
@@ -214,13 +214,13 @@ class _Dependents:
         pairs = pairs[np.argsort(_as_texts(pairs), kind="stable")]
         new = np.ones(len(pairs), dtype=bool)  # a key that ran twice took its inputs twice
         new[1:] = (pairs[1:] != pairs[:-1]).any(axis=1)
-        #: The words of a dependency and of a dependent a row, ordered by the dependency.
+        #: A row for each pair: the words of the dependency, then of the dependent; sorted.
         self._takers = pairs[new][:, _WORDS:]
         self._taken = _as_texts(np.ascontiguousarray(pairs[new][:, :_WORDS]))
         self._heads = list(self._numbers)
 
     def added_to(self, batch: Batch) -> Batch:
-        """Add the arg ``dependents`` to task runs."""
+        """Return the batch with the arg ``dependents`` added to task runs."""
         key = batch.args.get("key")
         if batch.name != "Compute" or not isinstance(key, KeyColumn):
             return batch
@@ -234,7 +234,7 @@ class _Dependents:
         return replace(batch, args={**batch.args, "dependents": column})
 
     def _pairs(self, batch: Batch) -> Array:
-        """Give the words of each dependency and of the key that it is one of."""
+        """Return the words of each dependency and of the key that depends on it."""
         key, taken = batch.args.get("key"), batch.args.get("dependencies")
         if batch.name != "Compute" or not isinstance(key, KeyColumn):
             return np.empty((0, 2 * _WORDS), dtype=np.uint32)
@@ -252,5 +252,5 @@ class _Dependents:
 
 
 def _as_texts(words: Array) -> Array:
-    """Give rows of words as byte strings, which numpy orders and compares as one value each."""
+    """Return rows of words as byte strings, which numpy sorts and compares as single values."""
     return words.view(f"S{words.shape[1] * words.itemsize}").ravel()

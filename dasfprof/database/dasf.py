@@ -1,8 +1,8 @@
 """DASF's own trace files: for each event 8 bytes of big-endian length and a msgpack map.
 
 DASF stored the *end* of a task as the timestamp of its `Compute` event, on the host's monotonic
-clock. Read here, a complete event's timestamp is its start. The clock stays the host's: the
-analysis moves it to Unix time where `Resource Usage` events, which carry both, tell the distance.
+clock. The reader replaces it with the start. It keeps the clock: the analysis converts to Unix
+time where `Resource Usage` events, which hold both times, give the offset.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DasfDatabase(EventDatabase):
     Attributes
     ----------
     lost_bytes
-        Bytes that hold no whole event, known once `get_traces` is used up.
+        Bytes that hold no whole event, known once `get_traces` is exhausted.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,10 +36,10 @@ class DasfDatabase(EventDatabase):
         self.lost_bytes = 0
 
     def get_traces(self) -> Iterator[Event]:
-        """Give the events in the order of the file.
+        """Yield the events in the order of the file.
 
-        An event that cannot be understood is left out. A length that cannot be right ends it:
-        nothing in the file tells where the next event begins.
+        Events that cannot be understood are left out. Reading ends at an impossible length, as
+        nothing in the file marks where the next event begins.
         """
         size = self.path.stat().st_size
         position = lost = 0
@@ -63,7 +63,7 @@ class DasfDatabase(EventDatabase):
 def _event(data: bytes) -> Event | None:
     try:
         fields: dict[str, Any] = values.unpack(data)
-        # DASF gives the end of a duration the phase of its begin; nothing in its files does so.
+        # DASF gives an end of a duration the phase of a begin, but records neither.
         kind = EVENT_CLASSES[fields.get("phase", EventPhases.INSTANT)]
         event = kind(**fields)
         if isinstance(event, CompleteEvent):

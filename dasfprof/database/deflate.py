@@ -1,11 +1,11 @@
-"""Small blocks take less room deflated: FORMAT.md says how they stand in a file.
+"""Compression of small blocks with zlib; see FORMAT.md.
 
-A process that runs few tasks a second writes few rows a block. Most of such a block is alike in
-all: the names of columns, their forms, the words of Dask. A dictionary holds these, so each
-block is still read by itself. Large blocks are mostly numbers, are left as they are, and cost
-nothing.
+A process that runs few tasks a second writes blocks of few rows. Most of their bytes are the same
+in every block: the names of columns, their forms, Dask's terms. These are in a dictionary that is
+part of the format, so that each block can still be read alone. Large blocks are mostly numbers and
+are not compressed.
 
-zlib lets go of the interpreter's lock while it works: no event loop waits for it.
+zlib releases the interpreter's lock while it works, so no event loop waits for it.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from __future__ import annotations
 import base64
 import zlib
 
-#: A payload that begins so is deflated. 0xC1 is the one byte that msgpack never writes; the other
-#: names the dictionary.
+#: First bytes of a deflated payload. msgpack never writes the byte 0xC1; the second byte
+#: identifies the dictionary.
 _DEFLATED = b"\xc1\x01"
 #: The longest payload that is deflated, so that no block takes long.
 MAX_PLAIN_BYTES = 1 << 14
-#: A payload must not inflate to more than this, and to no more than so many times its length: the
-#: room that a file's blocks take in memory is bounded by the length of the file.
+#: The most that a payload may inflate to, in bytes and as a multiple of its length: so the length
+#: of a file bounds the memory that its blocks take.
 MAX_INFLATED_BYTES = 1 << 16
 MAX_INFLATED_TIMES = 16
 
 _RAW = -zlib.MAX_WBITS
-#: Between 1, the quickest, and 9: of 100 bytes that remain with it, 104 remain with 1.
+#: From 1, the fastest, to 9. Level 1 would leave 4 % more bytes.
 _LEVEL = 6
 
 
 def deflate(payload: bytes) -> bytes:
-    """Give the shorter form of a payload, or the payload where it stays as it is."""
+    """Return the payload deflated, or unchanged where that is not shorter."""
     if len(payload) > MAX_PLAIN_BYTES:
         return payload
     deflater = zlib.compressobj(_LEVEL, wbits=_RAW, zdict=DICTIONARY)
@@ -39,12 +39,12 @@ def deflate(payload: bytes) -> bytes:
 
 
 def inflate(payload: bytes | memoryview) -> bytes | memoryview:
-    """Give the plain form of a payload; one that is not deflated is given as it is.
+    """Return a payload inflated, or unchanged if it is not deflated.
 
     Raises
     ------
     ValueError
-        If it is not deflated as FORMAT.md says, or inflates to more than that allows.
+        If it does not follow FORMAT.md or inflates to more than that allows.
     """
     if payload[: len(_DEFLATED)] != _DEFLATED:
         return payload
@@ -61,7 +61,7 @@ def inflate(payload: bytes | memoryview) -> bytes | memoryview:
     return plain
 
 
-#: What blocks have in common: `benchmarks/deflate_dictionary.py` made it.
+#: Bytes that blocks have in common; made by `benchmarks/deflate_dictionary.py`.
 DICTIONARY = zlib.decompress(
     base64.b64decode(
         """

@@ -1,7 +1,6 @@
-"""Trace files as a table for a notebook.
+"""Trace files as an HTML table for a notebook.
 
-Names of files, workers and tasks come from whoever wrote the trace: a notebook shows them, and
-obeys none of them.
+Names of files, workers and tasks come from whoever wrote the trace, so all text is escaped.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _LONGEST = 200
 
 
 def table_html(caption: str, labels: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Lay out a small table for a notebook; long text is cut."""
+    """Return a small HTML table; long text is cut."""
     head = "".join(f"<th>{escape(label)}</th>" for label in labels)
     body = "".join(
         f"<tr>{''.join(f'<td>{escape(str(cell)[:_LONGEST])}</td>' for cell in row)}</tr>"
@@ -33,7 +32,7 @@ def table_html(caption: str, labels: Sequence[str], rows: Iterable[Sequence[obje
 
 
 def files_html(caption: str, paths: Sequence[Path]) -> str:
-    """List trace files, by their headers alone: whose they are, and how large."""
+    """Return a table of trace files with their owners and sizes; reads the headers only."""
     if len(paths) > _MOST_FILES:
         caption = f"{caption}; the first {_MOST_FILES} files:"
     labels = ("Plugin", "Host", "Worker", "Size", "File")
@@ -41,7 +40,7 @@ def files_html(caption: str, paths: Sequence[Path]) -> str:
 
 
 def _file_row(path: Path) -> tuple[object, ...]:
-    """Tell of one file; of one that is gone or damaged, what is wrong with it."""
+    """Return the cells of one file, or why it cannot be read."""
     try:
         header = _header(path)
         worker = header.get("worker")

@@ -1,7 +1,7 @@
-"""How a batch of like values becomes one column of a block.
+"""Encoders: they turn the values of a column into its msgpack list.
 
-Encoders take values in slices (`extend`), so that the writer can let other threads run between
-two slices, and give one plain msgpack list at the end (`finish`): see FORMAT.md.
+They take values in slices (`convert`, `add`), so that the writer can let other threads run between
+two slices, and return one plain msgpack list at the end (`finish`); see FORMAT.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dasfprof.database import keys, values
 from dasfprof.database.columns import DICTIONARY, KEYS, LIST, Array
 from dasfprof.database.number_columns import encode_numbers
 
-#: Of a float32, the lowest of its four bytes is rounded away: 16 of its 24 bits are kept.
+#: A float32 is rounded to its upper three bytes: 16 of its 24 bits of precision are kept.
 _KEPT_BITS, _HALF_OF_LAST_BIT = np.uint32(0xFFFFFF00), np.uint32(0x80)
 #: Codes of dictionaries, lengths of lists and words of keys.
 _CODE = "<u4"
@@ -25,8 +25,8 @@ _CODE = "<u4"
 class Encoder(Protocol):
     """Takes a column's values slice by slice.
 
-    `convert` may raise on a value that the codec cannot hold and then has changed nothing that
-    matters; what it gives is kept with `add`. `items` counts the values inside of lists.
+    `convert` may raise on a value that the codec cannot hold and then has no lasting effect;
+    `add` keeps what it returns. `items` counts the values inside lists.
     """
 
     items: int
@@ -45,7 +45,7 @@ class _Index(dict[Any, int]):
 
 
 def _codes(index: _Index, items: Sequence[Any]) -> Array:
-    """Give the numbers of values; often all are equal."""
+    """Return the numbers of values; often all values are equal."""
     if len(items) and items.count(items[0]) == len(items):
         return np.full(len(items), index[items[0]], dtype=_CODE)
     return np.array(list(map(index.__getitem__, items)), dtype=_CODE)
@@ -75,7 +75,7 @@ class _NumberEncoder:
 
 
 class _ReadingEncoder(_NumberEncoder):
-    """float32 rounded to 16 bits: readings are known no better, and noise does not deflate."""
+    """float32 rounded to 16 bits: readings are no more precise, and noise does not compress."""
 
     def __init__(self) -> None:
         super().__init__("<f4", optional=True)
@@ -118,7 +118,7 @@ class _ValueEncoder:
         return np.array([self._code(item) for item in items], dtype=_CODE)
 
     def _code(self, item: Any) -> int:
-        if item is not self._last[0]:  # often one object stands in many rows
+        if item is not self._last[0]:  # many rows often share one object
             self._last = item, self._new_code(item)
         return self._last[1]
 
@@ -172,20 +172,20 @@ class _KeyEncoder:
         return [KEYS, kinds, texts, encode_numbers(codes), *words]
 
 
-#: By kind of head: whether tails fill all four words.
+#: For each kind of head: whether its tails fill all four words.
 _HAS_LONG_TAIL = [kind in (keys.HEX, keys.UUID) for kind in range(256)]
-#: So many such keys, and one such key in so many, are so few that they are written out: one result
-#: among the tasks of a collection would make the words of all of them wide.
+#: Keys with long tails are written out as text where there are at most this many, and at most one
+#: in this many: a single long tail would widen the columns of words of all other keys.
 _RARE_KEYS = 16
-#: Hashes of so many heads are packed. Where nearly every key has its own, this takes long, and
-#: other threads wait.
+#: The most heads whose hashes are packed. Where nearly every key has a head of its own, packing
+#: takes long while other threads wait.
 _FEW_HEADS = 256
 
 
 def _write_out(
     rare: Array, heads: list[keys.Head], codes: Array, tails: Array
 ) -> tuple[list[keys.Head], Array, Array]:
-    """Make heads of whole keys, in the rows given; heads that are used no more are left out."""
+    """Turn the keys of the given rows into heads; drop heads that no row uses any more."""
     whole = [keys.join_key(heads[codes[row]], tails[row].tolist()) for row in rare.tolist()]
     index = _Index()
     others = [0 if _HAS_LONG_TAIL[head[0]] else index[head] for head in heads]
@@ -229,7 +229,7 @@ CODECS: dict[str, Callable[[], Encoder]] = {
 
 
 def encoder(codec: str) -> Encoder:
-    """Make a new encoder of a codec."""
+    """Return a new encoder of a codec."""
     return CODECS[codec]()
 
 

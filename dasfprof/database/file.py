@@ -1,4 +1,4 @@
-"""Databases of events: the interface, and the one that lives in a file."""
+"""`EventDatabase`, the interface of databases of events, and `FileDatabase`, events in one file."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ DEFAULT_COMMIT_THRESHOLD = 5000
 DEFAULT_FLUSH_INTERVAL = 1.0
 DEFAULT_MAX_PENDING = 100_000
 
-#: What `record` takes as it is; all else is looked at closely.
+#: Classes whose events `record` checks quickly; any other event gets a full check.
 _PLAIN_EVENTS = {InstantEvent, CompleteEvent, DurationBeginEvent, DurationEndEvent}
 _PLAIN_NUMBERS = {float, int}
 
 
 class EventDatabase(ABC):
-    """A collection of events. Subclasses give `get_traces`; those that can, columns as well."""
+    """A collection of events. Subclasses define `get_traces`, and `batches` where they can."""
 
     @abstractmethod
     def get_traces(self) -> Iterator[Event]:
-        """Give the events in the order in which they were recorded."""
+        """Yield the events in the order in which they were recorded."""
 
     def record(self, event: Event) -> None:
-        """Add an event; a database that can only be read raises `ReadOnlyError`."""
+        """Add an event. Raises `ReadOnlyError` if the database can only be read."""
         raise ReadOnlyError(f"{self!r} was opened to read; record into a new file instead.")
 
     def commit(self) -> None:  # noqa: B027  (nothing to do where nothing is pending)
         """Return when every event recorded so far can be read back."""
 
     def close(self) -> None:  # noqa: B027
-        """Commit, and release what the database holds."""
+        """Commit, and release the resources of the database."""
 
     def batches(self) -> Iterator[Batch]:
-        """Give the events as columns."""
+        """Yield the events as columns."""
         yield from make_batches(self.get_traces())
 
     def __enter__(self) -> EventDatabase:
@@ -72,37 +72,37 @@ class EventDatabase(ABC):
 class FileDatabase(EventDatabase):
     """Events in one file, in the format of FORMAT.md.
 
-    A path that exists is opened to read and never written. A new path is written by this object
-    alone: the file is created, exclusively, by the first event, and where another writer has taken
-    the name meanwhile, this one's gets a number. `record` appends to memory; a background thread
-    writes blocks. Any thread may record; do not change an event, or what its args hold, after that.
+    An existing file is opened to read and never written. A new file is written by this object
+    alone: the first event creates it, and where another writer has taken the name in the meantime,
+    a number is added to it. `record` appends to memory; a background thread writes blocks. Any
+    thread may record. Do not change an event or its args after recording it.
 
-    No event is lost because events come fast: where `commit_threshold` of them are not yet in the
-    file, the thread that records encodes them, and goes on when they are. A process that ends
-    without `close`, by SIGKILL or `os._exit` too, loses what was recorded in its last
-    `flush_interval` (and while that was written), or `commit_threshold` events if these are fewer,
-    and one more for each further thread that records. What is in the file outlives the process;
-    where the machine goes down more may be lost, since nothing is synchronised to the disk.
+    Events that come fast are not lost: when `commit_threshold` of them are not yet in the file, the
+    thread that records writes them before it continues. A process that ends without `close`, as by
+    SIGKILL or `os._exit`, loses what it recorded in its last `flush_interval` (and while that was
+    written), or `commit_threshold` events if these are fewer, and one more for each further thread
+    that records. What is in the file outlives the process. If the machine goes down, more may be
+    lost, as the file is not synchronised to the disk.
 
-    A disk that is full or gone costs events, which are counted by that cause. One that does not
-    answer holds `record` up once, for 5 s; then events are kept up to `max_pending`, and dropped
-    and counted beyond. What is dropped is logged, with its number, and stands in the file.
+    Where the disk is full or gone, events are dropped and counted by that cause. A disk that does
+    not answer blocks `record` once, for 5 s; from then on up to `max_pending` events are kept, and
+    further ones dropped. The number of dropped events is logged and written to the file.
 
-    After `fork` the file stays the parent's: what the child records is not written.
+    After `fork` the file belongs to the parent: what the child records is not written.
 
     Parameters
     ----------
     path
         The file.
     commit_threshold, flush_interval
-        Events, and seconds, after which pending events are written, whichever is first.
+        Pending events are written when there are so many, or after so many seconds.
     max_pending
-        Events pending beyond which hooks on Dask's event loops, which must not wait, drop new ones
-        and count them, and so does `record` while the disk does not answer.
+        The most pending events. Beyond them hooks on Dask's event loops, which must not wait, drop
+        and count new ones; so does `record` while the disk does not answer.
     header
-        More facts for the file's header, such as the run's name.
+        Further entries of the file's header, such as the run's name.
     new
-        Write a new file even where the path exists; its name then gets a number.
+        Write a new file even if the path exists; a number is then added to its name.
     """
 
     def __init__(
@@ -132,28 +132,28 @@ class FileDatabase(EventDatabase):
 
     @property
     def path(self) -> Path:
-        """The file, absolute; its name gets a number if another file had taken it."""
+        """The absolute path, with a number added to the name if another file had taken it."""
         return self._writer.path
 
     @property
     def writer(self) -> TraceWriter:
-        """The writing side, for plugins that add sources of their own."""
+        """The writer, for plugins that add their own sources."""
         return self._writer
 
     def record(self, event: Event) -> None:
-        """Append an event to memory; where `commit_threshold` are unwritten, write them.
+        """Append an event to memory; write the pending events if they reach `commit_threshold`.
 
         Raises
         ------
         ReadOnlyError
-            If the file existed, or the database was closed.
+            If the file existed or the database was closed.
         InvalidArgumentError
-            If it is no event, its name is no text, its args are no dict, its timestamp is no number
-            or its duration is none from 0 on.
+            If it is not an event, its name is not a str, its args are not a dict, its timestamp is
+            not a number, or its duration is not a number of 0 or more.
         CannotWriteError
             If the file cannot be created.
         """
-        # What nearly all events look like is found out here; a call would double the cost.
+        # The checks that nearly all events pass; a call for them would double the cost.
         if not (
             type(event) in _PLAIN_EVENTS
             and type(event.timestamp) in _PLAIN_NUMBERS
@@ -174,7 +174,7 @@ class FileDatabase(EventDatabase):
             self._make_room(event)
 
     def commit(self) -> None:
-        """Write all pending events; returns when they are in the file."""
+        """Write all pending events; return when they are in the file."""
         if self._reader is None:
             self._writer.commit()
 
@@ -184,12 +184,12 @@ class FileDatabase(EventDatabase):
             self._writer.close()
 
     def trace_file(self) -> TraceFile:
-        """Open the file to read, with everything that was recorded so far in it.
+        """Write all pending events and open the file to read.
 
         Raises
         ------
         SourceNotFoundError
-            If there is no such file, since nothing was recorded; it names files near it.
+            If there is no file, as nothing was recorded; the message names similar files.
         """
         self.commit()
         if self._reader is None and not self.path.exists():
@@ -197,17 +197,17 @@ class FileDatabase(EventDatabase):
         return self._reader or TraceFile(self.path)
 
     def batches(self) -> Iterator[Batch]:
-        """Give the events as columns, in the order of the file.
+        """Yield the events as columns, in the order of the file.
 
         Raises
         ------
         SourceNotFoundError
-            If there is no such file, since nothing was recorded; it names files near it.
+            If there is no file, as nothing was recorded; the message names similar files.
         """
         return self.trace_file().batches()
 
     def get_traces(self) -> Iterator[Event]:
-        """Give the events in the order in which they were recorded.
+        """Yield the events in the order in which they were recorded.
 
         Those of dasfprof's plugins are completed from the rest of the file; see
         `MultiEventDatabase.get_traces`, which knows of a run's other files too.
@@ -215,7 +215,7 @@ class FileDatabase(EventDatabase):
         Raises
         ------
         SourceNotFoundError
-            If there is no such file, since nothing was recorded; it names files near it.
+            If there is no file, as nothing was recorded; the message names similar files.
         """
         file = self.trace_file()
         return Completion([file.path]).events(file)
@@ -227,11 +227,11 @@ class FileDatabase(EventDatabase):
         return files_html(repr(self), [self.path] if self.path.exists() else [])
 
     def _start(self) -> None:
-        """Begin to record, with a file of one's own, or go on after all was written."""
+        """Create the file and start the writer; raise an error if this cannot be recorded into."""
         if self._reader is not None:
             raise ReadOnlyError(
-                f"{self!r} existed when it was opened, so it is only read: a file has one writer, "
-                "which began it. Record into a new file instead, or remove this one first."
+                f"{self!r} existed when it was opened, so it is read-only: only the writer that "
+                "created a file writes to it. Record into a new file, or remove this one first."
             )
         if self._writer.closed:
             raise self._closed_error()
@@ -240,11 +240,11 @@ class FileDatabase(EventDatabase):
         except OSError as error:
             raise CannotWriteError(
                 f"cannot create the trace file {self._writer.path}: {error.strerror or error}. "
-                "Give a file in a directory that this process may write."
+                "Choose a file in a directory that this process may write to."
             ) from error
         if created and self.path.name != self._given.name and not self._numbered:
             logger.warning(
-                "%s was begun by another writer meanwhile; events go to %s instead.",
+                "another writer has created %s in the meantime; events go to %s instead.",
                 self._given,
                 self.path,
             )
@@ -260,7 +260,7 @@ class FileDatabase(EventDatabase):
 
 
 def process_header() -> dict[str, Any]:
-    """Give the facts about this process that every file's header carries."""
+    """Return the facts about this process that every file's header holds."""
     packages = ("dasfprof", "dask", "distributed", "msgpack", "numpy", "psutil")
     return {
         "version": FORMAT_VERSION,

@@ -2,8 +2,8 @@
 
 A frame is a 20-byte head (marker, payload length, CRC-32 of the payload, CRC-32 of the head so
 far) and its payload. The reader needs no trailer and no index: it walks from head to head, and
-where a head or a payload is damaged it searches for the next marker. A length is believed only
-when the head's own checksum holds and the file is long enough, so damage costs no memory.
+where a head or a payload is damaged it searches for the next marker. It trusts a length only if
+the head's own checksum matches and the file is long enough, so damage costs no memory.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ MARKER = b"\xc1dasfpf\n"
 _HEAD = struct.Struct("<8sII")
 _CHECK = struct.Struct("<I")
 HEAD_BYTES = _HEAD.size + _CHECK.size
-#: What msgpack libraries read in one piece.
+#: The longest payload that msgpack libraries can read.
 MAX_PAYLOAD_BYTES = (1 << 31) - 1
 
-#: How often the length of the file may be checksummed in all.
+#: Checksummed bytes are limited to this multiple of the file's length.
 _CHECKED_TIMES = 4
 
 
 def build_frame(payload: bytes) -> bytes:
-    """Wrap a payload for appending to a file.
+    """Return a payload as a frame, to append to a file.
 
     Raises
     ------
@@ -43,15 +43,15 @@ def build_frame(payload: bytes) -> bytes:
 
 @dataclass
 class Damage:
-    """What a reader had to leave out of a file; all zero for a whole one."""
+    """What a reader left out of a file; all zero for a whole file."""
 
-    #: Bytes between intact frames that belong to none.
+    #: Bytes between intact frames that belong to no frame.
     corrupt_bytes: int = 0
     #: Separate stretches of such bytes.
     corrupt_stretches: int = 0
-    #: Bytes of an unfinished frame at the end: the writer was at it, or ended in the middle.
+    #: Bytes of an unfinished frame at the end: the writer still writes it, or died.
     cut_bytes: int = 0
-    #: Intact frames whose content was not understood, with the reason for each.
+    #: The reason for each intact frame whose content could not be decoded.
     unreadable: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -59,14 +59,14 @@ class Damage:
 
 
 def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int, memoryview]]:
-    """Give the position and payload of each intact frame; note the rest in `damage`.
+    """Yield the position and payload of each intact frame; count the rest in `damage`.
 
-    A payload is a view of `data`, until the next is asked for: a copy would cost an eighth of all
-    reading.
+    A payload is a view of `data`, valid until the next frame: copies would take an eighth of the
+    time of all reading.
     """
     position, size = 0, len(data)
-    # Frames of honest files overlap only where damage took bytes away. Without a bound, heads that
-    # all claim the rest of the file would cost its length once for each.
+    # Frames overlap only where damage removed bytes. Without a bound, many heads that each claim
+    # the rest of a malicious file would cost its length once for each of them.
     allowance = _CHECKED_TIMES * size
     while position < size:
         length = _believed_length(data, position, size)
@@ -92,7 +92,7 @@ def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int,
 
 
 def _believed_length(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
-    """Read the length of the payload of a frame whose head is intact."""
+    """Return the length of the payload if the head of the frame is intact, else None."""
     if position + HEAD_BYTES > size:
         return None
     head = data[position : position + _HEAD.size]
@@ -104,7 +104,7 @@ def _believed_length(data: bytes | mmap.mmap, position: int, size: int) -> int |
 
 
 def _next_head(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
-    """Find the next intact head, whether or not its payload is intact."""
+    """Return the position of the next intact head, whether or not its payload is intact."""
     while (position := data.find(MARKER, position)) >= 0:
         if _believed_length(data, position, size) is not None:
             return position
@@ -113,7 +113,7 @@ def _next_head(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
 
 
 def _is_cut_frame(data: bytes | mmap.mmap, position: int, size: int) -> bool:
-    """Tell whether the file ends inside the frame that begins here."""
+    """Return whether the file ends inside the frame that begins here."""
     if position + HEAD_BYTES > size:
         begun = data[position : position + len(MARKER)]
         return MARKER.startswith(begun)

@@ -1,4 +1,4 @@
-"""Appending frames, so that a disk that does not answer holds up nobody who records."""
+"""`Appender`: appends frames so that a disk that hangs does not block the threads that record."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from collections.abc import Callable
 from dasfprof.database.losses import Losses, cause_of
 from dasfprof.database.output import TraceOutput
 
-#: Seconds after which a disk that has not answered is given up, for the time being.
+#: Seconds to wait for the disk before a frame is given up.
 PATIENCE = 5.0
-#: Seconds between two looks whether the writer's thread is still there.
+#: Seconds between two checks whether the writer's thread is alive.
 _LOOK = 0.25
 
 
 class GivenUpError(OSError):
-    """The disk does not answer; whether the frame is lost is counted when it does."""
+    """The disk does not answer. A lost frame is counted once the disk answers."""
 
 
 class _Handed:
-    """A frame, the number of events in it, and what became of it."""
+    """A frame, its number of events and its outcome."""
 
     def __init__(self, frame: bytes, rows: int) -> None:
         self.frame = frame
         self.rows = rows
         self.error: Exception | None = None
         self.done = threading.Event()
-        #: Who came first, the thread that appended or the one that gave up: appending to a list
-        #: is atomic.
+        #: The first item is the outcome, by the thread that wrote the frame or the one that gave
+        #: up, whichever was first: appending to a list is atomic.
         self.ends: list[str] = []
 
 
 class Appender:
-    """Appends frames to a file, for one thread after the other.
+    """Appends frames to a file, for one thread at a time.
 
     Parameters
     ----------
@@ -50,11 +50,11 @@ class Appender:
         self._lock = threading.Lock()
         self._began: float | None = None
         self._handed: _Handed | None = None
-        #: Whether a frame was given up that is still being appended.
+        #: Whether a frame that was given up is still being appended.
         self.hangs = False
 
     def waiting_for(self) -> float:
-        """Give the seconds for which the disk has not answered; any thread may ask."""
+        """Return the seconds for which the disk has not answered. Any thread may call it."""
         began = self._began
         return 0.0 if began is None else time.monotonic() - began
 
@@ -64,7 +64,7 @@ class Appender:
         Raises
         ------
         OSError
-            If it cannot be written.
+            If the frame cannot be written.
         """
         with self._lock:
             self._began = time.monotonic()
@@ -76,17 +76,17 @@ class Appender:
     def hand_over(
         self, frame: bytes, rows: int, wake: Callable[[], None], alive: Callable[[], bool]
     ) -> None:
-        """Have the writer's thread append a frame; return when it is in the file.
+        """Let the writer's thread append a frame; return when it is in the file.
 
         Parameters
         ----------
         wake, alive
-            Wakes the writer's thread, which then calls `take`; tells whether it is still there.
+            `wake` wakes the writer's thread, which calls `take`; `alive` returns whether it runs.
 
         Raises
         ------
         OSError
-            If it cannot be written, or the disk does not answer.
+            If the frame cannot be written or the disk does not answer.
         """
         if self.hangs:
             raise OSError(errno.ETIMEDOUT, "the disk does not answer")
@@ -108,7 +108,7 @@ class Appender:
             raise handed.error
 
     def take(self) -> bool:
-        """Append what was handed over, in the writer's thread; tells whether there was anything."""
+        """Append the frame that was handed over, if any, and return whether there was one."""
         handed, self._handed = self._handed, None
         if handed is None:
             return False

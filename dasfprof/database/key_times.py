@@ -1,6 +1,6 @@
-"""The Unix times that end Dask's stimulus ids, as whole numbers and exactly.
+"""The Unix times that end Dask's stimulus ids, as exact whole numbers.
 
-``task-finished-1763777777.1234567`` ends as `repr` writes a float64.
+``task-finished-1763777777.1234567`` ends with the `repr` of a float64.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-#: A float64 between 2**30 and 2**31 (Unix time, 2004 to 2038) is a whole number of these.
+#: A float64 from 2**30 to 2**31 (Unix time, 2004 to 2038) is a whole number of ticks.
 TICKS_PER_SECOND = float(1 << 22)
 _EARLIEST, _LATEST = float(1 << 30), float(1 << 31)
 _TICK_BITS = 22
-#: Digits of such a time before its decimal point, and at most behind it.
+#: Digits of such a time before the decimal point, and the most after it.
 _POINT, _MAX_DECIMALS = 10, 7
 _POWERS = 10 ** np.arange(_POINT - 1, -1, -1)
 
 
 def time_ticks(text: str) -> int | None:
-    """Read a Unix time as Dask's stimulus ids end in; None if it would not be written the same."""
+    """Return a Unix time in ticks; None if `repr` would write the time in another way."""
     try:
         seconds = float(text)
     except ValueError:
@@ -31,10 +31,10 @@ def time_ticks(text: str) -> int | None:
 
 
 def many_time_ticks(texts: list[str]) -> npt.NDArray[np.int64] | None:
-    """Do what `time_ticks` does for many texts, in whole numbers: a third of the time.
+    """Return what `time_ticks` returns for many texts, in a third of the time.
 
-    In this range a float64 is a whole number of ticks, and `repr` writes the fewest decimals that
-    make it, and of those the closest. None where a text is not of that form.
+    None if any text is not of that form. In this range a float64 is a whole number of ticks, and
+    `repr` writes the shortest decimal that rounds to it, and of these the closest.
     """
     decimals = np.array(list(map(len, texts))) - _POINT - 1
     if decimals.min() < 1 or decimals.max() > _MAX_DECIMALS:
@@ -66,6 +66,6 @@ def _to_ticks(numbers: npt.NDArray[np.int64], scale: Any) -> Any:
 
 
 def _to_decimals(ticks: npt.NDArray[np.int64], scale: npt.NDArray[np.int64]) -> tuple[Any, Any]:
-    """Round ticks to decimals, and tell which are ties."""
+    """Round ticks to decimals; also return which of them are ties."""
     exact, half = ticks * scale, 1 << _TICK_BITS - 1
     return (exact + half) >> _TICK_BITS, exact & (2 * half - 1) == half

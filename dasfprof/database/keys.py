@@ -1,11 +1,11 @@
-"""Dask's keys, split into the part that many share and the numbers that tell them apart.
+"""Dask's keys, split into a head that many keys share and a tail of numbers.
 
-Most keys are made by rule: ``('sum-<32 hex digits>', 3, 0)``, ``inc-<32 hex digits>``,
+Most keys follow a pattern: ``('sum-<32 hex digits>', 3, 0)``, ``inc-<32 hex digits>``,
 ``inc-<uuid>``, ``inc-<uuid>-17``. Their *head* (kind and text) is shared by the tasks of one
 group or prefix and goes into a dictionary; their *tail* is at most 16 bytes: four unsigned 32-bit
-numbers. A key of any other shape is all head, so one odd key costs its own length and no more.
+numbers. A key of any other form is all head, so one odd key costs its own length only.
 
-`split_key` and `join_key` are exact inverses: equal keys come back, tuples as tuples.
+`split_key` and `join_key` are exact inverses: keys come back equal, tuples as tuples.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from dasfprof.database.key_times import many_time_ticks, time_ticks
 TEXT, NUMBERED, HEX, UUID, FLOAT, PACKED = 0, 1, 2, 3, 4, 5
 #: ``TUPLE + n`` is a tuple of the head's text and n numbers, n from 0 to 4.
 TUPLE = 8
-#: ``TUPLE_TEXT + n`` is the text of such a tuple: a str, as DASF and people write keys down.
+#: ``TUPLE_TEXT + n`` is the `repr` of such a tuple, a str, as DASF records keys.
 TUPLE_TEXT = 16
 
-#: Added to the kind of a tuple whose text ends in a hash, as it does in collections: the text of
-#: the head is then binary and ends in the 16 bytes of the hash. In files alone.
+#: Added to the kind of a tuple whose text ends in a hash, as in collections: the text of the head
+#: is then binary and ends in the 16 bytes of the hash. Used in files only.
 HASHED = 32
 
 Head = tuple[int, Any]
@@ -41,7 +41,7 @@ NO_TAIL: Tail = (0, 0, 0, 0)
 
 _LIMIT = 1 << 32
 _HEX_DIGITS = 32
-_HASH_LENGTH = 1 + _HEX_DIGITS  # with its dash
+_HASH_LENGTH = 1 + _HEX_DIGITS  # with the dash before it
 _UUID_LENGTH = 36
 _MAX_DECIMAL_DIGITS = 10
 _WORDS = struct.Struct(">4I")
@@ -49,7 +49,7 @@ _PADDING = tuple(NO_TAIL[count:] for count in range(TAIL_WORDS + 1))
 
 
 def split_key(key: Any) -> tuple[Head, Tail]:
-    """Split a key into its head and its tail."""
+    """Return the head and the tail of a key."""
     kind = type(key)
     split = _split_text(key) if kind is str else _split_tuple(key) if kind is tuple else None
     if split is not None:
@@ -59,7 +59,7 @@ def split_key(key: Any) -> tuple[Head, Tail]:
 
 
 def split_keys(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]]:
-    """Split many keys: their heads, and their tails as an array of shape (keys, 4)."""
+    """Return the heads of many keys, and their tails as an array of shape (keys, 4)."""
     split = _split_tuples(items) or _split_texts(items)
     if split is not None:
         return split
@@ -70,7 +70,7 @@ def split_keys(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]]:
 
 
 def _split_tuples(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]] | None:
-    """Do what `_split_tuple` does where all keys are of its form and length: half the time."""
+    """Split tuples of equal form and length in half the time; None for other keys."""
     if set(map(type, items)) != {tuple} or len(set(map(len, items))) != 1:
         return None
     count = len(items[0]) - 1
@@ -88,18 +88,18 @@ def _split_tuples(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]]
 
 
 def _split_texts(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]] | None:
-    """Do what `_split_text` does where all keys end alike: a third of the time."""
+    """Split texts with equal kinds of tails in a third of the time; None for other keys."""
     if set(map(type, items)) != {str}:
         return None
     first = items[0]
     text = first[: first.rfind("-") + 1]
-    # Most often all begin alike: then one split of them all tells their ends.
+    # Most often all begin alike: then one split of the joined text finds their ends.
     joined = "\n" + "\n".join(items) if text and "\n" not in text else ""
     ends = joined.split("\n" + text)[1:]
     if len(ends) == len(items):
         texts = [text[:-1]] * len(items)
     else:
-        # No tuple for each, as `rpartition` would make: the garbage collector would count them.
+        # `rpartition` would create a tuple for each, which the garbage collector tracks.
         dashes = [item.rfind("-") for item in items]
         ends = [item[dash + 1 :] for item, dash in zip(items, dashes, strict=True)]
         texts = [item[:dash] for item, dash in zip(items, dashes, strict=True)]
@@ -207,12 +207,12 @@ def _tuple_text(text: str, numbers: tuple[int, ...]) -> str:
 
 
 def join_key(head: Head, tail: Tail) -> Any:
-    """Put a key together again.
+    """Join a head and a tail to a key.
 
     Raises
     ------
     ValueError
-        If the kind is not one of this module's.
+        If the kind is unknown.
     """
     kind, text = head
     if TUPLE <= kind <= TUPLE + TAIL_WORDS:
@@ -234,7 +234,7 @@ def join_key(head: Head, tail: Tail) -> Any:
 
 
 def pack_hash(head: Head) -> Head:
-    """Write the hash at the end of a tuple's text as bytes: half the length."""
+    """Return the head with the hash at the end of a tuple's text as bytes, half as long."""
     kind, text = head
     if kind < TUPLE or text[-_HASH_LENGTH:-_HEX_DIGITS] != "-":
         return head
@@ -251,7 +251,7 @@ def unpack_hash(head: Head) -> Head:
     Raises
     ------
     ValueError, TypeError, AttributeError
-        If that cannot have made the head.
+        If `pack_hash` cannot have returned the head.
     """
     kind, packed = head
     if kind < HASHED:
@@ -263,18 +263,18 @@ def unpack_hash(head: Head) -> Head:
 
 
 def is_known(kind: int) -> bool:
-    """Tell whether a number is one of this module's kinds."""
+    """Return whether a number is a kind of head."""
     return 0 <= kind <= PACKED or (kind // TUPLE in (1, 2) and kind % TUPLE <= TAIL_WORDS)
 
 
 def _hex_words(digits: str) -> Tail | None:
-    """Read 32 lower-case hex digits; None if they would not be written the same way."""
+    """Return 32 lower-case hex digits as words; None for any other text."""
     words: Tail | None = _WORDS.unpack(bytes.fromhex(digits)) if _is_hex(digits) else None
     return words
 
 
 def _is_hex(digits: str) -> bool:
-    """Tell whether these are lower-case hex digits and nothing else."""
+    """Return whether a text consists of lower-case hex digits."""
     try:
         return bytes.fromhex(digits).hex() == digits
     except ValueError:

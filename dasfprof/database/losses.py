@@ -1,4 +1,4 @@
-"""Facts that did not get into a trace: how many, for what cause, and who is told."""
+"""Facts that are missing from a trace: their number by cause, and how it is reported."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from dasfprof.text import count_of, elide
+
 logger = logging.getLogger(__name__)
 
 Cause = Literal["too fast", "disk full", "disk gone", "not encoded"]
 
-#: What each cause means, for people.
+#: The words for each cause.
 CAUSES: Mapping[str, str] = {
     "too fast": "came faster than they were written",
     "disk full": "found the disk full",
@@ -21,18 +23,21 @@ CAUSES: Mapping[str, str] = {
     "not encoded": "held a value that cannot be encoded",
 }
 
+#: Kinds of events that a message names, and the characters of each name.
+_MOST_NAMED, _LONGEST_NAME = 3, 60
+
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Losses:
-    """Counts facts dropped by cause, and tells of them: the first in one line, all at the end.
+    """Counts dropped facts by cause; logs the first loss, and the total at the end.
 
     Any thread may add.
 
     Parameters
     ----------
     path
-        Gives the file's path, for messages: it is settled when the file is created.
+        Returns the file's path, for messages: the path is final when the file is created.
     """
 
     def __init__(self, path: Callable[[], Path]) -> None:
@@ -46,17 +51,17 @@ class Losses:
 
     @property
     def dropped(self) -> int:
-        """Facts dropped, of all causes."""
+        """Number of dropped facts, of all causes."""
         return sum(self.by_cause.copy().values())
 
     def add(self, cause: Cause, count: int = 1) -> None:
-        """Count facts as dropped; logs nothing, since that may block what records."""
+        """Count facts as dropped. Logs nothing, as logging may block the thread that records."""
         if count:
             with self._lock:
                 self.by_cause[cause] = self.by_cause.get(cause, 0) + count
 
     def warn(self, what: str, error: Exception | None = None, trace: bool = False) -> None:
-        """Log the first loss, with its number; later calls do nothing."""
+        """Log the first loss and the number so far; later calls do nothing."""
         if not self._warned:
             self._warned = True
             why = f" ({error})" if error else ""
@@ -71,13 +76,13 @@ class Losses:
             )
 
     def warn_of_all(self) -> None:
-        """Log the number of all losses, if there are any."""
+        """Log the total number of losses, if any."""
         if self.by_cause:
             told = told_losses(self.dropped, self.by_cause)
-            logger.warning("the trace %s is closed, without %s.", self._path(), told)
+            logger.warning("the trace %s is closed; it lacks %s.", self._path(), told)
 
     def about(self) -> dict[str, Any]:
-        """Give what every frame tells of losses so far (FORMAT.md)."""
+        """Return the entries of every frame that count the losses so far (FORMAT.md)."""
         about: dict[str, Any] = {"dropped": self.dropped, "errors": self.errors}
         if self.by_cause:
             about["dropped_by"] = self.by_cause.copy()
@@ -85,30 +90,47 @@ class Losses:
 
 
 def cause_of(error: BaseException) -> Cause:
-    """Tell the cause of a loss from the error that writing raised."""
+    """Return the cause of a loss, by the error that writing raised."""
     return "disk full" if is_full(error) else "disk gone"
 
 
 def is_full(error: BaseException) -> bool:
-    """Tell whether an error says that there is no room: on the disk, or in a quota."""
+    """Return whether an error says that the disk or a quota is full."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 def told_losses(dropped: int, by_cause: Mapping[str, int]) -> str:
-    """Say how many facts were dropped and why.
+    """Describe how many facts were dropped and why.
 
-    What the causes do not account for (traces of earlier versions tell none) has an unknown cause.
+    Facts without a cause, as in traces of earlier versions, are reported as such.
 
     Examples
     --------
     >>> told_losses(3, {"disk full": 3})
     '3 facts: 3 found the disk full'
     >>> told_losses(3, {"disk full": 2})
-    '3 facts: 2 found the disk full, 1 for a cause that the trace does not tell'
+    '3 facts: 2 found the disk full, 1 for an unknown cause'
     """
     known = {cause: by_cause[cause] for cause in CAUSES if cause in by_cause}
     told = [f"{count:,} {CAUSES[cause]}" for cause, count in known.items()]
     unknown = dropped - sum(known.values())
     if unknown > 0:
-        told.append(f"{unknown:,} for a cause that the trace does not tell")
+        told.append(f"{unknown:,} for an unknown cause")
     return f"{dropped:,} fact{'s' * (dropped != 1)}: {', '.join(told)}"
+
+
+def told_unknown_events(by_name: Mapping[str, int]) -> str:
+    """Describe the events of a plugin's file whose kinds this version does not know.
+
+    Examples
+    --------
+    >>> told_unknown_events({"Pause": 3})
+    '3 events of kinds that this version of dasfprof does not know: Pause (3)'
+    """
+    counts = sorted(by_name.items(), key=lambda item: -item[1])
+    names = [f"{elide(name, _LONGEST_NAME)} ({count:,})" for name, count in counts[:_MOST_NAMED]]
+    more = f" and {len(counts) - _MOST_NAMED} more" if len(counts) > _MOST_NAMED else ""
+    events = count_of(sum(by_name.values()), "event")
+    return (
+        f"{events} of kinds that this version of dasfprof does not know: {', '.join(names)}{more}"
+    )

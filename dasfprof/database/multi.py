@@ -1,4 +1,4 @@
-"""Many files as one: `MultiEventDatabase`, and `open_run` that finds the files of a run."""
+"""`MultiEventDatabase`, several files as one, and `open_run`, which finds the files of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFound
 from dasfprof.schema.events import Event
 from dasfprof.text import count_of, escape
 
-#: What ends a run's name in the names of its files.
+#: The part of a file's name that follows the run's name.
 _PLUGINS = re.compile(
     r"-(TracePlugin|SchedulerPlugin|ResourceMonitor|StepRecorder|GPUAnnotationPlugin)(-|\.msgpack$)"
 )
@@ -48,18 +48,17 @@ class MultiEventDatabase:
         self.databases: list[EventDatabase] = [_database(item) for item in databases]
 
     def get_traces(self) -> Iterator[Event]:
-        """Give all events, database by database.
+        """Yield all events, database by database.
 
-        Events of dasfprof's plugins are completed from the other files here, so that code that
-        takes them one by one, as analyses for DASF's events do, finds in each what it needs:
+        Events of dasfprof's plugins are completed from the other databases, so that code that takes
+        them one by one, as analyses of DASF's events do, finds everything in the event:
 
         - "Resource Usage" has the last known value of each field of its process and host, NaN
-          where there is none. Before a field's first reading, for ten seconds at most, that
-          reading stands.
+          where there is none. In the ten seconds before a field's first value, it has that value.
         - "Compute" has ``dependents``, the keys of the task runs that took its result.
 
         "Managed Memory" has no ``key``: DASF records it as a task ends, dasfprof in each sample,
-        which belongs to no task. `batches` gives the columns as they were recorded.
+        which belongs to no task. `batches` yields the columns as they were recorded.
         """
         files = [item.trace_file() for item in self.databases if isinstance(item, FileDatabase)]
         completion = Completion(file.path for file in files)
@@ -73,7 +72,7 @@ class MultiEventDatabase:
         return self.get_traces()
 
     def batches(self) -> Iterator[tuple[EventDatabase, Batch]]:
-        """Give all events as columns, each batch with the database that it comes from."""
+        """Yield all events as columns, each batch with its database."""
         for database in self.databases:
             for batch in database.batches():
                 yield database, batch
@@ -88,24 +87,24 @@ class MultiEventDatabase:
 
 
 def open_run(source: Source) -> MultiEventDatabase:
-    """Find the trace files of a run and open them to read.
+    """Open the trace files of a run to read them.
 
     Parameters
     ----------
     source
-        A file; a directory that holds one run; a glob (taken as it is); or the name of a run or
-        the begin of one, with or without a directory before it (``traces/Tutorial_5``). An exact
-        name wins over longer ones. Where two runs have one name the newest is opened and the
-        others are named in a `UserWarning`.
+        A file; a directory that holds one run; a glob (used as it is); or a run's name or a prefix
+        of it, with or without a directory before it (``traces/Tutorial_5``). An exact name wins
+        over longer ones. If several runs have the name, the newest is opened, with a
+        `UserWarning`.
 
     Raises
     ------
     SourceNotFoundError
-        If nothing is there.
+        If no file is found.
     NotATraceError
         If a file is neither a dasfprof nor a DASF trace.
     InvalidArgumentError
-        If the source stands for several runs; the message names them.
+        If several runs match; the message names them.
     """
     text = os.fspath(source)
     path = Path(text)
@@ -131,16 +130,16 @@ class Run:
     """The files of one run in one directory."""
 
     name: str
-    #: Unix seconds at which its first file was begun; 0 for DASF's.
+    #: Creation of its first file, in Unix seconds; 0 for DASF's.
     created: float = 0.0
     files: list[Path] = field(default_factory=list)
 
 
 def find_runs(directory: Path) -> list[Run]:
-    """List the runs whose files lie in a directory, the newest first."""
+    """Return the runs whose files are in a directory, the newest first."""
     headers = _headers(directory)
     runs: dict[tuple[str, str], Run] = {}
-    # Where damage took the header, the file's name alone tells to which run it belongs.
+    # Where the header is damaged, only the file's name says to which run it belongs.
     for path, header in sorted(headers, key=lambda pair: not pair[1]):
         name = _text(header.get("run")) or _PLUGINS.split(path.name)[0].removesuffix(".msgpack")
         identity = name, _text(header.get("run_uuid"))
@@ -155,15 +154,15 @@ def find_runs(directory: Path) -> list[Run]:
 
 
 def files_of_run(directory: Path, run_uuid: str) -> list[Path]:
-    """List the files in a directory whose headers have a run's id, in the order of their names.
+    """Return the files in a directory whose headers have a run's id, sorted by name.
 
-    Whatever else lies there, traces of DASF's own profiler too, is left out.
+    Other files, such as traces of DASF's own profiler, are left out.
     """
     return [path for path, header in _headers(directory) if header.get("run_uuid") == run_uuid]
 
 
 def _headers(directory: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """Read the headers of all traces in a directory; DASF's files have none."""
+    """Return the headers of all traces in a directory; DASF's files have none."""
     paths = sorted(path for path in directory.glob("*.msgpack") if _is_any_trace(path))
     return [(path, _header(path)) for path in paths]
 
@@ -188,7 +187,7 @@ def _choose(runs: list[Run], prefix: str, directory: Path, source: str) -> Run:
         found = ", ".join(sorted({run.name for run in runs})) or "none"
         raise SourceNotFoundError(
             f"no trace file, directory, pattern or run {source!r}; runs found in {directory}: "
-            f"{found}. Give a file, a directory, a glob or the begin of a run's name."
+            f"{found}. Pass a file, a directory, a glob or a prefix of a run's name."
         )
     if len(names) > 1:
         raise InvalidArgumentError(
@@ -197,7 +196,7 @@ def _choose(runs: list[Run], prefix: str, directory: Path, source: str) -> Run:
         )
     if len(matching) > 1:
         warnings.warn(
-            f"{len(matching)} runs are named {names[0]!r}; the newest is opened. Give a glob of "
+            f"{len(matching)} runs are named {names[0]!r}; the newest is opened. Pass a glob of "
             "their files to open another.",
             stacklevel=3,
         )
@@ -215,7 +214,7 @@ def _database(item: EventProfiler | EventDatabase | Source) -> EventDatabase:
         return item
     if not isinstance(item, str | os.PathLike):
         raise InvalidArgumentError(
-            f"got {type(item).__name__}; give databases, profilers or paths of trace files."
+            f"got {type(item).__name__}; pass databases, profilers or paths of trace files."
         )
     if not Path(item).is_file():
         raise SourceNotFoundError(f"there is no trace file {os.fspath(item)!r}.")

@@ -1,4 +1,4 @@
-"""How numbers become a column of a block: in the narrowest form that gives them back."""
+"""Encoding of a column of numbers, in the narrowest form that decodes to equal numbers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dasfprof.database.columns import CONSTANT, NUMBER, OPTIONAL, SERIES, UNSIGN
 from dasfprof.database.key_times import TICKS_PER_SECOND
 
 _TICK = 1.0 / TICKS_PER_SECOND
-#: Up to so many bytes, numbers are split into byte planes: what large blocks cost to read and write
-#: stays as it is, and these are not deflated.
+#: The most bytes of numbers that are split into byte planes. Larger blocks are not compressed, so
+#: that planes would only slow them down.
 _PLANES_BYTES = 2048
 
 
 def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
-    """Encode an array in the narrowest form that gives back equal numbers.
+    """Encode an array in the narrowest form that decodes to equal numbers.
 
-    Times are the trick: a Unix time as float64 is a whole number of 2**-22 s, so the times of a
-    block are exact as 32-bit counts from the earliest one.
+    A Unix time as float64 is a whole number of 2**-22 s, so that the times of a block are exact as
+    32-bit counts from the earliest one.
     """
     tag = OPTIONAL if optional else NUMBER
     if array.size == 0:
@@ -36,7 +36,7 @@ def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
         return [CONSTANT, low]
     if array.dtype == "<i8":
         first, step = int(array[0]), int(array[1]) - int(array[0])
-        # Differences beyond 64 bits wrap around: the last value shows whether any did.
+        # Differences beyond 64 bits wrap around; the check of the last value detects that.
         if first + step * (array.size - 1) == int(array[-1]) and np.all(np.diff(array) == step):
             return [SERIES, first, step]
     for dtype in UNSIGNED:
@@ -47,7 +47,7 @@ def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
 
 
 def _encode_times(array: Array, tag: str) -> list[Any] | None:
-    """Encode as counts of 2**-22 s from the earliest, where that is exact; else None."""
+    """Encode times as counts of 2**-22 s from the earliest; None if that is not exact."""
     missing = np.isnan(array)
     if array.dtype != "<f8" or (tag != OPTIONAL and missing.any()):
         return None
@@ -75,9 +75,9 @@ def _numbers(tag: str, array: Array, base: float = 0, scale: float = 1) -> list[
 
 
 def _split_planes(array: Array) -> bytes:
-    """Give the first byte of each number, then the second of each, and so on.
+    """Return the first byte of each number, then the second of each, and so on.
 
-    The high bytes of like numbers are like, and what is alike and adjacent deflates well.
+    Numbers of one column have similar high bytes, which compress well side by side.
     """
     octets = np.frombuffer(array.tobytes(), dtype="u1")
     return octets.reshape(-1, array.itemsize).T.tobytes()

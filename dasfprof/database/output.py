@@ -1,4 +1,4 @@
-"""A file that is only ever appended to, whatever happens to its directory meanwhile."""
+"""`TraceOutput`: a file that is only appended to, even if its directory is removed meanwhile."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-#: Frames up to this length are tried without asking whether there is room for them.
+#: Frames up to this length are written without a check for free space.
 _TRIED_BYTES = 4096
 
 
 class TraceOutput:
-    """Appends frames to a new file that begins with a header.
+    """Appends frames to a new file, after a header.
 
-    The file is opened for each append and closed again: no descriptor is held, a directory that
-    was removed is made again, and space that returns is used. Not safe to use from two threads.
+    The file is opened for each append and closed again: no descriptor is kept, a directory that
+    was removed is created again, and a full disk is tried again. Not thread-safe.
 
     Parameters
     ----------
     path
-        Where to write. An existing file is never touched: a number is put behind the name.
+        The file. If it exists, it is left alone and a number is added to the name.
     header
-        Makes the header's frame, whenever a file is begun.
+        Returns the header's frame; called for each new file.
     """
 
     def __init__(self, path: Path, header: Callable[[], bytes]) -> None:
-        #: Absolute, so that a change of the working directory does not split the trace.
+        #: Absolute, so that a change of the working directory has no effect.
         self.path = path.absolute()
-        #: Whether the file was created; the header may still be missing.
+        #: Whether the file was created; its header may still be missing.
         self.created = False
         self._header = header
         self._headed = False
 
     def create(self) -> bool:
-        """Create the file, empty, unless that was done; tells whether it was done now.
+        """Create the file, empty, if it was not yet; return whether it was created now.
 
         Raises
         ------
@@ -49,12 +49,12 @@ class TraceOutput:
         return True
 
     def append(self, frame: bytes) -> None:
-        """Append a frame, or nothing but the header to a new file.
+        """Append a frame. An empty frame appends the header only, to a new file.
 
         Raises
         ------
         OSError
-            If it cannot be written; a part of it may be in the file.
+            If the frame cannot be written; a part of it may be in the file.
         """
         self.create()
         try:
@@ -63,7 +63,7 @@ class TraceOutput:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             file = self.path.open("ab", buffering=0)
         with file:
-            # New, made again after somebody removed it, or the disk was full for the first header.
+            # New, created again after it was removed, or the disk was full for the header.
             if not self._headed or file.tell() == 0:
                 frame = self._header() + frame
             _check_room(self.path, len(frame))
@@ -74,7 +74,7 @@ class TraceOutput:
 
 
 def _check_room(path: Path, length: int) -> None:
-    """Refuse a frame for which the disk has no room: a part of it would take what is left."""
+    """Raise OSError if the disk has no room for a frame: a part of it would fill the disk."""
     if length > _TRIED_BYTES and hasattr(os, "statvfs"):
         disk = os.statvfs(path)
         if disk.f_blocks and disk.f_bfree * disk.f_frsize < length:
@@ -82,7 +82,7 @@ def _check_room(path: Path, length: int) -> None:
 
 
 def _create_exclusively(path: Path) -> Path:
-    """Create a new empty file; where the name is taken, put the next free number behind it."""
+    """Create a new empty file; if the name is taken, add the next free number to it."""
     number, candidate = 1, path
     while True:
         try:

@@ -1,4 +1,4 @@
-"""`EventProfiler`: record events by name, without making event objects."""
+"""`EventProfiler`: records events by name, without event objects."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class EventProfiler:
     Parameters
     ----------
     database_file
-        A file. One that exists (dasfprof's or DASF's) is read and never written; else it is
-        created with the first event. None makes a new name, ``traces-xxxxxxxx.msgpack``.
+        A file. An existing one (dasfprof's or DASF's) is only read; a new one is created with the
+        first event. None: a new name, ``traces-xxxxxxxx.msgpack``.
     database_creation_kwargs
         Options of `FileDatabase` for a new file.
     database
-        A database to use instead of a file.
+        A database, instead of a file.
 
     Raises
     ------
@@ -50,7 +50,7 @@ class EventProfiler:
         if database is not None and database_file is not None:
             raise InvalidArgumentError(
                 f"both database_file={os.fspath(database_file)!r} and database={database!r} were "
-                "given; give one of them."
+                "given; pass only one of them."
             )
         if database is None:
             path = database_file or f"traces-{uuid.uuid4().hex[:8]}.msgpack"
@@ -60,28 +60,28 @@ class EventProfiler:
     def record_complete_event(
         self, name: str, timestamp: float, duration: float | None = None, **fields: Any
     ) -> None:
-        """Record something that began at `timestamp` (Unix) and took `duration` seconds."""
+        """Record an event that began at `timestamp` (Unix time) and took `duration` seconds."""
         # The database refuses an event without a duration, and says so.
         self.database.record(CompleteEvent(name, timestamp, duration, **fields))  # type: ignore[arg-type]
 
     def record_instant_event(self, name: str, timestamp: float, **fields: Any) -> None:
-        """Record something that happened at `timestamp` (Unix)."""
+        """Record an event that happened at `timestamp` (Unix time)."""
         self.database.record(InstantEvent(name, timestamp, **fields))
 
     def record_duration_begin_event(self, name: str, timestamp: float, **fields: Any) -> None:
-        """Record the begin of something that a duration end event will end."""
+        """Record the begin of a duration; a duration end event marks its end."""
         self.database.record(DurationBeginEvent(name, timestamp, **fields))
 
     def record_duration_end_event(self, name: str, timestamp: float, **fields: Any) -> None:
-        """Record the end of what a duration begin event began."""
+        """Record the end of a duration that a duration begin event began."""
         self.database.record(DurationEndEvent(name, timestamp, **fields))
 
     def get_traces(self) -> Iterator[Event]:
-        """Give the events in the order in which they were recorded."""
+        """Yield the events in the order in which they were recorded."""
         return self.database.get_traces()
 
     def batches(self) -> Iterator[Batch]:
-        """Give the events as columns, for analysis."""
+        """Yield the events as columns, for analysis."""
         return self.database.batches()
 
     def commit(self) -> None:
@@ -89,7 +89,7 @@ class EventProfiler:
         self.database.commit()
 
     def close(self) -> None:
-        """Commit, and release what the database holds."""
+        """Commit, and release the resources of the database."""
         self.database.close()
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ class EventProfiler:
 
 
 def open_database(path: str | os.PathLike[str], **options: Any) -> EventDatabase:
-    """Open one file, dasfprof's or DASF's; a new path becomes a new `FileDatabase`."""
+    """Open a file of dasfprof or DASF; for a new path, return a new `FileDatabase`."""
     path = Path(path)
     if path.is_file() and is_dasf_trace(path):
         return DasfDatabase(path)

@@ -1,7 +1,7 @@
-"""Reading a trace file: header, batches, and an account of what was lost.
+"""`TraceFile`: reads the header and the batches of a trace file, and counts what was lost.
 
-A reader never writes and never creates a file. It stops cleanly at a cut tail, skips damage and
-says what it left out: see `TraceFile.damage` and `TraceFile.end`.
+A reader never writes and never creates a file. It stops at an incomplete last frame, skips damage
+and reports what it left out; see `TraceFile.damage` and `TraceFile.end`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMAT_VERSION = 2
 #: DASF's files begin with the length of the first event, big-endian, and a msgpack map.
 DASF_LENGTH_BYTES = 8
 _MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)
-#: The closing frame is much shorter.
+#: Bytes to read for the closing frame, which is much shorter.
 _END_BYTES = 4096
 
 
@@ -36,25 +36,25 @@ class TraceFile:
     """
 
     path: Path
-    #: The first frame's map; empty if it was lost.
+    #: The first frame's map; empty if the frame is lost.
     header: dict[str, Any] = field(default_factory=dict)
     #: The closing frame's map; None if there is none: see `dasfprof.database.writing_process`.
     end: dict[str, Any] | None = None
     damage: frames.Damage = field(default_factory=frames.Damage)
-    #: Events that the writer had to drop, in all and by cause (FORMAT.md), and errors that its
-    #: hooks caught, as last told. Files of earlier versions tell no causes.
+    #: Events that the writer dropped, in total and by cause (FORMAT.md), and errors that its hooks
+    #: caught: the largest count of any frame. Files of earlier versions have no causes.
     dropped: int = 0
     dropped_by: dict[str, int] = field(default_factory=dict)
     errors: int = 0
     events: int = 0
 
     def batches(self) -> Iterator[Batch]:
-        """Give every intact batch in the order of the file.
+        """Yield every intact batch in the order of the file.
 
         Raises
         ------
         SourceNotFoundError, NotATraceError
-            If there is no such file, or it holds no frame of ours.
+            If there is no such file or it holds no frame of this format.
         """
         self.end, self.damage, self.events = None, frames.Damage(), 0
         for block, size in self._blocks():
@@ -76,7 +76,7 @@ class TraceFile:
                     yield batch
 
     def read_header(self) -> dict[str, Any]:
-        """Read the header alone; an empty map if it was lost."""
+        """Return the header; an empty map if it is lost."""
         for block, _ in self._blocks():
             if block.get("kind") == "header":
                 self.header = block
@@ -84,7 +84,7 @@ class TraceFile:
         return self.header
 
     def is_closed(self) -> bool:
-        """Tell whether the last frame is the closing one, from the end of the file alone."""
+        """Return whether the last frame is the closing one; reads only the end of the file."""
         with _map(self.path) as data:
             found = [bytes(p) for _, p in frames.scan_frames(data[-_END_BYTES:], frames.Damage())]
         try:
@@ -122,7 +122,7 @@ class TraceFile:
 
 
 def is_trace(path: Path) -> bool:
-    """Tell whether a file begins as a dasfprof trace does, or has an intact frame at least."""
+    """Return whether a file begins like a dasfprof trace or has an intact frame."""
     with _map(path) as data:
         if not data:
             return False
@@ -131,7 +131,7 @@ def is_trace(path: Path) -> bool:
 
 
 def is_dasf_trace(path: Path) -> bool:
-    """Tell whether a file begins as the traces of DASF's own profiler do."""
+    """Return whether a file begins like a trace of DASF's own profiler."""
     size = path.stat().st_size
     with path.open("rb") as file:
         begin = file.read(DASF_LENGTH_BYTES + 1)
@@ -142,7 +142,7 @@ def is_dasf_trace(path: Path) -> bool:
 
 
 def _begins_as_trace(data: bytes | mmap.mmap) -> bool:
-    """Tell whether the first bytes are a marker, or what was written of one."""
+    """Return whether data begins with a marker, or is the first part of one."""
     return frames.MARKER.startswith(data[: len(frames.MARKER)])
 
 
@@ -152,7 +152,7 @@ def _count(block: dict[str, Any], name: str) -> int:
 
 
 class _map:  # noqa: N801  (used as a function)
-    """Map a file into memory; an empty file, which cannot be mapped, is empty bytes."""
+    """Maps a file into memory; returns empty bytes for an empty file, which cannot be mapped."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Events that user code records, as rows: schemas are inferred from what they hold."""
+"""Schemas and rows of the events that user code records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _name, _phase, _args = map(attrgetter, ("name", "phase", "args"))
 
 
 def fold_events(events: Sequence[Event]) -> Iterator[tuple[Schema, Columns, Sequence[int]]]:
-    """Sort events into rows of schemas, with the positions that they had."""
+    """Yield the events as rows of schemas, each with its position."""
     traits = (map(type, events), map(_name, events), map(_phase, events), _names_of_args(events))
     if all(len(set(trait)) == 1 for trait in traits):  # as in most loops
         schema, rows = infer_schema(events)
@@ -40,7 +40,7 @@ def _names_of_args(events: Iterable[Event]) -> Iterator[tuple[Any, ...]]:
 
 
 def make_batches(events: Iterable[Event]) -> Iterator[Batch]:
-    """Give any events as columns, as if they had been written to a file and read."""
+    """Yield events as columns, as if they had been written to a file and read back."""
     remaining = iter(events)
     first = 0
     while chunk := list(islice(remaining, _CHUNK)):
@@ -53,9 +53,9 @@ def make_batches(events: Iterable[Event]) -> Iterator[Batch]:
 
 
 def infer_schema(events: Sequence[Event]) -> tuple[Schema, Columns]:
-    """Make the schema of like events, and their rows.
+    """Return the schema of events with equal names and args, and their rows.
 
-    The narrowest codec that gives every value back equal is chosen for each column.
+    Each column gets the narrowest codec that decodes to equal values.
     """
     first = events[0]
     # The class, not the phase, says which fields an event has: user code may set any phase.

@@ -1,4 +1,4 @@
-"""Sources: the lists that recording appends to, and how what is in them becomes events."""
+"""`Source`: a list that recording appends to, and the function that turns it into events."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from typing import Any
 from dasfprof.database.batch import Rows
 from dasfprof.schema.declaration import Schema
 
-#: What a fold gives: rows of a schema, with their positions among all rows that it gives.
+#: What `fold` returns: rows of schemas, with their positions among all rows that it returns.
 Folded = Iterable[tuple[Schema, Rows, Sequence[int]]]
 
 
 class Source:
-    """A list that one kind of fact is appended to, and how its rows become events.
+    """A list of facts, and how they become events.
 
     Parameters
     ----------
     fold
-        Called in the writer's thread with consecutive slices of `rows`; gives rows of schemas.
+        Called in the writer's thread with consecutive slices of `rows`; returns rows of schemas.
     constants
-        Fields that are the same in every event of this source.
+        Fields with the same value in every event of this source.
     finish
-        Called once when the file is closed: the rows of what is still unfinished.
+        Called once when the file is closed; returns rows of what has not ended.
     width
-        Items of `rows` that make one fact. With more than one, facts lie flat in it, one after the
-        other: `rows.extend(fact)` keeps no tuple. Of objects that the garbage collector has to
-        follow, those that are kept bring on its next run, and a full run takes tens to hundreds of
-        milliseconds where much is recorded.
+        Number of items of `rows` for each fact. If more than one, a fact is stored flat, by
+        `rows.extend(fact)`: kept tuples would make the garbage collector run more often, and a full
+        collection takes tens to hundreds of milliseconds where much is recorded.
     """
 
     def __init__(
@@ -37,19 +36,38 @@ class Source:
         finish: Callable[[], Folded] = tuple,
         width: int = 1,
     ) -> None:
-        #: Append here, from any thread, or extend by whole facts.
+        #: Append rows here, from any thread, or extend it by whole facts.
         self.rows: list[Any] = []
-        #: Facts that were taken out of `rows` and are not yet in the file.
+        #: Facts taken from `rows` that are not yet in the file.
         self.in_flight = 0
-        #: Rows at which user code that records makes room (`TraceWriter.make_room`); 0 after
-        #: closing.
+        #: Length of `rows` at which user code calls `TraceWriter.make_room`; 0 after closing.
         self.wake_at = 0
         self.width = width
         self.fold = fold
         self.constants = constants
         self.finish = finish
 
+    @property
+    def pending(self) -> int:
+        """Whole facts in `rows`."""
+        return len(self.rows) // self.width
+
+    def take(self, facts: int) -> list[Any]:
+        """Take the oldest facts out of `rows`; they count as `in_flight`."""
+        self.in_flight = facts
+        taken = self.rows[: facts * self.width]
+        del self.rows[: len(taken)]
+        return taken
+
+    def withdraw(self, row: Any) -> bool:
+        """Remove a row if it is still in `rows`; return whether it was."""
+        for place in reversed(range(len(self.rows))):
+            if self.rows[place] is row:
+                del self.rows[place]
+                return True
+        return False
+
     @classmethod
     def of(cls, schema: Schema, constants: dict[str, Any] | None = None) -> Source:
-        """Make a source whose rows are already those of one schema."""
+        """Return a source whose rows are rows of one schema."""
         return cls(lambda rows: [(schema, rows, range(len(rows)))], constants)

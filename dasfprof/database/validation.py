@@ -1,4 +1,4 @@
-"""What may be recorded, and with which limits: errors are raised at the call, not while reading."""
+"""Checks of the arguments of recording, so that errors are raised at the call."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _NUMBERS = (int, float, np.integer, np.floating)
 
 
 def check_event(event: Any) -> None:
-    """Check what user code records.
+    """Check an event that user code records.
 
     Raises
     ------
     InvalidArgumentError
-        If it is no event, its name is no text, its args are no dict, its timestamp is no number or
-        its duration is none from 0 on.
+        If it is not an event, its name is not a str, its args are not a dict, its timestamp is not
+        a number, or its duration is not a number of 0 or more.
     """
     if not isinstance(event, _EVENTS):
         raise InvalidArgumentError(
@@ -39,8 +39,8 @@ def check_event(event: Any) -> None:
         )
     if not _is_number(event.timestamp):
         raise InvalidArgumentError(
-            f"{about}timestamp={event.timestamp!r}: a timestamp is a number, in Unix seconds, "
-            "such as time.time() gives."
+            f"{about}timestamp={event.timestamp!r}: a timestamp is a number in Unix seconds, "
+            "such as time.time()."
         )
     if isinstance(event, CompleteEvent) and not (
         _is_number(event.duration) and event.duration >= 0
@@ -57,7 +57,7 @@ def check_limits(commit_threshold: Any, flush_interval: Any, max_pending: Any) -
     Raises
     ------
     InvalidArgumentError
-        If they are no numbers, or of no sense together.
+        If one is not a number or out of its range.
     """
     whole = all(
         isinstance(number, int | np.integer) and not isinstance(number, bool)
@@ -76,29 +76,29 @@ def check_limits(commit_threshold: Any, flush_interval: Any, max_pending: Any) -
 
 
 def check_path(path: Any) -> Path:
-    """Give the path of a file to read or to write.
+    """Return the path of a file to read or to write.
 
     Raises
     ------
     InvalidArgumentError
-        If it is no path, or that of a directory.
+        If it is not a path, or the path of a directory.
     """
     try:
         checked = Path(path)
     except TypeError as error:
         raise InvalidArgumentError(
-            f"got {path!r} as a file's name; give a str or a path, such as 'traces.msgpack'."
+            f"got {path!r} as a file's name; pass a str or a path, such as 'traces.msgpack'."
         ) from error
     if checked.is_dir():
         raise InvalidArgumentError(
-            f"{path!r} is a directory; give a file in it, or open the run that it holds with "
+            f"{path!r} is a directory; pass a file in it, or open the run that it holds with "
             "dasfprof.open_run."
         )
     return checked
 
 
 def missing_file(path: Path) -> SourceNotFoundError:
-    """Make the error for a file that is not there; names files near it whose names are alike."""
+    """Return the error for a missing file; it names files with similar names."""
     try:
         others = [item.stem for item in path.parent.iterdir() if item.suffix == ".msgpack"]
     except OSError:
@@ -107,7 +107,7 @@ def missing_file(path: Path) -> SourceNotFoundError:
     names = " or ".join(repr(stem + ".msgpack") for stem in near)
     there = f" Did you mean {names}?" if near else ""
     return SourceNotFoundError(
-        f"there is no trace file {path}.{there} Give a file, a directory, a glob or a run's name; "
+        f"there is no trace file {path}.{there} Pass a file, a directory, a glob or a run's name; "
         f"`dasfprof info {path.parent}` lists the runs there."
     )
 

@@ -1,8 +1,8 @@
-"""Any Python value of an event's args, as msgpack, and back to an equal value.
+"""Any Python value of an event's args, to msgpack and back to an equal value.
 
-msgpack alone turns tuples into lists and knows no sets, complex numbers, dates or integers beyond
-64 bits. They are marked by extension types; FORMAT.md lists them. A value of any other type is
-stored as the text of its `repr`: a trace never holds anything that must be unpickled or evaluated.
+msgpack itself turns tuples into lists and has no sets, complex numbers, dates or integers beyond
+64 bits. Extension types represent them; FORMAT.md lists these. A value of any other type is stored
+as its `repr`: a trace never holds anything that must be unpickled or evaluated.
 
 Text may hold lone surrogates (file names and exception texts do): they are encoded as the UTF-8
 scheme would encode them ("surrogatepass").
@@ -19,7 +19,7 @@ import numpy as np
 
 TUPLE, INTEGER, SET, FROZENSET, COMPLEX, DATETIME, DATE, TIMEDELTA = range(1, 9)
 
-#: What decoding raises where bytes are damaged, or were made to mislead.
+#: What decoding raises for damaged or malicious bytes.
 DAMAGE_ERRORS = (
     ValueError,
     TypeError,
@@ -34,26 +34,26 @@ DAMAGE_ERRORS = (
 
 _COMPLEX = struct.Struct("<dd")
 _TIMEDELTA = struct.Struct("<iii")  # days, seconds, microseconds
-#: The collections that msgpack has no word for are arrays that begin with one of these.
+#: First item of the arrays that stand for collections that msgpack does not have.
 _MARKS = {kind: msgpack.ExtType(kind, b"") for kind in (TUPLE, SET, FROZENSET)}
 _COLLECTIONS: dict[Any, type[Any]] = {
     _MARKS[TUPLE]: tuple,
     _MARKS[SET]: set,
     _MARKS[FROZENSET]: frozenset,
 }
-#: Whole numbers, floats, complex numbers, booleans, text and bytes of numpy.
+#: numpy's kinds of integers, floats, complex numbers, booleans, strings and bytes.
 _PLAIN_DTYPES = "iufcbSU"
-#: Lists and maps around a value in a block (FORMAT.md), and some to spare.
+#: Levels of lists and maps around a value in a block (FORMAT.md), and some to spare.
 _LEVELS_AROUND = 8
 
 
 def pack(value: Any) -> bytes:
-    """Encode a value; what msgpack cannot hold and no extension names becomes its `repr`.
+    """Encode a value; what neither msgpack nor an extension type can hold becomes its `repr`.
 
     Raises
     ------
     ValueError, OverflowError, RecursionError
-        If it is nested deeper than msgpack goes, 500 levels or more, or longer than 4 GiB.
+        If it has more than msgpack's 500 or so levels of nesting, or more than 4 GiB.
     """
     packed: bytes = msgpack.packb(
         value, default=_replace, strict_types=True, unicode_errors="surrogatepass"
@@ -62,7 +62,7 @@ def pack(value: Any) -> bytes:
 
 
 def pack_any(value: Any) -> bytes:
-    """Encode a value that user code made; one that `pack` refuses becomes its `repr`."""
+    """Encode a value of user code; one that `pack` refuses becomes its `repr`."""
     try:
         return pack(value)
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -70,13 +70,12 @@ def pack_any(value: Any) -> bytes:
 
 
 def as_read(value: Any, packed: bytes) -> Any:
-    """Give what readers will get for a value, once `packed` stands in a block.
+    """Return what readers decode from `packed`, or the value's `repr` if they cannot decode it.
 
-    That is its `repr` where nothing else can be read: nested too deeply for a block, or a set of
-    what is no longer hashable as a plain value.
+    They cannot if it is nested too deeply, or a set whose items are not hashable as plain values.
     """
     try:
-        if len(packed) > 256:  # shorter ones cannot be deep enough
+        if len(packed) > 256:  # shorter ones cannot be too deep
             around = value
             for _ in range(_LEVELS_AROUND):
                 around = [around]
@@ -94,8 +93,8 @@ def unpack(data: bytes | memoryview) -> Any:
     One of DAMAGE_ERRORS
         If the bytes are not msgpack.
     """
-    # Some versions of msgpack make a list of the length that damage claims before they see that
-    # its items are not there, one for each level of nesting. `skip` makes nothing.
+    # Some versions of msgpack allocate a list of the claimed length, for each level of nesting,
+    # before they find that its items are missing. `skip` allocates nothing.
     length = max(1, len(data))
     walk = msgpack.Unpacker(read_size=length, max_buffer_size=length)
     walk.feed(data)
@@ -110,7 +109,7 @@ def unpack(data: bytes | memoryview) -> Any:
 
 
 def _replace(value: Any) -> Any:
-    """Give something that msgpack can hold for something that it cannot."""
+    """Return a replacement that msgpack can hold for a value that it cannot."""
     kind = type(value)
     if kind is tuple:
         return [_MARKS[TUPLE], *value]
@@ -134,7 +133,7 @@ def _replace(value: Any) -> Any:
         plain = _plain(value)
     except Exception:  # methods of the user's class
         return _description(value)
-    # msgpack asks once a value, so what it would ask about again is replaced here.
+    # msgpack calls this once for each value, so a result that needs it again is replaced here.
     return plain if type(plain) in (float, str, bytes, list, dict, bool) else _replace_plain(plain)
 
 
@@ -145,9 +144,9 @@ def _replace_plain(plain: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Give a value of a plain type for one of a class derived from it, else its description."""
+    """Return a value of a derived class as its plain type, any other as its description."""
     if isinstance(value, np.generic):
-        # `item` makes nanoseconds a bare number, and gives what Python has no type for as it is.
+        # `item` turns nanoseconds into an int and returns what Python has no type for unchanged.
         plain = value.item() if value.dtype.kind in _PLAIN_DTYPES else value
         return _description(value) if isinstance(plain, np.generic) else plain
     if isinstance(value, int):

@@ -1,21 +1,18 @@
-"""Writing a trace file: one background thread that turns pending rows into blocks.
+"""`TraceWriter`: a background thread that writes pending rows to a trace file.
 
-Recording threads only append to plain lists (`Source.rows`), which the interpreter makes atomic;
-no lock, no encoding and no file is ever on their path. The writer takes what is there every
-`flush_interval` seconds, or sooner when a list is long, encodes it in slices and appends a frame
-for each kind of event and each `commit_threshold` rows. After each half millisecond of work it
-sleeps for one, so that an event loop that shares the interpreter never waits long for it.
+Threads that record only append to plain lists (`Source.rows`), which is atomic: they take no lock,
+encode nothing and open no file. Every `flush_interval` seconds, or sooner when a list is long, the
+writer takes the rows, encodes them in slices and appends a frame for each kind of event and each
+`commit_threshold` rows. It pauses often (`Pace`), so that an event loop never waits long for it.
 
-Where rows come faster than they are written, there are two answers. Hooks on Dask's event loops
+When rows come faster than they are written, it depends on who records. Hooks on Dask's event loops
 must not wait: `threshold_reached` drops the newest fact beyond `max_pending` and counts it. User
-code that records events of its own encodes them itself in `make_room`, as soon as
-`commit_threshold` are pending, and goes on when they are in the file: nothing is lost, and no more
-than those are ever unwritten. That takes less CPU than to wait for the writer's thread, whose core
-would have to fetch what another has just made.
+code may wait: when `commit_threshold` of its events are pending, `make_room` encodes them in the
+thread that records, which takes less CPU than to wait for the writer's thread on another core.
 
-What could not be written is dropped and counted by its cause, which stands in every later frame.
+Every frame holds the number of facts dropped so far, by cause.
 
-A forked child inherits all of this but the thread. It writes nothing: the file is its parent's.
+After `fork` the child has no writer's thread and writes nothing: the file is its parent's.
 """
 
 from __future__ import annotations
@@ -32,15 +29,10 @@ from dasfprof.database.blocks import BlockWriter
 from dasfprof.database.handover import Appender
 from dasfprof.database.losses import Losses
 from dasfprof.database.output import TraceOutput
+from dasfprof.database.pace import Pace
 from dasfprof.database.sources import Folded, Source
 
 __all__ = ["Folded", "Source", "TraceWriter"]
-
-#: CPU seconds of work between two pauses; the pause, and the one while somebody waits: see
-#: `benchmarks/` for what they cost and how long they keep an event loop waiting.
-WORK_SECONDS = 0.0005
-PAUSE_SECONDS = 0.001
-HURRIED_PAUSE_SECONDS = 0.00005
 
 
 class TraceWriter:
@@ -49,7 +41,7 @@ class TraceWriter:
     Parameters
     ----------
     path
-        Where to write. An existing file is never touched: a number is put behind the name.
+        The file. If it exists, it is left alone and a number is added to the name.
     header
         Facts about this process and run for the file's first frame.
     commit_threshold, flush_interval
@@ -67,25 +59,24 @@ class TraceWriter:
         flush_interval: float,
         max_pending: int,
     ) -> None:
-        #: What was dropped, by cause, and the errors that hooks caught.
+        #: Dropped facts by cause, and the errors that hooks caught.
         self.losses = Losses(lambda: self.path)
         self._output = TraceOutput(path, lambda: self._blocks.frame({**header, "kind": "header"}))
         self._appender = Appender(self._output, self.losses)
         self._blocks = BlockWriter(self._put, self.losses, self._rest)
         self.commit_threshold = commit_threshold
         self.max_pending = max_pending
-        #: Whether `close` was called: what is recorded from then on is not written.
+        #: Whether `close` was called: what is recorded afterwards is not written.
         self.closed = False
         self.sources: list[Source] = []
-        # Beyond what the platform can wait for, a flush interval is no interval.
+        # The longest time that the platform can wait for.
         self._interval = min(flush_interval, threading.TIMEOUT_MAX)
         self._pid = os.getpid()
-        self._rested = 0.0
-        #: Counts the writer's steps, and what it was when somebody last gave up waiting.
+        self._pace = Pace()
+        #: Number of the writer's steps, now and when a thread last gave up waiting.
         self._steps = 0
         self._stuck_at = -1
-        self._awaited = False
-        #: The thread that drains, if any, and whether it is one that records.
+        #: The thread that drains, if any, and whether it is a thread that records.
         self._drainer: int | None = None
         self._recorder_drains = False
         self._wake = threading.Event()
@@ -98,12 +89,12 @@ class TraceWriter:
 
     @property
     def path(self) -> Path:
-        """The file, absolute; its name gets a number where another file has taken it."""
+        """The absolute path, with a number added to the name if another file had taken it."""
         return self._output.path
 
     @property
     def dropped(self) -> int:
-        """Facts lost, of all causes."""
+        """Number of dropped facts, of all causes."""
         return self.losses.dropped
 
     @property
@@ -116,7 +107,7 @@ class TraceWriter:
         self.losses.errors = count
 
     def add_source(self, source: Source) -> None:
-        """Drain this source from now on; starts the background thread. Idempotent."""
+        """Drain this source from now on; start the background thread if needed. Idempotent."""
         if source in self.sources:
             return
         with self._start_lock:
@@ -127,31 +118,31 @@ class TraceWriter:
                     target=self._work, name=f"dasfprof-writer {self.path.name}", daemon=True
                 )
                 self._thread.start()
-                # Not `atexit`, which would come before Dask's own handlers: they close the clusters
-                # that a script left open, and what happens meanwhile is to be in the file.
+                # `atexit` would run before Dask's own handlers, which close the clusters that a
+                # script left open; what happens while they close is recorded, too.
                 self._at_exit = weakref.finalize(self, self.close)
 
     def start(self, source: Source) -> None:
-        """Add a source and create the file, so that even a process that dies at once leaves one.
+        """Add a source and create the file, so that a process that dies at once leaves a file.
 
-        Where the file cannot be created yet, that is warned of and tried again with each write.
+        If the file cannot be created, this is logged, and each write tries again.
         """
         self.add_source(source)
         with self._drain_lock:
             self._blocks.append(b"")
 
     def threshold_reached(self, source: Source) -> None:
-        """Wake the writer; drop the newest fact where the writer is too far behind."""
+        """Wake the writer; drop the newest fact if the writer is too far behind."""
         if len(source.rows) > self.max_pending * source.width:
             self._drop_newest(source)
         elif not self._wake.is_set() and os.getpid() == self._pid:
             self._wake.set()
 
     def make_room(self, source: Source) -> None:
-        """Write this source's facts where `commit_threshold` are unwritten.
+        """Write this source's facts if they reach `commit_threshold`.
 
-        Does nothing in the thread that writes, after `close`, and where the disk does not answer:
-        then facts are dropped beyond `max_pending`.
+        Does nothing in the thread that writes, after `close`, and while the disk does not answer:
+        then facts beyond `max_pending` are dropped.
         """
         if os.getpid() != self._pid:
             source.rows.clear()
@@ -166,12 +157,12 @@ class TraceWriter:
             self._drop_newest(source)
 
     def _hangs(self) -> bool:
-        """Tell whether the disk did not answer, and nothing has moved since."""
+        """Return whether the disk did not answer and nothing was written since."""
         return self._appender.hangs or self._steps == self._stuck_at
 
     def _drain_as_recorder(self, source: Source) -> None:
         while not self.closed:
-            self._awaited, steps = True, self._steps
+            self._pace.hurried, steps = True, self._steps
             if self._drain_lock.acquire(timeout=handover.PATIENCE):
                 try:
                     if not self._has_room(source):
@@ -190,27 +181,23 @@ class TraceWriter:
             source.rows.clear()
             return
         with self._drop_lock:
-            # The writer takes no more than `max_pending` at a time: one fact at least is left.
+            # The writer takes at most `max_pending` facts at a time, so at least one is left.
             if len(source.rows) > self.max_pending * source.width:
                 del source.rows[-source.width :]
-                # The last answer may be a little younger than the wait for it.
+                # The disk may have answered a little after this thread began to wait.
                 silent = self._appender.waiting_for() > handover.PATIENCE / 2
                 self.losses.add("disk gone" if silent else "too fast")
 
     def _has_room(self, source: Source) -> bool:
-        return len(source.rows) // source.width + source.in_flight < self.commit_threshold
+        return source.pending + source.in_flight < self.commit_threshold
 
     def withdraw(self, source: Source, row: Any) -> bool:
-        """Take back a row that was appended after closing; tells whether it was still there."""
+        """Remove a row that was appended after closing; return whether it was still there."""
         with self._drain_lock:
-            for place in reversed(range(len(source.rows))):
-                if source.rows[place] is row:
-                    del source.rows[place]
-                    return True
-        return False
+            return source.withdraw(row)
 
     def create(self) -> bool:
-        """Create the file now, empty as yet; in a fork do nothing. Tells whether it was created.
+        """Create the file, empty; do nothing in a forked child. Return whether it was created.
 
         Raises
         ------
@@ -224,11 +211,11 @@ class TraceWriter:
 
     def commit(self) -> None:
         """Write everything that was recorded before the call, in the caller's thread."""
-        self._awaited = True
+        self._pace.hurried = True
         self._drain()
 
     def close(self) -> None:
-        """Write what is pending and the closing frame; ends the background thread."""
+        """Write what is pending and the closing frame; end the background thread."""
         if os.getpid() != self._pid:
             return
         with self._close_lock:
@@ -255,7 +242,7 @@ class TraceWriter:
             self._wake.clear()
             if self._appender.take() and time.monotonic() < due:
                 continue
-            # A thread that records and has the lock may hand over what it has encoded.
+            # A thread that records may hold the lock and hand over a frame.
             while not (locked := self._drain_lock.acquire(timeout=0.005)) and not self.closed:
                 self._appender.take()
             if locked:
@@ -276,13 +263,10 @@ class TraceWriter:
         return self._thread is not None and self._thread.is_alive()
 
     def _rest(self) -> None:
-        """Let other threads run, once this one has worked a while."""
+        """Count a step, and let other threads run."""
         self._steps += 1
-        if self.closed or self._recorder_drains:
-            return
-        if time.thread_time() - self._rested > WORK_SECONDS:
-            time.sleep(HURRIED_PAUSE_SECONDS if self._awaited else PAUSE_SECONDS)
-            self._rested = time.thread_time()
+        if not (self.closed or self._recorder_drains):
+            self._pace.pause()
 
     def _drain(self, finish: bool = False) -> None:
         if os.getpid() == self._pid:
@@ -292,27 +276,26 @@ class TraceWriter:
     def _drain_sources(self, sources: list[Source], finish: bool = False) -> None:
         if self._drainer == threading.get_ident():  # a signal handler or a finalizer commits
             return
-        self._drainer, self._rested = threading.get_ident(), time.thread_time()
+        self._drainer = threading.get_ident()
+        self._pace.start()
         try:
             for source in sources:
                 self._drain_source(source, finish)
         finally:
-            self._drainer, self._awaited = None, False
-        if self.losses.by_cause:  # here, since warning may block what records
+            self._drainer, self._pace.hurried = None, False
+        if self.losses.by_cause:  # here, as logging may block a thread that records
             self.losses.warn("facts come faster than they are written to")
 
     def _drain_source(self, source: Source, finish: bool) -> None:
         # Rows beyond are those that `threshold_reached` is about to drop.
-        remaining = min(len(source.rows) // source.width, self.max_pending)
+        remaining = min(source.pending, self.max_pending)
         while remaining or finish:
-            source.in_flight = min(remaining, self.commit_threshold)
-            rows = source.rows[: source.in_flight * source.width]
-            del source.rows[: len(rows)]
+            rows = source.take(min(remaining, self.commit_threshold))
             remaining -= source.in_flight
             last = finish and not remaining
             try:
                 self._blocks.write(source, rows, finish=last)
-            except Exception as error:  # whatever it is, the thread goes on
+            except Exception as error:  # the thread goes on after any error
                 self._blocks.could_not_encode(source.in_flight, error)
             source.in_flight = 0
             self._steps += 1

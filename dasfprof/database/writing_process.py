@@ -1,4 +1,4 @@
-"""Which process wrote a file, and whether it is still there: what its header tells of it."""
+"""The process that wrote a file, by the file's header, and whether it still runs."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ import psutil
 
 
 class Writer(str, Enum):
-    """What is known of the process that wrote a file without a closing frame."""
+    """What is known about the process that wrote a file without a closing frame."""
 
     ALIVE = "still being written"
-    """The process is there: it may write more."""
+    """The process runs and may write more."""
     ENDED = "ended without closing"
-    """The process is gone; nothing tells how it ended."""
+    """The process has ended; how is not known."""
     UNKNOWN = "still being written elsewhere, or ended without closing"
-    """It ran on another host, or in another container, or the header does not tell."""
+    """It ran on another host or in another container, or the header does not say."""
 
 
 def process_facts() -> dict[str, Any]:
-    """Give what tells this process apart from all others of any host."""
+    """Return the facts that identify this process among those of all hosts."""
     pid = os.getpid()
     facts = {"host": socket.gethostname(), "boot_id": boot_id(), "pid": pid}
     return {**facts, "pid_namespace": _pid_namespace(), "process_started": _started(pid)}
 
 
 def writer_of(header: dict[str, Any]) -> Writer:
-    """Look for the process that wrote a file, by the file's header."""
+    """Return what is known about the process that wrote a file, by the file's header."""
     pid, started = header.get("pid"), header.get("process_started")
     if type(pid) is not int or pid <= 0 or header.get("boot_id") != boot_id():
         return Writer.UNKNOWN
-    # In a container other processes have its numbers.
+    # Another container may use the same process ids.
     if started is None or header.get("pid_namespace") != _pid_namespace():
         return Writer.UNKNOWN
     return Writer.ALIVE if _started(pid) == started else Writer.ENDED
 
 
 def boot_id() -> str:
-    """Name this boot of this machine: processes with equal ids share one clock."""
+    """Return the id of this boot of this machine: processes with equal ids share one clock."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -56,12 +56,12 @@ def _pid_namespace() -> str:
 
 
 def _started(pid: int) -> float | None:
-    """Give when a process began, on a clock of its host; None if there is none, or a dead one.
+    """Return when a process began, on a clock of its host; None if it does not run.
 
-    On Linux in ticks since the host's start, which no change of the wall clock touches.
+    On Linux in ticks since boot, which changes of the wall clock do not affect.
     """
     try:
-        # The name, which may hold anything, stands in parentheses.
+        # The name is in parentheses and may hold any characters.
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return None if state in "ZX" else float(rest[18])
     except (OSError, ValueError, IndexError):

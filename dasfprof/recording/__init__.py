@@ -1,4 +1,4 @@
-"""Who observes: plugins for workers and the scheduler, and their registration on a cluster."""
+"""Plugins that record on workers and on the scheduler, and their registration on a cluster."""
 
 from dasfprof.recording.plugins.resources import ResourceMonitor
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin

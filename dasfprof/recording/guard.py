@@ -1,4 +1,4 @@
-"""The observer's law: what a hook raises is caught, logged once, counted, and goes no further."""
+"""`HookGuard`: catches, counts and logs errors of hooks, so that none reaches Dask or the user."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ logger = logging.getLogger(__name__)
 
 
 async def in_thread(function: Callable[[], object]) -> None:
-    """Call a function off the event loop; on it where the interpreter ends and starts no thread.
+    """Call a function in a thread; on the event loop if the interpreter is exiting.
 
-    A script that leaves its cluster open has Dask close it as the interpreter exits. Executors take
-    nothing any more by then.
+    Dask closes a cluster that a script left open as the interpreter exits. Executors accept no
+    work then.
     """
     try:
         done = asyncio.get_running_loop().run_in_executor(None, function)
@@ -28,15 +28,15 @@ async def in_thread(function: Callable[[], object]) -> None:
 
 
 class HookGuard:
-    """Takes the errors of one plugin's hooks.
+    """Handles the errors of one plugin's hooks.
 
-    A hook's body stands in ``try: ... except Exception: guard.caught(...)``, which costs nothing
-    while nothing goes wrong. The count ends up in the trace.
+    The body of each hook is in ``try: ... except Exception: guard.caught(...)``, which costs
+    nothing without an error. The number of errors is written to the trace.
 
     Parameters
     ----------
     writer
-        Its `errors` count is raised; None while there is no file yet.
+        Its `errors` are incremented; None while there is no file yet.
     """
 
     def __init__(self, writer: TraceWriter | None = None) -> None:
@@ -44,7 +44,7 @@ class HookGuard:
         self._logged = False
 
     def caught(self, where: str) -> None:
-        """Count the exception that is being handled, and log it if it is the first."""
+        """Count the current exception, and log it if it is the first."""
         if self._writer is not None:
             self._writer.errors += 1
         if not self._logged:
@@ -57,7 +57,7 @@ class HookGuard:
             )
 
     def take_all(self, where: str, steps: list[Callable[[], object]]) -> None:
-        """Take every step, the last first, whatever becomes of the others; empties the list."""
+        """Call every step, the last first, even if others fail; empty the list."""
         while steps:
             try:
                 steps.pop()()
@@ -65,11 +65,10 @@ class HookGuard:
                 self.caught(where)
 
     async def end(self, worker: Any, steps: list[Callable[[], object]]) -> None:
-        """Take every step of a plugin's end, off the event loop while the worker goes on.
+        """Call every step of a plugin's end: in a thread, or at once if the worker is closing.
 
-        A worker that is closing is not made to wait: SIGTERM ends the event loop of `dask worker
-        --no-nanny`, which cancels a close that is under way where it awaits, and Dask then waits
-        for ever for the rest of it.
+        A closing worker must not await: on SIGTERM `dask worker --no-nanny` ends its event loop,
+        which cancels the close where it awaits, and Dask then waits forever for the rest of it.
         """
         if worker.status.name == "closing":
             self.take_all("teardown", steps)

@@ -1,4 +1,4 @@
-"""Putting the profiler on a cluster: `register_default_profiler` and `profile`."""
+"""Registration of the profiler on a cluster: `register_default_profiler` and `profile`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from dasfprof.errors import NoClientError, RegistrationError
 from dasfprof.recording.cluster.calls import check_process, ping, running_plugins
 from dasfprof.recording.cluster.link import ClusterLink, within
+from dasfprof.recording.cluster.removal import remove_plugins
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.worker import WorkerProfiler
-from dasfprof.recording.run import ProfiledRun, remove_plugins
+from dasfprof.recording.run import ProfiledRun
 from dasfprof.recording.settings import RunSettings, make_settings, switch
 from dasfprof.recording.steps.recorder import StepRecorder, stop_recorders
 from dasfprof.text import count_of
 
 logger = logging.getLogger(__name__)
 
-#: How many times as long as to answer a process has to import what recording needs.
+#: A process has this many times `response_timeout` to import what recording needs.
 _PATIENCE = 12
 
 _NO_ANSWER = (
-    "not all processes of the cluster answer ({}). Wait until what keeps them busy has ended, "
+    "not all processes of the cluster answer ({}). Wait until they are no longer busy, "
     "close them, or set a longer dasfprof.response-timeout. Nothing was registered."
 )
 #: Processes that a message names.
@@ -50,7 +51,7 @@ def register_default_profiler(
     sample_interval: str | float | None = None,
     response_timeout: str | float | None = None,
 ) -> ProfiledRun:
-    """Record everything that a cluster does from now on, until `stop()` or the cluster's end.
+    """Record everything that a cluster does, until `stop()` is called or the cluster closes.
 
     Parameters
     ----------
@@ -61,27 +62,28 @@ def register_default_profiler(
     enable_nvtx
         Show each task as a range in NVIDIA Nsight Systems.
     add_time_suffix
-        Put the Unix time behind the name, so that each run gets files of its own. Without it a
-        second run of one name gets new files too, with numbers behind their names.
+        Add the Unix time to the name, so that each run has its own files. Without it, numbers are
+        added to the names of the files of a second run with the same name.
     directory
-        Where the files go, on every host. Default: this process's working directory.
+        Directory for the files, on every host. Default: this process's working directory.
     commit_threshold, flush_interval
-        Events, and seconds (or text such as ``"500ms"``), after which pending events are written.
+        Number of pending events, and seconds (or text such as ``"500ms"``), after which they are
+        written.
     max_pending
-        Pending events beyond which new ones are dropped and counted.
+        The most pending events; new ones beyond it are dropped and counted.
     sample_interval
         Seconds between two samples of processes, hosts and GPUs.
     response_timeout
-        Seconds that each process of the cluster has to answer this call and those of the handle.
-        One that does not is named; `flush`, `stop` and `collect` then go on with the rest.
+        Seconds to wait for the answer of each process, in this call and in those of the handle.
+        `flush`, `stop` and `collect` name the processes that do not answer and go on.
 
-    Each option that is None comes from Dask's config, ``dasfprof.*``. A run that is still being
-    recorded on the same cluster is stopped first, with a warning: its files are complete.
+    Options that are None are read from Dask's config, ``dasfprof.*``. A run that is still being
+    recorded on the same cluster is stopped first, with a warning; its files are complete.
 
     Returns
     -------
     ProfiledRun
-        For an asynchronous client or cluster: an awaitable of it, so ``await`` the call.
+        For an asynchronous client or cluster, an awaitable of it: ``await`` the call.
 
     Raises
     ------
@@ -89,11 +91,11 @@ def register_default_profiler(
         If there is no Dask client to observe, as with a local executor.
     RegistrationError
         If the cluster is closed or does not answer, or if the scheduler, or every worker, cannot
-        record: dasfprof is not installed there, or the directory cannot be written. Nothing is
-        left on the cluster then. Where some workers can record, the others work on unrecorded,
-        and a warning names them.
+        record: dasfprof is not installed there, or the directory is not writable. Nothing is left
+        on the cluster then. If only some workers can record, the others work unrecorded, and a
+        warning names them.
     InvalidArgumentError
-        If an option has no sense.
+        If the value of an option is invalid.
     """
     nvtx = switch("enable-nvtx", enable_nvtx)
     settings = make_settings(
@@ -113,10 +115,10 @@ def register_default_profiler(
 
 
 class profile:  # noqa: N801  (a context manager, used like a function)
-    """Record what a cluster does inside of a ``with`` (or ``async with``) block.
+    """Record what a cluster does during a ``with`` (or ``async with``) block.
 
-    Takes what `register_default_profiler` takes and gives its `ProfiledRun`. When the block has
-    ended, also by an exception, the recording has stopped and every event is on disk.
+    Has the parameters of `register_default_profiler`; ``as`` binds its `ProfiledRun`. When the
+    block has ended, normally or by an exception, every event is on disk.
 
     Examples
     --------
@@ -155,13 +157,13 @@ class profile:  # noqa: N801  (a context manager, used like a function)
 
 
 def find_client(pipeline: Any) -> tuple[Client, bool]:
-    """Find the Dask client of what the user wants to profile.
+    """Return the Dask client of the object that the user wants to profile.
 
     Returns
     -------
     client
     owned : bool
-        True if the client was made here, for a bare cluster, and is to be closed with the run.
+        Whether the client was created here, for a cluster, and is to be closed with the run.
 
     Raises
     ------
@@ -175,7 +177,7 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
             raise RegistrationError(f"{pipeline!r} is {pipeline.status.name}; start a new one.")
         asynchronous = bool(pipeline.asynchronous)
         return Client(pipeline, asynchronous=asynchronous, set_as_default=False), True
-    # A DASF pipeline keeps its executor, whose `client` is Dask's; its own `register_plugin`
+    # A DASF pipeline has an executor, whose `client` is Dask's; its own `register_plugin`
     # calls a method that Dask no longer has.
     candidates = (
         pipeline,
@@ -188,7 +190,7 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
         what = f" (its executor is a {type(executor).__name__})" if executor is not None else ""
         raise NoClientError(
             f"a {type(pipeline).__name__}{what} has no Dask client, so there is no cluster to "
-            "observe. Give a distributed.Client, a Cluster, an object with a `.client`, or a DASF "
+            "observe. Pass a distributed.Client, a Cluster, an object with a `.client`, or a DASF "
             "Pipeline with a DaskPipelineExecutor; `Client()` starts a cluster on this machine."
         )
     if client.status not in ("running", "connecting", "newly-created"):
@@ -218,8 +220,8 @@ async def _register(
             await within(_PATIENCE * link.limit, client.register_plugin(plugin))
             logger.info("Registered %s", describe_plugin(plugin))
     except Exception as error:
-        # A plugin that failed on one process stays in the scheduler's list and would keep every
-        # worker that starts later from coming up.
+        # A plugin that failed on one process stays in the scheduler's list, and would make every
+        # worker that starts later fail.
         await remove_plugins(link, [plugin.name for plugin in plugins])
         if owned:
             await client.close()
@@ -229,20 +231,20 @@ async def _register(
 
 
 def default_plugins(settings: RunSettings, nvtx: bool) -> list[WorkerPlugin | SchedulerPlugin]:
-    """Make the plugins of a run, in the order in which they are to be registered."""
+    """Return the plugins of a run, in the order of their registration."""
     return [SchedulerTaskPlugin(settings), WorkerProfiler(settings, nvtx)]
 
 
 def describe_plugin(plugin: Any) -> str:
-    """Say what a plugin is in a word that users of DASF know."""
+    """Return a plugin's kind and name as DASF logs them."""
     kind = "scheduler" if isinstance(plugin, SchedulerPlugin) else "worker"
     return f"{kind} plugin {plugin.name.rpartition('-')[2]}"
 
 
 async def _check_processes(client: Client, directory: str) -> None:
-    """Refuse a cluster that cannot be recorded; warn of workers that will not be.
+    """Raise an error if a cluster cannot be recorded; warn of workers that will not be.
 
-    The scheduler has to have dasfprof: only its file tells of graphs, steals and workers.
+    The scheduler needs dasfprof: only its file holds graphs, steals and workers.
     """
     reasons = dict(await client.run(check_process, directory))
     unfit = {where: reason for where, reason in reasons.items() if reason is not None}
@@ -251,7 +253,7 @@ async def _check_processes(client: Client, directory: str) -> None:
         if unfit:
             logger.warning(
                 "%s of %s will not be recorded, and work as usual. %s. Install dasfprof there, "
-                "or give a directory that they can write.",
+                "or pass a directory that they can write to.",
                 len(unfit),
                 count_of(len(reasons), "worker"),
                 _named(unfit),
@@ -261,14 +263,14 @@ async def _check_processes(client: Client, directory: str) -> None:
         unfit = {"the scheduler": scheduler, **unfit}
     raise RegistrationError(
         f"{len(unfit)} of {len(reasons) + 1} processes cannot record. {_named(unfit)}. The "
-        "scheduler and at least one worker have to: install dasfprof where they run, and give a "
-        f"directory that they can write (directory={directory!r} was tried). Nothing was "
+        "scheduler and at least one worker have to: install dasfprof where they run, and pass a "
+        f"directory that they can write to (tried: {directory!r}). Nothing was "
         "registered."
     )
 
 
 def _named(reasons: dict[str, str]) -> str:
-    """Name the first processes and why they cannot record."""
+    """Describe the first processes and why they cannot record."""
     named = [f"{where}: {reason}" for where, reason in list(reasons.items())[:_MOST_NAMED]]
     more = len(reasons) - len(named)
     return "; ".join(named) + (f"; and {more} more" if more else "")
@@ -284,8 +286,10 @@ async def _check_answers(link: ClusterLink) -> None:
 async def _stop_others(client: Client, link: ClusterLink) -> None:
     names = await client.run_on_scheduler(running_plugins)
     if names:
-        logger.warning("another run is being recorded on this cluster; it is stopped now")
+        logger.warning("another run was being recorded on this cluster; it is stopped now")
         silent = await remove_plugins(link, names)
         if silent:
-            logger.warning("it goes on where nothing answered: %s", ", ".join(silent))
+            logger.warning(
+                "the other run goes on in processes that did not answer: %s", ", ".join(silent)
+            )
         await in_thread(partial(stop_recorders, names))

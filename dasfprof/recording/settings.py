@@ -1,4 +1,4 @@
-"""What a profiled run is: the settings that travel to every worker inside of the plugins."""
+"""`RunSettings`: the settings of a run, which the plugins take to every worker."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dasfprof.recording.dask_internals.names import missing
 
 @dataclass(frozen=True)
 class RunSettings:
-    """A run's name and identity, where its files go and how they are written.
+    """A run's name and identity, the directory of its files and how they are written.
 
-    Remote workers do not get the client's config, so everything that they need is here.
+    Remote workers do not have the client's config, so everything that they need is here.
     """
 
-    #: The begin of the names of the run's files.
+    #: Prefix of the names of the run's files.
     name: str
-    #: A directory of the same path on every host.
+    #: The directory of the files, the same path on every host.
     directory: str
     commit_threshold: int = 5000
     #: Seconds.
@@ -35,19 +35,19 @@ class RunSettings:
     max_pending: int = 100_000
     #: Seconds.
     sample_interval: float = 0.1
-    #: Seconds that each process has to answer the client.
+    #: Seconds to wait for the answer of each process.
     response_timeout: float = 5.0
-    #: Tells apart two runs of one name.
+    #: Identifies the run among others with the same name.
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: Unix seconds.
     created: float = field(default_factory=time.time)
 
     def plugin_name(self, plugin: str) -> str:
-        """Name a plugin of this run on the cluster, where other runs may have theirs."""
+        """Return the unique name of a plugin of this run on the cluster."""
         return f"dasfprof-{self.uuid}-{plugin}"
 
     def open_database(self, plugin: str, owner: str, header: dict[str, Any]) -> FileDatabase:
-        """Make the database of one plugin in this process.
+        """Return a new database for one plugin in this process.
 
         Parameters
         ----------
@@ -56,7 +56,7 @@ class RunSettings:
         owner
             The worker's name, or ``scheduler``: the last part of the file's name.
         header
-            Further facts for the file's header.
+            Further entries of the file's header.
         """
         host = socket.gethostname()
         lost = missing(plugin)
@@ -84,19 +84,19 @@ def make_settings(
     directory: str | Path | None = None,
     **options: Any,
 ) -> RunSettings:
-    """Complete the given settings from Dask's config.
+    """Return the settings, with those that are None read from Dask's config.
 
     Raises
     ------
     InvalidArgumentError
-        If the name would leave the directory, a number is none or not positive, or a switch is
-        neither True nor False.
+        If the name contains a path separator, a number is not a number or not positive, or a switch
+        is neither True nor False.
     """
     name = str(setting("name", name))
     if not name or name != Path(name).name or name in (".", ".."):
         raise InvalidArgumentError(
-            f"name={name!r}: a run's name is the begin of file names, so it must not be empty or "
-            "hold a path separator; give the place with directory=."
+            f"name={name!r}: a run's name is the prefix of file names, so it must not be empty or "
+            "contain a path separator; set the place of the files with directory=."
         )
     if switch("add-time-suffix", add_time_suffix):
         name = f"{name}-{int(time.time())}"
@@ -119,12 +119,12 @@ def make_settings(
 
 
 def switch(name: str, given: Any) -> bool:
-    """Give an option that is on or off, from the argument or from Dask's config.
+    """Return the value of a switch, from the argument or from Dask's config.
 
     Raises
     ------
     InvalidArgumentError
-        If it is neither True nor False: of text, nobody can tell what it means.
+        If it is neither True nor False, such as text.
     """
     value = setting(name, given)
     if not isinstance(value, bool):
@@ -155,6 +155,6 @@ def _seconds(name: str, given: Any) -> float:
 
 
 def _file_part(text: str) -> str:
-    """Make any text a safe part of a file's name."""
+    """Return text as a safe part of a file's name."""
     scheme, _, rest = str(text).rpartition("://")
     return re.sub(r"[^A-Za-z0-9_.]+", "_", rest if scheme else str(text))[:80] or "_"

@@ -7,8 +7,10 @@ from typing import get_args
 
 from written_traces import Plugin, row
 
+from dasfprof import FileDatabase, InstantEvent
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.trace.notes import NoteKind
+from dasfprof.schema.declaration import Schema
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE, GRAPH
 
@@ -35,3 +37,24 @@ def test_what_is_no_fault_of_a_trace_is_no_finding(tmp_path: Path) -> None:
     assert "gpu" in kinds
     assert kinds <= set(get_args(NoteKind))
     assert not any("not whole" in text for text in analyser.diagnose()["Finding"])
+
+
+LATER = Schema("I", "Pause", (("timestamp", "float"),), (("reason", "text"),))
+
+
+def test_events_that_only_a_later_version_knows_are_counted_and_named(tmp_path: Path) -> None:
+    pauses = [row(LATER, timestamp=100.0 + i, reason="memory") for i in range(3)]
+    path = Plugin(tmp_path).write((COMPUTE, [row(COMPUTE, key="a-1")]), (LATER, pauses))
+    trace = TraceAnalyser(path, progress=False).trace
+    (note,) = [note for note in trace.notes if note.kind == "unknown-events"]
+    assert (note.subject, len(trace.tasks), len(trace.events)) == (path.name, 1, 0)
+    expected = "3 events of kinds that this version of dasfprof does not know: Pause (3)."
+    assert note.text == f"{path.name}: {expected}"
+
+
+def test_events_of_user_code_are_not_unknown(tmp_path: Path) -> None:
+    with FileDatabase(tmp_path / "mine.msgpack") as database:
+        database.record(InstantEvent("Pause", 100.0))
+    trace = TraceAnalyser(tmp_path / "mine.msgpack", progress=False).trace
+    assert len(trace.events) == 1
+    assert not [note for note in trace.notes if note.kind == "unknown-events"]

@@ -64,6 +64,15 @@ def test_what_recorders_lost(tmp_path: Path) -> None:
     assert "1,234 facts: 1,234 came faster than they were written; 5 errors caught" in text
 
 
+def test_events_that_only_a_later_version_knows(tmp_path: Path) -> None:
+    events = (*EVENTS, InstantEvent("Pause", 1002.0))
+    theirs = write_trace(tmp_path / "theirs.msgpack", *events, plugin="TracePlugin")
+    mine = write_trace(tmp_path / "mine.msgpack", *events)
+    line = "unknown 1 event of kinds that this version of dasfprof does not know: Pause (1)"
+    assert line in flat(info(theirs))
+    assert "unknown" not in flat(info(mine))
+
+
 def test_a_file_that_is_being_written(tmp_path: Path) -> None:
     with FileDatabase(tmp_path / "mine.msgpack") as database:
         database.record(EVENTS[0])

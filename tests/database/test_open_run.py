@@ -196,7 +196,7 @@ def test_many_databases_are_one(two_runs: Path) -> None:
     assert [*MultiEventDatabase([])] == []
     with pytest.raises(InvalidArgumentError, match="takes a list of databases"):
         MultiEventDatabase(path)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="got int; give databases"):
+    with pytest.raises(InvalidArgumentError, match="got int; pass databases"):
         MultiEventDatabase([5])  # type: ignore[list-item]
     for missing in (two_runs / "missing.msgpack", two_runs):
         with pytest.raises(SourceNotFoundError, match="there is no trace file"):

@@ -102,7 +102,7 @@ def test_a_directory_that_is_replaced_costs_facts_and_nothing_else(
     assert trace.end is not None
     assert trace.end["events"] == 21
     assert len(messages) == 2
-    assert "without 16 facts: 16 could not be written" in messages[1]
+    assert "it lacks 16 facts: 16 could not be written" in messages[1]
 
 
 @pytest.mark.parametrize("in_the_way", ["file", "file above", "no permission"])
@@ -195,7 +195,7 @@ def test_a_full_disk(small_disk: Path, messages: list[str]) -> None:
     assert trace.dropped_by == {"disk full": lost}
     assert trace.damage.cut_bytes == 0
     assert len(messages) == 2
-    assert f"without {lost:,} facts: {lost:,} found the disk full" in messages[1]
+    assert f"it lacks {lost:,} facts: {lost:,} found the disk full" in messages[1]
 
 
 def test_a_disk_that_becomes_read_only(small_disk: Path, messages: list[str]) -> None:
@@ -450,7 +450,7 @@ def test_hooks_do_not_wait_and_each_fact_is_written_or_counted(
     assert (trace.dropped, trace.dropped_by) == (lost, {"too fast": lost})
     assert len(messages) == 2
     assert "come faster than they are written" in messages[0]
-    assert f"without {lost:,} facts: {lost:,} came faster than they were written" in messages[1]
+    assert f"it lacks {lost:,} facts: {lost:,} came faster than they were written" in messages[1]
 
 
 # --- facts that cannot be encoded ----------------------------------------------------------------

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes import scheduler_notes as scheduler_folder
-from dasfprof.recording.notes import task_notes as task_folder
+from dasfprof.recording.notes import scheduler_notes, task_notes
 from dasfprof.recording.notes.layout import Fields, FlatNotes, NoteKind, NoteLayout
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
@@ -130,15 +129,15 @@ def test_what_slices_cut_is_put_together(step: int) -> None:
     """The writer cuts by width: where notes have shifted, it cuts in the middle of them."""
     guard = CountingGuard()
     notes = [item for n in range(20) for item in (wide(n) if n == 3 else pair(n))]
-    folder, width, times = notes_of(guard), LAYOUT.width, []
+    flat, width, times = notes_of(guard), LAYOUT.width, []
     whole = len(notes) // width * width
     for at in range(0, whole, step * width):
-        for _, rows, _ in folder.fold(notes[at : min(at + step * width, whole)]):
+        for _, rows, _ in flat.fold(notes[at : min(at + step * width, whole)]):
             times += rows.columns[0]  # type: ignore[union-attr]
     assert guard.count == 1
     # That one is believed where a slice ends behind its last item but one.
     assert [time for time in times if time != 3.0] == [float(n) for n in range(19) if n != 3]
-    assert list(folder.finish(notes[whole:])) == []
+    assert list(flat.finish(notes[whole:])) == []
     assert guard.count == 2  # the last, which no slice has whole
 
 
@@ -157,8 +156,8 @@ def test_a_note_is_made_of_as_many_facts_as_it_has_fields() -> None:
 @pytest.mark.parametrize(
     ("hook", "kind", "layout"),
     [
-        (WorkerTaskPlugin._note_run, task_folder.RUN, task_folder.WORKER_NOTES),
-        (SchedulerTaskPlugin._task_run, scheduler_folder.RUN, scheduler_folder.SCHEDULER_NOTES),
+        (WorkerTaskPlugin._note_run, task_notes.RUN, task_notes.WORKER_NOTES),
+        (SchedulerTaskPlugin._task_run, scheduler_notes.RUN, scheduler_notes.SCHEDULER_NOTES),
     ],
 )
 def test_hooks_write_the_fields_in_the_order_of_their_declaration(
@@ -176,17 +175,17 @@ def test_hooks_write_the_fields_in_the_order_of_their_declaration(
 
 
 @pytest.mark.parametrize(
-    "folder",
+    "notes",
     [
-        task_folder.TaskFolder(HookGuard(), {})._notes,
-        scheduler_folder.scheduler_notes(HookGuard()),
+        task_notes.TaskNotes(HookGuard(), {})._notes,
+        scheduler_notes.scheduler_notes(HookGuard()),
     ],
 )
-def test_all_columns_of_all_schemas_are_made(folder: FlatNotes) -> None:
-    for kind in folder._layout.kinds:
+def test_all_columns_of_all_schemas_are_made(notes: FlatNotes) -> None:
+    for kind in notes._layout.kinds:
         facts = dict.fromkeys(kind.fields)
         facts |= {"timestamp": 1.0, "done": 1.0, "now": 1.0, "priority": (0, 1, 2), "key": "x-1"}
         note = kind.note(*(facts[name] for name in kind.fields))
-        ((schema, rows, _),) = folder.fold([*note])
+        ((schema, rows, _),) = notes.fold([*note])
         assert len(rows) == 1
         assert len(rows.columns) == len(schema.codecs)  # type: ignore[union-attr]

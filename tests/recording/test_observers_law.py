@@ -28,7 +28,7 @@ from dasfprof.database.output import TraceOutput
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writer import TraceWriter
 from dasfprof.recording.notes.layout import FlatNotes
-from dasfprof.recording.notes.task_notes import TaskFolder
+from dasfprof.recording.notes.task_notes import TaskNotes
 from dasfprof.recording.plugins.resources import HostDuty
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
@@ -93,7 +93,7 @@ def work(client: Client, directory: Path, name: str) -> list[Any]:
 
 EXPECTED = [300, 2, 2]
 
-#: Where to raise: (object, attribute). Each is called by some hook, folder, probe or writer.
+#: Where to raise: (object, attribute). Each is called by a hook, a probe or a writer.
 SITES: list[tuple[Any, str]] = [
     ("dasfprof.recording.plugins.tasks", "worker_facts"),
     ("dasfprof.recording.plugins.tasks", "listen"),
@@ -112,11 +112,11 @@ SITES: list[tuple[Any, str]] = [
     ("dasfprof.recording.plugins.tasks", "transfer"),
     (ResultDescriber, "__init__"),
     (ResultDescriber, "__call__"),
-    (TaskFolder, "__init__"),
-    (TaskFolder, "fold"),
+    (TaskNotes, "__init__"),
+    (TaskNotes, "fold"),
     (WorkerTaskPlugin, "_note_run"),
-    (TaskFolder, "_run_columns"),
-    (TaskFolder, "_begin"),
+    (TaskNotes, "_run_columns"),
+    (TaskNotes, "_begin"),
     (FlatNotes, "fold"),
     (FlatNotes, "_columns"),
     ("dasfprof.recording.notes.task_notes", "run_queue_seconds"),
@@ -149,9 +149,9 @@ SITES: list[tuple[Any, str]] = [
 #: Sites that fail before there is a file to count it in, or as the file is being closed.
 UNCOUNTED = {
     "ResultDescriber.__init__",
-    "TaskFolder.__init__",
-    "worker.worker_facts",
-    "worker.availability",
+    "TaskNotes.__init__",
+    "tasks.worker_facts",
+    "tasks.availability",
     "HostPressure.__init__",
     "RunSettings.open_database",
     "scheduler.scheduler_notes",
@@ -289,7 +289,7 @@ def test_nothing_stays_after_stop(client: Client, tmp_path: Path) -> None:
 def recorders() -> int:
     """How many objects that record something are alive."""
     gc.collect()
-    types = (WorkerTaskPlugin, SchedulerTaskPlugin, TaskFolder, RunQueue, HostDuty, HostPressure)
+    types = (WorkerTaskPlugin, SchedulerTaskPlugin, TaskNotes, RunQueue, HostDuty, HostPressure)
     return sum(isinstance(one, types) for one in gc.get_objects())
 
 

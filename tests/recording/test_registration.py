@@ -386,7 +386,7 @@ def test_collect_brings_files_of_remote_hosts(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Another host is one whose disk this process does not see.
-    import dasfprof.recording.run as module
+    import dasfprof.recording.cluster.files as module
 
     with dasfprof.profile(client, directory=tmp_path / "there") as run:
         keys = increments(client)
@@ -406,7 +406,7 @@ def test_collect_brings_files_of_remote_hosts(
         monkeypatch.setattr(module, "list_files", Listing())
         monkeypatch.setattr(module, "real_list_files", real, raising=False)
         client.run(_expose_real)
-        monkeypatch.setattr("dasfprof.recording.run.CHUNK_BYTES", 100)
+        monkeypatch.setattr(module, "CHUNK_BYTES", 100)
         collected = run.collect(tmp_path / "here")
     assert computed(dasfprof.open_run(tmp_path / "here")) == keys
     assert len(collected) == 5
@@ -414,7 +414,7 @@ def test_collect_brings_files_of_remote_hosts(
 
 
 def _expose_real() -> None:
-    import dasfprof.recording.run as module
+    import dasfprof.recording.cluster.files as module
 
     module.real_list_files = module.list_files  # type: ignore[attr-defined]
 

@@ -8,6 +8,7 @@ from typing import Literal
 NoteKind = Literal[
     "header-lost",  # nothing tells whose file it is
     "damaged-file",  # bytes of it could not be read
+    "unknown-events",  # events of kinds that this version of dasfprof does not know
     "dropped-facts",  # the recorder could not write them
     "caught-errors",  # hooks of the recorder failed
     "not-closed",  # its process still writes it, or ended without closing it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
 from dasfprof.database.batch import Batch
-from dasfprof.database.losses import told_losses
+from dasfprof.database.losses import told_losses, told_unknown_events
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writing_process import writer_of
 from dasfprof.schema import KINDS
@@ -55,6 +56,8 @@ class TraceReader:
         self.notes: list[Note] = []
         #: Events of user code: of other kinds than ours, in files of no plugin.
         self.own_events = OwnEvents()
+        #: Events of the file being read whose kind is not in `KINDS`, by name.
+        self._unknown: Counter[str] = Counter()
         #: Plugins whose files are there, once a file.
         self.plugins: list[str] = []
         #: What the files' headers call the run.
@@ -89,6 +92,8 @@ class TraceReader:
         if columns is None:
             if of_user and batch.rows:
                 self.own_events.add(batch)
+            elif batch.rows:
+                self._unknown[batch.name] += batch.rows
             return
         workers = self.register.ids_of(batch, owner)
         columns.add(batch, workers)
@@ -98,6 +103,7 @@ class TraceReader:
     def _read_file(self, file: TraceFile) -> None:
         owner: int | None = None
         header: dict[str, Any] = {}
+        self._unknown.clear()
         for batch in file.batches():
             if file.header and not header:
                 header, owner = file.header, self.register.add_header(file.header)
@@ -111,6 +117,8 @@ class TraceReader:
         if owner is not None:
             self.register.workers[owner].closed.append(file.end is not None)
         self._note_losses(file, header)
+        if self._unknown:
+            self._note("unknown-events", file.path.name, told_unknown_events(self._unknown) + ".")
         self._note_missing(header)
 
     def _read_dasf(self, database: DasfDatabase) -> None:

@@ -1,8 +1,8 @@
-"""Functions that travel as source text, so that a process without dasfprof can run them.
+"""Functions pickled as source text, so that a process without dasfprof can run them.
 
-Pickle names a function by its module, which such a process cannot import. cloudpickle sends the
-code instead, but byte code is valid for one version of Python alone. Source text is valid
-everywhere, and the built-in `eval` can be named by every pickle.
+Pickle refers to a function by its module, which such a process cannot import. cloudpickle sends
+byte code instead, which is valid for one version of Python only. Source text is valid
+everywhere, and every pickle can refer to the built-in `eval`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 
 class ByValue:
-    """A function that is pickled as its source text; called here, it is the function.
+    """A function that is pickled as its source text, and can be called in this process, too.
 
     Parameters
     ----------
     function
-        A plain function or coroutine function. It must import all that it uses.
+        A plain function or coroutine function. It must import everything that it uses.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -35,13 +35,13 @@ class ByValue:
         return eval, ("exec(source) or eval(name)", _namespace(self._function))
 
     def reduce_call(self, *args: Any) -> tuple[Any, ...]:
-        """Return what `__reduce__` returns for an object that a call of the function makes."""
+        """Return the value of `__reduce__` for an object that a call of the function creates."""
         namespace = {**_namespace(self._function), "args": args}
         return eval, ("exec(source) or eval(name)(*args)", namespace)
 
 
 def by_value(function: Callable[..., Any]) -> ByValue:
-    """Have a function pickled as its source text; also a decorator."""
+    """Return a function that is pickled as its source text; also a decorator."""
     return function if isinstance(function, ByValue) else ByValue(function)
 
 

@@ -1,6 +1,6 @@
 """Functions that the client runs on workers and on the scheduler.
 
-Those marked `by_value` run on workers that have no dasfprof too; they import all that they use.
+Those marked `by_value` also run on workers without dasfprof; they import everything they use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dasfprof.recording.guard import in_thread
 
 @by_value
 def check_process(directory: str) -> str | None:
-    """Tell why recording cannot work in this process; None if it can."""
+    """Return why this process cannot record; None if it can."""
     import os
     import tempfile
 
@@ -33,7 +33,7 @@ def check_process(directory: str) -> str | None:
 
 @by_value
 async def commit_on_worker(names: list[str], dask_worker: Any) -> None:
-    """Write everything that these plugins recorded so far."""
+    """Write everything that these plugins have recorded so far."""
     for name in names:
         database = getattr(dask_worker.plugins.get(name), "database", None)
         if database is not None:
@@ -43,7 +43,7 @@ async def commit_on_worker(names: list[str], dask_worker: Any) -> None:
 
 
 async def commit_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
-    """Write everything that these plugins recorded so far."""
+    """Write everything that these plugins have recorded so far."""
     for name in names:
         database = getattr(dask_scheduler.plugins.get(name), "database", None)
         if database is not None:
@@ -52,10 +52,10 @@ async def commit_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
 
 @by_value
 async def settle_worker(prefix: str, dask_worker: Any) -> None:
-    """Return when what plugins of a run recorded is on disk.
+    """Return when everything that a run's plugins recorded is on disk.
 
-    On a worker that closes, when their files are closed: it may have been told so at the same time
-    as this was sent.
+    On a closing worker, return when their files are closed: the worker may have been told to close
+    at the same time.
     """
     import asyncio
 
@@ -76,19 +76,19 @@ async def settle_worker(prefix: str, dask_worker: Any) -> None:
 
 @by_value
 async def stop_on_worker(names: list[str], dask_worker: Any) -> None:
-    """Take plugins off a worker, which closes their files."""
+    """Remove plugins from a worker, which closes their files."""
     for name in names:
         if name in dask_worker.plugins:
             await dask_worker.plugin_remove(name)
 
 
 def forget_worker_plugins(names: list[str], dask_scheduler: Any) -> None:
-    """Have workers that come from now on be without these plugins."""
+    """Remove plugins from those that new workers get."""
     forget_for_workers(dask_scheduler, names)
 
 
 async def stop_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
-    """Take plugins off the scheduler and close their files."""
+    """Remove plugins from the scheduler and close their files."""
     for name in names:
         plugin = dask_scheduler.plugins.get(name)
         if plugin is not None:
@@ -98,15 +98,15 @@ async def stop_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
 
 @by_value
 def ping() -> None:
-    """Tell that a process answers."""
+    """Do nothing: the answer shows that the process responds."""
 
 
 @by_value
 def running_plugins(dask_scheduler: Any) -> list[str]:
-    """Name all plugins of dasfprof that are on the scheduler or registered for its workers."""
+    """Return the names of dasfprof's plugins on the scheduler or registered for its workers."""
     try:
         from dasfprof.recording.dask_internals.registered_plugins import registered_for_workers
-    except ImportError:  # no run can be on a scheduler that has no dasfprof
+    except ImportError:  # a scheduler without dasfprof records no run
         return []
     names = [*dask_scheduler.plugins, *(registered_for_workers(dask_scheduler) or ())]
     return [name for name in names if name.startswith("dasfprof-")]
@@ -114,9 +114,9 @@ def running_plugins(dask_scheduler: Any) -> list[str]:
 
 @by_value
 def list_files(directory: str, run_uuid: str) -> list[tuple[str, int]]:
-    """List the run's files on this process's disk: names and bytes.
+    """Return the names and sizes in bytes of the run's files on this process's disk.
 
-    A worker without dasfprof has none.
+    A worker without dasfprof has no files.
     """
     from pathlib import Path
 
@@ -130,7 +130,7 @@ def list_files(directory: str, run_uuid: str) -> list[tuple[str, int]]:
 
 @by_value
 def read_chunk(path: str, offset: int, size: int) -> bytes:
-    """Read the next part of a file on this host's disk."""
+    """Return a part of a file on this host's disk."""
     with open(path, "rb") as file:
         file.seek(offset)
         return file.read(size)

@@ -1,8 +1,9 @@
 """`ClusterLink`: calls functions in the processes of a cluster, each with a time limit.
 
-A worker may be frozen: by C code that keeps the interpreter's lock, by SIGSTOP, by a lost network.
-All are asked at once, each has the same time, and who did not answer is named. The scheduler asks
-the workers, so that one call is enough, and so that the client may have closed.
+A worker may not answer: C code holds the interpreter's lock, SIGSTOP has stopped it, the network is
+down. All workers are called at once, each with the same time limit, and those that do not answer
+are named. The scheduler calls the workers, so that one call to it is enough, even after the client
+has closed.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from distributed.protocol.pickle import dumps
 
 from dasfprof.recording.dask_internals.remote_errors import error_in
 
-#: What calls to a process that is gone, going or frozen raise.
+#: What calls to a process raise that has ended, is closing or does not answer.
 GONE = (OSError, CommClosedError, TimeoutError, asyncio.TimeoutError, RuntimeError, ValueError)
 
-#: The scheduler's name among those that were asked.
+#: Processes that a message names.
+_MOST_NAMED = 3
+
+#: The scheduler's name among the processes.
 SCHEDULER = "the scheduler"
 
 
@@ -30,40 +34,40 @@ SCHEDULER = "the scheduler"
 class Answers:
     """What the processes of a cluster answered."""
 
-    #: What the function returned, by the process's address.
+    #: Return values of the function, by the process's address.
     results: dict[str, Any] = field(default_factory=dict)
-    #: Why there is no answer, by the process's address.
+    #: Reasons for no answer, by the process's address.
     silent: dict[str, str] = field(default_factory=dict)
 
 
 class ClusterLink:
-    """The way from a client's process to a cluster, which outlives the client.
+    """The connection from a client's process to a cluster, also after the client has closed.
 
     Parameters
     ----------
     client
-        A client that is connected.
+        A connected client.
     limit
-        Seconds that each process has to answer.
+        Seconds to wait for the answer of each process.
     """
 
     def __init__(self, client: Client, limit: float) -> None:
         self.limit = limit
         self._client = client
         self._cluster = client.cluster
-        #: The scheduler's.
+        #: The scheduler's address.
         self.address = str(client.scheduler.address)
         self._connection_args = client.connection_args
 
     @property
     def is_closed(self) -> bool:
-        """Whether the cluster is known to have closed; its processes wrote what they had then."""
+        """Whether the cluster is known to have closed; its processes wrote their files then."""
         return self._cluster is not None and self._cluster.status.name in ("closed", "failed")
 
     async def on_scheduler(
         self, function: Callable[..., Any], *args: Any, limit: float | None = None
     ) -> Any:
-        """Run a function on the scheduler, which gives itself as ``dask_scheduler``.
+        """Run a function on the scheduler, with the scheduler as ``dask_scheduler``.
 
         Raises
         ------
@@ -83,7 +87,7 @@ class ClusterLink:
         asyncio.TimeoutError, OSError
             If the scheduler did not answer in time, or cannot be reached.
         """
-        # The scheduler has to have the time that it gives the workers, and some more.
+        # The scheduler waits for the workers, so it gets more time than they do.
         told = await self.on_scheduler(
             ask_workers, dumps(function), dumps(args), self.limit, workers, limit=2 * self.limit
         )
@@ -124,19 +128,19 @@ class ClusterLink:
                 yield scheduler
 
     async def _knock(self) -> None:
-        """Fail at once where nothing listens: Dask would try again and again."""
+        """Raise an error at once if nothing listens: Dask would try again and again."""
         if self.address.startswith(("tcp://", "tls://")):
             _, writer = await asyncio.open_connection(*get_address_host_port(self.address))
             writer.close()
 
 
 async def within(limit: float, call: Coroutine[Any, Any, Any]) -> Any:
-    """Wait for a call, and no longer than the limit, whatever it does when it is cancelled.
+    """Wait for a call no longer than the limit, even if it ignores its cancellation.
 
     Raises
     ------
     asyncio.TimeoutError
-        If it took longer.
+        If the call takes longer.
     """
     task = asyncio.ensure_future(call)
     try:
@@ -151,7 +155,7 @@ async def within(limit: float, call: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _ignore_outcome(task: asyncio.Future[Any]) -> None:
-    """Look at what became of a call that nobody waits for: asyncio logs it otherwise."""
+    """Retrieve the exception of a call that nothing awaits, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 
@@ -164,8 +168,8 @@ async def ask_workers(
     Returns
     -------
     dict
-        By address: whether the worker answered, and what, or why not. Workers that have left are
-        not in it.
+        By address: whether the worker answered, and its answer or the reason. Workers that have
+        left are missing.
     """
     connection_args = dask_scheduler.connection_args
 
@@ -195,3 +199,15 @@ def _result(response: dict[str, Any]) -> Any:
     if response["status"] == "error":
         raise error_in(response)
     return response["result"]
+
+
+def error_text(error: BaseException) -> str:
+    """Return what an error says, or its type where it says nothing."""
+    return str(error) or type(error).__name__
+
+
+def silent_processes(silent: dict[str, str]) -> str:
+    """Name processes that did not answer, each with the reason."""
+    named = [f"{process} ({reason})" for process, reason in list(silent.items())[:_MOST_NAMED]]
+    more = len(silent) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""`SchedulerWatch`: notices that the scheduler of a client is gone, as when it was killed."""
+"""`SchedulerWatch`: notices that a client's scheduler has ended, for example by SIGKILL."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from distributed.comm import get_address_host_port
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two looks at the client, and the most between two at its scheduler.
+#: Seconds between two checks of the client, and the most between two checks of its scheduler.
 _INTERVAL = 0.5
 _LONGEST_INTERVAL = 60.0
-#: Seconds that a scheduler has to take a connection.
+#: Seconds to wait for a connection to the scheduler.
 _PATIENCE = 3.0
 
 
 class SchedulerWatch:
-    """Calls back, once and in a thread of its own, when a scheduler is gone.
+    """Calls a function, once and in a thread of its own, when a scheduler has ended.
 
-    A client that has closed tells nothing: its scheduler may go on with other clients. So where the
-    client is not connected any more, the scheduler is looked for, less and less often.
+    A closed client says nothing about its scheduler, which may go on with other clients. So once
+    the client is not connected any more, its scheduler is contacted, less and less often.
 
     Parameters
     ----------
     client
         A client that is connected.
     gone
-        What to call.
+        The function.
     """
 
     def __init__(self, client: Client, gone: Callable[[], None]) -> None:
@@ -40,12 +40,12 @@ class SchedulerWatch:
         self._stopping = threading.Event()
 
     def start(self) -> None:
-        """Watch from now on, where the scheduler has an address that tells."""
+        """Start to watch, if the scheduler has a network address."""
         if self._address.startswith(("tcp://", "tls://")):
             threading.Thread(target=self._run, name="dasfprof-scheduler-watch", daemon=True).start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._stopping.set()
 
     def _run(self) -> None:
@@ -67,6 +67,6 @@ class SchedulerWatch:
             return True
         except OSError as error:
             logger.debug("the scheduler at %s: %r", self._address, error)
-            # The network may be lost for a while; a client that has closed does not come back.
+            # The network may be down for a while; a closed client does not reconnect.
             return bool(self._client.status == "closed")
         return False

@@ -1,6 +1,6 @@
-"""Everything of Dask that its documentation does not promise, and that the recorder uses.
+"""The parts of Dask that the recorder uses and that Dask's documentation does not describe.
 
-Each module holds one hook; `names` lists every such name, with what is lost without it. No other
-part of dasfprof names one: where a new Dask renames something, the change is made here. A name
-that is gone costs its part of the evidence and no more, and the trace's header says so.
+Each module holds one hook; `names` lists every private name, with what is lost without it. No other
+part of dasfprof uses one: where a new Dask renames something, the change is made here. If a name is
+missing, only what depends on it is not recorded, and the trace's header says so.
 """

@@ -1,8 +1,8 @@
-"""`FrameSteps`: which step built each expression of a dataframe, through Dask's rewriting of it.
+"""`FrameSteps`: the step that built each expression of a dataframe, also after Dask rewrites it.
 
-Dask names an expression by what is in it, and rewrites all of it before it runs: next to no name of
-what a step built is left. So each rewriting of a part is followed: what is new in the result
-belongs to the step of that part.
+The name of an expression is a hash of its content, and Dask rewrites the whole expression before it
+runs, so hardly any name that a step built remains. So each rewriting of a part is followed: what is
+new in the result belongs to the step of that part.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.steps.step import OpenStep
 
-#: What of Dask's has to be there to follow its rewriting.
+#: The private names that are needed to follow the rewriting.
 NAMES = (names.FRAME, names.EXPR, names.EXPR_NAME, names.EXPR_OPERANDS)
 
-#: Beyond so many expressions all are forgotten: memory stays bounded.
+#: The most known expressions; beyond it all are forgotten, which bounds the memory.
 _MOST_NAMES = 500_000
-#: Parts of an expression that are looked at, at most.
+#: The most parts of an expression that are visited.
 _MOST_PARTS = 10_000
-#: What a dataframe is wrapped in to be computed.
+#: Expressions that Dask wraps around a dataframe to compute it.
 _WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", "HLGFinalize")
 
-#: The steps that built an expression, the last one last; none, if it was built in none. Those that
-#: were built together share the list, so that they are built anew together.
+#: The steps that built an expression, the last one last; empty if no step did. Expressions that
+#: were built together share the list, so that building one again in another step applies to all.
 Builders = list[OpenStep]
 
 
@@ -39,11 +39,11 @@ class FrameSteps:
         return bool(self._known)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all expressions."""
         self._known.clear()
 
     def built(self, expr: Any, opened: OpenStep | None) -> None:
-        """Note that the program made a collection of an expression, in a step or in none."""
+        """Note that the program built a collection of an expression, in a step or in none."""
         builders = self._known.get(expr._name)
         if builders is None:
             builders = [] if opened is None else [opened]
@@ -53,7 +53,7 @@ class FrameSteps:
             builders.append(opened)
 
     def rewritten(self, expr: Any, result: Any, last: Any = None) -> None:
-        """Note what an expression was rewritten to, and what it was just before that."""
+        """Note what an expression was rewritten to; `last` is its form just before."""
         if getattr(result, "_name", None) in self._known:
             return
         builders = self.root(expr)
@@ -61,7 +61,7 @@ class FrameSteps:
             self._adopt(result, builders, last if is_expression(last) else expr)
 
     def root(self, expr: Any) -> Builders | None:
-        """Give the steps of an expression, or of what it only prepares to be computed."""
+        """Return the steps of an expression, or of the expression that it wraps."""
         for part in unwrapped(expr):
             builders = self._known.get(part._name)
             if builders is not None:
@@ -69,14 +69,14 @@ class FrameSteps:
         return None
 
     def layers(self, expr: Any) -> Iterator[tuple[str, OpenStep]]:
-        """Give the names of the layers of an expression, as far as steps built them."""
+        """Yield the names of an expression's layers that steps built, with the step."""
         for part in _parts(expr):
             builders = self._known.get(part._name)
             if builders:
                 yield part._name, builders[-1]
 
     def _adopt(self, expr: Any, builders: Builders, before: Any) -> None:
-        """Let parts that nobody knows belong to steps: to those of what they were before."""
+        """Assign unknown parts to steps: to those of the parts that they were before."""
         if len(self._known) > _MOST_NAMES:
             self._known.clear()
         waiting = [(expr, before)]
@@ -99,10 +99,10 @@ class FrameSteps:
         return self._was(part, before, twin, builders)
 
     def _was(self, part: Any, before: Any, twin: Any, builders: Builders) -> Builders:
-        """Give the steps of what a part was before it was rewritten.
+        """Return the steps of the part that a part was before it was rewritten.
 
-        Whatever changes below a part changes its name, as when a choice of columns is pushed
-        through it; it still does the work of the one that it was.
+        A change below a part changes its name, as when a selection of columns is pushed through
+        it; it still does the same work.
         """
         known = self._known.get(part._name)
         if known is not None:
@@ -115,17 +115,17 @@ class FrameSteps:
 
 
 def _kind(part: Any) -> tuple[Any, str]:
-    """Give what stays of a part when what is below it changes."""
+    """Return what remains of a part when the expressions below it change."""
     return type(part), part._name.rpartition("-")[0]
 
 
 def is_expression(value: Any) -> bool:
-    """Tell whether a value is an expression of Dask's."""
+    """Return whether a value is an expression of Dask."""
     return hasattr(value, "operands")
 
 
 def output_keys(graph: Any) -> Any:
-    """Return the keys of a graph before what Dask puts around it to compute it."""
+    """Return the output keys of a graph, without the wrappers that compute it."""
     for part in unwrapped(graph):
         if "output_keys" in getattr(part, "_parameters", ()):
             return part.operand("output_keys")
@@ -133,7 +133,7 @@ def output_keys(graph: Any) -> Any:
 
 
 def unwrapped(expr: Any) -> Iterator[Any]:
-    """Give an expression and, where Dask put it around others to compute them, those."""
+    """Yield an expression and, if it is a wrapper, the expressions that it wraps."""
     waiting = [expr] if is_expression(expr) else []
     for part in waiting:
         yield part
@@ -142,12 +142,12 @@ def unwrapped(expr: Any) -> Iterator[Any]:
 
 
 def _inner(part: Any) -> list[Any]:
-    """Give the expressions that one consists of."""
+    """Return the expressions among the operands of an expression."""
     return [operand for operand in part.operands if is_expression(operand)]
 
 
 def _parts(expr: Any) -> Iterator[Any]:
-    """Give an expression and all in it, each once."""
+    """Yield an expression and all its parts, each once."""
     waiting, seen = [expr], {expr._name}
     for part in waiting:
         if len(seen) > _MOST_PARTS:

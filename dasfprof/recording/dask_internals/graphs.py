@@ -1,11 +1,11 @@
-"""Watches, while a run is recorded, which graphs the program builds and computes in its steps.
+"""Hooks that note which graphs the program builds and computes in its steps.
 
-Annotations would not do: Dask loses those of layers as it optimises arrays, bags and dataframes,
-does not fuse layers whose annotations differ, and warns of them on dataframes. So layers are noted
-by name as they are built, in the steps that `dasfprof.recording.steps.step` knows, and only a graph
-that is handed to the cluster is annotated, with one tuple: `ANNOTATION`.
+Annotations of layers would not work: Dask loses them as it optimises arrays, bags and dataframes,
+does not fuse layers with different annotations, and warns about them on dataframes. So the names of
+layers are noted as they are built, with the current step of `dasfprof.recording.steps.step`, and
+only a graph that is sent to the cluster is annotated, with one tuple: `ANNOTATION`.
 
-Nothing here stays: `remove_hooks` puts back what `place_hooks` replaced.
+`remove_hooks` restores what `place_hooks` replaced.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ logger = logging.getLogger(__name__)
 
 Names = tuple[str, ...]
 
-#: Beyond so many names of layers all are forgotten: memory stays bounded.
+#: The most known names of layers; beyond it all are forgotten, which bounds the memory.
 _MOST_NAMES = 500_000
-#: The steps that built each layer, the last one last. A layer that none built, and that others
-#: were built out of, has none.
+#: The steps that built each layer, the last one last; empty for a layer that no step built and
+#: that layers of steps depend on.
 _layers: dict[str, list[Names]] = {}
 _frames = FrameSteps()
 
 #: Whether this thread is in `HighLevelGraph.from_collections`, or rewrites an expression.
 _busy = threading.local()
-#: The attributes of classes that are wrapped now.
+#: The attributes of classes that are currently wrapped.
 _placed: set[tuple[Any, str]] = set()
 
 
 def place_hooks() -> None:
-    """Watch from now on; each call has to be undone by one of `remove_hooks`."""
+    """Place the hooks; each call must be undone by a call of `remove_hooks`."""
     _patches.enter()
 
 
 def remove_hooks() -> None:
-    """Put everything back, if nobody else watches."""
+    """Restore everything, unless another run still uses the hooks."""
     _patches.leave()
 
 
 def watch_dataframes() -> None:
-    """Watch dataframes as well, if the program has imported them since."""
+    """Place the hooks on dataframes too, if the program has imported them since."""
     frame = names.FRAME.find()
     if frame is not None and (frame, "__init__") not in _placed:
         _patches.place_more()
@@ -74,7 +74,7 @@ def _place_on_dataframes() -> list[Patch]:
     if (frame, "__init__") in _placed:
         return []
     lost = [name for name in expressions.NAMES if not name.exists()]
-    if lost or frame is None or expr is None:  # gone, or dataframes are not in use yet
+    if lost or frame is None or expr is None:  # missing, or dataframes are not yet imported
         if lost:
             _placed.add((frame, "__init__"))
             logger.warning("this version of Dask has no %s: %s", lost[0].path, lost[0].loss)
@@ -87,7 +87,7 @@ def _place_on_dataframes() -> list[Patch]:
 
 
 def _wrapped(owner: Any, name: str, wrap: Callable[[Any, Patch], Any]) -> list[Patch]:
-    """Wrap a class's own attribute, if it has it and it is not wrapped already."""
+    """Wrap a class's own attribute if it exists and is not wrapped yet."""
     if not isinstance(owner, type) or name not in vars(owner) or (owner, name) in _placed:
         return []
     patch = Patch(owner, name, wrap)
@@ -120,7 +120,7 @@ def _noting_layer(original: Any, patch: Patch) -> Any:
 
 
 def _noting_sources(original: Any, patch: Patch) -> Any:
-    """Note the layers of graphs that are made of one, and of its source, from scratch."""
+    """Note the layers of graphs that are created directly, not from collections."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(*args, **kwargs)
@@ -140,7 +140,7 @@ def _noting_frame(original: Any, patch: Patch) -> Any:
 
 
 def _noting_rewritten(original: Any, patch: Patch) -> Any:
-    """Let what an expression is rewritten to belong to the step that built the expression."""
+    """Assign what an expression is rewritten to to the step that built the expression."""
 
     def rewrite(*args: Any, **kwargs: Any) -> Any:
         if not _frames or not patch.active:
@@ -177,7 +177,7 @@ def _safely(note: Callable[..., Any], *args: Any) -> Any:
 
 
 def _note_built(graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Note the layer that `from_collections` was called with: class, name, layer, dependencies."""
+    """Note the layer of a call of `from_collections(cls, name, layer, dependencies)`."""
     called = dict(zip(("cls", "name", "layer", "dependencies"), args, strict=False)) | kwargs
     if steps.current_step() is not None:
         _note_layers((called["name"],))
@@ -186,13 +186,13 @@ def _note_built(graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
 
 
 def _note_frame(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Note the expression that a dataframe was made of: the first argument after itself."""
+    """Note the expression of a new dataframe, the first argument after `self`."""
     expr = next(iter((*args[1:], *kwargs.values())))
     _frames.built(expr, steps.current_step())
 
 
 def _step_of_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Names | None:
-    """Find the step of a graph that is handed to the cluster.
+    """Return the step of a graph that is sent to the cluster.
 
     The arguments are the client, the graph (its name differs between versions), the keys and more.
     """
@@ -216,7 +216,7 @@ def _note_layer(name: str, opened: OpenStep) -> None:
 
 
 def _note_derived(name: Any, dependencies: Any) -> None:
-    """Note a layer that was built in no step on others that come of one."""
+    """Note a layer that was built in no step and depends on layers that were."""
     if name in _layers or not isinstance(name, str):
         return
     found = [
@@ -235,7 +235,7 @@ def _note_derived(name: Any, dependencies: Any) -> None:
 def _note_sources(graph: Any) -> None:
     layers = graph.layers
     if len(layers) <= 2 and not getattr(_busy, "building", False):
-        # Graphs that an optimisation makes have layers that are known.
+        # The layers of graphs that an optimisation creates are known.
         _note_layers([name for name in layers if name not in _layers])
 
 
@@ -244,7 +244,7 @@ def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
         _frames.rewritten(expr, result)
         _busy.last = result
         return
-    # What came of the parts comes first: fusing them is not the last step's doing alone.
+    # The parts' steps come first: a fusion belongs not only to the last step.
     _frames.rewritten(expr, result, getattr(_busy, "last", None))
     _busy.last = None
     if is_expression(result):
@@ -253,7 +253,7 @@ def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
 
 
 def _add(known: dict[str, list[Names]], name: str, names: Names) -> bool:
-    """Note a step that built something; tells whether it was not the last to do so before."""
+    """Add a step to the builders of a name; return whether it was not already the last."""
     if len(known) > _MOST_NAMES:
         known.clear()
     built = known.setdefault(name, [])
@@ -266,12 +266,12 @@ def _add(known: dict[str, list[Names]], name: str, names: Names) -> bool:
 
 
 def _step_of_graph(graph: Any, keys: Any) -> Names | None:
-    """Find the step of those tasks of a graph whose layers nobody knows."""
+    """Return the step of the tasks of a graph whose layers are unknown."""
     opened = steps.current_step()
     current = opened.names if opened is not None else None
     built = [builder.names for builder in _frames.root(graph) or ()]
     if not built and not is_expression(graph) and _frames:
-        built = _built_by(keys)  # older versions of Dask make graphs of expressions before this
+        built = _built_by(keys)  # older versions of Dask have turned expressions into graphs by now
     if built:
         return current if current in built else built[-1]
     if current is None:
@@ -280,7 +280,7 @@ def _step_of_graph(graph: Any, keys: Any) -> Names | None:
 
 
 def _built_by(keys: Any) -> list[Names]:
-    """Give the steps that built the layer of the first key."""
+    """Return the steps that built the layer of the first key."""
     key = keys
     while isinstance(key, list | set | frozenset | dict):
         key = next(iter(key), None)

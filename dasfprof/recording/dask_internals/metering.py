@@ -1,9 +1,9 @@
-"""The worker's own metering: how each outcome is observed, and what its ledgers hold.
+"""The worker's own metering: observing the outcomes of task runs and transfers.
 
 After each task run and each transfer the worker calls its private `_finalize_metrics` with the
-outcome, an object of one of the classes here, and a ledger of seconds.
+outcome, an object of one of the classes here, and a ledger of metrics.
 
-A ledger's metrics are labels with a value and a unit; a label may stand in it more than once.
+A ledger's metrics are labels with a value and a unit; a label may occur more than once.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dasfprof.recording.guard import HookGuard
 
 
 class _Unknown:
-    """Stands for a class that this Dask does not have: nothing is of it."""
+    """Stands for a class that this Dask does not have, so that no object is of it."""
 
 
 def _outcome(*needed: DaskName) -> Any:
-    """Return the class that is named first, if all of these exist."""
+    """Return the class of the first name, if all the names exist."""
     classes = [name.find() for name in needed]
     return classes[0] if all(isinstance(found, type) for found in classes) else _Unknown
 
@@ -31,7 +31,7 @@ def _outcome(*needed: DaskName) -> Any:
 ExecuteSuccessEvent: Any = _outcome(names.EXECUTE_SUCCESS)
 ExecuteFailureEvent: Any = _outcome(names.EXECUTE_FAILURE)
 RescheduleEvent: Any = _outcome(names.RESCHEDULE)
-# Without the classes of how it went, a transfer would be told wrong: then none is told.
+# Without all three classes the state of a transfer would be wrong: then none is recorded.
 GatherDepDoneEvent: Any = _outcome(names.GATHER_DONE, names.GATHER_SUCCESS, names.GATHER_BUSY)
 GatherDepSuccessEvent: Any = _outcome(names.GATHER_SUCCESS)
 GatherDepBusyEvent: Any = _outcome(names.GATHER_BUSY)
@@ -40,13 +40,13 @@ GatherDepBusyEvent: Any = _outcome(names.GATHER_BUSY)
 def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -> Patch | None:
     """Call `observe` with each outcome and its ledger, before the worker's own metering.
 
-    The method is replaced on the worker alone. What `observe` raises goes to the guard.
+    The method is replaced on this worker only. The guard handles what `observe` raises.
 
     Returns
     -------
     Patch or None
-        To be removed at the end. None if this Dask has no such method, or not all the classes of
-        task runs: their outcomes are then to be taken from the public `transition` hook.
+        To be removed at the end. None if this Dask lacks the method or a class of outcomes of task
+        runs: use the public `transition` hook then.
     """
     method = names.FINALIZE_METRICS.attribute
     runs = (ExecuteSuccessEvent, ExecuteFailureEvent, RescheduleEvent)
@@ -61,7 +61,7 @@ def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -
                 try:
                     if len(args) > 1:
                         observe(args[0], args[1])
-                    else:  # by name: the first two are the outcome and the ledger
+                    else:  # passed by name: the first two are the outcome and the ledger
                         event, ledger, *_ = signature.bind(*args, **kwargs).arguments.values()
                         observe(event, ledger)
                 except Exception:
@@ -76,7 +76,7 @@ def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -
 def _signature(function: Any) -> inspect.Signature:
     try:
         return inspect.signature(function)
-    except (TypeError, ValueError):  # of a wrapper that tells none
+    except (TypeError, ValueError):  # a wrapper without a signature
         return inspect.Signature(
             [
                 inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
@@ -89,7 +89,7 @@ Metrics = Iterable[tuple[Any, float, str]]
 
 
 def fetch_seconds(metrics: Metrics) -> tuple[float, float]:
-    """Sum up a transfer's ledger: seconds on the network and of deserialising."""
+    """Return a transfer's seconds on the network and of deserialising, from its ledger."""
     network = deserialize = 0.0
     for label, value, unit in metrics:
         if unit == "seconds":

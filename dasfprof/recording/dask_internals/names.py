@@ -1,7 +1,7 @@
-"""Every private name of Dask that the recorder uses: where it is, what for, what is lost without.
+"""Every private name of Dask that the recorder uses: its path, its purpose, the loss without it.
 
-Private is what Dask's documentation does not describe. Nothing here is imported before it is
-looked up, and looking up never raises.
+A name is private if Dask's documentation does not describe it. A module is imported when a name in
+it is looked up, and looking up never raises.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _ABSENT = object()
 class DaskName:
     """A private name of Dask."""
 
-    #: The module and, after a colon, the name in it; of an attribute ``Class.attribute``.
+    #: The module and, after a colon, the name in it, such as ``Class.attribute``.
     path: str
-    #: The plugins whose evidence rests on it, as their files' headers call them.
+    #: The plugins that use it, by their names in the headers of files.
     plugins: tuple[str, ...]
     purpose: str
-    #: What a trace lacks if the name is gone.
+    #: What a trace lacks without the name.
     loss: str
-    #: Whether the program may run without the module: then it is not imported for the look-up.
+    #: Whether programs may run without the module: then the look-up does not import it.
     optional_module: bool = False
 
     @property
@@ -37,12 +37,12 @@ class DaskName:
         return self.path.rpartition(":")[2].rpartition(".")[2]
 
     def find(self) -> Any:
-        """Return what the name stands for; None if it is gone, or its module is not in use."""
+        """Return the object of that name; None if it is missing or its module not imported."""
         found = self._look_up()
         return None if found is _ABSENT else found
 
     def exists(self) -> bool:
-        """Tell whether Dask has the name. Of a module that is not in use this is assumed."""
+        """Return whether Dask has the name; True if an optional module is not imported."""
         module = self.path.partition(":")[0]
         if self.optional_module and module not in sys.modules:
             return True
@@ -62,14 +62,14 @@ class DaskName:
 
 
 def _member(owner: Any, name: str) -> Any:
-    """Look up an attribute; of one that instances alone have, return what declares it."""
+    """Return an attribute of a class; for attributes of instances, what declares them."""
     found = getattr(owner, name, _ABSENT)
     if found is _ABSENT and isinstance(owner, type):
         for base in owner.__mro__:
             annotations = vars(base).get("__annotations__", {})
             if name in annotations:
                 return annotations[name]
-            for method in ("__new__", "__init__"):  # where instances get it
+            for method in ("__new__", "__init__"):  # which set it on instances
                 made = vars(base).get(method)
                 code = getattr(getattr(made, "__func__", made), "__code__", None)
                 if code is not None and name in code.co_names:
@@ -82,7 +82,7 @@ _NO_METERING = (
     "no seconds of CPU, network, disk and (de)serialisation of task runs, and no transfers"
 )
 _NO_TRANSFERS = "no transfers between workers"
-_NO_FRAMES = "dataframe tasks may be counted to the step that computes them, not the one that built"
+_NO_FRAMES = "dataframe tasks may belong to the step that computes them, not to the one that built"
 
 FINALIZE_METRICS = DaskName(
     "distributed.worker:Worker._finalize_metrics",
@@ -123,56 +123,56 @@ RUN_COROUTINE = DaskName(
 TASK_KEY = DaskName(
     "dask._task_spec:GraphNode.key",
     (WORKER, ANNOTATION),
-    "tells which task runs in a thread",
+    "finds which task runs in a thread",
     "no waits of tasks for a core, and no NVTX ranges",
 )
 SCHEDULER_DELAY = DaskName(
     "distributed.worker:Worker.scheduler_delay",
     (WORKER,),
-    "Dask's correction of the worker's clock, to take it off again",
+    "Dask's correction of the worker's clock, to subtract it again",
     "task runs are timed by the scheduler's clock as Dask estimates it, so that their order "
     "between workers is less certain",
 )
 MEMORY_MANAGER = DaskName(
     "distributed.worker:Worker.memory_manager",
     (WORKER, MONITOR),
-    "the worker's limit of memory",
-    "the workers' limits of memory are not known",
+    "the worker's memory limit",
+    "the workers' memory limits are unknown",
 )
 SPILLED_TOTAL = DaskName(
     "distributed.spill:SpillBuffer.spilled_total",
     (MONITOR,),
-    "bytes that lie on disk",
+    "bytes of results on disk",
     "spilled bytes read 0",
 )
 SPILL_METRICS = DaskName(
     "distributed.spill:SpillBuffer.cumulative_metrics",
     (MONITOR,),
-    "seconds and bytes of writing to and reading from disk",
+    "seconds and bytes of writes to and reads from disk",
     "seconds and bytes of spilling read 0",
 )
 SPILL_FAST = DaskName(
     "distributed.spill:SpillBuffer.fast",
     (WORKER,),
-    "looks at a result without moving it, where outcomes are not metered",
+    "reads a result without moving it, where outcomes are not metered",
     "no dtype and shape of results where outcomes are not metered",
 )
 WORKER_PLUGINS = DaskName(
     "distributed.scheduler:Scheduler.worker_plugins",
     (SCHEDULER,),
-    "names the plugins that new workers get",
+    "holds the plugins that new workers get",
     "a run that is being recorded is not noticed if its scheduler plugin is gone",
 )
 CLEAN_EXCEPTION = DaskName(
     "distributed.core:clean_exception",
     (SCHEDULER,),
-    "reads what a call to a process of the cluster raised",
-    "errors of the cluster's processes are told without their type and traceback",
+    "reads the exception that a call to a process of the cluster raised",
+    "errors of the cluster's processes are reported without their type and traceback",
 )
 GRAPH = DaskName(
     "dask.highlevelgraph:HighLevelGraph",
     (STEPS,),
-    "made where a program builds arrays, bags and delayed functions",
+    "created where a program builds arrays, bags and delayed functions",
     "tasks of arrays, bags and delayed functions belong to the step that computes them, not to "
     "the one that built them",
 )
@@ -182,7 +182,7 @@ FROM_COLLECTIONS = DaskName(
 GRAPH_TO_FUTURES = DaskName(
     "distributed.client:Client._graph_to_futures",
     (STEPS,),
-    "hands a graph to the cluster",
+    "sends a graph to the cluster",
     "tasks whose layer no step built, such as futures, belong to no step",
 )
 
@@ -193,13 +193,13 @@ def _of_frames(path: str, purpose: str) -> DaskName:
     return DaskName(path, (STEPS,), purpose, _NO_FRAMES, optional_module=True)
 
 
-FRAME = _of_frames(f"{_COLLECTION}:FrameBase", "made where a program builds dataframes")
-EXPR = _of_frames(f"{_EXPR}:Expr", "a part of what a dataframe is computed by")
+FRAME = _of_frames(f"{_COLLECTION}:FrameBase", "created where a program builds dataframes")
+EXPR = _of_frames(f"{_EXPR}:Expr", "a part of a dataframe's expression")
 EXPR_NAME = _of_frames(f"{_EXPR}:Expr._name", "identifies an expression")
-EXPR_OPERANDS = _of_frames(f"{_EXPR}:Expr.operands", "what an expression consists of")
+EXPR_OPERANDS = _of_frames(f"{_EXPR}:Expr.operands", "the parts of an expression")
 EXPR_OPERAND = _of_frames(f"{_EXPR}:Expr.operand", "finds the keys of a graph")
 EXPR_PARAMETERS = _of_frames(f"{_EXPR}:Expr._parameters", "finds the keys of a graph")
-#: What rewrites a part of a dataframe's expression, and all of it.
+#: The methods that rewrite a part of a dataframe's expression, or all of it.
 REWRITING = tuple(
     _of_frames(f"{_EXPR}:Expr.{method}", "rewrites an expression before it runs")
     for method in ("simplify_once", "lower_once", "rewrite", "lower_completely", "optimize")
@@ -237,9 +237,9 @@ NAMES: tuple[DaskName, ...] = (
 
 
 def missing(plugin: str) -> dict[str, str]:
-    """Return what this Dask lacks of what a plugin uses: the path of each name and the loss.
+    """Return the paths of the names that a plugin uses and this Dask lacks, with the losses.
 
-    Of a class that is gone, its attributes are not told as well.
+    Attributes of a missing class are left out.
     """
     gone = {name.path: name.loss for name in NAMES if plugin in name.plugins and not name.exists()}
     return {path: loss for path, loss in gone.items() if path.rpartition(".")[0] not in gone}

@@ -1,7 +1,7 @@
-"""`Patch`: one attribute of a module, class or object, replaced by a wrapper of it.
+"""`Patch`: replaces one attribute of a module, class or object with a wrapper around it.
 
-Wrappers take ``*args, **kwargs`` and pass on what they are given, whatever it is: how Dask calls
-its own functions may change with each release. They look at the arguments inside their guard.
+Wrappers take ``*args, **kwargs`` and pass them on unchanged, as the signatures of Dask's private
+functions may change with each release. They read the arguments within their error handling.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _PATCH = "_dasfprof_patch"
 
 
 class Patch:
-    """Replaces an attribute from when it is made until `remove`.
+    """Replaces an attribute from the creation of the patch until `remove`.
 
     Parameters
     ----------
     owner
         A module, a class (its own attribute, not an inherited one) or any other object.
     name
-        Of the attribute.
+        The attribute.
     wrap
-        Makes the wrapper of what was there, a function even where that is a classmethod. It gets
-        the patch too, whose `active` tells whether to look at calls: where somebody else has put
-        a wrapper over ours, ours stays below it and only passes calls on.
+        Called with the original value (the function of a classmethod) and the patch; returns the
+        wrapper. The wrapper must only pass calls on while the patch is not `active`: it stays in
+        place after `remove` if other code has wrapped it.
 
     Raises
     ------
@@ -56,7 +56,7 @@ class Patch:
         return wrapper
 
     def remove(self) -> None:
-        """Put back what was there, unless somebody else has wrapped it since. Idempotent."""
+        """Restore the original value, unless other code has wrapped ours since. Idempotent."""
         if not self.active:
             return
         self.active = False
@@ -64,7 +64,7 @@ class Patch:
             return
         bottom = self
         while (below := _patch_of(bottom._before)) is not None and not below.active:
-            bottom = below  # it was removed while ours stood over it
+            bottom = below  # it was removed while ours was wrapped around it
         if bottom._was_own:
             setattr(self._owner, self._name, bottom._before)
         else:
@@ -72,7 +72,7 @@ class Patch:
 
 
 def _own(owner: Any, name: str) -> Any:
-    """Return an object's own attribute, as it is; objects with slots have no other."""
+    """Return an object's own attribute, not an inherited one, unless the object has slots."""
     attributes = getattr(owner, "__dict__", None)
     if attributes is None:
         return getattr(owner, name, _ABSENT)
@@ -80,21 +80,21 @@ def _own(owner: Any, name: str) -> Any:
 
 
 def _patch_of(value: Any) -> Patch | None:
-    """Return the patch that a value is the wrapper of."""
+    """Return the patch whose wrapper a value is, or None."""
     patch = getattr(getattr(value, "__func__", value), _PATCH, None)
     return patch if isinstance(patch, Patch) and patch._ours is value else None
 
 
 class SharedPatches:
-    """Patches that several users of a process share: the first places them, the last removes them.
+    """Patches with several users in a process: the first places them, the last removes them.
 
     Parameters
     ----------
     place
-        Places patches. Called with the first user and by `place_more`; it is not to place again
-        what it has placed since the last user left.
+        Places patches and returns them. Called for the first user and by `place_more`; it must not
+        place again what it has placed since the last user left.
     removed
-        Called when the last user has left and the patches are removed.
+        Called after the last user has left and the patches are removed.
     """
 
     def __init__(self, place: Callable[[], Iterable[Patch]], removed: Callable[[], object]) -> None:
@@ -104,20 +104,20 @@ class SharedPatches:
         self._lock = threading.RLock()
 
     def enter(self) -> None:
-        """Use the patches; each call has to be undone by one of `leave`."""
+        """Use the patches; each call must be undone by a call of `leave`."""
         with self._lock:
             self._users += 1
             if self._users == 1:
                 self._patches += self._place()
 
     def place_more(self) -> None:
-        """Place what could not be placed before, as when its module was not imported yet."""
+        """Place further patches, for example of a module that was not imported before."""
         with self._lock:
             if self._users:
                 self._patches += self._place()
 
     def leave(self) -> None:
-        """Use them no more."""
+        """Stop using the patches."""
         with self._lock:
             self._users -= 1
             if not self._users:

@@ -8,13 +8,13 @@ from dasfprof.recording.dask_internals import names
 
 
 def registered_for_workers(dask_scheduler: Any) -> list[str] | None:
-    """Return their names; None if this Dask does not tell."""
+    """Return the names of the plugins; None if this Dask has no list of them."""
     plugins = getattr(dask_scheduler, names.WORKER_PLUGINS.attribute, None)
     return None if plugins is None else list(plugins)
 
 
 def forget_for_workers(dask_scheduler: Any, plugins: list[str]) -> None:
-    """Have workers that join from now on be without these plugins."""
+    """Remove plugins from those that new workers get."""
     registered = getattr(dask_scheduler, names.WORKER_PLUGINS.attribute, {})
     for name in plugins:
         registered.pop(name, None)

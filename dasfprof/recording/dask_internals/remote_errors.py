@@ -1,4 +1,4 @@
-"""What a function raised in another process, as Dask sends it."""
+"""Exceptions of functions in other processes, as Dask sends them."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def error_in(response: dict[str, Any]) -> BaseException:
         _, error, trace = clean(**response)
         found: BaseException = error.with_traceback(trace)
         return found
-    except Exception:  # the name is gone, or its result is of another form
+    except Exception:  # the name is missing, or its result has another form
         return RuntimeError(str(response.get("exception_text") or response.get("exception")))

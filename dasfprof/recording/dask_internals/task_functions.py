@@ -1,10 +1,10 @@
-"""Observers around the tasks of a process's workers, in the thread that runs each task.
+"""Observers of the tasks of a process's workers, called in the thread that runs each task.
 
-They stand around Dask's private `distributed.worker._run_task_simple`, and around
-`_run_task_async` where tasks are coroutines. Both belong to a module that all workers of a process
-share. They are wrapped once, when the first observer comes, and put back after the last has left,
-in whatever order they come and leave. If somebody else has wrapped them in between, ours stays
-beneath theirs, passes calls on and is done with; the next observer wraps anew.
+They wrap Dask's private `distributed.worker._run_task_simple`, and `_run_task_async` for tasks that
+are coroutines. All workers of a process share these functions, so they are wrapped once, when the
+first observer is added, and restored when the last is removed, in any order. If other code has
+wrapped ours in the meantime, ours stays in place and only passes calls on; the next observer wraps
+the functions again.
 
 Tasks that Dask sends to a pool of processes are not observed: those processes have no worker.
 """
@@ -31,29 +31,29 @@ Run = Callable[..., Any]
 
 
 class TaskObserver(Protocol):
-    """Stands around tasks. What it puts around a function must not raise but what that raises."""
+    """Wraps the functions that run tasks. A wrapper must raise only what the function raises."""
 
     def wrap(self, run: Run) -> Run:
-        """Put something around a function whose first argument, by position, is the task."""
+        """Return a wrapper of a function whose first positional argument is the task."""
         ...
 
     def wrap_coroutine(self, run: Run) -> Run:
-        """Put something around a coroutine function whose first argument is the task, likewise."""
+        """Return a wrapper of a coroutine function whose first argument is the task."""
         ...
 
 
 class _ObservedTasks:
-    """What stands around the tasks of each worker, from the first observer to the last."""
+    """The observers of each worker, and the functions that they wrap."""
 
     def __init__(self) -> None:
         self._observers: dict[Any, tuple[TaskObserver, ...]] = {}
-        #: What each worker's tasks run through, by what is wrapped. Replaced worker by worker: the
-        #: threads that run tasks read it without a lock.
+        #: For each worker the wrappers of its tasks, by the wrapped function. An entry is replaced
+        #: as a whole, as the threads that run tasks read it without a lock.
         self._chains: dict[str, dict[Any, Run]] = {}
         self._originals: dict[str, Run] = {}
 
     def place(self) -> list[Patch]:
-        """Wrap those of Dask's functions that there are."""
+        """Wrap Dask's functions, as far as they exist."""
         return [
             Patch(distributed.worker, name, partial(self._wrap, name))
             for name in (RUN_TASK, RUN_COROUTINE)
@@ -65,14 +65,14 @@ class _ObservedTasks:
         chains = self._chains[name] = {}
         first = _first_parameter(original)
 
-        # Of a coroutine function this gives the coroutine: Dask awaits what it gets.
+        # For a coroutine function this returns the coroutine, which Dask awaits.
         def run_observed(*args: Any, **kwargs: Any) -> Any:
             try:
                 run = chains.get(get_worker(), original)
-            except ValueError:  # a process of a pool: there is no worker
+            except ValueError:  # a process of a pool has no worker
                 run = original
             if not args:
-                if first not in kwargs:  # nothing tells which is the task
+                if first not in kwargs:  # the task is unknown
                     return original(**kwargs)
                 args = (kwargs.pop(first),)
             return run(*args, **kwargs)
@@ -80,12 +80,12 @@ class _ObservedTasks:
         return run_observed
 
     def forget(self) -> None:
-        """Let go of wrappers that were removed: those below somebody else's only pass calls on."""
+        """Forget the wrappers that were removed; those that stay in place only pass calls on."""
         self._chains.clear()
         self._originals.clear()
 
     def change(self, worker: Any, observers: tuple[TaskObserver, ...]) -> None:
-        """Observe a worker's tasks from the next one on; without observers, no more."""
+        """Set the observers of a worker, from its next task on."""
         if not observers:
             self._observers.pop(worker, None)
             for chains in self._chains.values():
@@ -104,14 +104,14 @@ class _ObservedTasks:
         return self._observers.get(worker, ())
 
     def abandon(self) -> None:
-        """Observe nothing in a forked child: the workers are its parent's."""
+        """Remove all observers in a forked child: the workers are the parent's."""
         self._observers.clear()
         for chains in self._chains.values():
             chains.clear()
 
 
 def _first_parameter(function: Any) -> str | None:
-    """Return the name of the first parameter, if it can be given by position and by name."""
+    """Return the name of the first parameter if it can be passed by position and by name."""
     try:
         first = next(iter(inspect.signature(function).parameters.values()), None)
     except (TypeError, ValueError):
@@ -126,20 +126,20 @@ _patches = SharedPatches(_tasks.place, _tasks.forget)
 
 
 def availability() -> str:
-    """Tell whether tasks can be observed; if not, why."""
+    """Return ``available`` if tasks can be observed, else the reason."""
     if names.RUN_TASK.exists() and names.TASK_KEY.exists():
         return "available"
     return "this version of Dask runs its tasks in another way"
 
 
 def observe(worker: Any, observer: TaskObserver) -> Callable[[], None] | None:
-    """Have an observer stand around a worker's tasks from now on.
+    """Add an observer of a worker's tasks.
 
     Returns
     -------
     Callable or None
-        Takes the observer away again, once; tasks that run then still go through it to their end.
-        None if this Dask has no place for it.
+        Removes the observer; it still observes the running tasks to their end. None if this Dask
+        does not have the functions to wrap.
     """
     if availability() != "available":
         return None

@@ -1,4 +1,4 @@
-"""What is read of a worker beyond its documented attributes."""
+"""Undocumented attributes of a worker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dasfprof.recording.dask_internals import names
 
 
 class _NoCorrection:
-    """Stands for a worker whose correction of the clock is not told."""
+    """A worker of a Dask without `scheduler_delay`, with a correction of 0."""
 
     def __init__(self, worker: Any) -> None:
         self._worker = worker
@@ -19,27 +19,27 @@ class _NoCorrection:
 
 
 def with_correction(worker: Any) -> Any:
-    """Return the worker, or what has a correction of 0 where this Dask tells none."""
+    """Return the worker, or a proxy with a correction of 0 if this Dask has no correction."""
     return worker if hasattr(worker, names.SCHEDULER_DELAY.attribute) else _NoCorrection(worker)
 
 
 def memory_limit(worker: Any) -> int:
-    """Return the worker's limit of memory in bytes; 0 without one, or where it is not told."""
+    """Return the worker's memory limit in bytes; 0 if there is none or it is unknown."""
     manager = getattr(worker, names.MEMORY_MANAGER.attribute, None)
     return getattr(manager, "memory_limit", None) or 0
 
 
 def value_in_memory(data: Any, key: Any) -> Any:
-    """Return a result that is plainly in memory; None for others.
+    """Return a result that is in memory; None for others.
 
-    ``data[key]`` would bring it back from disk, and change the order in which results are spilled.
+    ``data[key]`` would read it back from disk and change the order in which results are spilled.
     """
     fast = getattr(getattr(data, names.SPILL_FAST.attribute, data), "d", data)
     return fast.get(key) if isinstance(fast, dict) else None
 
 
 def spilled_bytes(data: Any) -> int:
-    """Return how many bytes of a worker's results lie on its disk."""
+    """Return how many bytes of a worker's results are on its disk."""
     total = getattr(data, names.SPILLED_TOTAL.attribute, None)
     return getattr(total, "disk", 0)
 

@@ -1,1 +1,1 @@
-"""What hooks note, and how rows are made of it."""
+"""The notes that hooks write, and their conversion into rows."""

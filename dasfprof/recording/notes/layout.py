@@ -1,9 +1,8 @@
-"""Notes of several kinds that lie flat in one list, and how columns are made of them.
+"""Notes of several kinds, stored flat in one list, and their conversion into columns.
 
-A note is its `NoteKind`, which marks where it begins, and then one item for each of the kind's
-fields, padded to the width that all notes of a `NoteLayout` have. `Source.width` tells why notes
-lie so. A note of another width costs itself: folding finds the next mark, goes on from there and
-counts what it could not read.
+A note is its `NoteKind`, which marks its begin, then an item for each field of the kind, padded to
+the width that all notes of a `NoteLayout` share. `Source.width` says why notes are stored flat. A
+note of another width is lost: `fold` goes on at the next mark and counts what it could not read.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from dasfprof.schema.declaration import Schema
 
 
 class NoteKind:
-    """One kind of note: what its items are, declared once.
+    """One kind of note and its fields.
 
     Parameters
     ----------
     schema
-        Of the rows that these notes become.
+        The schema of the rows that these notes become.
     fields
-        The names of the items behind the mark, in order. Default: the columns of the schema.
+        The names of the items after the mark, in order. Default: the columns of the schema.
     """
 
     def __init__(self, schema: Schema, fields: Sequence[str] | None = None) -> None:
@@ -41,11 +40,11 @@ class NoteKind:
         return f"<kind of note {self.schema.name!r}>"
 
     def pad_to(self, width: int) -> None:
-        """Make notes of so many items, the mark included."""
+        """Set the number of items of a note, including the mark."""
         self._padding = (None,) * (width - 1 - len(self.fields))
 
     def note(self, *facts: Any) -> tuple[Any, ...]:
-        """Make a note.
+        """Return a note.
 
         Raises
         ------
@@ -63,34 +62,34 @@ class NoteLayout:
     Parameters
     ----------
     *kinds
-        Each may stand in one layout only.
+        Each kind may be in one layout only.
     """
 
     def __init__(self, *kinds: NoteKind) -> None:
         self.kinds = kinds
-        #: Items of a note, its mark included.
+        #: Number of items of a note, including its mark.
         self.width = 1 + max(len(kind.fields) for kind in kinds)
         for kind in kinds:
             kind.pad_to(self.width)
 
 
-#: The items of notes of one kind, a list for each field, by the field's name.
+#: The items of notes of one kind: a list for each field, by the field's name.
 Fields = dict[str, list[Any]]
-#: Makes a schema's columns of them, by the column's name.
+#: Converts them into a schema's columns, by the column's name.
 MakeColumns = Callable[[Fields], dict[str, Sequence[Any]]]
 
 
 class FlatNotes:
-    """Makes rows of the notes of one plugin.
+    """Converts the notes of one plugin into rows.
 
     Parameters
     ----------
     layout
-        What the notes are.
+        The kinds of notes.
     guard
-        Takes the errors that a note causes; the others are folded all the same.
+        Handles the errors that a note causes; the other notes are still converted.
     make_columns
-        For each kind whose fields are not the columns of its schema.
+        Functions for the kinds whose fields are not the columns of their schema.
     """
 
     def __init__(
@@ -102,11 +101,11 @@ class FlatNotes:
         self._layout = layout
         self._guard = guard
         self._make_columns = make_columns or {}
-        #: The begin of a note that was cut, since one before it had another width.
+        #: The first part of a note that was cut, because one before it had another width.
         self._rest: list[Any] = []
 
     def fold(self, notes: list[Any]) -> Folded:
-        """Give the rows of these notes, schema by schema, with their places among all of them."""
+        """Return the rows of notes, schema by schema, with their positions among all notes."""
         width = self._layout.width
         marks = notes[::width]
         counts = [marks.count(kind) for kind in self._layout.kinds]
@@ -125,19 +124,19 @@ class FlatNotes:
             yield kind.schema, rows, places[: len(rows)]
 
     def finish(self, left: list[Any]) -> Folded:
-        """Count what is left when the file is closed: a part of a note, which no other completes.
+        """Count as lost what remains when the file is closed: parts of a note.
 
         Parameters
         ----------
         left
-            Items that nobody has folded.
+            Items that were not converted.
         """
         if self._rest or left:
             self._lost((self._rest + left)[0], len(self._rest) + len(left))
         return ()
 
     def _resynchronised(self, notes: list[Any]) -> list[Any]:
-        """Give the notes of the right width; count the others, and what belongs to none."""
+        """Return the notes of the right width; count the others and stray items."""
         notes, self._rest = self._rest + notes, []
         width, kinds = self._layout.width, self._layout.kinds
         begins = [at for at, item in enumerate(notes) if type(item) is NoteKind]
@@ -154,7 +153,7 @@ class FlatNotes:
         return good
 
     def _lost(self, mark: Any, items: int) -> None:
-        """Count notes that cannot be read: as many as so many items are, about."""
+        """Count notes that cannot be read, estimated by their number of items."""
         for _ in range(max(1, round(items / self._layout.width))):
             try:
                 kind = repr(mark) if type(mark) is NoteKind else "items without a mark"
@@ -173,7 +172,7 @@ class FlatNotes:
         return list(chain.from_iterable(notes[at : at + width] for at in starts))
 
     def _columns(self, kind: NoteKind, notes: list[Any]) -> list[Sequence[Any]]:
-        """Make columns of notes of one kind; one that cannot be folded costs itself alone."""
+        """Convert notes of one kind into columns; leave out those that fail."""
         width = self._layout.width
         try:
             fields = {name: notes[at::width] for at, name in enumerate(kind.fields, 1)}
@@ -189,3 +188,7 @@ class FlatNotes:
         if not (first and second):
             return first or second
         return [[*a, *b] for a, b in zip(first, second, strict=True)]
+
+
+def discard(note: tuple[Any, ...]) -> None:
+    """Stand in for the list of notes while there is no file."""

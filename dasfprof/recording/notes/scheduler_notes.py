@@ -1,4 +1,4 @@
-"""Makes rows of what the scheduler's hooks noted, off its event loop."""
+"""The notes of the scheduler's hooks, and their conversion into rows in the writer's thread."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.notes.layout import Fields, FlatNotes, NoteKind, NoteLayout
 from dasfprof.schema.tasks import GRAPH, STEAL, TASK_RUN, WORKER_ADDED, WORKER_REMOVED
 
-#: A task run that ended. `SchedulerTaskPlugin._task_run` writes this note as a tuple, since a call
-#: with so many arguments would cost as much as all the rest; a test compares the names.
+#: A task run that ended. `SchedulerTaskPlugin._task_run` writes this note as a tuple, because a
+#: call with so many arguments would double the cost; a test compares the names.
 RUN = NoteKind(
     TASK_RUN,
     (
@@ -19,7 +19,7 @@ RUN = NoteKind(
         "cause",
         "run_id",
         "worker",
-        "priority",  # of three parts
+        "priority",  # a tuple of three
         "annotations",
         "state",
         "waiting",
@@ -39,12 +39,12 @@ ADDED, REMOVED = NoteKind(WORKER_ADDED), NoteKind(WORKER_REMOVED)
 
 SCHEDULER_NOTES = NoteLayout(RUN, ARRIVED, STOLEN, ADDED, REMOVED)
 
-#: One object for all: the encoder knows it again.
+#: One object for all rows: the encoder compares by identity first.
 _NO_ANNOTATIONS: dict[str, Any] = {}
 
 
 def scheduler_notes(guard: HookGuard) -> FlatNotes:
-    """Make the folder of a scheduler's notes."""
+    """Return the converter of a scheduler's notes."""
     return FlatNotes(SCHEDULER_NOTES, guard, {RUN: _task_run_columns})
 
 

@@ -1,4 +1,4 @@
-"""Makes rows of task runs and transfers from what the worker's hooks noted, off its event loop."""
+"""The notes of the worker's hooks, and their conversion into rows in the writer's thread."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dasfprof.recording.task_runs.clock_correction import uncorrected
 from dasfprof.recording.task_runs.run_queue import correction_of, run_queue_seconds
 from dasfprof.schema.tasks import CLOCK, COMPUTE, TRANSFER
 
-#: A task run that ended. `WorkerTaskPlugin._note_run` writes this note as a tuple, since a call
-#: with so many arguments would cost as much as all the rest; a test compares the names.
+#: A task run that ended. `WorkerTaskPlugin._note_run` writes this note as a tuple, because a call
+#: with so many arguments would double the cost; a test compares the names.
 RUN = NoteKind(
     COMPUTE,
     (
         "key",
-        "prefix",  # None: not known any more
+        "prefix",  # None: unknown
         "run_id",
         "state",
         "size",
@@ -29,13 +29,13 @@ RUN = NoteKind(
         "shape",
         "dependencies",
         "input_size",
-        "start",  # as Dask tells it; None where it tells none
+        "start",  # by Dask; None if Dask has none
         "stop",
         "exception",
         "received",
         "ready",
         "executing",
-        "correction",  # number of the one in force as it was given a thread
+        "correction",  # number of the one in force when the task got a thread
         "seceded",
         "done",
         "thread",
@@ -47,26 +47,26 @@ RUN = NoteKind(
         "executor",
     ),
 )
-#: Dependencies that were fetched.
+#: A transfer of dependencies to the worker.
 FETCHED = NoteKind(TRANSFER)
 #: A change of the clock's correction.
 CORRECTED = NoteKind(CLOCK)
 
 WORKER_NOTES = NoteLayout(RUN, FETCHED, CORRECTED)
 
-#: Texts of dtypes kept at a time.
+#: The most dtypes whose text is cached.
 _MAX_TEXTS = 10_000
 
 
-class TaskFolder:
-    """Folds the notes of one worker, slice by slice, in the order in which they were made.
+class TaskNotes:
+    """Converts the notes of one worker into rows, slice by slice, in order.
 
     Parameters
     ----------
     guard
-        Takes the errors that a note causes; the other notes are folded all the same.
+        Handles the errors that a note causes; the other notes are still converted.
     corrections
-        Dask's corrections of the worker's clock, seconds, numbered; the worker's hooks fill it.
+        Dask's corrections of the worker's clock by number, seconds; the worker's hooks add them.
     """
 
     def __init__(self, guard: HookGuard, corrections: dict[int, float]) -> None:
@@ -75,11 +75,11 @@ class TaskFolder:
         self._notes = FlatNotes(WORKER_NOTES, guard, {RUN: self._run_columns})
 
     def fold(self, notes: list[Any]) -> Folded:
-        """Give the rows of these notes, which lie one after the other in the list."""
+        """Return the rows of notes, which are stored one after the other in the list."""
         return self._notes.fold(notes)
 
     def finish(self, left: list[Any]) -> Folded:
-        """Count what is left of notes of another width."""
+        """Count as lost what remains when the file is closed."""
         return self._notes.finish(left)
 
     def _run_columns(self, runs: Fields) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class TaskFolder:
         correction: int,
         corrected_by: float | None,
     ) -> float:
-        """Give a run's start on the worker's own clock."""
+        """Return a run's start on the worker's own clock."""
         if start is None or stop is None:  # see `_duration`
             return executing or done
         if corrected_by is not None:
@@ -134,7 +134,7 @@ class TaskFolder:
         return uncorrected(start, stop - start, executing, done, self._since(correction))
 
     def _since(self, number: int) -> list[float]:
-        """Give the corrections from this one on, as far as they are kept."""
+        """Return the corrections from this number on, as far as they are kept."""
         kept = self._corrections.copy()  # a hook may add one meanwhile
         return [seconds for at, seconds in kept.items() if at >= number]
 
@@ -142,7 +142,7 @@ class TaskFolder:
         return [dtype if dtype is None else self._dtype_text(dtype) for dtype in dtypes]
 
     def _dtype_text(self, dtype: Any) -> str:
-        """Name a dtype. Those of pandas may hold data (categories), so they are not kept."""
+        """Return the text of a dtype. Those of pandas may hold data, so they are not cached."""
         if not isinstance(dtype, np.dtype):
             return str(dtype)
         text = self._texts.get(dtype)
@@ -162,8 +162,8 @@ def _or_minus_one(run_ids: list[Any]) -> list[Any]:
 def _duration(
     start: float | None, stop: float | None, executing: float | None, done: float
 ) -> float:
-    """Give a run's seconds. Of those rescheduled, or failed before their function, Dask tells no
-    times: they count from when they were given a thread.
+    """Return a run's seconds. For runs that were rescheduled, or failed before their function was
+    called, Dask has no times: they count from when they got a thread.
     """
     if start is None or stop is None:
         start, stop = executing or done, done

@@ -1,1 +1,1 @@
-"""The Dask plugins of a run, and what they consist of."""
+"""The Dask plugins of a run and their parts."""

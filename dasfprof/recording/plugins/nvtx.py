@@ -1,8 +1,7 @@
 """`GPUAnnotationPlugin`: each task run as a named range in NVIDIA Nsight Systems, through NVTX.
 
-The ranges are those of the domain `DOMAIN`: the message is the task's prefix, the payload its
-run_id, the colour stays the same for a prefix. `dasfprof.recording.task_runs.nvtx_ranges` places
-them around the tasks.
+The ranges are in the domain `DOMAIN`: the message is the task's prefix, the payload its run_id, and
+each prefix has one colour. `dasfprof.recording.task_runs.nvtx_ranges` places them around the tasks.
 
 ``dask.annotate(nvtx_category=3)`` around the building of tasks puts their ranges in a category, a
 positive integer: one for each step of a pipeline, for example. Integers, because NVTX numbers
@@ -31,12 +30,12 @@ DOMAIN = "dasfprof"
 
 
 class NvtxAvailability(str, Enum):
-    """Whether the tasks of a worker are shown as ranges; every reason why not."""
+    """Whether the tasks of a worker are shown as ranges, or the reason why not."""
 
     AVAILABLE = "available"
     """A tool listens, and the tasks are annotated."""
     NO_TOOL = "no tool"
-    """The process does not run under a tool such as ``nsys profile``: nothing was placed."""
+    """The process does not run under a tool such as ``nsys profile``: no ranges are placed."""
     NO_BINDING = "no nvtx"
     """The package nvtx is not installed: ``pip install "dasfprof[gpu]"``."""
     TURNED_OFF = "turned off"
@@ -48,14 +47,14 @@ class NvtxAvailability(str, Enum):
 class GPUAnnotationPlugin(RecordingPlugin):
     """Shows each task run of a worker as a range in NVIDIA Nsight Systems.
 
-    Without a tool that listens it places nothing, so it costs nothing.
+    Without a tool that listens it places no ranges and costs nothing.
 
     Parameters
     ----------
     name
         The plugin's name on the cluster.
     settings
-        The run whose trace says whether there were ranges, as the event "NVTX"; None: no trace.
+        The run whose trace gets an event "NVTX" with the `NvtxAvailability`; None: no trace.
     """
 
     def __init__(
@@ -65,11 +64,11 @@ class GPUAnnotationPlugin(RecordingPlugin):
         self.settings = settings
         self._guard = HookGuard()
         self.database: FileDatabase | None = None
-        #: What teardown has to do, the last first.
+        #: Steps of the teardown, called from last to first.
         self._undo: list[Callable[[], object]] = []
 
     def setup(self, worker: Any) -> None:
-        """Place the ranges; a failure is logged and leaves the worker alone."""
+        """Place the ranges; a failure is logged and does not affect the worker."""
         try:
             if not self.can_record(worker):
                 return
@@ -86,7 +85,7 @@ class GPUAnnotationPlugin(RecordingPlugin):
             self._guard.take_all("setup", self._undo)
 
     async def teardown(self, worker: Any) -> None:
-        """Put back what was placed; tasks that still run close their ranges."""
+        """Restore the functions that run tasks; running tasks still close their ranges."""
         try:
             await self._guard.end(worker, self._undo)
         except Exception:

@@ -1,8 +1,8 @@
-"""`RecordingPlugin`: what all worker plugins share, so that no worker fails because of them.
+"""`RecordingPlugin`: the base of worker plugins, which works on workers without dasfprof, too.
 
 A worker that joins a recorded cluster unpickles the run's plugins before it takes any task. If
-dasfprof is not installed there, that must not fail: the worker would end. So a plugin is pickled
-as a call of `load_plugin`, whose source text travels with it.
+dasfprof is not installed there, that must not fail, or the worker would end. So a plugin is pickled
+as a call of `load_plugin`, together with the source text of that function.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dasfprof.recording.settings import RunSettings
 
 
 class RecordingPlugin(WorkerPlugin):
-    """A worker plugin of a run. On a worker that cannot record it does nothing, and says why."""
+    """A worker plugin of a run. On a worker that cannot record, it only logs the reason."""
 
-    #: On the cluster.
+    #: The plugin's name on the cluster.
     name: str
-    #: The run that it records for; None: no trace.
+    #: The run; None: no trace.
     settings: RunSettings | None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -30,13 +30,13 @@ class RecordingPlugin(WorkerPlugin):
         return load_plugin.reduce_call(self.name, state)
 
     def can_record(self, worker: Any) -> bool:
-        """Tell whether the worker can write its files; if not, warn once for each run."""
+        """Return whether the worker can write its files; if not, warn once for each run."""
         reason = check_process(self.settings.directory) if self.settings is not None else None
         if reason is not None:
-            self.__dict__["transition"] = _ignore  # it would collect what nobody takes
+            self.__dict__["transition"] = _ignore  # or it would fill a list that is never read
             stand_in = load_plugin(self.name, None, reason)
             stand_in.setup(worker)
-            #: The run that this worker was warned of: each of its plugins comes by here.
+            #: The run that was warned of, so that its other plugins do not warn again.
             self.unrecorded = stand_in.unrecorded
         return reason is None
 
@@ -48,11 +48,11 @@ def load_plugin(name: str, state: bytes | None, reason: str = "") -> Any:
     Parameters
     ----------
     name
-        Of the plugin on the cluster.
+        The plugin's name on the cluster.
     state
-        The pickled class and attributes of the plugin; None: return the one that warns.
+        The pickled class and attributes of the plugin; None: return a plugin that only warns.
     reason
-        Why nothing is recorded.
+        The reason for the warning.
     """
     import logging
     import pickle

@@ -1,4 +1,4 @@
-"""`ResourceMonitor`: samples a worker's process, its host and its GPUs, in a thread of its own."""
+"""`ResourceMonitor`: samples a worker's process, its host and its GPUs in a thread."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from dasfprof.recording.probes.worker_facts import worker_facts
 from dasfprof.recording.settings import RunSettings
 from dasfprof.schema.declaration import Schema
 
-#: Seconds after which a worker without host duty asks for it again: who had it may have died.
+#: Seconds after which a worker without host duty tries to get it: its holder may have died.
 _DUTY_INTERVAL = 1.0
 
-#: Seconds that a worker waits at its end for a sample that is under way.
+#: Seconds that a closing worker waits for the current sample.
 _LAST_TICK = 2.0
 
 
@@ -36,7 +36,7 @@ class ResourceMonitor(RecordingPlugin):
     Parameters
     ----------
     settings
-        The run that it records for.
+        The run.
     """
 
     settings: RunSettings
@@ -45,11 +45,11 @@ class ResourceMonitor(RecordingPlugin):
         self.settings = settings
         self.name = settings.plugin_name("ResourceMonitor")
         self._guard = HookGuard()
-        #: What teardown has to do, the last first.
+        #: Steps of the teardown, called from last to first.
         self._undo: list[Callable[[], object]] = []
 
     def setup(self, worker: Any) -> None:
-        """Open the file and start the sampler; a failure is logged and leaves the worker alone."""
+        """Open the file and start the sampler. A failure is logged and leaves the worker alone."""
         try:
             if not self.can_record(worker):
                 return
@@ -96,7 +96,7 @@ class ResourceMonitor(RecordingPlugin):
         self._stopping.set()
         self._thread.join(_LAST_TICK)
         if self._thread.is_alive():
-            # The GPU driver hangs, as some do when a device is lost: whoever asks it now waits.
+            # The GPU driver hangs, as some do when a device is lost; another call would hang too.
             self._undo.remove(self._sample)
             self._undo.remove(self._gpu.close)
 
@@ -108,7 +108,7 @@ class ResourceMonitor(RecordingPlugin):
             except Exception:
                 self._guard.caught("the sampler")
             due += self.settings.sample_interval
-            if due < monotonic():  # missed ticks are not made up for
+            if due < monotonic():  # missed ticks are skipped
                 due = monotonic() + self.settings.sample_interval
 
     def _sample(self) -> None:
@@ -122,7 +122,7 @@ class ResourceMonitor(RecordingPlugin):
             self.database.writer.threshold_reached(self._source)
 
 
-#: All that may hold a name.
+#: All duties that may hold a name.
 _duties: weakref.WeakSet[HostDuty] = weakref.WeakSet()
 
 
@@ -136,16 +136,16 @@ if hasattr(os, "register_at_fork"):
 
 
 class HostDuty:
-    """Elects one process among those of a host, by who could bind a name.
+    """Elects one process of a host: the one that has bound a name.
 
-    The name is a Linux abstract socket address: it leaves no file behind and is free again the
-    moment its owner dies. Where there is no such thing, every process has the duty. A forked child
-    lets go of what it inherits, or the duty would stay with it when its parent is killed.
+    The name is a Linux abstract socket address: it leaves no file behind and is free as soon as its
+    owner dies. On other systems every process has the duty. A forked child closes the socket that
+    it inherits, or it would keep the duty after its parent is killed.
 
     Parameters
     ----------
     election
-        What is elected for; processes that give equal names compete.
+        Name of the election, in which all processes with an equal name compete.
     """
 
     def __init__(self, election: str) -> None:
@@ -156,7 +156,7 @@ class HostDuty:
         _duties.add(self)
 
     def held(self) -> bool:
-        """Tell whether this process has the duty, taking it if it is free."""
+        """Return whether this process has the duty; take it if it is free."""
         if self._everyone or self._socket is not None:
             return True
         now = monotonic()
@@ -173,7 +173,7 @@ class HostDuty:
         return True
 
     def release(self) -> None:
-        """Leave the duty to another process."""
+        """Release the duty for another process."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -1,11 +1,12 @@
-"""`SchedulerTaskPlugin`: records what the scheduler decided and saw.
+"""`SchedulerTaskPlugin`: records task runs, graphs, steals and workers as the scheduler sees them.
 
-Hooks run on the scheduler's event loop. They keep the times of tasks that are on their way and
-append one note for each task run that ends. Notes lie flat in one list (`Source.width`), and what
-is kept of a task are plain values and tuples of them, which the garbage collector lets go of:
-objects that it has to follow bring on its next full run, and that stops the scheduler.
-The scheduler's file covers what workers cannot tell: queueing, steals, failed attempts on workers
-that died, and workers that came and went.
+Hooks run on the scheduler's event loop. They keep the times of tasks that have not ended and append
+one note for each task run that ends. Notes are stored flat in one list (`Source.width`), and tuples
+of plain values are kept for each task, which the garbage collector does not track: tracked objects
+would trigger a full collection, which stops the scheduler.
+
+The scheduler's file holds what workers cannot know: queueing, steals, failed attempts on workers
+that died, and workers that joined and left.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dasfprof.database.writer import Folded, Source
 from dasfprof.recording.cluster.calls import settle_worker
 from dasfprof.recording.cluster.link import ask_workers
 from dasfprof.recording.guard import HookGuard, in_thread
+from dasfprof.recording.notes.layout import discard
 from dasfprof.recording.notes.scheduler_notes import (
     ADDED,
     ARRIVED,
@@ -34,19 +36,17 @@ from dasfprof.recording.notes.scheduler_notes import (
     scheduler_notes,
 )
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.task_runs.unsent import HELD_BACK, unsent_tasks
 from dasfprof.schema.steps import ANNOTATION
 from dasfprof.schema.tasks import UNSENT_TASKS
 
-#: What clients that want a task are told of.
+#: States of ended tasks that are reported to the clients that want them.
 _OUTCOMES = ("memory", "erred")
 
-#: How Dask names the cause where `retire_workers` takes a worker off.
+#: The cause, in Dask's stimulus id, of the removal of a worker by `retire_workers`.
 _RETIRED = "retire-workers"
 
-_HELD_BACK = ("queued", "no-worker")
-_UNSENT = ("waiting", *_HELD_BACK)
-
-#: Of a task that was known before recording began.
+#: Stands for the time and cause of a task that was known before recording began.
 _NOT_TOLD = (None, "")
 
 
@@ -56,28 +56,28 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     Parameters
     ----------
     settings
-        The run that it records for.
+        The run.
     """
 
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
         self.name = settings.plugin_name("SchedulerPlugin")
         self._guard = HookGuard()
-        #: What `stop` has to do.
+        #: Steps of `stop`, called from last to first.
         self._undo: list[Callable[[], object]] = []
-        #: Closes the file after a scheduler that closes before its workers.
+        #: Closes the file if the scheduler closes before its workers.
         self._end: asyncio.Task[None] | None = None
-        self._note: Callable[[tuple[Any, ...]], None] = _ignore
-        #: By key, of tasks that have not ended: when and by which stimulus each became known, when
-        #: it was held back, and when it was stolen.
+        self._note: Callable[[tuple[Any, ...]], None] = discard
+        #: For tasks that have not ended, by key: when and by which stimulus each became known, when
+        #: it was queued, and when it was stolen.
         self._waiting: dict[Any, tuple[float, str]] = {}
         self._queued: dict[Any, float] = {}
         self._stolen: dict[Any, float] = {}
-        #: Of those on a worker: when and by which stimulus each was sent, and the worker's address.
+        #: For those on a worker: when and by which stimulus each was sent, and to which address.
         self._sent: dict[Any, tuple[float, str, str]] = {}
 
     async def start(self, scheduler: Any) -> None:
-        """Open the file and note the workers that are there."""
+        """Open the file and note the current workers."""
         try:
             self._scheduler = scheduler
             self._tasks = scheduler.tasks
@@ -87,24 +87,24 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             writer = self.database.writer
             self._guard = HookGuard(writer)
             constants = {"process_id": socket.gethostname(), "thread_id": "scheduler"}
-            self._folder = scheduler_notes(self._guard)
+            self._notes = scheduler_notes(self._guard)
             width = SCHEDULER_NOTES.width
-            self._source = Source(self._folder.fold, constants, self._unfinished, width)
+            self._source = Source(self._notes.fold, constants, self._unfinished, width)
             self._threshold = writer.commit_threshold * width
             writer.start(self._source)
             self._note = self._source.rows.extend
             for address in list(scheduler.workers):
                 self.add_worker(scheduler, address)
         except Exception:
-            self._note = _ignore
+            self._note = discard
             self._guard.caught("start")
             self._guard.take_all("start", self._undo)
 
     async def close(self) -> None:
         """Write what is pending when the scheduler closes, and close the file with it.
 
-        A standalone scheduler hears of its workers' end only after this call, so the file stays
-        open until the scheduler has finished.
+        A standalone scheduler learns that its workers have ended only after this call, so the file
+        stays open until the scheduler has finished.
         """
         try:
             await in_thread(self.database.commit)
@@ -118,14 +118,14 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     async def _close_with_scheduler(self) -> None:
         try:
             await self._scheduler.finished()
-        finally:  # the event loop may end before: it cancels its tasks then
-            self._note = _ignore
+        finally:  # also if the event loop ends before and cancels this task
+            self._note = discard
             self._guard.take_all("close", self._undo)
 
     async def stop(self) -> None:
         """End the recording: Dask calls nothing when a plugin is unregistered."""
         try:
-            self._note = _ignore
+            self._note = discard
             await in_thread(partial(self._guard.take_all, "stop", self._undo))
         except Exception:
             self._guard.caught("stop")
@@ -139,7 +139,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         stimulus_id: str = "",
         **kwargs: Any,
     ) -> None:
-        """Keep when a task came to a state; a run that ends makes a note."""
+        """Keep the time of a task's transition; write a note for a run that ends."""
         try:
             if start == "processing":
                 if key in self._sent:  # else it was sent before recording began
@@ -150,11 +150,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 address = self._tasks[key].processing_on.address
                 self._sent[key] = time(), stimulus_id, address
             elif start == "memory":
-                return  # what becomes of results is of no interest, and is much
+                return  # transitions of results are many and not recorded
             elif finish == "waiting":
                 if key not in self._waiting:
                     self._waiting[key] = time(), stimulus_id
-            elif finish in _HELD_BACK:
+            elif finish in HELD_BACK:
                 self._queued.setdefault(key, time())
             elif start != "released":  # it never ran
                 self._waiting.pop(key, None)
@@ -165,11 +165,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     def _task_run(
         self, key: Any, now: float, state: str, end_cause: str, facts: dict[str, Any]
     ) -> tuple[Any, ...]:
-        """Make the note of a task run, and forget what was kept of it."""
+        """Return the note of a task run, and forget the task's times."""
         start = stop = None
         spans = facts.get("startstops")
         if spans:
-            # A worker may tell of earlier attempts as well: the last is this one.
+            # A worker may report earlier attempts as well: the last one is this one.
             span = spans[-1]
             if span["action"] != "compute":
                 span = next((s for s in reversed(spans) if s["action"] == "compute"), {})
@@ -206,31 +206,17 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         )
 
     def _unfinished(self) -> Folded:
-        """Give the tasks that are on a worker, or on none yet, when the file is closed."""
+        """Return rows of the tasks that have not ended when the file is closed."""
         notes: list[Any] = []
         for key, (since, *_) in list(self._sent.items()):
             if key in self._tasks:
                 notes += self._task_run(key, since, "processing", "", {})
-        unsent = self._unsent()
+        unsent = unsent_tasks(self._waiting, self._tasks)
         first = len(notes) // SCHEDULER_NOTES.width
         return [
-            *self._folder.finish(self._source.rows),
-            *self._folder.fold(notes),
+            *self._notes.finish(self._source.rows),
+            *self._notes.fold(notes),
             (UNSENT_TASKS, unsent, range(first, first + len(unsent))),
-        ]
-
-    def _unsent(self) -> list[tuple[Any, ...]]:
-        """Sum up the tasks that wait for others, for room or for a worker that fits them."""
-        found: dict[tuple[str, str], tuple[float, Any, int]] = {}
-        for key, (since, _) in dict(self._waiting).items():
-            task = self._tasks.get(key)
-            if task is not None and task.state in _UNSENT:
-                kind = task.prefix.name, task.state
-                begin, first, count = found.get(kind, (since, task, 0))
-                found[kind] = min(begin, since), first, count + 1
-        return [
-            (begin, name, state, count, first.key, _restrictions(first))
-            for (name, state), (begin, first, count) in found.items()
         ]
 
     def update_graph(
@@ -252,7 +238,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._guard.caught("update_graph")
 
     def _take_step(self, annotations: Any) -> Any:
-        """Take the mark of a step off the tasks of a graph: workers have no use for it."""
+        """Return the step of a graph, and remove its annotation from the tasks."""
         marked = (annotations or {}).get(ANNOTATION)
         if not marked:
             return None
@@ -263,7 +249,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         return next(iter(marked.values()))
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Note a steal: it makes no transition, but gives the task a new run_id."""
+        """Note a steal, which is not a transition but sets a new run_id."""
         try:
             if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
                 _, key, _, victim, thief, *_ = msg
@@ -290,8 +276,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     ) -> Awaitable[None] | None:
         """Note that a worker left, and why.
 
-        Dask waits for what this returns: when a call that retires a worker has returned, all that
-        the worker recorded is on disk.
+        Dask awaits the return value, so that everything that a retired worker recorded is on disk
+        when the call that retires it returns.
         """
         try:
             reason = stimulus_id.rpartition("-")[0]  # the rest is a time
@@ -303,7 +289,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         return None
 
     async def _settle(self, worker: str) -> None:
-        """Have a worker that leaves write what it has."""
+        """Let a leaving worker write what it has recorded."""
         try:
             arguments = dumps((self.settings.plugin_name(""),))
             function, limit = dumps(settle_worker), self.settings.response_timeout
@@ -311,17 +297,3 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             await in_thread(self.database.commit)
         except Exception:
             self._guard.caught("remove_worker")
-
-
-def _restrictions(task: Any) -> dict[str, Any]:
-    """Give what a task asks of a worker."""
-    asked = {
-        "workers": sorted(task.worker_restrictions or ()),
-        "hosts": sorted(task.host_restrictions or ()),
-        "resources": dict(task.resource_restrictions or {}),
-    }
-    return {name: value for name, value in asked.items() if value}
-
-
-def _ignore(note: tuple[Any, ...]) -> None:
-    """Take the place of the source's list while there is no file."""

@@ -1,14 +1,14 @@
 """`WorkerTaskPlugin`: records each task run and each transfer on its worker.
 
-Where this Dask has it, the worker's own metering of instructions is the source: it gets, after
-each execution and each transfer, the outcome with the result still at hand and a ledger of seconds
-(CPU, disk, network, deserialise), see `dasfprof.recording.dask_internals.metering`. Elsewhere the
-public `transition` hook serves, without those seconds.
+Its source is the worker's own metering, where this Dask has it: after each execution and transfer
+it gets the outcome, with the result, and the seconds of CPU, disk, network and deserialising (see
+`dasfprof.recording.dask_internals.metering`). Otherwise the public `transition` hook is used,
+which gives no such seconds.
 
-Hooks run on the worker's event loop. They keep the times of tasks that are on their way and append
-one note for each that ends; `TaskFolder`, in the writer's thread, makes a row of it. A note is one
-flat tuple of texts and numbers, which the garbage collector lets go of: of objects that it has to
-follow, a few thousand that are kept bring on its next full run, which takes tens of milliseconds.
+Hooks run on the worker's event loop. They keep the times of tasks that have not ended and append
+one note for each that ends. In the writer's thread `TaskNotes` turns notes into rows. A note is a
+flat tuple of strings and numbers, which the garbage collector does not track: a few thousand
+tracked objects would trigger a full collection, which takes tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ from dasfprof.recording.dask_internals.metering import (
 from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.dask_internals.worker_state import with_correction
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.task_notes import CORRECTED, FETCHED, RUN, WORKER_NOTES, TaskFolder
+from dasfprof.recording.notes.layout import discard
+from dasfprof.recording.notes.task_notes import CORRECTED, FETCHED, RUN, WORKER_NOTES, TaskNotes
 from dasfprof.recording.plugins.recording_plugin import RecordingPlugin
 from dasfprof.recording.probes.worker_facts import worker_facts
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.task_runs.clock_correction import UNKNOWN, ClockCorrections
 from dasfprof.recording.task_runs.outcomes import (
-    RUNNING,
     STATES,
+    ends_here,
     failed_run,
     run_by_state,
     transfer,
@@ -44,14 +46,9 @@ from dasfprof.recording.task_runs.results import ResultDescriber
 from dasfprof.recording.task_runs.run_queue import Reading, RunQueue, availability
 
 _READY = ("ready", "constrained")
-#: States of which the metering tells more.
+#: States of ended tasks, of which the metering says more.
 _ENDS = frozenset(("memory", "error", "forgotten"))
 _NEVER_RAN = frozenset(("waiting", "ready", "constrained"))
-#: Corrections that are kept: those of more than an hour.
-_MOST_CORRECTIONS = 10_000
-
-#: Of a task that was running before recording began: any correction may have been in force.
-_UNKNOWN = 0
 
 
 class WorkerTaskPlugin(RecordingPlugin):
@@ -60,7 +57,7 @@ class WorkerTaskPlugin(RecordingPlugin):
     Parameters
     ----------
     settings
-        The run that it records for.
+        The run.
     """
 
     settings: RunSettings
@@ -69,28 +66,24 @@ class WorkerTaskPlugin(RecordingPlugin):
         self.settings = settings
         self.name = settings.plugin_name("TracePlugin")
         self._guard = HookGuard()
-        self._note: Callable[[tuple[Any, ...]], None] = _ignore
-        #: What teardown has to do, the last first.
+        self._note: Callable[[tuple[Any, ...]], None] = discard
+        #: Steps of the teardown, called from last to first.
         self._undo: list[Callable[[], object]] = []
         self._by_state = False
         self._not_kept = _ENDS
-        #: When tasks that have not finished yet came to a state on this worker, by key.
+        #: When unfinished tasks entered a state on this worker, by key.
         self._received: dict[Any, float] = {}
         self._ready: dict[Any, float] = {}
         self._executing: dict[Any, float] = {}
         self._seceded: dict[Any, float] = {}
-        #: Dask's corrections of the worker's clock, seconds, by their number.
-        self._corrections: dict[int, float] = {}
-        self._correction, self._correction_number = 0.0, 0
-        #: The correction in force as they were given a thread, of tasks that saw it change.
-        self._older_corrections: dict[Any, int] = {}
-        #: What was read of the run queue, by key, until it is taken.
+        self._clock = ClockCorrections()
+        #: Readings of the run queue by key, until they are noted.
         self._readings: dict[Any, Reading] = {}
-        #: The task that has just been rescheduled: Dask may have forgotten it at the next look.
+        #: The last rescheduled task, which Dask may forget before its outcome is observed.
         self._rescheduled: Any = None
 
     def setup(self, worker: Any) -> None:
-        """Open the file and place the hooks; a failure is logged and leaves the worker alone."""
+        """Open the file and place the hooks; a failure is logged and does not affect the worker."""
         try:
             if not self.can_record(worker):
                 return
@@ -103,10 +96,10 @@ class WorkerTaskPlugin(RecordingPlugin):
             writer = self.database.writer
             self._guard = HookGuard(writer)
             constants = {"process_id": socket.gethostname(), "thread_id": facts["label"]}
-            folder = TaskFolder(self._guard, self._corrections)
+            notes = TaskNotes(self._guard, self._clock.by_number)
             width = WORKER_NOTES.width
             self._source = Source(
-                folder.fold, constants, lambda: folder.finish(self._source.rows), width
+                notes.fold, constants, lambda: notes.finish(self._source.rows), width
             )
             self._threshold = writer.commit_threshold * width
             self._tasks, self._threads = worker.state.tasks, worker.threads
@@ -121,7 +114,7 @@ class WorkerTaskPlugin(RecordingPlugin):
             else:
                 self._by_state, self._not_kept = True, frozenset()
         except Exception:
-            self._note = _ignore  # nobody would take what is appended
+            self._note = discard  # the notes would never be read
             self._guard.caught("setup")
             self._guard.take_all("setup", self._undo)
 
@@ -134,24 +127,24 @@ class WorkerTaskPlugin(RecordingPlugin):
         self._readings = run_queue.readings
 
     async def teardown(self, worker: Any) -> None:
-        """Put the hooks back and return when everything recorded is on disk."""
+        """Remove the hooks and return when everything recorded is on disk."""
         try:
-            self._note, self._by_state = _ignore, False
+            self._note, self._by_state = discard, False
             await self._guard.end(worker, self._undo)
         except Exception:
             self._guard.caught("teardown")
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Keep when a task came to a state."""
+        """Keep the time of a task's transition."""
         try:
             if finish in self._not_kept:
                 return
             if finish == "executing":
-                if self._worker.scheduler_delay != self._correction:
+                if self._worker.scheduler_delay != self._clock.current:
                     self._note_correction()
                 self._executing[key] = time()
             elif finish == "waiting":
-                # A cancelled run that is wanted again before it ended comes by here, and goes on.
+                # Not for a cancelled run that is wanted again before it ends, and goes on.
                 if key not in self._executing:
                     self._received[key] = time()
             elif finish in _READY:
@@ -169,16 +162,11 @@ class WorkerTaskPlugin(RecordingPlugin):
             self._guard.caught("transition")
 
     def _note_correction(self) -> None:
-        """Note Dask's correction of this worker's clock: recording begins, or it has changed."""
-        for key in self._executing:
-            self._older_corrections.setdefault(key, self._correction_number)
-        self._correction = self._worker.scheduler_delay
-        self._correction_number += 1
-        self._corrections[self._correction_number] = self._correction
-        self._corrections.pop(self._correction_number - _MOST_CORRECTIONS, None)
-        self._note(CORRECTED.note(time(), self._correction))
+        """Note Dask's correction of this worker's clock, at the begin and at each change."""
+        self._clock.change(self._worker.scheduler_delay, self._executing)
+        self._note(CORRECTED.note(time(), self._clock.current))
 
-    def _note_run(  # noqa: PLR0917  (to unpack what a caller packs would cost as much as the rest)
+    def _note_run(  # noqa: PLR0917  (a tuple or an object of these would double the cost)
         self,
         key: Any,
         prefix: str | None,
@@ -195,8 +183,8 @@ class WorkerTaskPlugin(RecordingPlugin):
         exception: str | None,
         metrics: Any,
     ) -> None:
-        """Note a task run with what was kept of it, and forget that."""
-        if self._worker.scheduler_delay != self._correction:
+        """Note a task run with its times, and forget these."""
+        if self._worker.scheduler_delay != self._clock.current:
             self._note_correction()
         cpu, deserialize, disk_read, disk_read_size, executor = None, 0.0, 0.0, 0, 0.0
         for label, value, unit in metrics:  # a call would cost half as much
@@ -212,12 +200,12 @@ class WorkerTaskPlugin(RecordingPlugin):
                 elif unit == "bytes":
                     disk_read_size += int(value)
         executing = self._executing.pop(key, None)
-        correction = self._correction_number if executing is not None else _UNKNOWN
-        if self._older_corrections:
-            correction = self._older_corrections.pop(key, correction)
+        correction = self._clock.number if executing is not None else UNKNOWN
+        if self._clock.of_earlier:
+            correction = self._clock.of_earlier.pop(key, correction)
         received, ready = self._received.pop(key, None), self._ready.pop(key, None)
         seceded = self._seceded.pop(key, None) if self._seceded else None
-        # Of coroutines no CPU seconds are told: many at a time share the loop's thread.
+        # Coroutines have no CPU seconds: many at a time share the event loop's thread.
         thread = self._threads.get(key) if cpu is not None or not metrics else None
         reading, done = self._readings.pop(key, None), time()
         self._note(
@@ -260,7 +248,7 @@ class WorkerTaskPlugin(RecordingPlugin):
         elif kind is ExecuteFailureEvent:
             self._note_run(*failed_run(event, self._tasks.get(event.key)), ledger.metrics)
         elif kind is RescheduleEvent:
-            # A worker that closes gives back in this way what it does not begin any more.
+            # A closing worker reschedules in this way the tasks that it does not start any more.
             if not event.stimulus_id.startswith("worker-closing"):
                 self._note_run(*failed_run(event, self._rescheduled), ledger.metrics)
             self._rescheduled = None
@@ -283,7 +271,7 @@ class WorkerTaskPlugin(RecordingPlugin):
             prefix = task.prefix
             if task.state == "memory":
                 state = "memory"
-            elif task.state == "error":  # the store did not take the result
+            elif task.state == "error":  # the result could not be stored
                 state, text = "erred", task.exception_text
             if task.dependencies:
                 found = []
@@ -309,17 +297,11 @@ class WorkerTaskPlugin(RecordingPlugin):
         )
 
     def _finished_by_state(self, key: Any, start: str, finish: str) -> None:
-        """Note a run that ended by public means alone: no seconds of CPU, disk and network."""
+        """Note a run that ended, by public means: without seconds of CPU, disk and network."""
         task = self._tasks[key]
-        if start in RUNNING and finish == "memory" and task.state != "memory":
-            return  # the store did not take the result: "error" follows
-        if start not in RUNNING and key not in self._executing:
-            return  # it did not run here
+        if not ends_here(task, start, finish, key in self._executing):
+            return
         facts = run_by_state(task, start, finish, self._worker.data, self._describe)
         self._note_run(*facts, ())
         if len(self._source.rows) >= self._threshold:
             self.database.writer.threshold_reached(self._source)
-
-
-def _ignore(note: tuple[Any, ...]) -> None:
-    """Take the place of the source's list while there is no file."""

@@ -1,7 +1,7 @@
-"""`WorkerProfiler`: the one worker plugin of a run, which carries what records on a worker.
+"""`WorkerProfiler`: the worker plugin of a run, which combines all that records on a worker.
 
-Dask calls `transition` of each of its plugins at each of the six transitions of a task, be it the
-empty one of the base class. So the sampler and the ranges are no plugins of their own.
+Dask calls `transition` of each plugin for each of the six transitions of a task, even the empty
+method of the base class. So the resource monitor and the ranges are not plugins of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class WorkerProfiler(RecordingPlugin):
     Parameters
     ----------
     settings
-        The run that it records for.
+        The run.
     nvtx
         Whether tasks are shown as ranges.
     """
@@ -30,7 +30,7 @@ class WorkerProfiler(RecordingPlugin):
     def __init__(self, settings: RunSettings, nvtx: bool) -> None:
         self.settings = settings
         self.name = settings.plugin_name("WorkerProfiler")
-        #: In the order in which they are set up. Each has a file of its own.
+        #: The parts in the order of their setup. Each has a file of its own.
         self.parts: list[WorkerTaskPlugin | ResourceMonitor | GPUAnnotationPlugin] = [
             WorkerTaskPlugin(settings),
             ResourceMonitor(settings),
@@ -50,22 +50,22 @@ class WorkerProfiler(RecordingPlugin):
         return _Databases([getattr(part, "database", None) for part in self.parts])
 
     def setup(self, worker: Any) -> None:
-        """Set all parts up, where this worker can record. None of them raises."""
+        """Set up all parts if this worker can record. None of them raises."""
         if not self.can_record(worker):
             return
-        # Dask finds the recorder's method here, with no call in between.
+        # Dask calls the recorder's method directly.
         self.transition: Callable[..., None] = self.recorder.transition
         for part in self.parts:
             part.setup(worker)
 
     async def teardown(self, worker: Any) -> None:
-        """End all parts; when it returns, everything recorded is on disk."""
+        """End all parts; return when everything recorded is on disk."""
         for part in self.parts:
             await part.teardown(worker)
 
 
 class _Databases:
-    """Several databases, written at a time."""
+    """Several databases that are committed together."""
 
     def __init__(self, databases: list[Any]) -> None:
         self._databases = databases

@@ -1,1 +1,1 @@
-"""What the resource monitor reads: processes, hosts, disks, GPUs."""
+"""Probes of the resource monitor: processes, hosts, disks and GPUs."""

@@ -1,12 +1,12 @@
 """Which GPUs a process may use, in CUDA's order, and which one is its own.
 
-CUDA numbers the GPUs that a process may use in an order of its own: with
-``CUDA_DEVICE_ORDER=FASTEST_FIRST``, its default, the fastest first, else as they sit on the bus.
-NVML has yet another order. ``CUDA_VISIBLE_DEVICES`` selects and rearranges them, by CUDA's numbers
-or by UUID. So the two are matched by UUID, or by the place on the bus where that is enough, or
-by asking CUDA; and where nothing of this is possible yet, the answer is that it is not known.
+CUDA has its own order of the GPUs that a process may use: with
+``CUDA_DEVICE_ORDER=FASTEST_FIRST``, the default, the fastest first, else by their place on the bus.
+NVML has another order. ``CUDA_VISIBLE_DEVICES`` selects and reorders devices, by CUDA's numbers or
+by UUID. The two orders are matched by UUID, by the place on the bus where that is enough, or by
+asking CUDA. Where none of these is possible yet, the match is unknown.
 
-Nothing here initialises CUDA. That would take memory on a device, and settle CUDA's view of the
+Nothing here initialises CUDA: that would take memory on a device and fix CUDA's view of the
 environment before the user's code is ready.
 """
 
@@ -24,16 +24,16 @@ from dasfprof.schema.gpus import GpuAvailability, GpuMatch
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU, or an instance of one in MIG mode, as NVML knows it."""
+    """A GPU, or an instance of a GPU in MIG mode, as NVML describes it."""
 
     handle: Any = field(compare=False)
     uuid: str
-    #: Of a MIG instance, that of its GPU.
+    #: NVML's index; for a MIG instance, that of its GPU.
     index: int
     name: str
-    #: Domain, bus, device: the place on the bus.
+    #: The place on the bus: domain, bus and device.
     place: tuple[int, int, int]
-    #: An instance of a GPU in MIG mode.
+    #: Whether it is an instance of a GPU in MIG mode.
     is_instance: bool = False
     mig_mode: bool = False
     instances: tuple[Device, ...] = ()
@@ -41,7 +41,7 @@ class Device:
 
 @dataclass(frozen=True)
 class VisibleDevices:
-    """The devices that a process may use in CUDA's order, its own first, or why there are none."""
+    """The devices that a process may use, in CUDA's order, or why there are none."""
 
     devices: tuple[Device, ...]
     availability: GpuAvailability
@@ -56,10 +56,10 @@ class VisibleDevices:
 def visible_devices(
     installed: Sequence[Device], environment: Mapping[str, str] = os.environ
 ) -> VisibleDevices:
-    """Find the devices that CUDA will show to a process with this environment.
+    """Return the devices that CUDA will show to a process with this environment.
 
-    As CUDA does, a list ends at the first entry that names no device: ``0,1,-1,2`` shows two, and
-    an empty list or ``-1`` none. UUIDs may be cut where they stay unambiguous.
+    As with CUDA, a list ends at the first entry that is not a device: ``0,1,-1,2`` shows two
+    devices, and an empty list or ``-1`` none. UUIDs may be abbreviated if they are unambiguous.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def visible_devices(
 
 
 def devices_of_cuda(installed: Sequence[Device], uuids: Sequence[str]) -> VisibleDevices:
-    """Find the devices that CUDA itself names, see `ask_cuda`."""
+    """Return the devices with the UUIDs that CUDA reports; see `ask_cuda`."""
     by_uuid = {_bare(device.uuid): device for device in with_instances(installed)}
     devices = [by_uuid[bare] for bare in uuids if bare in by_uuid]
     if len(devices) < len(uuids):
@@ -98,10 +98,10 @@ def devices_of_cuda(installed: Sequence[Device], uuids: Sequence[str]) -> Visibl
 
 
 def ask_cuda() -> list[str] | None:
-    """Ask CUDA for the UUIDs, without prefix, of this process's devices in its order.
+    """Return the UUIDs, without prefix, of this process's devices in CUDA's order.
 
-    Gives None while no library of this process has initialised CUDA: the driver is asked only if
-    it is loaded already, and then answers without initialising anything.
+    None while no library of this process has initialised CUDA: the driver is called only if it is
+    already loaded, and then answers without initialising anything.
     """
     try:
         cuda = ctypes.CDLL("libcuda.so.1", mode=getattr(os, "RTLD_NOLOAD", 0))
@@ -121,7 +121,7 @@ def ask_cuda() -> list[str] | None:
 
 
 def with_instances(installed: Sequence[Device]) -> list[Device]:
-    """List GPUs, each followed by its MIG instances."""
+    """Return GPUs, each followed by its MIG instances."""
     return [part for device in installed for part in (device, *device.instances)]
 
 
@@ -150,10 +150,10 @@ def _named_devices(entries: Sequence[str], installed: Sequence[Device]) -> list[
 def _in_cuda_order(
     installed: Sequence[Device], order: str
 ) -> tuple[Sequence[Device], GpuMatch | None]:
-    """Bring all devices in CUDA's order; no match where that cannot be told from outside."""
+    """Return all devices in CUDA's order; no match if that order is unknown without CUDA."""
     on_bus = sorted(installed, key=lambda device: device.place)
     if len(on_bus) == 1:
-        # Of a GPU in MIG mode, CUDA uses the first instance.
+        # CUDA uses the first instance of a GPU in MIG mode.
         return on_bus[0].instances[:1] or on_bus, GpuMatch.ONLY
     if any(device.mig_mode for device in on_bus):
         return (), None
@@ -169,5 +169,5 @@ def _number(entry: str) -> int | None:
 
 
 def _bare(identity: str) -> str:
-    """Cut the prefix: CUDA gives bytes, and a MIG instance's come without one too."""
+    """Return a UUID without its prefix, as CUDA has it."""
     return identity.partition("-")[2].lower()

@@ -1,9 +1,9 @@
-"""`DeviceMemoryProbe`: what dask-cuda's `DeviceHostFile` holds where, and what it moves.
+"""`DeviceMemoryProbe`: what dask-cuda's `DeviceHostFile` holds, and what it moves.
 
-Such a worker keeps results in the memory of its device, and when that is full moves them to the
-host's and from there to disk. Dask's own spill metrics know nothing of it. What is held is read at
-each tick; what is moved is counted and timed by wrapping the functions that move it, so that
-nothing between two ticks is lost.
+A worker with it keeps results in the memory of its device, and when that is full moves them to the
+host's memory and from there to disk. Dask's own spill metrics do not include this. The held bytes
+are read at each tick; the moves are counted and timed by wrapping the functions that move results,
+so that nothing between two ticks is lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Values = tuple[float, int, int]
 
 
 class DeviceMemoryProbe:
-    """Reads a worker whose data is a `DeviceHostFile`; of another one it says nothing.
+    """Reads a worker whose data is a `DeviceHostFile`; has no rows for any other worker.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class DeviceMemoryProbe:
 
     def __init__(self, worker: Any) -> None:
         data = worker.data
-        # By its parts, as dask-cuda cannot be imported without a GPU's libraries.
+        # By its attributes, as dask-cuda cannot be imported without a GPU's libraries.
         moves = getattr(data, "device_host_func", None)
         self._data: Any = None
         self._meters: list[FuncMeter] = []
@@ -40,7 +40,7 @@ class DeviceMemoryProbe:
             self._meters = [FuncMeter(moves), FuncMeter(getattr(data, "disk_func", None))]
 
     def sample(self, host_duty: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Give one row of "Device Memory"."""
+        """Yield one row of "Device Memory"."""
         data = self._data
         if data is None:
             return
@@ -56,7 +56,7 @@ class DeviceMemoryProbe:
         yield DEVICE_MEMORY, (time(), *held, *(value for values in moved for value in values))
 
     def close(self) -> None:
-        """Put the functions back."""
+        """Restore the wrapped functions."""
         while self._meters:
             self._meters.pop().close()
 
@@ -67,11 +67,11 @@ class FuncMeter:
     Parameters
     ----------
     func
-        The mapping; None is one that never converts anything.
+        The mapping; None for no conversions.
     """
 
     def __init__(self, func: Any) -> None:
-        #: Seconds, bytes and number of what was dumped, and loaded.
+        #: Seconds, bytes and number of the dumps, and of the loads.
         self.dumped: Values = (0.0, 0, 0)
         self.loaded: Values = (0.0, 0, 0)
         self._patches: list[Patch] = []
@@ -80,7 +80,7 @@ class FuncMeter:
             self._wrap(func, "load", self._note_load)
 
     def close(self) -> None:
-        """Put the functions back; where somebody else wrapped them since, ours stay below."""
+        """Restore the functions, unless other code has wrapped ours since."""
         while self._patches:
             self._patches.pop().remove()
 
@@ -111,7 +111,7 @@ def _add(values: Values, seconds: float, stored: Any) -> Values:
 
 
 def _size(stored: Any) -> int:
-    """Give the bytes of what lies on the host or on disk: frames, or an object made of frames."""
+    """Return the bytes of a result on the host or on disk: frames, or an object made of frames."""
     frames = getattr(stored, "frames", stored)
     if isinstance(frames, list | tuple):
         return sum(memoryview(frame).nbytes for frame in frames)
@@ -119,6 +119,6 @@ def _size(stored: Any) -> int:
 
 
 def _weight(buffer: Any) -> float | None:
-    """Give the bytes in a buffer's fast part, as Dask measures them; None if it has no limit."""
+    """Return the bytes in a buffer's fast part, as Dask measures them; None without a limit."""
     weight = getattr(getattr(buffer, "fast", None), "total_weight", None)
     return None if weight is None else float(weight)

@@ -1,4 +1,4 @@
-"""`DiskProbe`: how full each disk of a host is, and what was read from and written to it."""
+"""`DiskProbe`: the free space of each disk of a host, and what was read and written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import psutil
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.resources import DISK_USAGE
 
-#: Devices that are no disks.
+#: Prefixes of devices that are not disks.
 _NO_DISKS = ("loop", "ram", "zram", "fd", "sr")
 _COUNTERS = ("read_count", "write_count", "read_bytes", "write_bytes")
 _NO_SPACE = (None, None, None)
@@ -22,16 +22,15 @@ Row = tuple[Any, ...]
 
 
 class DiskProbe:
-    """Reads the disks of the host, on duty alone.
+    """Reads the disks of the host, on the worker with host duty only.
 
-    File systems of the network are left out, since a server that is gone would hold the sampler
-    up for ever; that of the worker's local directory is read whatever it is, as the worker itself
-    rests on it.
+    Network file systems are left out, because a missing server would block the sampler forever.
+    The file system of the worker's local directory is always read, as the worker depends on it.
 
     Parameters
     ----------
     local_directory
-        Where the worker spills.
+        The directory that the worker spills to.
     """
 
     #: Seconds between two readings.
@@ -42,7 +41,7 @@ class DiskProbe:
         self._due = monotonic()
 
     def sample(self, host_duty: bool) -> Iterator[tuple[Schema, Row]]:
-        """Give a row of "Disk Usage" for each disk, when they are due."""
+        """Yield a row of "Disk Usage" for each disk, when they are due."""
         now = monotonic()
         if not host_duty or now < self._due:
             return
@@ -52,7 +51,7 @@ class DiskProbe:
             yield DISK_USAGE, (timestamp, *row)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the probe holds no resources."""
 
     def _disks(self) -> Iterator[Row]:
         counters = _read_counters()
@@ -65,7 +64,7 @@ class DiskProbe:
                 yield device, None, None, 0, *_NO_SPACE, *_counted(counter)
 
     def _mounted(self) -> dict[str, tuple[str, str, int]]:
-        """Give where each device is mounted; of several places, the one with the shortest path."""
+        """Return where each device is mounted, the shortest path if there are several."""
         spilled_to = max(
             (part for part in psutil.disk_partitions(all=True) if self._holds(part.mountpoint)),
             key=lambda part: len(part.mountpoint),
@@ -86,22 +85,22 @@ class DiskProbe:
 
 
 def _name(device: str) -> str:
-    """Give the kernel's name of a device; what is mounted without one keeps its own."""
+    """Return the kernel's name of a device, or the name unchanged if it is not a device."""
     if not device.startswith("/dev/"):
         return device
     return os.path.basename(os.path.realpath(device))
 
 
 def _read_counters() -> dict[str, Any]:
-    # Without correction of overflows: psutil remembers its last reading for all callers, and the
-    # resource probe makes others.
+    # Without psutil's correction of overflows: it keeps one last reading for all callers, and the
+    # resource probe calls it too.
     with contextlib.suppress(OSError, RuntimeError, NotImplementedError, psutil.Error):
         return dict(psutil.disk_io_counters(perdisk=True, nowrap=False))
     return {}
 
 
 def _counted(counter: Any) -> Row:
-    """Give operations, bytes and seconds; psutil has milliseconds, where the system tells any."""
+    """Return operations, bytes and seconds; psutil has milliseconds, on some systems only."""
     times = (getattr(counter, name, None) for name in ("read_time", "write_time"))
     return (
         *(getattr(counter, name, None) for name in _COUNTERS),

@@ -1,7 +1,7 @@
 """`GpuProbe`: reads the GPUs that a worker may use, in the sampler's thread.
 
-Whatever keeps it from reading is recorded as a row of "GPU Devices" and raises nothing: no
-library, no driver, no permission, no device. The probe runs on workers that never see a GPU too.
+What prevents reading (no library, no driver, no permission, no device) is recorded in a row of "GPU
+Devices" and does not raise. The probe also runs on workers without a GPU.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ from dasfprof.recording.probes.nvml import GpuReader, reason_of
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.gpus import GPU_DEVICES, GPU_FAILURE, GPU_USAGE, GpuAvailability
 
-#: Seconds after which a worker also reads devices that it may use and that nobody reads: their
-#: own workers have had the time to take them.
+#: Seconds after which a worker also reads devices that it may use and that no worker reads: by then
+#: each worker has taken the duty of its own device.
 OTHERS_AFTER = 1.0
 
-#: Seconds between two questions whether CUDA has been initialised in this process.
+#: Seconds between two checks whether CUDA has been initialised in this process.
 CUDA_INTERVAL = 1.0
 
-#: The share of a core that readings may take. What a driver's calls cost differs by a factor of
-#: ten between devices, so that the next readings wait until the last ones are within it.
+#: The share of a core that readings may take. The cost of a driver's calls differs by a factor of
+#: ten between devices, so the next readings wait until the share is kept.
 CPU_SHARE = 0.003
 
 _NOTHING = (None, None, None, None)
 
 
 class Duty(Protocol):
-    """The right to read something, which one process of a host has at a time."""
+    """The duty to read something, which one process of a host has at a time."""
 
     def held(self) -> bool:
-        """Tell whether this process has it, taking it if it is free."""
+        """Return whether this process has the duty; take it if it is free."""
         ...
 
     def release(self) -> None:
-        """Leave it to another process."""
+        """Release the duty for another process."""
         ...
 
 
 class GpuProbe:
-    """Reads each device once a tick per host, however many workers may use it.
+    """Reads each device of a host once a tick, however many workers may use it.
 
-    The duty of the sampler is for the host; this probe has a duty a device. So each worker of
-    LocalCUDACluster reads its own device, and of workers that share a device one does.
+    Unlike the host duty, there is a duty for each device. So each worker of LocalCUDACluster reads
+    its own device, and one of the workers that share a device reads it.
 
     Parameters
     ----------
     elect
-        Makes the duty of a device from its UUID.
+        Returns the duty of a device, by its UUID.
     """
 
     def __init__(self, elect: Callable[[str], Duty]) -> None:
@@ -70,7 +70,7 @@ class GpuProbe:
         self._installed: list[Device] = []
         self._visible: VisibleDevices | None = None
         self._readers: dict[str, tuple[GpuReader, Duty]] = {}
-        #: What this tick read of the worker's own device, None where it did not: NVML index,
+        #: The values of the worker's own device at this tick, None if not read: NVML index,
         #: utilisation in %, used bytes, and bytes that this process uses.
         self.own_usage: tuple[Any, ...] = _NOTHING
         self._due = 0.0
@@ -79,7 +79,7 @@ class GpuProbe:
         self._cuda_asked = False
 
     def sample(self, host_duty: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Read the devices whose duty this worker has; the first call opens the driver."""
+        """Read the devices whose duty this worker has; the first call initialises NVML."""
         now = monotonic()
         if self._visible is None:
             self._others_due = now + OTHERS_AFTER
@@ -94,7 +94,7 @@ class GpuProbe:
             self._due = now + (thread_time() - begin) / CPU_SHARE
 
     def _read(self, others: bool) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Read the own device, and the others too if it is time for that."""
+        """Read the worker's own device, and the others if `others`."""
         for uuid, (reader, duty) in list(self._readers.items()):
             is_own = self._own is not None and uuid == self._own.uuid
             if reader.lost or not (is_own or others) or not duty.held():
@@ -110,13 +110,13 @@ class GpuProbe:
                 yield self._describe(GpuAvailability.LOST)
 
     def close(self) -> None:
-        """Leave the devices to other workers and let go of the driver."""
+        """Release the duties of the devices and shut NVML down."""
         for _, duty in self._readers.values():
             duty.release()
         self._readers.clear()
         if self._nvml is not None:
             nvml, self._nvml = self._nvml, None
-            with contextlib.suppress(nvml.NVMLError):  # somebody else shut it down already
+            with contextlib.suppress(nvml.NVMLError):  # other code has shut it down already
                 nvml.nvmlShutdown()
 
     @property
@@ -124,7 +124,7 @@ class GpuProbe:
         return self._visible.own if self._visible else None
 
     def _connect(self) -> tuple[Schema, tuple[Any, ...]]:
-        """Open the driver and find the devices; gives a row of "GPU Devices"."""
+        """Initialise NVML and find the devices; return a row of "GPU Devices"."""
         self._visible = VisibleDevices((), GpuAvailability.FAILED)
         if not dask.config.get("distributed.diagnostics.nvml", True):
             return self._describe(GpuAvailability.TURNED_OFF)
@@ -146,7 +146,7 @@ class GpuProbe:
         return self._describe(self._visible.availability)
 
     def _consult_cuda(self) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
-        """Take CUDA's own word for the devices once it has been initialised in this process."""
+        """Use the devices that CUDA reports, once it is initialised in this process."""
         uuids = ask_cuda()
         if uuids is None:
             return
@@ -160,7 +160,7 @@ class GpuProbe:
         self._visible = visible
         devices: Sequence[Device] = visible.devices
         if visible.availability is GpuAvailability.ORDER_UNKNOWN:
-            # One of them is its own: read them all, and find out later which.
+            # One of them is the worker's own, still unknown: read them all.
             devices = with_instances(self._installed)
         shown = {device.uuid: device for device in devices}
         for uuid in self._readers.keys() - shown.keys():
@@ -192,7 +192,7 @@ class GpuProbe:
 
 
 def list_devices(nvml: Any) -> tuple[list[Device], Any]:
-    """List the host's GPUs; with the last error of those that cannot be opened, else None."""
+    """Return the host's GPUs, and the last error of those that cannot be opened, or None."""
     devices, refusal = [], None
     for index in range(nvml.nvmlDeviceGetCount()):
         try:
@@ -219,10 +219,10 @@ def list_devices(nvml: Any) -> tuple[list[Device], Any]:
 def _list_instances(
     nvml: Any, handle: Any, index: int, place: tuple[int, int, int]
 ) -> tuple[Device, ...] | None:
-    """List the MIG instances of a GPU; None if it is not in MIG mode."""
+    """Return the MIG instances of a GPU; None if it is not in MIG mode."""
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(handle)
-    except nvml.NVMLError:  # GPUs of the time before MIG
+    except nvml.NVMLError:  # GPUs without MIG
         return None
     if current != nvml.NVML_DEVICE_MIG_ENABLE:
         return None
@@ -231,7 +231,7 @@ def _list_instances(
         try:
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
             uuid, name = nvml.nvmlDeviceGetUUID(part), nvml.nvmlDeviceGetName(part)
-        except nvml.NVMLError:  # no instance of this number
+        except nvml.NVMLError:  # no instance with this number
             continue
         instances.append(Device(part, uuid, index, name, place, is_instance=True))
     return tuple(instances)

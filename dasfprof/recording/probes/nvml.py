@@ -1,4 +1,4 @@
-"""`GpuReader`: the readings of one device through NVML, each allowed to fail."""
+"""`GpuReader`: reads one device through NVML; each reading may fail."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from dasfprof.recording.probes.cuda_devices import Device
 from dasfprof.schema.gpus import GpuAvailability
 
-#: Seconds between two of those readings that cost milliseconds or wait in the driver.
+#: Seconds between two readings that take milliseconds or wait in the driver.
 SLOW_INTERVAL = 1.0
 
 Values = tuple[Any, ...]
 
 
-#: Return codes of NVML, as nvml.h numbers them: an older binding has not all of their names.
+#: Return codes of NVML as in nvml.h: older versions of pynvml lack some of their names.
 _INVALID_ARGUMENT = 2
 _REASONS = {
     3: GpuAvailability.NOT_SUPPORTED,
@@ -27,22 +27,22 @@ _REASONS = {
     12: GpuAvailability.NO_LIBRARY,
     13: GpuAvailability.NOT_SUPPORTED,  # a function that the library does not have
     15: GpuAvailability.LOST,
-    16: GpuAvailability.LOST,  # until it is reset
+    16: GpuAvailability.LOST,  # until the device is reset
     18: GpuAvailability.NO_DRIVER,  # of another version than its library
     25: GpuAvailability.NOT_SUPPORTED,  # a structure that the library does not know
 }
 
 
 def reason_of(error: Exception) -> GpuAvailability:
-    """Classify what a call through pynvml raised."""
-    if isinstance(error, AttributeError):  # a function that the binding does not have
+    """Return the reason for an exception of a call through pynvml."""
+    if isinstance(error, AttributeError):  # a function that pynvml does not have
         return GpuAvailability.NOT_SUPPORTED
     return _REASONS.get(getattr(error, "value", 0), GpuAvailability.FAILED)
 
 
 @dataclass
 class _Reading:
-    """Values that are read together, and the ways to read them, the best first."""
+    """Values that are read together, and the functions to read them, the best first."""
 
     name: str
     width: int
@@ -51,23 +51,23 @@ class _Reading:
 
 
 class GpuReader:
-    """Reads one device; used from the sampler's thread alone.
+    """Reads one device; used in the sampler's thread only.
 
     Parameters
     ----------
     nvml
-        The module `pynvml`, initialised.
+        The module `pynvml`, after `nvmlInit`.
     device
-        What to read.
+        The device.
     """
 
     def __init__(self, nvml: Any, device: Device) -> None:
         self.device = device
-        #: The device fell off the bus: it is not to be read again.
+        #: Whether the device fell off the bus and must not be read again.
         self.lost = False
-        #: Rows of "GPU Failure" since they were last taken.
+        #: Rows of "GPU Failure" that are not yet recorded.
         self.failures: list[Values] = []
-        #: Of the last sample: utilisation in percent, used bytes, and bytes of this process.
+        #: Utilisation in percent, used bytes and bytes of this process, from the last sample.
         self.summary: tuple[float | None, float | None, float | None] = (None, None, None)
         self._nvml = nvml
         self._handle = device.handle
@@ -85,7 +85,7 @@ class GpuReader:
         ]
 
     def sample(self) -> Values | None:
-        """Give a row of "GPU Usage"; None if the device is lost."""
+        """Return a row of "GPU Usage"; None if the device is lost."""
         device = self.device
         row: list[Any] = [time(), device.uuid, device.index, device.name]
         for reading in self._readings:
@@ -105,7 +105,7 @@ class GpuReader:
                 if not self._is_final(error, reason):
                     self._report(reading, reason, error)
                     break
-                # It would fail again and again: go on with the next best way.
+                # It would fail each time: go on with the next best function.
                 reading.ways.pop(0)
                 if not reading.ways:
                     self._report(reading, reason, error)
@@ -147,7 +147,7 @@ class GpuReader:
         return (nvml.nvmlDeviceGetTemperature(self._handle, nvml.NVML_TEMPERATURE_GPU),)
 
     def _pcie_counters(self) -> Values:
-        """Give the rates since the last sample, from counters of bytes."""
+        """Return the rates since the last sample, from counters of bytes."""
         nvml = self._nvml
         now = monotonic()
         fields = nvml.nvmlDeviceGetFieldValues(
@@ -165,7 +165,7 @@ class GpuReader:
         return (sent - last[1]) / seconds, (received - last[2]) / seconds
 
     def _pcie_throughput(self) -> Values:
-        """Give the driver's own rates; it counts for 20 ms in each of the two calls."""
+        """Return the driver's rates, for which it counts for 20 ms in each of two calls."""
         if not self._is_due("pcie"):
             return None, None
         nvml = self._nvml
@@ -174,7 +174,7 @@ class GpuReader:
         return sent * 1024.0, received * 1024.0
 
     def _processes(self) -> Values:
-        """Give the memory of each process; in a container the driver may know other pids."""
+        """Return the memory of each process. In a container the driver may know other pids."""
         if not self._is_due("processes"):
             return (None,)
         running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)

@@ -1,8 +1,8 @@
-"""What this process uses, read by the sampler: `ProcessUsage` at each tick, and its connections.
+"""`ProcessUsage`: the resource usage of this process; and the number of its connections.
 
-On Linux files of ``/proc/self`` are read through descriptors that stay open: psutil opens and
-parses more than is needed here, which makes up more than half of a tick (`benchmarks/`). Elsewhere
-psutil reads.
+On Linux it reads files of ``/proc/self`` through descriptors that stay open: psutil opens and
+parses more than is needed, which would take more than half of a tick (`benchmarks/`). On other
+systems psutil is used.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import NamedTuple
 import psutil
 
 _PROTOCOL = "system.sockprotoname"
-#: Those of IPv6 begin in the same way.
+#: Prefixes of protocols, also of those over IPv6.
 _INTERNET = (b"TCP", b"UDP", b"MPTCP")
 
-#: More than the text of any of the files.
+#: Bytes to read, more than the length of any of the files.
 _LENGTH = 1024
 
 
 class Usage(NamedTuple):
-    """One reading; None where it is not told."""
+    """One reading; None for values that the system does not provide."""
 
-    #: User's and system's, since the process began.
+    #: User and system time since the start of the process.
     cpu_seconds: float
-    #: Resident, bytes.
+    #: Resident bytes.
     memory: int
     descriptors: int
     threads: int
-    #: From and to storage, since the process began.
+    #: From and to storage since the start of the process.
     read_bytes: int | None
     write_bytes: int | None
 
 
 class ProcessUsage:
-    """Reads the usage of the process that makes it."""
+    """Reads the usage of this process."""
 
-    #: Seconds between two counts of descriptors and threads, which cost more than all the rest: in
-    #: between, the last ones are given.
+    #: Seconds between two counts of descriptors and threads, which cost more than everything else;
+    #: in between, `read` returns the last ones.
     COUNT_INTERVAL = 1.0
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class ProcessUsage:
         self._descriptors = self._threads = 0
         if sys.platform.startswith("linux"):
             self._page = os.sysconf("SC_PAGE_SIZE")
-            with contextlib.suppress(OSError):  # hidden from us: psutil says what it can
+            with contextlib.suppress(OSError):  # not permitted: psutil returns what it can
                 for name in ("statm", "stat", "io"):
                     path = f"/proc/self/{name}"
                     self._files[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -69,7 +69,7 @@ class ProcessUsage:
         if now >= self._count_due:
             self._count_due = now + self.COUNT_INTERVAL
             self._descriptors = len(os.listdir("/proc/self/fd"))
-            # Behind the command's name, which may hold anything: field 20, counted from 1
+            # After the command's name, which may hold any characters: field 20, counted from 1
             # (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html).
             self._threads = int(self._text("stat").rpartition(b")")[2].split()[17])
         resident = int(self._text("statm").split(None, 2)[1]) * self._page
@@ -93,11 +93,11 @@ class ProcessUsage:
 
 
 def count_connections() -> int:
-    """Count this process's TCP and UDP sockets.
+    """Return the number of this process's TCP and UDP sockets.
 
-    Linux tells the protocol of a socket as an extended attribute of its descriptor. Looking it up
-    in ``/proc/net/tcp``, as psutil does, takes fifty times as long: the kernel walks the table of
-    all connections for it.
+    On Linux the protocol of a socket is an extended attribute of its descriptor. Looking it up in
+    ``/proc/net/tcp``, as psutil does, takes fifty times as long, as the kernel walks the table of
+    all connections.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def count_connections() -> int:
         return len(psutil.Process().net_connections("inet"))
     count = 0
     for descriptor in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # no socket, or closed by now
+        with contextlib.suppress(OSError):  # not a socket, or closed in the meantime
             name = os.getxattr(f"/proc/self/fd/{descriptor}", _PROTOCOL)
             count += name.startswith(_INTERNET)
     return count

@@ -1,4 +1,4 @@
-"""What a worker's files say of the worker."""
+"""The facts about a worker in the headers of its files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dasfprof.recording.dask_internals.worker_state import memory_limit
 
 
 def worker_facts(worker: Any) -> dict[str, Any]:
-    """Give what the headers of a worker's files say of it, with the label used in events."""
+    """Return a worker's facts for the headers of its files, with the label used in events."""
     host = socket.gethostname()
     return {
         "id": worker.id,

@@ -1,1 +1,1 @@
-"""Which step of the pipeline built and submitted what."""
+"""Steps of the user's pipeline, and what was built and submitted in them."""

@@ -1,4 +1,4 @@
-"""Makes each node of a DASF ``Pipeline`` a step by itself, through the pipeline's callbacks."""
+"""Steps for the nodes of a DASF ``Pipeline``, through the pipeline's callbacks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ logger = logging.getLogger(__name__)
 
 
 class PipelineSteps:
-    """The callbacks of DASF's ``PipelinePlugin``: a node's work is the step of its name.
+    """The callbacks of DASF's ``PipelinePlugin``: each node is a step with the node's name.
 
-    A second node of one name, which another object's method has, is called ``name (2)``.
+    Another node with the same name, a method of another object, is called ``name (2)``.
     """
 
     def __init__(self) -> None:
@@ -23,11 +23,11 @@ class PipelineSteps:
         self._names: dict[Any, str] = {}
 
     def on_pipeline_start(self, fn_keys: Any) -> None:
-        """Begin to name nodes anew."""
+        """Forget the names of nodes."""
         self._names.clear()
 
     def on_pipeline_end(self) -> None:
-        """Leave a step that nobody told the end of."""
+        """Leave the current step, if its end was not reported."""
         self._leave()
 
     def on_task_start(self, func: Any, params: Any, name: str) -> None:
@@ -37,11 +37,11 @@ class PipelineSteps:
         self._open.__enter__()
 
     def on_task_end(self, func: Any, params: Any, name: str, ret: Any) -> None:
-        """Leave it."""
+        """Leave the step of the node."""
         self._leave()
 
     def on_task_error(self, func: Any, params: Any, name: str, exception: Any) -> None:
-        """Leave it."""
+        """Leave the step of the node."""
         self._leave()
 
     def _leave(self) -> None:
@@ -58,17 +58,17 @@ class PipelineSteps:
                     called = f"{name} ({count})"
                 self._names[func] = called
             return self._names[func]
-        except TypeError:  # a function of an object that cannot be hashed
+        except TypeError:  # a method of an object that is not hashable
             return str(name)
 
 
 def watch_pipeline(pipeline: Any) -> Callable[[], None] | None:
-    """Make the nodes of a DASF ``Pipeline`` steps.
+    """Record the nodes of a DASF ``Pipeline`` as steps.
 
     Returns
     -------
     Callable or None
-        Puts the pipeline back as it was; None if it is no such pipeline.
+        Restores the pipeline; None if it is not a DASF pipeline.
     """
     try:
         plugin_class = _plugin_class(pipeline)
@@ -77,13 +77,13 @@ def watch_pipeline(pipeline: Any) -> Callable[[], None] | None:
         plugin = type("PipelineSteps", (PipelineSteps, plugin_class), {})()
         pipeline.register_plugin(plugin)
     except Exception:
-        logger.warning("the nodes of %r are recorded as no steps", pipeline, exc_info=True)
+        logger.warning("the nodes of %r are not recorded as steps", pipeline, exc_info=True)
         return None
     return lambda: _forget(pipeline, plugin)
 
 
 def _plugin_class(pipeline: Any) -> Any:
-    """Find the class of callbacks beside the pipeline's own, without importing DASF."""
+    """Return DASF's class of callbacks, without importing DASF; None if there is none."""
     if not callable(getattr(pipeline, "register_plugin", None)):
         return None
     modules = [sys.modules.get(base.__module__) for base in type(pipeline).__mro__]

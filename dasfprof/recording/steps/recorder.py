@@ -1,4 +1,4 @@
-"""`StepRecorder`: writes down, on the client's machine, the steps of a run and what they built."""
+"""`StepRecorder`: records, on the client's machine, the steps of a run and what they built."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ logger = logging.getLogger(__name__)
 
 _SCHEMAS = (STEP, STEP_END, STEP_LAYER)
 
-#: The recorders of runs that this process records, to end that of a run which another replaces.
+#: The recorders of this process, to stop that of a run that another run replaces.
 _recorders: list[StepRecorder] = []
 
 
 class StepRecorder:
-    """Records the steps of this process for one run. The file appears with the first step.
+    """Records the steps of this process for one run. The first step creates the file.
 
     Parameters
     ----------
     settings
-        The run that it records for.
+        The run.
     client
-        Whose cluster is observed: when that has closed, or its scheduler is gone, the run is over,
-        though nobody stopped it.
+        A client of the cluster. When the cluster has closed or its scheduler has ended, the run is
+        over, even without `stop`.
     pipeline
-        What was registered: the nodes of a DASF ``Pipeline`` become steps.
+        The object that was registered. The nodes of a DASF ``Pipeline`` become steps.
     """
 
     def __init__(self, settings: RunSettings, client: Client, pipeline: Any = None) -> None:
@@ -58,7 +58,7 @@ class StepRecorder:
         self.database: FileDatabase | None = None
 
     def start(self) -> None:
-        """Record from now on, until `stop`."""
+        """Start recording."""
         for other in _recorders.copy():
             if other.is_over:
                 other.stop()
@@ -72,14 +72,14 @@ class StepRecorder:
 
     @property
     def is_over(self) -> bool:
-        """Whether the cluster is known to have closed without the run being stopped.
+        """Whether the cluster is known to have closed although the run was not stopped.
 
-        A client alone may close, and others of the same cluster come.
+        The end of a client does not count: the cluster may have others.
         """
         return bool(self._cluster is not None and self._cluster.status.name == "closed")
 
     def stop(self) -> None:
-        """End the recording; what was recorded is on disk then. Twice is once."""
+        """End the recording and write everything that was recorded. Idempotent."""
         with self._lock:
             if self._stopped:
                 return
@@ -96,7 +96,7 @@ class StepRecorder:
             self.database.close()
 
     def commit(self) -> None:
-        """Write everything that was recorded so far."""
+        """Write everything that has been recorded so far."""
         if self.database is not None and not self._stopped:
             self.database.commit()
 
@@ -119,11 +119,11 @@ class StepRecorder:
         self._append((STEP_LAYER, (time(), opened.id, layer, ())))
 
     def derived(self, layer: str, dependencies: list[str]) -> None:
-        """Note that a layer was built in no step, on others that come of one."""
+        """Note that a layer was built in no step and depends on layers that were."""
         self._append((STEP_LAYER, (time(), -1, layer, dependencies)))
 
     def _tell(self, opened: OpenStep) -> None:
-        """Note a step, and those around it, that were entered before recording began too."""
+        """Note a step and those around it, unless noted, also if entered before recording began."""
         if opened.id in self._told:
             return
         self._told.add(opened.id)
@@ -151,14 +151,14 @@ class StepRecorder:
 
 
 def stop_recorders(plugins: list[str]) -> None:
-    """End the recorders of this process for the runs that these plugins belong to."""
+    """Stop the recorders of this process for the runs of these plugins."""
     for recorder in _recorders.copy():
         if recorder.settings.plugin_name("SchedulerPlugin") in plugins:
             recorder.stop()
 
 
 def _fold(notes: list[tuple[Schema, tuple[Any, ...]]]) -> Folded:
-    """Sort notes by their schemas, each with its position among them."""
+    """Return the rows of notes by schema, each with its position among the notes."""
     rows: dict[Schema, list[tuple[Any, ...]]] = {schema: [] for schema in _SCHEMAS}
     positions: dict[Schema, list[int]] = {schema: [] for schema in _SCHEMAS}
     for position, (schema, row) in enumerate(notes):

@@ -1,10 +1,10 @@
 """`step`: a stage of the user's pipeline, a level above functions.
 
-The step of a thread or coroutine is a context variable, so that two of them can be in different
-steps at a time. Without a run that is being recorded by this process, nothing but that variable is
-set. With one, `dasfprof.recording.dask_internals.graphs` watches which layers of graphs the
-program builds in a step, and in which it hands a graph to the cluster; a `StepRecorder` writes
-down the first, and the graph carries the second to the scheduler, as an annotation.
+The current step is a context variable, so that threads and coroutines can be in different steps at
+the same time. While this process records no run, nothing else is set. While it records a run,
+`dasfprof.recording.dask_internals.graphs` notes which layers of graphs the program builds in a
+step, which a `StepRecorder` records, and annotates each graph that it sends to the cluster with the
+current step, which the scheduler records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 
 logger = logging.getLogger(__name__)
 
-#: Longer names are cut: each task of a graph may carry them.
+#: The longest name in characters. Longer names are cut, as each task of a graph may carry one.
 _LONGEST_NAME = 200
 
 Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
@@ -30,11 +30,11 @@ Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
 
 @dataclass(frozen=True, eq=False)
 class OpenStep:
-    """One time that a step was entered."""
+    """A step that was entered."""
 
-    #: Told apart from those of other processes.
+    #: Unique among the steps of all processes.
     id: int
-    #: Of all steps around it, the outermost first, and its own.
+    #: Names of all steps around it, the outermost first, then its own name.
     names: tuple[str, ...]
     parent: OpenStep | None
     #: Unix seconds.
@@ -44,7 +44,7 @@ class OpenStep:
 
 
 class StepObserver(Protocol):
-    """What is told of steps: a `StepRecorder`."""
+    """Is notified of steps; see `StepRecorder`."""
 
     def began(self, opened: OpenStep) -> None:
         """Note that a step was entered."""
@@ -56,36 +56,36 @@ class StepObserver(Protocol):
         """Note that a layer of a graph was built in a step."""
 
     def derived(self, layer: str, dependencies: list[str]) -> None:
-        """Note that a layer was built in no step, on others that come of one."""
+        """Note that a layer was built in no step and depends on layers that were."""
 
 
 _current: ContextVar[OpenStep | None] = ContextVar("dasfprof_step", default=None)
 _ids = itertools.count(int.from_bytes(os.urandom(6), "big") << 14)
 
-#: Who is told; replaced as a whole, so that threads can go through it at any time.
+#: The observers; replaced as a whole, so that threads can iterate over it at any time.
 observers: tuple[StepObserver, ...] = ()
 
 
 class step:  # noqa: N801  (a context manager, used like a function)
-    """Say that what a block of the program builds and computes is one step of the pipeline.
+    """Mark what a block of the program builds and computes as a step of the pipeline.
 
     Parameters
     ----------
     name
-        What to call the step. Entered again, it is the same step; entered in another step, it is
-        a part of that: ``outer/inner``.
+        The name of the step. Blocks with the same name are the same step; within another step it
+        is a part of that step: ``outer/inner``.
 
     Notes
     -----
     Tasks belong to the step in which their layer of the graph, or their part of a dataframe, was
-    built, wherever that is computed; where Dask fused several, to that of the last. Tasks of which
-    this is not known, futures among them, belong to the step in which their graph was handed to
-    the cluster. What was built in several steps belongs to the one that computes it, if it is one
-    of them, else to the last. As with `dask.annotate`, threads that are started in a step are in
-    none.
+    built, wherever it is computed; where Dask fuses several layers, to the step of the last. Tasks
+    for which this is unknown, such as futures, belong to the step in which their graph was sent to
+    the cluster. What was built in several steps belongs to the step that computes it, if it is one
+    of them, else to the last. As with `dask.annotate`, a thread that is started in a step is in no
+    step.
 
-    It records where the profiler was registered by this process, and does nothing elsewhere. It
-    also decorates functions, coroutines too.
+    Steps are recorded if this process registered the profiler; otherwise they have no effect. A
+    step can also decorate functions and coroutine functions.
 
     Examples
     --------
@@ -115,7 +115,7 @@ class step:  # noqa: N801  (a context manager, used like a function)
         try:
             opened = _current.get()
             while opened is not None and opened.owner is not self:
-                opened = opened.parent  # steps inside of it that were not left
+                opened = opened.parent  # a step within it that was not left
             if opened is not None:  # None: it was entered in another context
                 _current.set(opened.parent)
                 for observer in observers:
@@ -124,7 +124,7 @@ class step:  # noqa: N801  (a context manager, used like a function)
             logger.debug("a step could not be left", exc_info=True)
 
     def __call__(self, function: Wrapped) -> Wrapped:
-        """Make each call of a function a step."""
+        """Return the function with each call in the step."""
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -146,24 +146,24 @@ class step:  # noqa: N801  (a context manager, used like a function)
 
 
 def current_step() -> OpenStep | None:
-    """Give the innermost step that this thread or coroutine is in."""
+    """Return the innermost step that this thread or coroutine is in, or None."""
     return _current.get()
 
 
 def add_observer(observer: StepObserver) -> None:
-    """Tell an observer of steps from now on; it may hear of the end of one that it never met."""
+    """Notify an observer of steps, also of the ends of steps that were entered before."""
     global observers  # noqa: PLW0603
     observers = (*observers, observer)
 
 
 def remove_observer(observer: StepObserver) -> None:
-    """Tell an observer no more."""
+    """Stop notifying an observer."""
     global observers  # noqa: PLW0603
     observers = tuple(other for other in observers if other is not observer)
 
 
 def _clean(name: Any) -> str:
-    """Make any name one that messages between Dask's processes can carry."""
+    """Return a name as text that Dask can send between processes."""
     try:
         text = str(name)[:_LONGEST_NAME]
     except Exception:

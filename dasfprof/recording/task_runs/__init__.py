@@ -1,1 +1,1 @@
-"""What is found out about each task run."""
+"""Facts about each task run."""

@@ -1,10 +1,10 @@
 """NVTX ranges around the tasks of a process's workers.
 
-Nsight ties a kernel to the range that is open on the thread which launches it. So a range is
-pushed and popped by the thread that runs the task: `TaskRanges` is an observer of tasks, see
-`dasfprof.recording.dask_internals.task_functions`. Coroutines take turns on the thread of the
-event loop, where their ranges would overlap and not nest: they have start/end ranges, which belong
-to the process.
+Nsight assigns a kernel to the range that is open on the thread which launches it. So the thread
+that runs the task pushes and pops the range: `TaskRanges` is an observer of tasks, see
+`dasfprof.recording.dask_internals.task_functions`. Coroutines take turns on the event loop's
+thread, where their ranges would overlap and not nest: they have start/end ranges, which belong to
+the process.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from distributed import get_worker
 from dasfprof.recording.dask_internals.task_functions import RUN_TASK, observe
 from dasfprof.recording.guard import HookGuard
 
-#: Prefixes with ranges of their own name, in a process. NVTX keeps each name for ever, and keys
-#: that users choose may all have different prefixes.
+#: The most prefixes of a process with ranges of their own name. NVTX keeps each name forever, and
+#: keys that users choose may all have different prefixes.
 MAX_PREFIXES = 1000
 #: The name of the ranges of all further prefixes.
 OTHERS = "(other tasks)"
 
 _MAX_LENGTH = 200
 
-#: The prefixes that this process has given to NVTX, in all its runs.
+#: The prefixes that this process has passed to NVTX, in all its runs.
 _named: set[str] = set()
 
 
 class TaskRanges:
-    """Opens and closes ranges around the tasks of those workers that were added.
+    """Opens and closes ranges around the tasks of the workers that were added.
 
     Parameters
     ----------
@@ -43,15 +43,15 @@ class TaskRanges:
     """
 
     def __init__(self, domain: Any) -> None:
-        #: The guards of the plugins that annotate a worker, more than one if two runs do. Replaced
-        #: as a whole: the threads that run tasks read it without a lock.
+        #: The guards of the plugins that annotate each worker, one for each run. Replaced as a
+        #: whole, as the threads that run tasks read it without a lock.
         self.workers: dict[Any, tuple[HookGuard, ...]] = {}
         self._domain = domain
-        # Attributes are reused, with another payload each time; so each thread has its own.
+        # Attributes are reused with another payload each time, so each thread has its own.
         self._attributes = threading.local()
 
     def wrap(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Put a push/pop range around a function whose first argument is the task."""
+        """Return a function that runs another, whose first argument is a task, in a range."""
         push, pop = self._domain.push_range, self._domain.pop_range
 
         @functools.wraps(run)
@@ -67,7 +67,7 @@ class TaskRanges:
         return run_in_range
 
     def wrap_coroutine(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Put a start/end range around a coroutine function whose first argument is the task."""
+        """Return a coroutine function that runs another, as `wrap` does, in a start/end range."""
         domain = self._domain
 
         @functools.wraps(run)
@@ -85,7 +85,7 @@ class TaskRanges:
         return run_in_range
 
     def _next(self, task: Any) -> tuple[HookGuard | None, Any]:
-        """Give the attributes of the range of a task that is about to run; no guard: no range."""
+        """Return the guard and the range's attributes of a task; without a guard, no range."""
         try:
             worker = get_worker()
             guards = self.workers.get(worker)
@@ -115,14 +115,14 @@ class TaskRanges:
 
 
 def color_of(prefix: str) -> int:
-    """Give a prefix's colour as 0xAARRGGBB: the same in every process and run."""
+    """Return a prefix's colour as 0xAARRGGBB, the same in every process and run."""
     hue = zlib.crc32(prefix.encode(errors="replace")) / 2**32
     red, green, blue = (round(255 * part) for part in colorsys.hsv_to_rgb(hue, 0.6, 0.9))
     return 0xFF << 24 | red << 16 | green << 8 | blue
 
 
 def _name_of(prefix: str) -> str:
-    """Name the ranges of a prefix: as it is called, as long as there are not too many."""
+    """Return the name of a prefix's ranges: the prefix, or `OTHERS` if there are too many."""
     if prefix not in _named:
         if len(_named) >= MAX_PREFIXES:
             return OTHERS
@@ -148,12 +148,12 @@ def _call(guard: HookGuard, function: Callable[..., Any], *args: Any) -> bool:
 
 _lock = threading.Lock()
 _ranges: TaskRanges | None = None
-#: What ends the observation of each worker.
+#: Functions that end the observation of each worker.
 _leave: dict[Any, Callable[[], None]] = {}
 
 
 def start(worker: Any, domain: Any, guard: HookGuard) -> bool:
-    """Annotate the tasks of a worker from now on; False if this Dask has no place to do it."""
+    """Annotate the tasks of a worker; return whether this Dask has the functions to wrap."""
     global _ranges  # noqa: PLW0603  (NVTX's names are the process's)
     with _lock:
         ranges = _ranges or TaskRanges(domain)
@@ -169,7 +169,7 @@ def start(worker: Any, domain: Any, guard: HookGuard) -> bool:
 
 
 def stop(worker: Any, guard: HookGuard) -> None:
-    """Undo a `start`, if there was one. Ranges that are open are still closed."""
+    """Undo `start`, if it was called. Open ranges are still closed."""
     global _ranges  # noqa: PLW0603
     with _lock:
         if _ranges is None or guard not in _ranges.workers.get(worker, ()):

@@ -1,4 +1,4 @@
-"""How task runs and transfers on a worker ended: the facts that `WorkerTaskPlugin` notes."""
+"""Facts about the ends of task runs and transfers on a worker, for `WorkerTaskPlugin`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dasfprof.recording.dask_internals.metering import (
 from dasfprof.recording.dask_internals.worker_state import value_in_memory
 from dasfprof.recording.task_runs.results import ResultDescriber, type_name
 
-#: The key of a run, its prefix, run_id and state, the result's size, name of type, dtype and shape,
-#: the inputs' keys and size, start and stop as Dask tells them, and the exception's text.
+#: The key of a run, its prefix, run_id and state, the result's size, type name, dtype and shape,
+#: the keys and total size of the inputs, start and stop by Dask, and the exception's text.
 RunFacts: TypeAlias = tuple[
     Any,
     "str | None",
@@ -32,12 +32,12 @@ RunFacts: TypeAlias = tuple[
     "str | None",
 ]
 
-RUNNING = ("executing", "long-running")
+_RUNNING = ("executing", "long-running")
 STATES = {"memory": "memory", "error": "erred", "rescheduled": "rescheduled"}
 
 
 def failed_run(event: Any, task: Any) -> RunFacts:
-    """Give the facts of a run that failed or was rescheduled; of the latter Dask tells no times."""
+    """Return the facts of a run that failed or was rescheduled; Dask times failed runs only."""
     failed = type(event) is ExecuteFailureEvent
     return (
         event.key,
@@ -55,10 +55,28 @@ def failed_run(event: Any, task: Any) -> RunFacts:
     )
 
 
+def ends_here(task: Any, start: str, finish: str, executing: bool) -> bool:
+    """Return whether a change of state ends a run of a task on this worker.
+
+    Parameters
+    ----------
+    task
+        The worker's.
+    start, finish
+        States; `finish` is one of `STATES`.
+    executing
+        Whether the task was seen to begin on this worker.
+    """
+    if start in _RUNNING:
+        # Where the worker could not store the result, a change to "error" follows.
+        return finish != "memory" or task.state == "memory"
+    return executing
+
+
 def run_by_state(
     task: Any, start: str, finish: str, data: Any, describe: ResultDescriber
 ) -> RunFacts:
-    """Give the facts of a run that ended by what is public: the task's state before and after.
+    """Return the facts of a run that ended, from public attributes and states of the task.
 
     Parameters
     ----------
@@ -67,9 +85,9 @@ def run_by_state(
     start, finish
         States; `finish` is one of `STATES`.
     data
-        What the worker holds its results in.
+        The worker's mapping of results.
     describe
-        Describes the result.
+        Returns the type, dtype and shape of a result.
     """
     state = "cancelled" if (start, finish) == ("cancelled", "memory") else STATES[finish]
     kept = state == "memory"
@@ -77,7 +95,7 @@ def run_by_state(
         (s for s in reversed(task.startstops) if s["action"] == "compute"), {}
     )
     if finish == "rescheduled":
-        span = {}  # Dask keeps none; what is there belongs to an earlier run
+        span = {}  # Dask keeps none; any span belongs to an earlier run
     _, dtype, shape = describe(value_in_memory(data, task.key) if kept else None)
     return (
         task.key,
@@ -96,8 +114,10 @@ def run_by_state(
 
 
 def transfer(event: Any, ledger: Any) -> tuple[Any, ...]:
-    """Give the facts of a transfer: start, seconds, the other worker, keys, size, state, seconds
-    on the network and of deserialising.
+    """Return the facts of a transfer.
+
+    These are its start, seconds, the other worker, keys, size, state, and the seconds on the
+    network and of deserialising.
     """
     kind = type(event)
     keys: tuple[Any, ...] = ()
@@ -113,7 +133,7 @@ def transfer(event: Any, ledger: Any) -> tuple[Any, ...]:
 
 
 def _inputs(task: Any) -> tuple[tuple[Any, ...], int]:
-    """Give the keys of a task's dependencies and the sum of their sizes."""
+    """Return the keys of a task's dependencies and the sum of their sizes."""
     dependencies = task.dependencies if task is not None else ()
     keys = tuple([dependency.key for dependency in dependencies])
     return keys, sum(dependency.nbytes or 0 for dependency in dependencies)

@@ -1,9 +1,10 @@
-"""What a task's result is: type, dtype and shape, taken without touching the data.
+"""The type, dtype and shape of a task's result, read without touching the data.
 
-``getattr(value, "dtype")`` is not safe on any value: a DataFrame may have a column of that name,
-a Delayed answers to every name, and a property may compute or wait. So the way to read a value is
-chosen once for each type: properties that a class has in C (as numpy, cupy, torch and pyarrow do),
-and those of packages that are known to answer at once. Code of any other class is never called.
+``getattr(value, "dtype")`` is not safe for every value: a DataFrame may have a column of that name,
+a Delayed has every attribute, and a property may compute or wait. So the way to read a value is
+chosen once for each type: properties that are implemented in C (as in numpy, cupy, torch and
+pyarrow), and those of packages whose properties are known to be fast. No code of other classes is
+called.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Reader = Callable[[Any], Description]
 
 _MAX_TYPES = 10_000
 
-#: Packages whose Python properties `shape` and `dtype` neither compute nor wait.
+#: Packages whose properties `shape` and `dtype`, in Python, neither compute nor wait.
 _ANSWER_AT_ONCE = frozenset(
     (
         "anndata",
@@ -35,29 +36,29 @@ _ANSWER_AT_ONCE = frozenset(
     )
 )
 
-#: Asks a class past what its metaclass would answer.
+#: Reads an attribute of a class without code of its metaclass.
 _ask_type = type.__getattribute__
 
 
 class ResultDescriber:
-    """Describes results; keeps one reader of each type."""
+    """Describes results; caches one reader for each type."""
 
     def __init__(self) -> None:
         self._known: dict[type, Reader] = {}
 
     def __call__(self, value: Any) -> Description:
-        """Give the name of the value's type, its dtype object and its shape (None without one)."""
+        """Return the value's type name, dtype object and shape, None for those that it lacks."""
         kind = type(value)
         reader = self._known.get(kind)
         if reader is None:
-            if len(self._known) >= _MAX_TYPES:  # types made at run time must not pile up
+            if len(self._known) >= _MAX_TYPES:  # types created at run time must not accumulate
                 self._known.clear()
             reader = self._known[kind] = _choose_reader(kind)
         return reader(value)
 
 
 def type_name(kind: type | None) -> str:
-    """Name a type as ``module.qualname``; Dask gives None for the type of None."""
+    """Return a type's name as ``module.qualname``; Dask passes None for the type of None."""
     if kind is None:
         return "NoneType"
     module, name = _ask_type(kind, "__module__"), _ask_type(kind, "__qualname__")
@@ -76,7 +77,7 @@ def _choose_reader(kind: type) -> Reader:
 
 
 def _find(kind: type, name: str) -> Callable[[Any, type], Any] | None:
-    """Find what reads an attribute past `__getattribute__`; None where that is not safe."""
+    """Return what reads an attribute without `__getattribute__`; None where it is not safe."""
     for base in _ask_type(kind, "__mro__"):
         declared = _ask_type(base, "__dict__")
         if name in declared:

@@ -1,15 +1,15 @@
-"""How long the threads of tasks waited for a core: `RunQueue`.
+"""`RunQueue`: how long the threads of tasks waited for a core.
 
-Linux counts for each thread the time for which it was runnable and had no core: the second number
-of ``/proc/thread-self/schedstat``, nanoseconds. The thread that runs the task reads it, through a
-descriptor that it keeps: opening the file anew would cost ten times as much. Making numbers of
-what was read is left to the writer's thread.
+Linux counts for each thread the time that it was runnable without a core: the second number in
+``/proc/thread-self/schedstat``, in nanoseconds. The thread that runs the task reads the file by a
+descriptor that stays open, as opening it again would cost ten times as much. The writer's thread
+parses the text.
 
-Where tasks are brief, reading would be the most that recording them costs, for waits that are no
-longer than the tasks. So of tasks under `BRIEF` no wait is told, and the next task of their thread
-is read as it ends alone: if it takes longer, its wait is counted from the thread's last reading,
-which is at most `STALE` of the thread's work older. After a task that took longer, the next one is
-read as it begins too.
+For brief tasks, reading would be most of the cost of recording, for waits no longer than the tasks.
+So tasks shorter than `BRIEF` get no wait, and the next task of their thread is read at its end
+only: if it is not brief, its wait counts from the thread's last reading, which is at most `STALE`
+seconds of the thread's work older. After a task that is not brief, the next one is also read at its
+begin.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from dasfprof.recording.dask_internals import task_functions
 from dasfprof.recording.dask_internals.task_functions import RUN_TASK, Run
 from dasfprof.recording.guard import HookGuard
 
-#: The name is resolved as the file is opened: it stays that of the thread which opened it.
+#: Resolved when it is opened: the descriptor stays that of the thread that opened it.
 SCHEDSTAT = "/proc/thread-self/schedstat"
 
-#: More than three numbers of 64 bits.
+#: Bytes to read, more than the length of three numbers of 64 bits.
 _LENGTH = 80
 
-#: Seconds below which a task is brief.
+#: Tasks shorter than this are brief, seconds.
 BRIEF = 0.001
 
 #: Seconds after which a thread whose tasks are brief is read again.
 STALE = 0.005
 
-#: Readings kept for the event loop. More than it may have to take at a time: it takes none.
+#: The most readings that wait for the event loop. With more, it is not taking any.
 _MOST = 10_000
 
-#: Of a task that took longer than `BRIEF`: what was read as it began or before, and as it ended
+#: For a task that is not brief: the text read at its begin or before, the text read at its end
 #: (None: there is no such file), the correction of the clock that Dask adds to the task's start and
-#: stop, seconds (None: this Dask tells none), and whether the first was read as it began. Of a
-#: brief one the correction alone.
+#: stop in seconds (None: this Dask has none), and whether the first text was read at its begin. For
+#: a brief task the correction only.
 Reading = tuple[bytes | None, bytes | None, float | None, bool] | float
 
 
 def availability() -> str:
-    """Tell whether the run queue of tasks is recorded; if not, why."""
+    """Return ``available`` if waits for a core can be recorded, else the reason."""
     observed = task_functions.availability()
     if observed != "available":
         return observed
@@ -65,18 +65,18 @@ def availability() -> str:
 def run_queue_seconds(
     reading: Reading | None, duration: float = float("inf"), cpu: float | None = None
 ) -> float | None:
-    """Give the seconds for which the thread of a task waited for a core.
+    """Return the seconds for which the thread of a task waited for a core.
 
-    None where nothing was read, or where the kernel does not count: then it writes zeros, for the
-    time on a core too. A brief task has waited for 0 seconds.
+    None if nothing was read or if the kernel does not count: then the time on a core is zero, too.
+    For a brief task, 0 seconds.
 
     Parameters
     ----------
     reading
-        Of the task.
+        The reading of the task.
     duration, cpu
-        Of the task, seconds: waits from before it began are left out as far as it cannot have
-        waited so long.
+        The task's duration and CPU time, seconds. Their difference limits the wait if the first
+        reading was taken before the task began.
     """
     if type(reading) is not tuple:
         return None if reading is None else 0.0
@@ -86,7 +86,7 @@ def run_queue_seconds(
     try:
         (_, first, *_), (ran, last, *_) = before.split(), after.split()
         waited = (int(last) - int(first)) * 1e-9 if int(ran) else None
-    except ValueError:  # not what Linux writes
+    except ValueError:  # not in the format of Linux
         return None
     if waited is None or was_read:
         return waited
@@ -94,16 +94,16 @@ def run_queue_seconds(
 
 
 def correction_of(reading: Reading | None) -> float | None:
-    """Give the correction of the clock in a reading."""
+    """Return the correction of the clock in a reading."""
     return reading[2] if isinstance(reading, tuple) else reading
 
 
 class _OwnFile:
-    """One thread's file: its descriptor, closed with the thread, and what was read last.
+    """One thread's file: its descriptor, which is closed with the thread, and the last text.
 
-    The descriptor is in the list while nobody reads. To take it out is to own it: so the thread
-    that reads and the one that stops the recording never have it at a time, and one of them closes
-    it.
+    The descriptor is in the list while no thread uses it. A thread that takes it out owns it: so
+    the thread that reads and the one that stops the recording never use it at the same time, and
+    exactly one of them closes it.
     """
 
     __slots__ = ("__weakref__", "descriptors", "last", "read_at", "was_brief")
@@ -111,14 +111,14 @@ class _OwnFile:
     def __init__(self, descriptors: list[int]) -> None:
         self.descriptors = descriptors
         self.last: bytes | None = None
-        #: When a task had ended as it was read, on the clock of the tasks' stops.
+        #: The stop of the task after which the file was last read, on the clock of tasks' stops.
         self.read_at = 0.0
-        #: Whether the thread's last task was.
+        #: Whether the thread's last task was brief.
         self.was_brief = False
         weakref.finalize(self, _close, descriptors).atexit = False
 
     def read(self) -> bytes | None:
-        """Read; None where there is no such file, or where the recording has ended."""
+        """Return the file's text; None if there is no such file or the recording has ended."""
         try:
             descriptor = self.descriptors.pop()
         except IndexError:
@@ -133,22 +133,22 @@ class _OwnFile:
 def _close(descriptors: list[int]) -> None:
     try:
         descriptor = descriptors.pop()
-    except IndexError:  # somebody else did, or there is no such file
+    except IndexError:  # another thread closed it, or there is no such file
         return
     os.close(descriptor)
 
 
 class RunQueue:
-    """Notes what the threads that run a worker's tasks wait for a core: an observer of tasks.
+    """Observes how long the threads that run a worker's tasks wait for a core.
 
     Parameters
     ----------
     guard
-        Takes its errors.
+        Handles the errors.
     """
 
     def __init__(self, guard: HookGuard) -> None:
-        #: By key, of the tasks that ended and whose outcome the event loop does not know yet: it
+        #: By key, of the tasks that have ended and whose outcome the event loop does not know: it
         #: takes them out. A worker runs a key once at a time.
         self.readings: dict[Any, Reading] = {}
         self._told = availability() == "available"
@@ -159,7 +159,7 @@ class RunQueue:
         self._stopped = False
 
     def wrap(self, run: Run) -> Run:
-        """Put readings around a function whose first argument is the task."""
+        """Return a function that runs another, whose first argument is a task, between readings."""
         local, readings, told = self._local, self.readings, self._told
 
         @functools.wraps(run)
@@ -198,11 +198,11 @@ class RunQueue:
         return run_measured
 
     def wrap_coroutine(self, run: Run) -> Run:
-        """Leave coroutines alone: many at a time share the thread of the event loop."""
+        """Return the function unchanged: many coroutines share the event loop's thread."""
         return run
 
     def stop(self) -> None:
-        """Read no more. Descriptors are closed; those of tasks that run, as these end."""
+        """Stop reading. Descriptors are closed, those of running tasks when the tasks end."""
         with self._lock:
             self._stopped = True
             files = list(self._files)
@@ -211,7 +211,7 @@ class RunQueue:
         self.readings.clear()
 
     def _open(self) -> _OwnFile:
-        """Open this thread's file, once; without it the thread's tasks have no readings."""
+        """Return this thread's file, opened once; without it the thread has no readings."""
         descriptors: list[int] = []
         with self._lock:
             if self._told and not self._stopped:

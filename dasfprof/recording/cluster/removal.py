@@ -1,0 +1,29 @@
+"""Removal of a run's plugins from a cluster."""
+
+from __future__ import annotations
+
+from dasfprof.recording.cluster.calls import (
+    forget_worker_plugins,
+    stop_on_scheduler,
+    stop_on_worker,
+)
+from dasfprof.recording.cluster.link import ClusterLink
+
+
+async def remove_plugins(link: ClusterLink, names: list[str]) -> dict[str, str]:
+    """Remove plugins from workers first, so that the scheduler records their last tasks.
+
+    Returns
+    -------
+    dict
+        Addresses of workers that did not answer in time, and why. They may still have the plugins.
+
+    Raises
+    ------
+    asyncio.TimeoutError, OSError
+        If the scheduler did not answer in time, or cannot be reached.
+    """
+    await link.on_scheduler(forget_worker_plugins, names)
+    answers = await link.on_workers(stop_on_worker, names)
+    await link.on_scheduler(stop_on_scheduler, names)
+    return answers.silent
