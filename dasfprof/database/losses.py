@@ -66,8 +66,8 @@ class Losses:
             self._warned = True
             why = f" ({error})" if error else ""
             logger.warning(
-                "%s the trace %s%s; %s dropped so far. The number of all is in the trace, and "
-                "logged when it is closed.",
+                "%s the trace %s%s; %s dropped so far. The number of all is logged when it is "
+                "closed, and is in the trace if that can be written again.",
                 what,
                 self._path(),
                 why,

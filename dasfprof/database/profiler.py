@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from dasfprof.database.batch import Batch
 from dasfprof.database.dasf import DasfDatabase
 from dasfprof.database.file import EventDatabase, FileDatabase
 from dasfprof.database.reader import is_dasf_trace
+from dasfprof.database.validation import check_path
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.events import (
     CompleteEvent,
@@ -49,7 +49,7 @@ class EventProfiler:
     ) -> None:
         if database is not None and database_file is not None:
             raise InvalidArgumentError(
-                f"both database_file={os.fspath(database_file)!r} and database={database!r} were "
+                f"both database_file={database_file!r} and database={database!r} were "
                 "given; pass only one of them."
             )
         if database is None:
@@ -98,7 +98,7 @@ class EventProfiler:
 
 def open_database(path: str | os.PathLike[str], **options: Any) -> EventDatabase:
     """Open a file of dasfprof or DASF; for a new path, return a new `FileDatabase`."""
-    path = Path(path)
+    path = check_path(path)
     if path.is_file() and is_dasf_trace(path):
         return DasfDatabase(path)
     return FileDatabase(path, **options)

@@ -89,6 +89,8 @@ def check_path(path: Any) -> Path:
         raise InvalidArgumentError(
             f"got {path!r} as a file's name; pass a str or a path, such as 'traces.msgpack'."
         ) from error
+    if "\0" in str(checked):
+        raise InvalidArgumentError(f"{path!r} holds a null, which no file's name can.")
     if checked.is_dir():
         raise InvalidArgumentError(
             f"{path!r} is a directory; pass a file in it, or open the run that it holds with "

@@ -243,7 +243,9 @@ class TraceWriter:
             if self._appender.take() and time.monotonic() < due:
                 continue
             # A thread that records may hold the lock and hand over a frame.
-            while not (locked := self._drain_lock.acquire(timeout=0.005)) and not self.closed:
+            while not (locked := self._drain_lock.acquire(blocking=False)) and not self.closed:
+                self._wake.wait(0.005)
+                self._wake.clear()
                 self._appender.take()
             if locked:
                 try:

@@ -203,6 +203,8 @@ class ProfiledRun:
             return "stopped"
         if self._obstacle:
             return f"not stopped: {clean(self._obstacle)}"
+        if self._link.is_closed:
+            return "ended with its cluster"
         if self._unanswered:
             return f"recording, {silent_processes(self._unanswered)} did not answer"
         return "recording"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import time
@@ -16,6 +17,10 @@ from dasfprof.config import setting
 from dasfprof.database import FileDatabase
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording.dask_internals.names import missing
+
+#: Bytes of a run's name. A file's has the plugin, the host and the worker behind it, and the limit
+#: of most file systems is 255.
+_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -89,18 +94,28 @@ def make_settings(
     Raises
     ------
     InvalidArgumentError
-        If the name contains a path separator, a number is not a number or not positive, or a switch
-        is neither True nor False.
+        If the name cannot begin a file's or contains a path separator, the directory is no path, a
+        number is not a number or not positive, or a switch is neither True nor False.
     """
     name = str(setting("name", name))
-    if not name or name != Path(name).name or name in (".", ".."):
+    if not name or name != Path(name).name or name in (".", "..") or "\0" in name:
         raise InvalidArgumentError(
             f"name={name!r}: a run's name is the prefix of file names, so it must not be empty or "
-            "contain a path separator; set the place of the files with directory=."
+            "contain a path separator or a null; set the place of the files with directory=."
+        )
+    if len(os.fsencode(name)) > _LONGEST_NAME:
+        raise InvalidArgumentError(
+            f"name={name!r}: a run's name is the prefix of file names, so it must not be longer "
+            f"than {_LONGEST_NAME} bytes."
         )
     if switch("add-time-suffix", add_time_suffix):
         name = f"{name}-{int(time.time())}"
-    chosen = Path(setting("directory", directory) or ".").expanduser().absolute()
+    given = setting("directory", directory) or "."
+    if not isinstance(given, str | os.PathLike) or "\0" in str(given):
+        raise InvalidArgumentError(
+            f"directory={given!r} must be a str or a path, such as 'traces'."
+        )
+    chosen = Path(given).expanduser().absolute()
     settings = RunSettings(
         name,
         str(chosen),

@@ -147,6 +147,27 @@ def test_a_missing_duration_is_refused(tmp_path: Path) -> None:
         EventProfiler(tmp_path / "t.msgpack").record_complete_event("n", 1.0)
 
 
+def test_frames_are_handed_over_without_waits(tmp_path: Path) -> None:
+    """Events of many names are many frames; the writer's thread looked for one every 5 ms."""
+
+    def seconds(name: str, threshold: int) -> float:
+        events = [InstantEvent(f"n{number}", 1.0) for number in range(500)]
+        options: dict[str, Any] = {"commit_threshold": threshold, "flush_interval": 0.001}
+        with FileDatabase(tmp_path / name, **options) as database:
+            began = time.perf_counter()
+            for event in events:
+                database.record(event)
+            return time.perf_counter() - began
+
+    waiting, encoding = [], []
+    for turn in range(3):
+        waiting.append(seconds(f"w{turn}.msgpack", 250))
+        began = time.perf_counter()
+        seconds(f"e{turn}.msgpack", 5000)  # the thread that closes writes, and hands nothing over
+        encoding.append(time.perf_counter() - began)
+    assert min(waiting) < 4 * min(encoding)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -168,6 +189,22 @@ def test_limits_that_are_no_numbers_are_refused(tmp_path: Path, options: dict[st
 def test_settings_that_are_no_whole_numbers_are_refused(option: str, value: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=f"{option}={value!r} must be a whole number"):
         make_settings("n", **{option: value})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"name": "a\0b"}, {"name": "n" * 101}, {"directory": 5}, {"directory": "a\0b"}],
+    ids=repr,
+)
+def test_names_that_no_file_can_have_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"{next(iter(options))}="):
+        make_settings(**options)
+
+
+@pytest.mark.parametrize("path", [5, b"mine.msgpack", "a\0b"], ids=repr)
+def test_what_is_no_file_s_name_is_refused(path: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"a file's name|no file's name"):
+        EventProfiler(path)
 
 
 def test_switches_are_true_or_false() -> None:

@@ -237,6 +237,7 @@ def test_a_disk_that_is_smaller_than_a_block(
     assert len(numbers) * (size + 8) > 40_000 or len(numbers) == 6000
     assert len(numbers) + database.writer.dropped == 6000
     assert database.writer.losses.by_cause.keys() <= {"disk full"}
+    assert not any("is in the trace," in message for message in messages)  # it may find no room
     assert not trace.damage.corrupt_bytes
 
 

@@ -127,7 +127,7 @@ def test_an_error_goes_on_and_the_run_is_shown(cells: list[Any]) -> None:
         ("%%dasfprof late", "there is no Dask client"),
         ("%%dasfprof -o 1x", "-o '1x' is not the name of a variable"),
         ("%%dasfprof --loud", "unrecognized arguments: --loud"),
-        ("%%dasfprof a/b", "must not be empty or hold a path separator"),
+        ("%%dasfprof a/b", "must not be empty or contain a path separator"),
         ("%%dasfprof awaits", "async with dasfprof.profile(client)"),
         ("%%dasfprof asynchronous", "async with dasfprof.profile(client)"),
     ],

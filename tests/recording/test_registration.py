@@ -222,6 +222,7 @@ def test_closed_cluster_wrote_everything(tmp_path: Path) -> None:
     client.close()
     cluster.close()
     assert computed(run.database()) == keys
+    assert "ended with its cluster, " in repr(run)
     run.stop()
     run.flush()
     assert "stopped" in repr(run)
