@@ -384,7 +384,7 @@ def set_back(seconds: float) -> None:
 
 
 def test_clock_set_back_while_tasks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("worker", "scheduler", "probes"):
+    for module in ("plugins.tasks", "plugins.scheduler", "probes.host"):
         monkeypatch.setattr(f"dasfprof.recording.{module}.time", stepping)
     monkeypatch.setattr("distributed.worker.time", stepping)
     monkeypatch.setattr("distributed.scheduler.time", stepping)

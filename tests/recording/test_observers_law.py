@@ -150,8 +150,8 @@ SITES: list[tuple[Any, str]] = [
 UNCOUNTED = {
     "ResultDescriber.__init__",
     "TaskNotes.__init__",
-    "worker.worker_facts",
-    "worker.availability",
+    "tasks.worker_facts",
+    "tasks.availability",
     "HostPressure.__init__",
     "RunSettings.open_database",
     "scheduler.scheduler_notes",
