@@ -114,7 +114,7 @@ def _numbers(column: Column) -> Array:
 
 
 def _read_file(file: TraceFile) -> FileContents:
-    from dasfprof.database.losses import told_losses
+    from dasfprof.database.losses import describe_losses
     from dasfprof.database.writing_process import writer_of
 
     contents = FileContents(file.path, file.path.stat().st_size, CLOSED)
@@ -132,7 +132,7 @@ def _read_file(file: TraceFile) -> FileContents:
         (len(damage.unreadable), "blocks not understood"),
     )
     if file.dropped:
-        contents.losses.append(told_losses(file.dropped, file.dropped_by))
+        contents.losses.append(describe_losses(file.dropped, file.dropped_by))
     contents.losses += [f"{count:,} {what}" for count, what in told if count]
     if not file.header:
         contents.losses.append("the header")

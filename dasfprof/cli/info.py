@@ -112,7 +112,7 @@ def _print_file(file: FileContents) -> None:
     if file.fact("pid"):
         about.append(f"process {file.fact('pid')} on {file.fact('host')}")
     _entry(file.owner() or "file", ", ".join(about))
-    from dasfprof.database.losses import told_unknown_events
+    from dasfprof.database.losses import describe_unknown_events
 
     counts = ", ".join(f"{name} {count:,}" for name, count in file.events.most_common())
     _entry("events", counts or "none")
@@ -122,7 +122,7 @@ def _print_file(file: FileContents) -> None:
     if file.losses:
         _entry("lost", "; ".join(file.losses))
     if file.unknown:
-        _entry("unknown", told_unknown_events(file.unknown))
+        _entry("unknown", describe_unknown_events(file.unknown))
     missing = file.fact("missing")
     for path, loss in missing.items() if isinstance(missing, dict) else ():
         _entry("missing", f"this Dask has no {path}: {loss}")

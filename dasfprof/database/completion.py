@@ -6,7 +6,7 @@ takes events one by one, as analyses of DASF's events do, cannot look at other e
 - each "Resource Usage" event has the last known value of each of its fields. A process reads some
   of them less often than others, and one process of a host reads what is the same for all of them;
 - each "Compute" event has its ``dependents``: the keys of the task runs that took its result, as
-  far as the files that are read together tell.
+  far as the files that are read together show.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Losses:
     def warn_of_all(self) -> None:
         """Log the total number of losses, if any."""
         if self.by_cause:
-            told = told_losses(self.dropped, self.by_cause)
+            told = describe_losses(self.dropped, self.by_cause)
             logger.warning("the trace %s is closed; it lacks %s.", self._path(), told)
 
     def about(self) -> dict[str, Any]:
@@ -99,16 +99,16 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _FULL
 
 
-def told_losses(dropped: int, by_cause: Mapping[str, int]) -> str:
+def describe_losses(dropped: int, by_cause: Mapping[str, int]) -> str:
     """Describe how many facts were dropped and why.
 
     Facts without a cause, as in traces of earlier versions, are reported as such.
 
     Examples
     --------
-    >>> told_losses(3, {"disk full": 3})
+    >>> describe_losses(3, {"disk full": 3})
     '3 facts: 3 found the disk full'
-    >>> told_losses(3, {"disk full": 2})
+    >>> describe_losses(3, {"disk full": 2})
     '3 facts: 2 found the disk full, 1 for an unknown cause'
     """
     known = {cause: by_cause[cause] for cause in CAUSES if cause in by_cause}
@@ -119,12 +119,12 @@ def told_losses(dropped: int, by_cause: Mapping[str, int]) -> str:
     return f"{dropped:,} fact{'s' * (dropped != 1)}: {', '.join(told)}"
 
 
-def told_unknown_events(by_name: Mapping[str, int]) -> str:
+def describe_unknown_events(by_name: Mapping[str, int]) -> str:
     """Describe the events of a plugin's file whose kinds this version does not know.
 
     Examples
     --------
-    >>> told_unknown_events({"Pause": 3})
+    >>> describe_unknown_events({"Pause": 3})
     '3 events of kinds that this version of dasfprof does not know: Pause (3)'
     """
     counts = sorted(by_name.items(), key=lambda item: -item[1])

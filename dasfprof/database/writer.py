@@ -9,7 +9,6 @@ When rows come faster than they are written, it depends on who records. Hooks on
 must not wait: `threshold_reached` drops the newest fact beyond `max_pending` and counts it. User
 code may wait: when `commit_threshold` of its events are pending, `make_room` encodes them in the
 thread that records, which takes less CPU than to wait for the writer's thread on another core.
-
 Every frame holds the number of facts dropped so far, by cause.
 
 After `fork` the child has no writer's thread and writes nothing: the file is its parent's.

@@ -15,7 +15,7 @@ from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
 from dasfprof.database.batch import Batch
-from dasfprof.database.losses import told_losses, told_unknown_events
+from dasfprof.database.losses import describe_losses, describe_unknown_events
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writing_process import writer_of
 from dasfprof.schema import KINDS
@@ -118,7 +118,9 @@ class TraceReader:
             self.register.workers[owner].closed.append(file.end is not None)
         self._note_losses(file, header)
         if self._unknown:
-            self._note("unknown-events", file.path.name, told_unknown_events(self._unknown) + ".")
+            self._note(
+                "unknown-events", file.path.name, describe_unknown_events(self._unknown) + "."
+            )
         self._note_missing(header)
 
     def _read_dasf(self, database: DasfDatabase) -> None:
@@ -156,7 +158,7 @@ class TraceReader:
             self._note(
                 "dropped-facts",
                 name,
-                f"dropped while recording: {told_losses(file.dropped, file.dropped_by)}.",
+                f"dropped while recording: {describe_losses(file.dropped, file.dropped_by)}.",
             )
         if file.errors:
             caught = f"{file.errors} errors were caught while recording."

@@ -123,11 +123,11 @@ class ClusterLink:
         if self._client.status == "running":
             yield self._client.scheduler
         else:
-            await self._knock()
+            await self._check_listening()
             async with rpc(self.address, connection_args=self._connection_args) as scheduler:
                 yield scheduler
 
-    async def _knock(self) -> None:
+    async def _check_listening(self) -> None:
         """Raise an error at once if nothing listens: Dask would try again and again."""
         if self.address.startswith(("tcp://", "tls://")):
             _, writer = await asyncio.open_connection(*get_address_host_port(self.address))

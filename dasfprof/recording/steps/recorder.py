@@ -52,7 +52,7 @@ class StepRecorder:
         self._watch: SchedulerWatch | None = None
         self._forget_pipeline: Callable[[], None] | None = None
         self._lock = threading.Lock()
-        self._told: set[int] = set()
+        self._noted: set[int] = set()
         self._source = Source(_fold, {"process_id": socket.gethostname(), "thread_id": "client"})
         self._stopped = False
         self.database: FileDatabase | None = None
@@ -106,29 +106,29 @@ class StepRecorder:
             self.stop()
             return
         watch_dataframes()
-        self._tell(opened)
+        self._note_step(opened)
 
     def ended(self, opened: OpenStep) -> None:
         """Note that a step was left."""
-        self._tell(opened)
+        self._note_step(opened)
         self._append((STEP_END, (time(), opened.id)))
 
     def built(self, opened: OpenStep, layer: str) -> None:
         """Note that a layer of a graph was built in a step."""
-        self._tell(opened)
+        self._note_step(opened)
         self._append((STEP_LAYER, (time(), opened.id, layer, ())))
 
     def derived(self, layer: str, dependencies: list[str]) -> None:
         """Note that a layer was built in no step and depends on layers that were."""
         self._append((STEP_LAYER, (time(), -1, layer, dependencies)))
 
-    def _tell(self, opened: OpenStep) -> None:
+    def _note_step(self, opened: OpenStep) -> None:
         """Note a step and those around it, unless noted, also if entered before recording began."""
-        if opened.id in self._told:
+        if opened.id in self._noted:
             return
-        self._told.add(opened.id)
+        self._noted.add(opened.id)
         if opened.parent is not None:
-            self._tell(opened.parent)
+            self._note_step(opened.parent)
         parent = -1 if opened.parent is None else opened.parent.id
         self._append((STEP, (opened.began, opened.id, parent, opened.names[-1])))
 

@@ -151,7 +151,7 @@ class RunQueue:
         #: By key, of the tasks that have ended and whose outcome the event loop does not know: it
         #: takes them out. A worker runs a key once at a time.
         self.readings: dict[Any, Reading] = {}
-        self._told = availability() == "available"
+        self._has_schedstat = availability() == "available"
         self._guard = guard
         self._local = threading.local()
         self._lock = threading.Lock()
@@ -160,7 +160,7 @@ class RunQueue:
 
     def wrap(self, run: Run) -> Run:
         """Return a function that runs another, whose first argument is a task, between readings."""
-        local, readings, told = self._local, self.readings, self._told
+        local, readings, counted = self._local, self.readings, self._has_schedstat
 
         @functools.wraps(run)
         def run_measured(task: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -179,7 +179,7 @@ class RunQueue:
                 if file is None or len(readings) >= _MOST:
                     return outcome
                 stop, correction = outcome["stop"], args[1] if len(args) > 1 else None
-                if stop - outcome["start"] >= BRIEF or correction is None or not told:
+                if stop - outcome["start"] >= BRIEF or correction is None or not counted:
                     begin, was_read = before or file.last, before is not None
                     readings[task.key] = begin, file.read(), correction, was_read
                     file.was_brief, file.read_at = False, stop
@@ -214,7 +214,7 @@ class RunQueue:
         """Return this thread's file, opened once; without it the thread has no readings."""
         descriptors: list[int] = []
         with self._lock:
-            if self._told and not self._stopped:
+            if self._has_schedstat and not self._stopped:
                 with contextlib.suppress(OSError):
                     descriptors.append(os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC))
             file = _OwnFile(descriptors)
