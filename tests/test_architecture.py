@@ -165,14 +165,12 @@ IN_PLAIN_WORDS = {
     "schema",
     "text",
 }
-#: Modules of these parts that are still to be put into such words.
-NOT_YET = {"recording/probes/host.py", "recording/probes/pressure.py"}
 
 
 def test_docstrings_open_with_what_a_function_does() -> None:
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for path in modules():
-        if own_part(path) in IN_PLAIN_WORDS and relative(path) not in NOT_YET:
+        if own_part(path) in IN_PLAIN_WORDS:
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 first = isinstance(node, documented) and (ast.get_docstring(node) or "").split(" ")
                 assert not first or first[0] not in ("Give", "Gives", "Tell", "Tells"), path
