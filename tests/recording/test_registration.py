@@ -285,14 +285,16 @@ def test_a_frozen_worker_is_named_and_left_alone(
     traces = tmp_path / "traces"
     run = dasfprof.register_default_profiler(client, flush_interval="1h", directory=traces)
     run._link.limit = 1.0  # registering may take longer on a busy machine
-    futures = [client.submit(abs, -1, workers=[w], key=f"on-{w}") for w in (victim, other)]
+    # Keys of this run alone: what is in memory already does not run again.
+    keys = {worker: f"{frozen.__name__}-on-{worker}" for worker in (victim, other)}
+    futures = [client.submit(abs, -1, workers=[w], key=key) for w, key in keys.items()]
     assert client.gather(futures) == [1, 1]
     with frozen(client, victim, tmp_path):
         record.wait_until(lambda: run.flush() or run.unanswered)
         assert set(run.unanswered) == {victim}
         assert victim in repr(run)
         assert victim in caplog.text
-        assert f"on-{other}" in computed(run.database())
+        assert keys[other] in computed(run.database())
 
         collected = run.collect(tmp_path / "here")
         assert len(collected) == 5
@@ -306,14 +308,14 @@ def test_a_frozen_worker_is_named_and_left_alone(
         assert "is not stopped" in caplog.text
         whole = {path.name: TraceFile(path).is_closed() for path in run.files()}
         assert sorted(whole.values()) == [False, False, True, True, True]
-        assert f"on-{other}" in computed(run.database())
+        assert keys[other] in computed(run.database())
 
         with pytest.raises(RegistrationError, match=f"{victim}.*Nothing was registered"):
             dasfprof.register_default_profiler(client, directory=traces, response_timeout=1)
     run._link.limit = 30.0
     record.wait_until(lambda: run.stop() or "stopped, 5 files" in repr(run))
     assert not run.unanswered
-    assert {f"on-{victim}", f"on-{other}"} <= set(computed(run.database()))
+    assert set(keys.values()) <= set(computed(run.database()))
     assert all(TraceFile(path).is_closed() for path in run.files())
     assert on_cluster(client) == (set(), set())
 
