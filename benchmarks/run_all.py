@@ -31,7 +31,7 @@ BENCHMARKS = {
     "bench_import": ["--rounds", "2"],
     "bench_nvtx": ["--rounds", "5"],
     "bench_sampler": ["--ticks", "20"],
-    "bench_soak": ["--tasks", "5000"],
+    "bench_soak": ["--tasks", "20000"],
 }
 COMPARES_WITH_DASF = ("bench_overhead", "bench_own_events", "bench_analysis")
 
