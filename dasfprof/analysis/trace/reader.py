@@ -23,6 +23,9 @@ from dasfprof.schema.events import EventPhases
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.steps import STEP_LAYER
 
+#: The readings whose columns are there even if nobody read them.
+_ALWAYS_READ = ("time", "gpu_index", "gpu_utilization", "gpu_memory_used")
+
 #: What a client tells, which is no worker.
 _OF_CLIENTS = ("Step", "Step End", "Step Layer")
 
@@ -65,7 +68,14 @@ class TraceReader:
         #: Hosts of files whose clock began with the host.
         self.dasf_hosts: set[str] = set()
         self._kinds = {
-            key: FactColumns(self.collector, kind.forms(), keep_rest=kind is RESOURCE_USAGE)
+            key: FactColumns(
+                self.collector,
+                # Of some forty readings a trace may hold a few: the others need no columns.
+                {name: form for name, form in kind.forms().items() if name in _ALWAYS_READ}
+                if kind is RESOURCE_USAGE
+                else kind.forms(),
+                keep_rest=kind is RESOURCE_USAGE,
+            )
             for key, kind in KINDS.items()
         }
         #: The facts of each kind of event.
