@@ -23,8 +23,19 @@ from measure import Result, interleave, ratios, spread
 
 VARIANTS = ("none", "dasfprof", "performance_report")
 #: The further ones that `--variant` may name.
-OTHER_VARIANTS = ("plugins that do nothing", "get_task_stream")
+OTHER_VARIANTS = (
+    "dasfprof with stacks",
+    "dasfprof with cprofile",
+    "plugins that do nothing",
+    "get_task_stream",
+)
 DASF = "dasf.profile"
+#: What dasfprof is asked for, by variant.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "dasfprof": {},
+    "dasfprof with stacks": {"stack_frequency": 20},
+    "dasfprof with cprofile": {"profiler": "cprofile"},
+}
 
 
 # --- workloads -----------------------------------------------------------------------------------
@@ -83,10 +94,10 @@ def profiler(
     """Observe the block as the variant does; gives what has everything written."""
     if name == "none":
         yield _nothing_to_write
-    elif name == "dasfprof":
+    elif name in OPTIONS:
         import dasfprof
 
-        with dasfprof.profile(client, directory=directory) as run:
+        with dasfprof.profile(client, directory=directory, **OPTIONS[name]) as run:
             yield run.flush
     elif name == "performance_report":
         from distributed import performance_report

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database import columns, deflate, frames, values
-from dasfprof.database.batch import BatchEncoder
+from dasfprof.database.block_codec import BlockEncoder
 from dasfprof.schema import KINDS
 
 #: Texts that stand in the blocks of many pipelines.
@@ -52,7 +52,7 @@ def blocks(paths: list[Path]) -> dict[str, dict[str, Any]]:
 def other_blocks(recorded: set[str]) -> list[bytes]:
     """Give blocks without rows of what the plugins record and the files lack."""
     return [
-        BatchEncoder(schema).payload(clock=[0.0, 0.0], dropped=0, errors=0)
+        BlockEncoder(schema).payload(clock=[0.0, 0.0], dropped=0, errors=0)
         for schema in KINDS.values()
         if schema.name not in recorded
     ]

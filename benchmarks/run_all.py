@@ -31,6 +31,11 @@ BENCHMARKS = {
     "bench_import": ["--rounds", "2"],
     "bench_nvtx": ["--rounds", "5"],
     "bench_sampler": ["--ticks", "20"],
+    "bench_under_way": ["--seconds", "3", "--tasks", "5000"],
+    "bench_sampling": ["--seconds", "3", "--rounds", "2", "--samples", "50000"],
+    "bench_watch": ["--tasks", "100000"],
+    "bench_stuck": ["--workers", "8", "--rounds", "1"],
+    "bench_comparison": ["--rounds", "5", "--gates", "20"],
     "bench_soak": ["--tasks", "20000"],
 }
 COMPARES_WITH_DASF = ("bench_overhead", "bench_own_events", "bench_analysis")

@@ -4,6 +4,9 @@
 
     DasfprofError
      ├── InvalidArgumentError   (also a ValueError)  a value that the call does not accept
+     │    └── UnknownOptionError   (also a TypeError)  an option that the call does not have
+     ├── DumpError              (also a ValueError)  a dump of a cluster that cannot be read
+     ├── NoSchedulerError       (also a ConnectionError)  no Dask scheduler at an address
      ├── RegistrationError      the profiler could not be registered
      │    └── NoClientError     there is no Dask client to profile
      ├── TraceError             a trace that cannot be used
@@ -26,6 +29,18 @@ class DasfprofError(Exception):
 
 class InvalidArgumentError(DasfprofError, ValueError):
     """An argument has a value that the call does not accept."""
+
+
+class UnknownOptionError(InvalidArgumentError, TypeError):
+    """A call does not have an option of this name."""
+
+
+class NoSchedulerError(DasfprofError, ConnectionError):
+    """Nothing listens at an address, or what listens there is no Dask scheduler."""
+
+
+class DumpError(DasfprofError, ValueError):
+    """A file that is no dump of a cluster, or is damaged or too large."""
 
 
 class RegistrationError(DasfprofError):

@@ -211,10 +211,13 @@ class ClientRecorder:
         Name of the runs; numbers are added to it for those after the first.
     directory
         The directory of the files; None: by the config.
+    profiler
+        What counts the calls of tasks; None: by the config.
     """
 
     name: str
     directory: Path | None
+    profiler: Any = None
     pid: int = field(default_factory=os.getpid)
     clusters: list[RecordedCluster] = field(default_factory=list)
     #: Messages that say why clusters were not recorded.
@@ -246,6 +249,7 @@ class ClientRecorder:
                 client,
                 name=self.name if number == 1 else f"{self.name}-{number}",
                 directory=self.directory,
+                profiler=self.profiler,
             )
         except DasfprofError as error:
             self.refusals.append(f"{address} was not recorded: {error}")

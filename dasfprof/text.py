@@ -17,6 +17,8 @@ _ELLIPSIS = "…"
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 #: Smallest number that three digits round to 1000.
 _NEXT_PREFIX = 999.5
+#: Smaller shares are written as under it: no share of time is measured so finely.
+_LEAST_SHARE = 0.001
 #: Seconds from which minutes are easier to read.
 _MINUTES = 120
 
@@ -61,6 +63,12 @@ def elide(text: object, width: int) -> str:
     return f"{head}{_ELLIPSIS}{tail}"
 
 
+def excerpt(text: object, length: int = 200) -> str:
+    """Write the begin of a text that may be long, such as that of an exception, in one line."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= length else line[: length - 1] + _ELLIPSIS
+
+
 def display_width(text: str) -> int:
     """Count the terminal's columns that a clean text takes."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
@@ -101,10 +109,17 @@ def format_duration(seconds: float) -> str:
 
 
 def format_share(share: float) -> str:
-    """Write a fraction in percent, whole from 10 % on: ``36 %``, ``2.4 %``."""
+    """Write a fraction in percent, whole from 10 % on: ``36 %``, ``2.4 %``, ``under 0.1 %``."""
     if not math.isfinite(share):
         return "unknown"
+    if 0 < share < _LEAST_SHARE:
+        return "under 0.1 %"
     return f"{share * 100:.0f} %" if share >= 0.1 else f"{share * 100:.2g} %"
+
+
+def format_factor(factor: float) -> str:
+    """Write by how much something is more: ``1.3``, ``12``."""
+    return f"{factor:.2g}" if factor < 10 else f"{factor:,.0f}"
 
 
 def format_date(seconds: float) -> str:

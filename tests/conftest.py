@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+import signal
+
+import dask
 import pytest
 from hypothesis import HealthCheck, settings
 
 #: Directories whose tests all rest on what Dask does inside.
 DASK_INTERNALS = ("recording", "gpu")
+
+#: Files that run whole programs, commands and notebooks, many of which hang or die, and take most
+#: of the suite's time: with ``--full`` only. The longest come first: several processes share the
+#: suite by whole files, and one of these that came last would leave the others with nothing to do.
+WHOLE_PROGRAMS = (
+    "test_unfinished_runs.py",
+    "test_stuck.py",
+    "test_watch_command.py",
+    "test_under_way_after_death.py",
+    "test_run_script.py",
+    "test_gpu_cluster.py",
+    "test_planted_causes.py",
+    "test_stuck_notebook.py",
+    "test_lost_processes.py",
+    "test_inspection.py",
+    "test_preloads.py",
+    "test_magic.py",
+    "test_replay_of_clusters.py",
+    "test_perfetto_viewers.py",
+    "test_cluster_dumps.py",
+    "test_diagnose.py",
+    "test_planted_lines.py",
+    "test_gallery.py",
+    "test_make_picture.py",
+    "test_tutorial.py",
+    "test_tutorial_gpu.py",
+    "test_live.py",
+)
+#: The longest of the others.
+LONGEST = ("test_under_way.py", "test_durability.py", "test_dask_internals.py")
 
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 settings.register_profile("long", database=None, deadline=None, suppress_health_check=QUIET)
@@ -15,16 +48,45 @@ settings.register_profile("short", settings.get_profile("long"), derandomize=Tru
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="run the tests of whole programs as well")
     parser.addoption("--long", action="store_true", help="run the long forms of tests as well")
+    parser.addoption(
+        "--corpus-traces", metavar="DIR", help="directory in which traces of the corpus are kept"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("long" if config.getoption("--long") else "short")
+    # Workers are forked from a process that has imported Dask, as in Dask's own tests: it takes a
+    # tenth of the CPU seconds. Clusters of scripts and commands are spawned, as Dask does it.
+    dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    # What runs in a shell's background ignores it, and so would the programs that tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(config.option, "loadscopereorder"):  # of pytest-xdist, which counts tests
+        config.option.loadscopereorder = False
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    skipped = {
+        "slow": "a long form; run with --long",
+        "whole_program": "a whole program; run with --full",
+    }
+    if config.getoption("--full"):
+        del skipped["whole_program"]
+    if config.getoption("--long"):
+        skipped.clear()
     for item in items:
         if item.path.parent.name in DASK_INTERNALS:
             item.add_marker(pytest.mark.dask_internals)
-        if item.get_closest_marker("slow") and not config.getoption("--long"):
-            item.add_marker(pytest.mark.skip(reason="a long form; run with --long"))
+        if item.path.name in WHOLE_PROGRAMS:
+            item.add_marker(pytest.mark.whole_program)
+        for marker, reason in skipped.items():
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
+    items.sort(key=_rank)  # stable: within a file nothing moves
+
+
+def _rank(item: pytest.Item) -> int:
+    order = (*WHOLE_PROGRAMS, *LONGEST)
+    return order.index(item.path.name) if item.path.name in order else len(order)

@@ -26,14 +26,29 @@ FLOORS = {
     "jupyter": 5,
     "__main__": 6,
     "preload": 4,  # `dasfprof run` uses it
+    "inspection": 4,  # joins what recording asks and what analysis finds
+    "pytest_plugin": 5,  # records, and analyses what it recorded
 }
 #: The rooms of the analysis, from the ground up; what is not listed (the analyser) is above them.
-ROOMS = ["numeric", "trace", "model", "simulation", "diagnosis", "tables"]
-ANALYSIS_ONLY = {"pandas", "networkx", "bokeh", "jinja2", "click", "IPython", "tqdm"}
+ROOMS = [
+    "numeric",
+    "trace",
+    "model",
+    "under_way",
+    "stack_samples",
+    "simulation",
+    "diagnosis",
+    "tables",
+]
+ANALYSIS_ONLY = {"pandas", "networkx", "bokeh", "jinja2", "click", "IPython", "tqdm", "rich"}
 GPU_LIBRARIES = {"pynvml", "nvtx", "dask_cuda", "cupy", "rmm"}
-#: The handle of a run opens the analysis that its holder asks for, and the analyser the report,
-#: through the package's root.
-LOOK_UPWARDS = ("recording/run.py", "analysis/analyser.py")
+#: The handle of a run opens the analysis that its holder asks for, the analyser and a comparison
+#: their pages, through the package's root.
+LOOK_UPWARDS = (
+    "recording/run.py",
+    "analysis/analyser.py",
+    "analysis/comparison/comparison.py",
+)
 
 
 def modules() -> list[Path]:
@@ -87,7 +102,10 @@ def test_imports_only_lower_floors(path: Path) -> None:
             assert FLOORS[target] < FLOORS[own], f"{own} imports {module}"
             assert not (own in ("analysis", "report") and target == "recording"), module
         if module == "dasfprof":
-            assert own in ("cli", "jupyter", "preload") or relative(path) in LOOK_UPWARDS
+            assert (
+                own in ("cli", "jupyter", "preload", "pytest_plugin")
+                or relative(path) in LOOK_UPWARDS
+            )
 
 
 def imported_modules(path: Path) -> set[str]:
@@ -193,6 +211,7 @@ PUBLIC_DASK = {
     "distributed.Client",
     "distributed.LocalCluster",
     "distributed.Scheduler",
+    "distributed.Security",
     "distributed.Worker",
     "distributed.default_client",
     "distributed.get_worker",
@@ -212,7 +231,17 @@ PUBLIC_DASK = {
 INTERNALS = "recording/dask_internals/"
 #: Of the private names, words that our own code, zict or `ast` use for things of their own. The
 #: hook of task runs reads `scheduler_delay`, also a column's name, of what `with_correction` gives.
-ORDINARY_WORDS = {"key", "fast", "rewrite", "optimize", "Expr", "scheduler_delay"}
+ORDINARY_WORDS = {
+    "start_time",
+    "key",
+    "fast",
+    "rewrite",
+    "optimize",
+    "Expr",
+    "process",
+    "scheduler_delay",
+    "send",
+}
 
 
 def private_names_in(path: Path, private: set[str]) -> set[str]:

@@ -36,13 +36,21 @@ def test_defaults_of_yaml_and_code_agree() -> None:
     made = make_settings("x", add_time_suffix=False)
     coded = RunSettings("x", made.directory)
     fields = ("commit_threshold", "flush_interval", "max_pending", "sample_interval")
-    for field in (*fields, "response_timeout"):
+    for field in (
+        *fields,
+        "stack_frequency",
+        "profiler",
+        "log_level",
+        "log_values",
+        "record_code",
+        "response_timeout",
+    ):
         assert getattr(made, field) == getattr(coded, field)
 
 
 @pytest.mark.parametrize("name", ["a/b", "", "..", "../x", "/tmp/x"])
 def test_name_with_a_path_separator_is_refused(name: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="directory="):
+    with pytest.raises(InvalidArgumentError, match="a path separator"):
         make_settings(name)
 
 

@@ -1,6 +1,21 @@
 """What a trace means: `Trace`, the run as tables, and `TraceAnalyser`, which answers questions."""
 
-from dasfprof.analysis.analyser import TraceAnalyser
-from dasfprof.analysis.trace import Trace
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __all__ = ["Trace", "TraceAnalyser"]
+
+_MODULES = {"Trace": "dasfprof.analysis.trace", "TraceAnalyser": "dasfprof.analysis.analyser"}
+
+if TYPE_CHECKING:
+    from dasfprof.analysis.analyser import TraceAnalyser
+    from dasfprof.analysis.trace import Trace
+else:
+
+    def __getattr__(name):  # `live` and `under_way` do without pandas
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value

@@ -14,7 +14,10 @@ class Questions:
     trace: Trace
     _progress: bool
 
-    def diagnose(self) -> pd.DataFrame:
+    def diagnose(
+        self,
+        least: float = 0.1,
+    ) -> pd.DataFrame:
         """Look for the known faults of a run, and say what to change."""
 
     def critical_path(self) -> pd.DataFrame:
@@ -56,6 +59,46 @@ class Questions:
     ) -> pd.DataFrame:
         """Put every second of every thread of every worker's life into exactly one class."""
 
+    def time_to_first_task(self) -> pd.DataFrame:
+        """Split the time from the begin of recording to the first task."""
+
+    def cprofile(
+        self,
+        function: str | None = None,
+    ) -> pd.DataFrame:
+        """Sum up what cProfile counted, over all workers."""
+
+    def call_profiles(self) -> pd.DataFrame:
+        """List the files of the profiler of calls, for ``python -m pstats FILE`` and other viewers."""
+
+    def client_activity(self) -> pd.DataFrame:
+        """Sum up the samples of the client's main thread by phase and line."""
+
+    def function_code(
+        self,
+        function: str | None = None,
+    ) -> pd.DataFrame:
+        """List the Python functions that tasks call, with their source."""
+
+    def hot_lines(
+        self,
+        function: str | None = None,
+        step: str | None = None,
+        by: Literal["line", "function", "library"] = "line",
+    ) -> pd.DataFrame:
+        """Sum up the samples of stacks of tasks by line, function or library."""
+
+    def call_tree(
+        self,
+        function: str | None = None,
+        step: str | None = None,
+        least: float = 1.0,
+    ) -> pd.DataFrame:
+        """Sum up the samples of stacks of tasks by call, from the tasks' functions inwards."""
+
+    def loop_blocks(self) -> pd.DataFrame:
+        """List the times in which an event loop had not turned for over 50 ms."""
+
     def per_step_bottleneck(self) -> pd.DataFrame:
         """Sum up the task runs of each step of the pipeline."""
 
@@ -64,6 +107,9 @@ class Questions:
 
     def per_step_status(self) -> pd.DataFrame:
         """Sum up what the task runs of each step of the pipeline waited for and did."""
+
+    def function_memory(self) -> pd.DataFrame:
+        """Say how much memory workers' processes held while functions ran, by the samples there are."""
 
     def imbalance(
         self,
@@ -90,7 +136,7 @@ class Questions:
 
     def transfers(
         self,
-        by: Literal["worker", "host", "function", "step", "time"] = "worker",
+        by: Literal["worker", "host", "function", "step", "time", "shuffle"] = "worker",
         *,
         interval: float | None = None,
     ) -> pd.DataFrame:
@@ -98,6 +144,9 @@ class Questions:
 
     def degradation(self) -> pd.DataFrame:
         """Test whether each function gets slower as the run goes on, by the steps of the guide."""
+
+    def host_processes(self) -> pd.DataFrame:
+        """List the programs that used much of a busy host, the run's own and others'."""
 
     def processed_tasks(
         self,
@@ -148,6 +197,12 @@ class Questions:
 
     def blocked_time(self) -> pd.DataFrame:
         """Predict the wall time without each of the things that tasks wait for."""
+
+    def logs(
+        self,
+        function: str | None = None,
+    ) -> pd.DataFrame:
+        """List what task runs logged by `logging`, from the level on that the run was recorded with."""
 
     def own_events(self) -> pd.DataFrame:
         """List the events that user code recorded, of kinds of its own."""

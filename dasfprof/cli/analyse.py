@@ -10,7 +10,7 @@ import click
 from dasfprof.cli.sources import open_analyser
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, default_requests, print_answers
-from dasfprof.report.terminal.output import say
+from dasfprof.report.terminal.paragraphs import heading, say
 from dasfprof.report.terminal.summary import print_summary
 from dasfprof.text import clean
 
@@ -29,7 +29,7 @@ def _list_questions(ctx: click.Context, _: click.Parameter, wanted: bool) -> Non
     for question in questions.all():
         if question.group != group:
             group = question.group
-            click.echo(f"\n{click.style(group, bold=True)}: {questions.GROUPS[question.group]}")
+            heading(group, f": {questions.GROUPS[question.group]}", apart=True)
         short = f", short {question.short}" if question.short else ""
         click.echo(f"  {question.call}{short}\n      {question.summary}")
     ctx.exit()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dasfprof.database import DasfDatabase, EventDatabase
-    from dasfprof.database.batch import Batch
+    from dasfprof.database.block_codec import Batch
     from dasfprof.database.columns import Array, Column
     from dasfprof.database.reader import TraceFile
 
@@ -50,6 +50,13 @@ class FileContents:
         """Whether DASF wrote the file."""
         return self.state == NO_END
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether a process of this machine still writes the file."""
+        from dasfprof.database.writing_process import Writer
+
+        return self.state == Writer.ALIVE.value
+
     def fact(self, *names: str) -> Any:
         """Return an entry of the header, or of a map in it; None if there is none."""
         found: Any = self.header
@@ -69,9 +76,10 @@ class FileContents:
         for batch in batches:
             if not batch.rows:
                 continue
-            self.events[batch.name] += batch.rows
-            if (batch.phase, batch.name) not in KINDS:
-                self.unknown[batch.name] += batch.rows
+            for name, rows in _counts(batch):
+                self.events[name] += rows
+                if (batch.phase, name) not in KINDS:
+                    self.unknown[name] += rows
             times = _numbers(batch.fields["timestamp"])
             if len(times):
                 first, last = float(times.min()), float(times.max())
@@ -80,6 +88,10 @@ class FileContents:
             if batch.name in _GPU_EVENTS and len(self.gpu_events) < _MAX_GPU_EVENTS:
                 told = [(event.name, event.args) for _, event in batch.events()]
                 self.gpu_events += told[:_MAX_GPU_EVENTS]
+
+
+def _counts(batch: Batch) -> Iterable[tuple[str, int]]:
+    return Counter(batch.names).items() if "name" in batch.fields else [(batch.name, batch.rows)]
 
 
 def read_contents(database: EventDatabase) -> FileContents:

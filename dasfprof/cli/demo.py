@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
-from dasfprof.report.terminal.output import echo, say
+from dasfprof.report.terminal.output import echo
+from dasfprof.report.terminal.paragraphs import heading, say
 from dasfprof.text import count_of, format_size
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def demo(directory: Path, workers: int, size: str) -> None:
 
     chosen = SIZES[size]
     points = chosen.files * chosen.points_per_file
-    echo(click.style(f"k-means on {points:,} points, {workers} workers", bold=True) + "\n")
+    heading(f"k-means on {points:,} points, {workers} workers", "\n")
     with _step("write", f"{chosen.files} files of points in {directory / 'data'}"):
         paths = write_points(directory / "data", chosen)
     from distributed import Client, LocalCluster

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterable, Iterator
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dasfprof.report.json_text import without_surrogates
+from dasfprof.report.json_text import json_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +39,7 @@ def document(
     """
     from dasfprof.report.run_summary import summarise
 
-    yield f'{{"run": {_json(title)},\n"summary": {_json(summarise(analyser.trace))},\n'
+    yield f'{{"run": {json_of(title)},\n"summary": {json_of(summarise(analyser.trace))},\n'
     asked = list(requests)
     for request in asked:
         if request.question.name == "diagnose":
@@ -55,36 +52,17 @@ def document(
             yield separator
             yield from _member(request.file_stem, request.of(analyser), rows)
             separator = ",\n"
-    yield f'}},\n"notes": {_json([note.text for note in analyser.trace.notes])}}}\n'
+    yield f'}},\n"notes": {json_of([note.text for note in analyser.trace.notes])}}}\n'
 
 
 def _member(name: str, frame: pd.DataFrame, rows: int | None) -> Iterator[str]:
     """Write a table, a row a line."""
-    yield f"{_json(name)}: ["
+    yield f"{json_of(name)}: ["
     whole = frame if rows is None else frame.head(rows)
     separator = "\n"
     for begin in range(0, len(whole), _BLOCK):
         block = whole.iloc[begin : begin + _BLOCK]
         values = block.astype(object).where(block.notna(), None)
-        yield separator + ",\n".join(map(_json, values.to_dict("records")))
+        yield separator + ",\n".join(map(json_of, values.to_dict("records")))
         separator = ",\n"
     yield "]"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(_plain(value), allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    """Convert a value to types that JSON has."""
-    if isinstance(value, dict):
-        return {without_surrogates(str(name)): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, str):
-        return without_surrogates(value)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value.item() if hasattr(value, "item") else value

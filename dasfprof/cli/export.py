@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.cli.sources import file_for, open_analyser
+from dasfprof.cli.sources import open_analyser
+from dasfprof.report.file_names import file_for
 from dasfprof.report.formats import all_formats
-from dasfprof.report.terminal.output import say
+from dasfprof.report.terminal.paragraphs import say
 from dasfprof.text import clean, count_of, format_size
 
 if TYPE_CHECKING:

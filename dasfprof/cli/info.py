@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import click
 
 from dasfprof.cli.sources import open_source
 from dasfprof.report.terminal.output import echo, terminal_width
+from dasfprof.report.terminal.paragraphs import Part, heading, print_entry
 from dasfprof.text import clean, count_of, elide, format_date, format_duration, format_size
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _list_runs(source: str, runs: list[Run]) -> None:
         }
         for run in runs
     ]
-    echo(click.style(f"{len(runs)} runs in {clean(source)}", bold=True))
+    heading(f"{len(runs)} runs in {clean(source)}")
     echo(format_table(pd.DataFrame(rows), terminal_width()))
     echo(f"\nOne of them: dasfprof info {elide(Path(source, runs[0].name), _MAX_VALUE)}")
 
@@ -83,7 +83,7 @@ def _name_others(directory: Path, runs: list[Run]) -> None:
 def _print_run(source: str, contents: list[FileContents]) -> None:
     names = sorted({str(file.fact("run")) for file in contents if file.fact("run")})
     title = f"Run {', '.join(names) or source}"
-    echo(click.style(elide(title, terminal_width()), bold=True))
+    heading(elide(title, terminal_width()))
     hosts: dict[str, Counter[str]] = {}
     for file in contents:
         if file.owner():
@@ -100,7 +100,15 @@ def _print_run(source: str, contents: list[FileContents]) -> None:
     size = format_size(sum(file.size for file in contents))
     files = count_of(len(contents), "file")
     _entry("holds", f"{files}, {size}, {count_of(events.total(), 'event')}")
-    lost = [file for file in contents if file.losses or file.state != "closed cleanly"]
+    open_files = sum(file.goes_on for file in contents)
+    if open_files:
+        words = f"{count_of(open_files, 'file')} of {len(contents)} still being written"
+        _entry("goes on", f"{words}; dasfprof watch {clean(source)}")
+    lost = [
+        file
+        for file in contents
+        if file.losses or not (file.goes_on or file.state == "closed cleanly")
+    ]
     _entry("lost", f"see {count_of(len(lost), 'file')} below" if lost else "nothing")
 
 
@@ -131,8 +139,7 @@ def _print_file(file: FileContents) -> None:
 def _entry(name: str, text: str) -> None:
     """Print a line of a name and a text, wrapped under itself."""
     head = f"  {elide(name, 30):<12} "
-    lines = textwrap.wrap(elide(text, _MAX_VALUE * 4), max(terminal_width() - len(head), 20))
-    echo(head + ("\n" + " " * len(head)).join(lines))
+    print_entry(head, None, [Part(elide(text, _MAX_VALUE * 4))])
 
 
 def _when(contents: list[FileContents]) -> str:

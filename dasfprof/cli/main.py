@@ -10,11 +10,15 @@ import click
 
 from dasfprof import __version__
 from dasfprof.cli.analyse import analyse
+from dasfprof.cli.compare import compare
 from dasfprof.cli.demo import demo
 from dasfprof.cli.export import export
+from dasfprof.cli.history import history
 from dasfprof.cli.info import info
 from dasfprof.cli.report import report
 from dasfprof.cli.run import ScriptInterrupted, run
+from dasfprof.cli.stuck import stuck
+from dasfprof.cli.watch import watch
 from dasfprof.errors import DasfprofError
 from dasfprof.text import clean
 
@@ -39,7 +43,7 @@ class ErrorsAsMessages(click.Group):
     cls=ErrorsAsMessages,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done; 1 failed, and the message says why; 2 wrong usage. "
-    "`dasfprof run` has the exit code of the script.",
+    "3 slower than allowed (compare). `dasfprof run` has the exit code of the script.",
 )
 @click.version_option(__version__, prog_name="dasfprof")
 def cli() -> None:
@@ -48,10 +52,14 @@ def cli() -> None:
 
 cli.add_command(demo)
 cli.add_command(run)
+cli.add_command(watch)
 cli.add_command(analyse)
+cli.add_command(compare)
+cli.add_command(history)
 cli.add_command(info)
 cli.add_command(report)
 cli.add_command(export)
+cli.add_command(stuck)
 
 
 def main() -> None:

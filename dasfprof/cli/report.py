@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from dasfprof.cli.sources import file_for, open_analyser
-from dasfprof.report.terminal.output import say
+from dasfprof.cli.sources import open_analyser
+from dasfprof.report.file_names import file_for
+from dasfprof.report.terminal.paragraphs import say
 from dasfprof.text import clean, format_size
 
 

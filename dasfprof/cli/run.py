@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dasfprof.cli.script import run_script
-from dasfprof.errors import DasfprofError
+from dasfprof.errors import DasfprofError, InvalidArgumentError
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
-from dasfprof.report.terminal.output import echo, say
+from dasfprof.report.terminal.output import echo
+from dasfprof.report.terminal.paragraphs import say
 from dasfprof.text import clean, count_of, format_size
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ class ScriptInterrupted(SystemExit):
     help="Directory of the trace files, on every host.  [default: the working directory]",
 )
 @click.option(
+    "--profiler",
+    type=click.Choice(["cprofile", "profile", "off"]),
+    help="Count the calls of tasks' functions: see `register_default_profiler`.",
+)
+@click.option(
     "--head",
     type=click.IntRange(min=1),
     default=DEFAULT_ROWS,
@@ -57,6 +63,7 @@ def run(
     module: bool,
     name: str | None,
     directory: Path | None,
+    profiler: str | None,
     head: int,
 ) -> None:
     """Run a Python script and record every Dask cluster that it uses.
@@ -73,15 +80,17 @@ def run(
     target, *args = command
     if not module and not Path(target).exists():
         raise click.UsageError(f"there is no script {target!r}.")
-    if name is not None and (not name or name != Path(name).name or name == ".."):
-        raise click.BadParameter(
-            f"{name!r}: a run's name is the prefix of its file names, so it has no path separator; "
-            "set the directory with --directory.",
-            param_hint="--name",
-        )
+    if name is not None:
+        from dasfprof.recording.settings import check_name
+
+        try:
+            check_name(name)
+        except InvalidArgumentError as error:
+            raise click.BadParameter(str(error), param_hint="--name") from error
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
-    recorder = _observe_clients(name or (target if module else Path(target).stem), directory)
+    chosen = name or (target if module else Path(target).stem)
+    recorder = _observe_clients(chosen, directory, profiler)
     outcome = run_script(target, tuple(args), as_module=module)
     sys.stdout.flush()
     try:
@@ -94,12 +103,12 @@ def run(
     ctx.exit(outcome.exit_code)
 
 
-def _observe_clients(name: str, directory: Path | None) -> ClientRecorder:
+def _observe_clients(name: str, directory: Path | None, profiler: str | None) -> ClientRecorder:
     """Register the cluster of every client of this process with a recorder."""
     from dasfprof import preload
 
     preload.recorder = preload.ClientRecorder(
-        name, None if directory is None else directory.absolute()
+        name, None if directory is None else directory.absolute(), profiler
     )
     if "distributed.client" in sys.modules:
         _add_preload()

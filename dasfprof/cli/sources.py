@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from dasfprof.analysis import TraceAnalyser
     from dasfprof.database import MultiEventDatabase
 
-#: Signs of a run's name that a file's name keeps; others become dashes.
-_SIGNS = "-_.+ "
-_LONGEST = 200
-
 
 def open_source(source: str) -> MultiEventDatabase:
     """Open the files of a run; Python warnings are printed as notes."""
@@ -38,9 +34,3 @@ def open_analyser(source: str) -> tuple[TraceAnalyser, str]:
 
     analyser = TraceAnalyser(database)
     return analyser, title_of(analyser.trace, default=Path(source).resolve().name)
-
-
-def file_for(title: str, ending: str) -> Path:
-    """Return a path in the working directory that is named after a run."""
-    stem = "".join(sign if sign.isalnum() or sign in _SIGNS else "-" for sign in title)
-    return Path(f"{stem.lstrip('.-')[:_LONGEST] or 'run'}{ending}")

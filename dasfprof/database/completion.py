@@ -5,8 +5,8 @@ takes events one by one, as analyses of DASF's events do, cannot look at other e
 
 - each "Resource Usage" event has the last known value of each of its fields. A process reads some
   of them less often than others, and one process of a host reads what is the same for all of them;
-- each "Compute" event has its ``dependents``: the keys of the task runs that took its result, as
-  far as the files that are read together show.
+- each "Compute" event has its ``dependents``: the keys of the tasks that take its key's result, as
+  far as the files that are read together show. A key that ran again has the same at each run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.database import keys
-from dasfprof.database.batch import Batch
+from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import (
     Array,
     Column,

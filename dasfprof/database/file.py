@@ -10,14 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from dasfprof.database.batch import Batch
+from dasfprof.database.block_codec import Batch
 from dasfprof.database.completion import Completion
 from dasfprof.database.display import files_html
 from dasfprof.database.reader import FORMAT_VERSION, TraceFile
-from dasfprof.database.schemas import fold_events, make_batches
+from dasfprof.database.schemas import fold_events, make_batches, split_names
 from dasfprof.database.validation import check_event, check_limits, check_path, missing_file
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.database.writing_process import process_facts
@@ -197,14 +198,14 @@ class FileDatabase(EventDatabase):
         return self._reader or TraceFile(self.path)
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the events as columns, in the order of the file.
+        """Yield the events as columns, of one name each, in the order of the file.
 
         Raises
         ------
         SourceNotFoundError
             If there is no file, as nothing was recorded; the message names similar files.
         """
-        return self.trace_file().batches()
+        return chain.from_iterable(map(split_names, self.trace_file().batches()))
 
     def get_traces(self) -> Iterator[Event]:
         """Yield the events in the order in which they were recorded.

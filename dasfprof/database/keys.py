@@ -245,6 +245,7 @@ def pack_hash(head: Head) -> Head:
     return kind + HASHED, begin + bytes.fromhex(digits)
 
 
+@lru_cache(1 << 12)  # many blocks name the same heads
 def unpack_hash(head: Head) -> Head:
     """Undo `pack_hash`.
 

@@ -13,7 +13,15 @@ from dasfprof.text import count_of, elide
 
 logger = logging.getLogger(__name__)
 
-Cause = Literal["too fast", "disk full", "disk gone", "not encoded"]
+Cause = Literal[
+    "too fast",
+    "disk full",
+    "disk gone",
+    "not encoded",
+    "too many stacks",
+    "too many functions",
+    "too many logs",
+]
 
 #: The words for each cause.
 CAUSES: Mapping[str, str] = {
@@ -21,6 +29,9 @@ CAUSES: Mapping[str, str] = {
     "disk full": "found the disk full",
     "disk gone": "could not be written: the disk or the directory was gone, or did not answer",
     "not encoded": "held a value that cannot be encoded",
+    "too many stacks": "lack their stack: the file has 20,000 others",
+    "too many functions": "are in no profile of calls: the worker has those of 200 other functions",
+    "too many logs": "were logged by task runs beyond 20 of each, or 10,000 of a worker",
 }
 
 #: Kinds of events that a message names, and the characters of each name.

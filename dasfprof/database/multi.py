@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dasfprof.database.batch import Batch
+from dasfprof.database.block_codec import Batch
 from dasfprof.database.completion import Completion
 from dasfprof.database.dasf import DasfDatabase
 from dasfprof.database.display import files_html
@@ -55,7 +55,7 @@ class MultiEventDatabase:
 
         - "Resource Usage" has the last known value of each field of its process and host, NaN
           where there is none. In the ten seconds before a field's first value, it has that value.
-        - "Compute" has ``dependents``, the keys of the task runs that took its result.
+        - "Compute" has ``dependents``, the keys of the tasks that take its key's result.
 
         "Managed Memory" has no ``key``: DASF records it as a task ends, dasfprof in each sample,
         which belongs to no task. `batches` yields the columns as they were recorded.
@@ -110,6 +110,11 @@ def open_run(source: Source) -> MultiEventDatabase:
     path = Path(text)
     if path.is_file():
         if not _is_any_trace(path):
+            if not path.stat().st_size:
+                raise NotATraceError(
+                    f"{text} is empty: its writer has not written yet, or found no room on the "
+                    "disk; then its log has the number of events lost."
+                )
             raise NotATraceError(
                 f"{text} is neither a dasfprof nor a DASF trace. A trace is a .msgpack file that "
                 "a dasfprof or DASF profiler wrote; `dasfprof info DIRECTORY` lists those there."
@@ -135,9 +140,12 @@ class Run:
     files: list[Path] = field(default_factory=list)
 
 
-def find_runs(directory: Path) -> list[Run]:
-    """Return the runs whose files are in a directory, the newest first."""
-    headers = _headers(directory)
+def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[Run]:
+    """Return the runs whose files are in a directory, the newest first.
+
+    With `among` only of these files of it.
+    """
+    headers = _headers(directory, among)
     runs: dict[tuple[str, str], Run] = {}
     # Where the header is damaged, only the file's name says to which run it belongs.
     for path, header in sorted(headers, key=lambda pair: not pair[1]):
@@ -161,9 +169,12 @@ def files_of_run(directory: Path, run_uuid: str) -> list[Path]:
     return [path for path, header in _headers(directory) if header.get("run_uuid") == run_uuid]
 
 
-def _headers(directory: Path) -> list[tuple[Path, dict[str, Any]]]:
+def _headers(
+    directory: Path, among: Iterable[Path] | None = None
+) -> list[tuple[Path, dict[str, Any]]]:
     """Return the headers of all traces in a directory; DASF's files have none."""
-    paths = sorted(path for path in directory.glob("*.msgpack") if _is_any_trace(path))
+    files = directory.glob("*.msgpack") if among is None else among
+    paths = sorted(path for path in files if _is_any_trace(path))
     return [(path, _header(path)) for path in paths]
 
 

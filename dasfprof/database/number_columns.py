@@ -10,6 +10,8 @@ from dasfprof.database.columns import CONSTANT, NUMBER, OPTIONAL, SERIES, UNSIGN
 from dasfprof.database.key_times import TICKS_PER_SECOND
 
 _TICK = 1.0 / TICKS_PER_SECOND
+#: Counts of ticks that a byte holds anyway, and those that no integer does.
+_NARROWEST, _WIDEST = 254.0, 2.0**62
 #: The most bytes of numbers that are split into byte planes. Larger blocks are not compressed, so
 #: that planes would only slow them down.
 _PLANES_BYTES = 2048
@@ -47,7 +49,10 @@ def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
 
 
 def _encode_times(array: Array, tag: str) -> list[Any] | None:
-    """Encode times as counts of 2**-22 s from the earliest; None if that is not exact."""
+    """Encode times as counts of 2**-22 s from the earliest; None if that is not exact.
+
+    Times that were rounded to more are counts of 2, 4, 8 ... times 2**-22 s.
+    """
     missing = np.isnan(array)
     if array.dtype != "<f8" or (tag != OPTIONAL and missing.any()):
         return None
@@ -55,15 +60,20 @@ def _encode_times(array: Array, tag: str) -> list[Any] | None:
     with np.errstate(over="ignore", invalid="ignore"):
         ticks = (array - base) * TICKS_PER_SECOND
     limit = float(np.max(ticks[~missing]))
+    scale = _TICK
+    if _NARROWEST < limit < _WIDEST:
+        bits = int(np.bitwise_or.reduce(ticks[~missing].astype(np.int64)))
+        common = bits & -bits  # the highest power of two that divides all of them
+        ticks, limit, scale = ticks / common, limit / common, _TICK * common
     for dtype in UNSIGNED:
         null = np.iinfo(dtype).max  # the largest count stands for NA
         if limit < null:
             ticks[missing] = null
             counts = ticks.astype(f"<{dtype}")
-            exact = base + counts * _TICK == array
+            exact = base + counts * scale == array
             if not np.all(exact | missing) or np.any(np.signbit(array) & (array == 0)):
                 return None
-            return _numbers(tag, counts, base, _TICK)
+            return _numbers(tag, counts, base, scale)
     return None
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
 
-#: Frames up to this length are written without a check for free space.
-_TRIED_BYTES = 4096
+from dasfprof.database.disk_space import reserve
+
+#: Bytes kept for the closing frame, so that it can tell of losses on a disk that stays full. It has
+#: at most about 200.
+MARGIN_BYTES = 512
 
 
 class TraceOutput:
     """Appends frames to a new file, after a header.
 
     The file is opened for each append and closed again: no descriptor is kept, a directory that
-    was removed is created again, and a full disk is tried again. Not thread-safe.
+    was removed is created again, and a full disk is tried again. Beyond its end space is reserved
+    for the closing frame, where the file system can do that. Not thread-safe.
 
     Parameters
     ----------
@@ -32,6 +34,7 @@ class TraceOutput:
         self.created = False
         self._header = header
         self._headed = False
+        self._margin = MARGIN_BYTES
 
     def create(self) -> bool:
         """Create the file, empty, if it was not yet; return whether it was created now.
@@ -47,6 +50,10 @@ class TraceOutput:
         self.path = _create_exclusively(self.path)
         self.created = True
         return True
+
+    def release_margin(self) -> None:
+        """Let the next frame, the closing one, use the reserved space."""
+        self._margin = 0
 
     def append(self, frame: bytes) -> None:
         """Append a frame. An empty frame appends the header only, to a new file.
@@ -66,19 +73,12 @@ class TraceOutput:
             # New, created again after it was removed, or the disk was full for the header.
             if not self._headed or file.tell() == 0:
                 frame = self._header() + frame
-            _check_room(self.path, len(frame))
+            if self._margin:
+                reserve(file, len(frame) + self._margin)
             view = memoryview(frame)
             while view:
                 view = view[file.write(view) :]
         self._headed = True
-
-
-def _check_room(path: Path, length: int) -> None:
-    """Raise OSError if the disk has no room for a frame: a part of it would fill the disk."""
-    if length > _TRIED_BYTES and hasattr(os, "statvfs"):
-        disk = os.statvfs(path)
-        if disk.f_blocks and disk.f_bfree * disk.f_frsize < length:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def _create_exclusively(path: Path) -> Path:

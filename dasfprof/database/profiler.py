@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from dasfprof.database.batch import Batch
+from dasfprof.database.block_codec import Batch
 from dasfprof.database.dasf import DasfDatabase
 from dasfprof.database.file import EventDatabase, FileDatabase
 from dasfprof.database.reader import is_dasf_trace

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database import frames, values
-from dasfprof.database.batch import Batch, decode_batch
+from dasfprof.database.block_codec import Batch, decode_block
 from dasfprof.database.deflate import inflate
 from dasfprof.database.validation import missing_file
 from dasfprof.errors import NotATraceError
@@ -68,7 +68,7 @@ class TraceFile:
                 self.end = block
             elif kind == "events":
                 try:
-                    batch = decode_batch(block, size)
+                    batch = decode_block(block, size)
                 except values.DAMAGE_ERRORS as error:
                     self.damage.unreadable.append(str(error))
                 else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from dasfprof.database.batch import Rows
+from dasfprof.database.block_codec import Rows
 from dasfprof.schema.declaration import Schema
 
 #: What `fold` returns: rows of schemas, with their positions among all rows that it returns.

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database import handover
-from dasfprof.database.blocks import BlockWriter
+from dasfprof.database.block_writer import BlockWriter
 from dasfprof.database.handover import Appender
 from dasfprof.database.losses import Losses
 from dasfprof.database.output import TraceOutput
@@ -91,20 +91,6 @@ class TraceWriter:
         """The absolute path, with a number added to the name if another file had taken it."""
         return self._output.path
 
-    @property
-    def dropped(self) -> int:
-        """Number of dropped facts, of all causes."""
-        return self.losses.dropped
-
-    @property
-    def errors(self) -> int:
-        """Errors that hooks and encoding caught."""
-        return self.losses.errors
-
-    @errors.setter
-    def errors(self, count: int) -> None:
-        self.losses.errors = count
-
     def add_source(self, source: Source) -> None:
         """Drain this source from now on; start the background thread if needed. Idempotent."""
         if source in self.sources:
@@ -113,10 +99,11 @@ class TraceWriter:
             if source not in self.sources:
                 self.sources.append(source)
             if self._thread is None:
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._work, name=f"dasfprof-writer {self.path.name}", daemon=True
                 )
-                self._thread.start()
+                thread.start()
+                self._thread = thread  # not before: another thread may close, and join it
                 # `atexit` would run before Dask's own handlers, which close the clusters that a
                 # script left open; what happens while they close is recorded, too.
                 self._at_exit = weakref.finalize(self, self.close)
@@ -129,6 +116,12 @@ class TraceWriter:
         self.add_source(source)
         with self._drain_lock:
             self._blocks.append(b"")
+
+    def append(self, source: Source, row: Any) -> None:
+        """Append a row to a source whose rows are few; wake the writer at the threshold."""
+        source.rows.append(row)
+        if len(source.rows) >= self.commit_threshold:
+            self.threshold_reached(source)
 
     def threshold_reached(self, source: Source) -> None:
         """Wake the writer; drop the newest fact if the writer is too far behind."""
@@ -230,6 +223,7 @@ class TraceWriter:
                 self._thread.join()
             self._drain(finish=True)
             if self._output.created:
+                self._output.release_margin()
                 end = {"kind": "end", "events": self._blocks.events}
                 self._blocks.append(self._blocks.frame(end))
             self.losses.warn_of_all()

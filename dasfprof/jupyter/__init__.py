@@ -13,7 +13,9 @@ __all__ = ["RunView", "load_ipython_extension", "show"]
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Register the magic ``%%dasfprof`` with a shell; called by ``%load_ext dasfprof``."""
+    """Register the magics with a shell; called by ``%load_ext dasfprof``."""
+    from dasfprof.jupyter.comparison import dasfprof_compare
     from dasfprof.jupyter.magic import CellMagic
 
     shell.register_magic_function(CellMagic(shell).dasfprof, "cell", "dasfprof")
+    shell.register_magic_function(dasfprof_compare, "line", "dasfprof_compare")

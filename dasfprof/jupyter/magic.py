@@ -48,12 +48,12 @@ class CellMagic:
 
         ::
 
-            %%dasfprof [NAME] [-d DIRECTORY] [-o VARIABLE]
+            %%dasfprof [NAME] [-d DIRECTORY] [-o VARIABLE] [--live]
 
         NAME is the prefix of the run's file names. The files and the report go to DIRECTORY
         (default: Dask's config ``dasfprof.directory``, else the working directory). VARIABLE
         (default: ``_dasfprof``) is set to the displayed object, whose ``analyser`` answers further
-        questions.
+        questions. With --live the run is shown while the cell runs, too.
 
         The cell runs as it would without the magic. If it raises, recording ends, the run so far is
         shown, and the exception is raised. The magic uses the client made last, which must be
@@ -75,11 +75,16 @@ class CellMagic:
             )
         except DasfprofError as error:
             raise UsageError(str(error)) from error
+        live = run.watch() if options.live else None
         try:
+            if live is not None:
+                display(live)
             for code in codes:
                 exec(code, self._shell.user_global_ns, self._shell.user_ns)
         finally:
             self._finish(run, options.output)
+            if live is not None:
+                live.stop()
 
     def _compile(self, cell: str) -> list[CodeType]:
         """Compile a cell as the shell does, so that its last expression is shown."""
@@ -133,4 +138,5 @@ def _parser() -> MagicArgumentParser:
     parser.add_argument("name", nargs="?")
     parser.add_argument("-d", "--directory")
     parser.add_argument("-o", "--output", default=VARIABLE)
+    parser.add_argument("--live", action="store_true")
     return parser

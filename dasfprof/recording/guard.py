@@ -36,7 +36,7 @@ class HookGuard:
     Parameters
     ----------
     writer
-        Its `errors` are incremented; None while there is no file yet.
+        Its `losses` count the errors; None while there is no file yet.
     """
 
     def __init__(self, writer: TraceWriter | None = None) -> None:
@@ -46,7 +46,7 @@ class HookGuard:
     def caught(self, where: str) -> None:
         """Count the current exception, and log it if it is the first."""
         if self._writer is not None:
-            self._writer.errors += 1
+            self._writer.losses.errors += 1
         if not self._logged:
             self._logged = True
             logger.warning(

@@ -7,19 +7,22 @@ import inspect
 import logging
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from distributed import Client
 from distributed.deploy.cluster import Cluster
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 from dasfprof.errors import NoClientError, RegistrationError
+from dasfprof.recording.call_profiles.engines import make_engine
 from dasfprof.recording.cluster.calls import check_process, ping, running_plugins
-from dasfprof.recording.cluster.link import ClusterLink, within
+from dasfprof.recording.cluster.link import ClusterLink
 from dasfprof.recording.cluster.removal import remove_plugins
+from dasfprof.recording.cluster.time_limit import within
 from dasfprof.recording.guard import in_thread
+from dasfprof.recording.options import check_options, checked_options
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
-from dasfprof.recording.plugins.worker import WorkerProfiler
+from dasfprof.recording.plugins.worker_profiler import WorkerProfiler
 from dasfprof.recording.run import ProfiledRun
 from dasfprof.recording.settings import RunSettings, make_settings, switch
 from dasfprof.recording.steps.recorder import StepRecorder, stop_recorders
@@ -38,6 +41,7 @@ _NO_ANSWER = (
 _MOST_NAMED = 3
 
 
+@checked_options
 def register_default_profiler(
     pipeline: object,
     name: str | None = None,
@@ -49,6 +53,11 @@ def register_default_profiler(
     flush_interval: str | float | None = None,
     max_pending: int | None = None,
     sample_interval: str | float | None = None,
+    stack_frequency: float | None = None,
+    profiler: Literal["cprofile", "profile", "off"] | None = None,
+    log_level: str | None = None,
+    log_values: bool | None = None,
+    record_code: bool | None = None,
     response_timeout: str | float | None = None,
 ) -> ProfiledRun:
     """Record everything that a cluster does, until `stop()` is called or the cluster closes.
@@ -73,6 +82,22 @@ def register_default_profiler(
         The most pending events; new ones beyond it are dropped and counted.
     sample_interval
         Seconds between two samples of processes, hosts and GPUs.
+    stack_frequency
+        How many times a second the stacks of tasks, of event loops that do not turn and of the
+        client's main thread are looked at, with their lines, such as 20; 0: never. It slows down
+        tasks of microseconds.
+    profiler
+        ``"cprofile"``: calls and times of each function's tasks, in a ``.pstats`` file a worker and
+        function beside the trace. Tasks of many small calls take several times as long; from
+        Python 3.12 on other Python code of workers as well, event loops among it. ``"profile"``:
+        the same in pure Python, many times slower. ``"off"``: neither that, nor samples of stacks.
+    log_level
+        Which records of `logging` from tasks are kept, 20 of each task run: of this level and
+        above, such as ``"info"``; ``"off"``: the first error of each task run alone.
+    log_values
+        Fill the values into their messages, where they are texts and numbers. They may be secrets.
+    record_code
+        Keep the source of tasks' functions, 100 lines of each; of a library's only name and line.
     response_timeout
         Seconds to wait for the answer of each process, in this call and in those of the handle.
         `flush`, `stop` and `collect` name the processes that do not answer and go on.
@@ -95,7 +120,7 @@ def register_default_profiler(
         on the cluster then. If only some workers can record, the others work unrecorded, and a
         warning names them.
     InvalidArgumentError
-        If the value of an option is invalid.
+        If the value of an option is invalid, or there is no such option.
     """
     nvtx = switch("enable-nvtx", enable_nvtx)
     settings = make_settings(
@@ -106,8 +131,14 @@ def register_default_profiler(
         flush_interval=flush_interval,
         max_pending=max_pending,
         sample_interval=sample_interval,
+        stack_frequency=stack_frequency,
+        profiler=profiler,
+        log_level=log_level,
+        log_values=log_values,
+        record_code=record_code,
         response_timeout=response_timeout,
     )
+    _check_profiler(settings)
     client, owned = find_client(pipeline)
     steps = StepRecorder(settings, client, pipeline)
     run: ProfiledRun = client.sync(_register, client, settings, nvtx, owned, steps)
@@ -128,6 +159,7 @@ class profile:  # noqa: N801  (a context manager, used like a function)
     """
 
     def __init__(self, pipeline: object, name: str | None = None, **options: Any) -> None:
+        check_options(register_default_profiler, options)
         self._pipeline = pipeline
         self._options = {"name": name, **options}
         self._run: ProfiledRun | None = None
@@ -187,11 +219,12 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
     client = next((item for item in candidates if isinstance(item, Client)), None)
     if client is None:
         executor = getattr(pipeline, "_executor", None)
-        what = f" (its executor is a {type(executor).__name__})" if executor is not None else ""
+        what = f" (executor: {type(executor).__name__})" if executor is not None else ""
         raise NoClientError(
-            f"a {type(pipeline).__name__}{what} has no Dask client, so there is no cluster to "
-            "observe. Pass a distributed.Client, a Cluster, an object with a `.client`, or a DASF "
-            "Pipeline with a DaskPipelineExecutor; `Client()` starts a cluster on this machine."
+            f"got an object of type {type(pipeline).__name__}{what}, which has no Dask client, so "
+            "there is no cluster to observe. Pass a distributed.Client, a Cluster, an object with "
+            "a `.client`, or a DASF Pipeline with a DaskPipelineExecutor; `Client()` starts a "
+            "cluster on this machine."
         )
     if client.status not in ("running", "connecting", "newly-created"):
         raise RegistrationError(f"{client!r} is {client.status}; connect a new client.")
@@ -228,6 +261,20 @@ async def _register(
         raise RegistrationError(f"the profiler could not be registered: {error}") from error
     steps.start()
     return ProfiledRun(client, settings, [plugin.name for plugin in plugins], owned, steps)
+
+
+def _check_profiler(settings: RunSettings) -> None:
+    if settings.profiler is None:
+        return
+    try:
+        make_engine(settings.profiler)
+    except RuntimeError as error:
+        raise RegistrationError(f"profiler={settings.profiler!r}: {error}.") from error
+    if settings.profiler == "profile":
+        logger.warning(
+            "profiler='profile' is pure Python: tasks of many small calls take many times as long. "
+            "profiler='cprofile' takes a fraction of that."
+        )
 
 
 def default_plugins(settings: RunSettings, nvtx: bool) -> list[WorkerPlugin | SchedulerPlugin]:

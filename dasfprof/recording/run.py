@@ -14,14 +14,13 @@ from distributed import Client
 
 from dasfprof.database import MultiEventDatabase
 from dasfprof.database.display import files_html
-from dasfprof.database.reader import TraceFile
-from dasfprof.database.writing_process import Writer, writer_of
 from dasfprof.errors import SourceNotFoundError, TraceError
 from dasfprof.recording.cluster.calls import (
     commit_on_scheduler,
     commit_on_worker,
     list_files,
 )
+from dasfprof.recording.cluster.ending import wait_for_end
 from dasfprof.recording.cluster.files import FileCollector
 from dasfprof.recording.cluster.link import (
     GONE,
@@ -37,12 +36,13 @@ from dasfprof.recording.steps.recorder import StepRecorder
 from dasfprof.text import clean, count_of, escape, format_size
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dasfprof.analysis import TraceAnalyser
+    from dasfprof.analysis.live import LiveRun
+    from dasfprof.jupyter.live import LiveView
 
 logger = logging.getLogger(__name__)
-
-#: Seconds between two checks of files that are about to be closed.
-_POLL_INTERVAL = 0.1
 
 
 class ProfiledRun:
@@ -70,6 +70,7 @@ class ProfiledRun:
         #: Why `stop` could not end the recording; empty if it was not called or succeeded.
         self._obstacle = ""
         self._unanswered: dict[str, str] = {}
+        self._live: LiveRun | None = None
 
     def __await__(self) -> Generator[Any, None, ProfiledRun]:
         """Return the handle: ``await register_default_profiler(...)`` works for any client."""
@@ -129,6 +130,8 @@ class ProfiledRun:
 
     def files(self) -> list[Path]:
         """Return the run's files on this machine; `collect` copies those of other hosts."""
+        if self._steps is not None and self._steps.is_over:
+            self._steps.stop()
         listed = list_files(self._settings.directory, self._settings.uuid)
         return [self.directory / name for name, _ in listed]
 
@@ -142,7 +145,7 @@ class ProfiledRun:
         Returns
         -------
         list of Path
-            The copies.
+            The copies of trace files. Profiles of calls are copied beside them.
         """
         return self._sync(self._collect, Path(destination))
 
@@ -154,8 +157,6 @@ class ProfiledRun:
         SourceNotFoundError
             If there are none: the workers are on other hosts (`collect`), or nothing was recorded.
         """
-        if self._steps is not None and self._steps.is_over:
-            self._steps.stop()
         files = self.files()
         if not files:
             raise SourceNotFoundError(
@@ -170,6 +171,46 @@ class ProfiledRun:
         from dasfprof import TraceAnalyser
 
         return TraceAnalyser(self.database(), **options)
+
+    def progress(self) -> dict[str, pd.DataFrame]:
+        """Return how far the run is, from its files on this machine: what ``dasfprof watch`` shows.
+
+        Each call reads what was written since the last one. Workers write about once a second.
+
+        Returns
+        -------
+        dict of DataFrame
+            ``total`` (one row), ``functions`` (by step and function), ``workers``, and
+            ``long_tasks`` (over 10 s and three times the median of their function), see
+            `dasfprof.analysis.live.RunState.tables`. Unknown is NA.
+
+        Raises
+        ------
+        SourceNotFoundError
+            If there are no files: the workers are on other hosts, or nothing was written yet.
+        """
+        from dasfprof import LiveRun
+
+        if self._live is None:
+            self._live = LiveRun(self.files())
+        return self._live.read().tables()
+
+    @property
+    def page(self) -> str:
+        """The address of the run's page on Dask's dashboard; in words, why there is none."""
+        link = None if self._link.is_closed else self._client.dashboard_link
+        if self._stopped or not link:
+            return "no page: " + ("the run has ended" if self._stopped else "no dashboard runs")
+        return f"{str(link).rpartition('/')[0]}/dasfprof"
+
+    def watch(self) -> LiveView:
+        """Return a view that a notebook shows, each second anew while the run goes on.
+
+        ``dasfprof watch`` is the same in a terminal.
+        """
+        from dasfprof import LiveView
+
+        return LiveView(self.files)
 
     def __repr__(self) -> str:
         return f"<ProfiledRun {clean(self.name)!r}: {self._in_words()}>"
@@ -246,7 +287,7 @@ class ProfiledRun:
             if not self._link.is_closed:
                 self._unanswered = await remove_plugins(self._link, self._plugins)
         except GONE as error:
-            if not await self._has_ended(began + self._link.limit):
+            if not await wait_for_end(self._link, self.files, began + self._link.limit):
                 self._unanswered = {SCHEDULER: error_text(error)}
         if self._unanswered:
             self._obstacle = f"{silent_processes(self._unanswered)} did not answer"
@@ -260,23 +301,6 @@ class ProfiledRun:
         if self._owns_client and self._client.status != "closed":
             await self._client.close()
 
-    async def _has_ended(self, deadline: float) -> bool:
-        """Return whether the cluster has closed, as far as this process can see."""
-        while not self._link.is_closed and not self._files_are_final():
-            if monotonic() > deadline:
-                return False
-            await asyncio.sleep(_POLL_INTERVAL)
-        return True
-
-    def _files_are_final(self) -> bool:
-        """Return whether this machine has files of the run and none is still being written."""
-        try:
-            files = [TraceFile(path) for path in self.files()]
-            ended = (f.is_closed() or writer_of(f.read_header()) is Writer.ENDED for f in files)
-            return bool(files) and all(ended)
-        except (OSError, TraceError):
-            return False
-
     async def _collect(self, destination: Path) -> list[Path]:
         destination.mkdir(parents=True, exist_ok=True)
         await self._flush()
@@ -284,4 +308,4 @@ class ProfiledRun:
         silent = await collector.collect(without=self._unanswered)
         if silent:
             self._miss(silent)
-        return sorted(collector.files.values())
+        return sorted(path for path in collector.files.values() if path.suffix == ".msgpack")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -9,7 +10,7 @@ import time
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from dask.utils import parse_timedelta
 
@@ -21,6 +22,21 @@ from dasfprof.recording.dask_internals.names import missing
 #: Bytes of a run's name. A file's has the plugin, the host and the worker behind it, and the limit
 #: of most file systems is 255.
 _LONGEST_NAME = 100
+#: The profilers of calls that can be asked for.
+ProfilerName = Literal["cprofile", "profile"]
+
+#: The levels of records of tasks that can be asked for.
+_LOG_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "off": 1 << 30,
+}
+
+#: Looks a second. Each takes up to 6 ms of waiting.
+_HIGHEST_FREQUENCY = 100
 
 
 @dataclass(frozen=True)
@@ -40,6 +56,15 @@ class RunSettings:
     max_pending: int = 100_000
     #: Seconds.
     sample_interval: float = 0.1
+    #: Looks a second at the stacks of tasks, blocked event loops and the client; 0: none.
+    stack_frequency: float = 0.0
+    #: What counts the calls of tasks' functions; None: nothing.
+    profiler: ProfilerName | None = None
+    #: The least level of records of `logging` of tasks, and whether messages have their values.
+    log_level: int = logging.WARNING
+    log_values: bool = False
+    #: Whether the source of tasks' functions is kept.
+    record_code: bool = True
     #: Seconds to wait for the answer of each process.
     response_timeout: float = 5.0
     #: Identifies the run among others with the same name.
@@ -98,16 +123,7 @@ def make_settings(
         number is not a number or not positive, or a switch is neither True nor False.
     """
     name = str(setting("name", name))
-    if not name or name != Path(name).name or name in (".", "..") or "\0" in name:
-        raise InvalidArgumentError(
-            f"name={name!r}: a run's name is the prefix of file names, so it must not be empty or "
-            "contain a path separator or a null; set the place of the files with directory=."
-        )
-    if len(os.fsencode(name)) > _LONGEST_NAME:
-        raise InvalidArgumentError(
-            f"name={name!r}: a run's name is the prefix of file names, so it must not be longer "
-            f"than {_LONGEST_NAME} bytes."
-        )
+    check_name(name)
     if switch("add-time-suffix", add_time_suffix):
         name = f"{name}-{int(time.time())}"
     given = setting("directory", directory) or "."
@@ -116,6 +132,7 @@ def make_settings(
             f"directory={given!r} must be a str or a path, such as 'traces'."
         )
     chosen = Path(given).expanduser().absolute()
+    profiler, sampled = _profiler(options.get("profiler"))
     settings = RunSettings(
         name,
         str(chosen),
@@ -123,6 +140,13 @@ def make_settings(
         flush_interval=_seconds("flush-interval", options.get("flush_interval")),
         max_pending=_whole("max-pending", options.get("max_pending")),
         sample_interval=_seconds("sample-interval", options.get("sample_interval")),
+        stack_frequency=_frequency(
+            "stack-frequency", options.get("stack_frequency") if sampled else 0
+        ),
+        profiler=profiler,
+        log_level=_log_level(options.get("log_level")),
+        log_values=switch("log-values", options.get("log_values")),
+        record_code=switch("record-code", options.get("record_code")),
         response_timeout=_seconds("response-timeout", options.get("response_timeout")),
     )
     if not 1 <= settings.commit_threshold <= settings.max_pending:
@@ -131,6 +155,26 @@ def make_settings(
             "the first must be at least 1 and no more than the second."
         )
     return settings
+
+
+def check_name(name: str) -> None:
+    """Check that a run's name can begin the names of its files.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it cannot.
+    """
+    if not name or name != Path(name).name or name in (".", "..") or "\0" in name:
+        raise InvalidArgumentError(
+            f"name={name!r}: a run's name is the prefix of file names, so it must not be empty or "
+            "contain a path separator or a null; the place of the files is set by the directory."
+        )
+    if len(os.fsencode(name)) > _LONGEST_NAME:
+        raise InvalidArgumentError(
+            f"name={name!r}: a run's name is the prefix of file names, so it must not be longer "
+            f"than {_LONGEST_NAME} bytes."
+        )
 
 
 def switch(name: str, given: Any) -> bool:
@@ -167,6 +211,41 @@ def _seconds(name: str, given: Any) -> float:
             f"{name.replace('-', '_')}={value!r} must be a positive time, such as 0.1 or '100ms'."
         )
     return seconds
+
+
+def _profiler(given: Any) -> tuple[ProfilerName | None, bool]:
+    """Return the profiler of calls, and whether stacks may be sampled."""
+    value = setting("profiler", given)
+    if value is None or value in get_args(ProfilerName):
+        return value, True
+    if value != "off":
+        raise InvalidArgumentError(
+            f"profiler={value!r} must be 'cprofile', 'profile' (the same in pure Python, many "
+            "times slower), 'off' (nor are stacks sampled) or None."
+        )
+    return None, False
+
+
+def _log_level(given: Any) -> int:
+    value = setting("log-level", given)
+    level = _LOG_LEVELS.get(value.lower()) if isinstance(value, str) else None
+    if level is None:
+        raise InvalidArgumentError(
+            f"log_level={value!r} must be one of {', '.join(_LOG_LEVELS)}: the least of records "
+            "that are kept; off: the first error of each task run alone."
+        )
+    return level
+
+
+def _frequency(name: str, given: Any) -> float:
+    value = setting(name, given)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= _HIGHEST_FREQUENCY:
+        raise InvalidArgumentError(
+            f"{name.replace('-', '_')}={value!r} must be a number of times a second from 0 (never) "
+            f"to {_HIGHEST_FREQUENCY}, such as 20."
+        )
+    return float(value)
 
 
 def _file_part(text: str) -> str:

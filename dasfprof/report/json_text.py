@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable
+from datetime import datetime
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
@@ -31,3 +34,23 @@ def without_surrogates(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def json_of(value: Any) -> str:
+    """Write a value as JSON in ASCII; what JSON has no number for is null, times are ISO 8601."""
+    return json.dumps(_plain(value), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """Convert a value to types that JSON has."""
+    if isinstance(value, dict):
+        return {without_surrogates(str(name)): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, str):
+        return without_surrogates(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value.item() if hasattr(value, "item") else value

@@ -11,13 +11,13 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.report.run_summary import in_words, summarise, when
+from dasfprof.report.run_summary import in_words, no_findings, start_in_words, summarise, when
 from dasfprof.text import count_of, elide, escape, format_duration
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dasfprof.analysis import TraceAnalyser
+    from dasfprof.analysis import Trace, TraceAnalyser
 
 _COLOURS = {"high": "#b3261e", "medium": "#8a5a00", "low": "#00629d", "info": "#5c5f62"}
 #: Findings and notes that are shown; characters of each.
@@ -46,14 +46,20 @@ def run_html(
     """
     facts = summarise(analyser.trace)
     begin = f"<b>{_text(title)}</b> " if title else ""
-    parts = [f"<p>{begin}{_text(when(facts))}<br>{_text(in_words(facts))}</p>"]
+    start = start_in_words(facts)
+    more = f"<br>{_text(start)}" if start else ""
+    parts = [f"<p>{begin}{_text(when(facts))}<br>{_text(in_words(facts))}{more}</p>"]
     if findings is None:
         parts.append("<p>What is wrong with it? Ask <code>.diagnose()</code>.</p>")
     elif folded:
         label = f"{count_of(len(findings), 'finding')} in words"
-        parts += [f"<details><summary>{label}</summary>", *_findings_html(findings), "</details>"]
+        parts += [
+            f"<details><summary>{label}</summary>",
+            *_findings_html(findings, analyser.trace),
+            "</details>",
+        ]
     else:
-        parts += _findings_html(findings)
+        parts += _findings_html(findings, analyser.trace)
     notes = [note.text for note in analyser.trace.notes]
     if notes:
         items = "".join(f"<li>{_text(note)}</li>" for note in notes[:_MOST])
@@ -66,9 +72,9 @@ def run_text(analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str 
     """Write a run's summary and findings as text."""
     facts = summarise(analyser.trace)
     head = "  ".join(part for part in (elide(title, _LONGEST), when(facts)) if part)
-    lines = [line for line in (head, in_words(facts)) if line]
+    lines = [line for line in (head, in_words(facts), start_in_words(facts)) if line]
     if findings is not None and not len(findings):
-        lines.append("None of the known faults was found.")
+        lines.append(no_findings(analyser.trace))
     for finding in _shown(findings):
         seconds = finding["Seconds at stake (s)"]
         at_stake = "" if math.isnan(seconds) else format_duration(seconds)
@@ -103,9 +109,9 @@ def frame_html(page: str, title: str) -> str:
     )
 
 
-def _findings_html(findings: pd.DataFrame) -> Iterable[str]:
+def _findings_html(findings: pd.DataFrame, trace: Trace) -> Iterable[str]:
     if not len(findings):
-        yield "<p>None of the known faults was found.</p>"
+        yield f"<p>{no_findings(trace)}</p>"
     for finding in _shown(findings):
         colour = _COLOURS.get(finding["Severity"], _COLOURS["info"])
         badge = f"background:{colour};color:#fff;border-radius:3px;padding:0 .5em"

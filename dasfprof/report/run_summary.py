@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.accounting import RUNNING, make_accounts
+from dasfprof.analysis.model.first_task import find_first_task
+from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.p2p import shuffled_bytes
+from dasfprof.analysis.model.run_end import find_run_end
+from dasfprof.analysis.model.slots import unseen_runs
 from dasfprof.analysis.trace import Trace
 from dasfprof.text import clean, count_of, format_date, format_duration, format_share
 
+#: The least share of the time to the first task that is told.
+_WORTH_TELLING = 0.01
 #: Most names of events that are listed.
 _MOST_NAMES = 8
 
@@ -25,33 +33,56 @@ def summarise(trace: Trace) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``begin`` (Unix seconds), ``seconds``, ``tasks``, ``functions``, ``failed``, ``hosts``,
-        ``workers``, ``threads``, ``compute`` (seconds in tasks, of all threads), ``capacity``
+        ``begin`` (Unix seconds), ``seconds``, ``tasks`` (runs that ended), ``unseen`` (those of
+        them that no worker's file holds, of which only the scheduler tells),
+        ``unfinished`` (tasks that had not), ``functions``, ``failed``, ``hosts``,
+        ``workers``, ``threads``, ``compute`` (seconds in tasks, of all threads), ``held`` (those
+        for which they held one, by the accounts), ``capacity``
         (seconds that threads were there), ``cpu`` (CPU seconds in tasks), ``moved`` (bytes
-        between workers), ``results`` (bytes of all results), ``events`` (of user code, the number
-        by name). None: unknown.
+        between workers), ``shuffled`` (those of them by P2P shuffles; None: they are not among
+        them), ``results`` (bytes of all results), ``events`` (of user code, the number
+        by name), ``first_task`` (see `find_first_task`: ``seconds`` to it from the begin of
+        recording, and those of each of its ``stages``; None where tasks ran before). None: unknown.
     """
-    tasks, workers = trace.tasks, trace.workers[trace.workers["kind"] == "worker"]
-    ends = np.minimum(workers["last_seen"], workers["left"].fillna(np.inf))
-    lives = (ends - workers["first_seen"]).clip(lower=0)
-    capacity = float((lives * workers["nthreads"].astype(float)).sum(min_count=1))
+    tasks, end = with_open_runs(trace).tasks, find_run_end(trace)
+    unseen = len(unseen_runs(trace))
+    functions = {*tasks["function"].unique(), *unseen_runs(trace)["function"].unique()}
+    workers = trace.workers[trace.workers["kind"] == "worker"]
+    unfinished = None if end is None else end.unfinished
+    # As time_accounting() has it, so that the same share is not shown as two.
+    accounts = make_accounts(trace).of_lives
     arrived = trace.transfers[trace.transfers["state"] == "success"]
+    shuffled = shuffled_bytes(trace)
+    sizes = [arrived["size"].sum(), shuffled] if len(trace.transfers) or shuffled > 0 else []
     return {
         "begin": _known(trace.begin),
         "seconds": _known(trace.end - trace.begin),
-        "tasks": len(tasks),
-        "functions": int(tasks["function"].nunique()),
+        "tasks": len(trace.tasks) + unseen,
+        "unseen": unseen,
+        "unfinished": len(tasks) - len(trace.tasks) if unfinished is None else unfinished,
+        "functions": len(functions),
         "failed": int((tasks["state"] == "erred").sum()),
         "hosts": sorted({str(host) for host in workers["host"] if host}),
         "workers": int(workers[["host", "worker"]].drop_duplicates().shape[0]),
         "threads": _known(workers.drop_duplicates(["host", "worker"])["nthreads"].sum(min_count=1)),
         "compute": float(tasks["duration"].sum()),
-        "capacity": _known(capacity),
+        "held": _known(accounts[:, list(RUNNING)].sum()),
+        "capacity": _known(accounts.sum()) or None,
         "cpu": _known(tasks["cpu"].sum(min_count=1)),
-        "moved": _known(arrived["size"].sum()) if len(trace.transfers) else None,
+        "moved": _known(np.nansum(sizes)) if sizes else None,
+        "shuffled": _known(shuffled),
         "results": _known(tasks["size"].sum(min_count=1)),
         "events": {str(name): int(n) for name, n in trace.events["name"].value_counts().items()},
+        "first_task": _first_task(trace),
     }
+
+
+def _first_task(trace: Trace) -> dict[str, Any] | None:
+    found = find_first_task(trace)
+    if found is None:
+        return None
+    stages = {stage.value: _known(seconds) for stage, seconds in found.stages.items()}
+    return {"seconds": _known(found.seconds), "stages": stages}
 
 
 def when(facts: dict[str, Any]) -> str:
@@ -64,20 +95,48 @@ def when(facts: dict[str, Any]) -> str:
 def in_words(facts: dict[str, Any]) -> str:
     """Write what a run computed, and on what, in a sentence or two."""
     used = ""
-    if facts["capacity"]:
-        share = format_share(facts["compute"] / facts["capacity"])
+    if facts["capacity"] and facts["held"] is not None:
+        share = format_share(facts["held"] / facts["capacity"])
         used = f" Tasks held {share} of the threads' time."
-    failed = f", {facts['failed']:,} failed" if facts["failed"] else ""
+    failed = f", {facts['unseen']:,} of them in no worker's file" if facts["unseen"] else ""
+    failed += f", {facts['failed']:,} failed" if facts["failed"] else ""
+    failed += f", {count_of(facts['unfinished'], 'task')} unfinished" if facts["unfinished"] else ""
     threads = f", {count_of(facts['threads'], 'thread')}," if facts["threads"] else ""
     runs = f"{count_of(facts['tasks'], 'task run')} of {count_of(facts['functions'], 'function')}"
     events = _events_in_words(facts["events"])
-    if events and not facts["tasks"]:
+    if events and not facts["tasks"] and not facts["unfinished"]:
         return f"No task runs. {events}"
     return (
         f"{runs}{failed}, on {count_of(facts['workers'], 'worker')}{threads} of "
         f"{count_of(len(facts['hosts']), 'host')}.{used}"
         f"{' ' if events else ''}{events}"
     )
+
+
+def start_in_words(facts: dict[str, Any]) -> str:
+    """Write how long it took to the first task, and what took long; empty if nobody recorded it."""
+    found = facts["first_task"]
+    if found is None:
+        return ""
+    known = {stage: seconds for stage, seconds in found["stages"].items() if seconds is not None}
+    unknown = [stage for stage in found["stages"] if stage not in known]
+    parts = ", ".join(
+        f"{stage} {format_duration(seconds)}"
+        for stage, seconds in known.items()
+        if seconds > 0 and seconds >= _WORTH_TELLING * sum(known.values())
+    )
+    if found["seconds"] is None:
+        begin = "Of the time to the first task"
+    else:
+        begin = f"The first task began {format_duration(found['seconds'])} after recording did"
+    return f"{begin}: {parts}" + (f"; unknown: {', '.join(unknown)}." if unknown else ".")
+
+
+def no_findings(trace: Trace) -> str:
+    """Write what it means that nothing was found in a run."""
+    if not len(trace.tasks) and not len(trace.scheduler_only):
+        return "No task runs: there is nothing to judge."
+    return "None of the known faults was found."
 
 
 def _events_in_words(counts: dict[str, int]) -> str:

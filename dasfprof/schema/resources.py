@@ -147,3 +147,18 @@ read_time       time     seconds  reading since boot
 write_time      time     seconds  writing since boot
 """,
 )
+
+HOST_PROCESS = event_kind(
+    "Host Process",
+    "A process of a busy host that used much of a core or of the memory, in a look at all of them.",
+    recorder="ResourceMonitor",
+    columns="""
+pid             int      id       its number
+name            text     text     the kernel's name of it, 15 characters; never its command line
+owner           text     text     name of its user; where it has none, the number
+cpu             float32  number   % of one core since the look before
+memory          int      bytes    resident
+interval        float    seconds  since the look before
+ancestors       value    object   numbers of the processes that it descends from, the nearest first
+""",
+)

@@ -1,4 +1,7 @@
-"""What the client records of the steps of a pipeline. The events' `thread_id` is ``client``."""
+"""What the client records of the steps of a pipeline, and of the graphs that it sends.
+
+The events' `thread_id` is ``client``.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from dasfprof.schema.declaration import event_kind
 #: The annotation of graphs that are computed in a step: the names of the steps around, the
 #: outermost first. The scheduler's plugin takes it off the tasks before workers see them.
 ANNOTATION = "dasfprof_step"
+#: Between the names of a step and of the one around it, in the names of the analysis.
+SEPARATOR = "/"
 
 STEP = event_kind(
     "Step",
@@ -37,5 +42,19 @@ STEP_LAYER = event_kind(
 id              int      id       of the step; -1: none
 layer           key      key      its name
 dependencies    keys     keys     where it was built in no step: names of layers it depends on
+""",
+)
+
+GRAPH_SENT = event_kind(
+    "Graph Sent",
+    "The client's process had pickled a graph and given it to its connection with the scheduler.",
+    recorder="StepRecorder",
+    columns="""
+client          text     text     of which client
+host            text     text     name of its host
+since           time     time     the graph before it had been sent, or recording began there
+start           time     time     Dask began to pickle it
+optimising      time     seconds  Dask optimised collections in that thread since its graph before,
+    before it began to pickle; None: unknown
 """,
 )

@@ -28,7 +28,9 @@ shape           text     object   the result's shape, a tuple of int
 dependencies    keys     keys     the keys it depends on
 input_size      int      bytes    the dependencies' results together
 thread          text     text     identity of the thread; None for coroutines
-cpu             float32  seconds  CPU time of the thread; None for coroutines
+cpu             float32  seconds  CPU time of the thread; None for coroutines. Of a task that meters
+    parts of itself, as P2P shuffles do, None under a millisecond, and one that follows such on its
+    thread may have that of the 5 ms before it
 run_queue       float32  seconds  the thread could run and had no core; None: not known; 0 of a
     task under a millisecond: it is not read; a longer one that follows such on its thread may have
     waits of the 5 ms before it
@@ -42,6 +44,7 @@ disk_read       float32  seconds  unspilling of inputs
 disk_read_size  int      bytes    inputs that were unspilled
 executor        float32  seconds  waiting for the thread pool, and returning from it
 exception       text     text     what it raised
+raised_at       text     text     the last line of user code in its traceback: file:line function
 """,
 )
 
@@ -57,6 +60,53 @@ size            int      bytes    of the results
 state           text     text     success, busy, missing, failed
 network         float32  seconds  on the network
 deserialize     float32  seconds  deserialising
+""",
+)
+
+SHUFFLE_MESSAGE = event_kind(
+    "Shuffle Message",
+    "One message of a P2P shuffle to another worker, in the sender's file. The event's time is "
+    "until the receiver had taken it in.",
+    recorder="TracePlugin",
+    phase=EventPhases.COMPLETE,
+    columns="""
+target          text     text     address of the receiver
+size            int      bytes    of the rows or blocks, as Dask counts them
+state           text     text     success, failed
+""",
+)
+
+LOG_RECORD = event_kind(
+    "Log Record",
+    "What a task run logged by `logging`: the first 20 records from a level on, and its first "
+    "error. Its task may have caught that error, and then counts as done.",
+    recorder="TracePlugin",
+    columns="""
+key             key      key      the key
+run_id          int      id       Dask's number of the attempt
+logger          text     text     the logger's name
+level           text     text     the level's name
+message         text     text     as the program wrote it, before its values were filled in, unless
+    these were asked for
+exception       text     text     qualified name of the exception's type; None: none was logged
+line            text     text     the line that logged it, as file:line function
+error           int      flag     1: the task run's first record of level ERROR or above, or with an
+    exception
+""",
+)
+
+FUNCTION_CODE = event_kind(
+    "Function Code",
+    "A Python function that the tasks of one name call: the first five of the user's own, or of "
+    "libraries if there are none.",
+    recorder="TracePlugin",
+    columns="""
+name            text     text     dask.utils.key_split of the tasks' keys
+function        text     text     qualified name, with its module
+file            text     text     where it is
+line            int      id       its first line
+source          text     text     its first 100 lines; None: see missing
+missing         text     text     why there is no source: of a library, no such file, changed since
 """,
 )
 
@@ -156,5 +206,17 @@ WORKER_REMOVED = event_kind(
     columns="""
 worker          text     text     address
 reason          text     text     why
+""",
+)
+
+WORKER_EXIT = event_kind(
+    "Worker Exit",
+    "The process of a worker that left ended so, as its nanny logged it. It comes a moment after "
+    "Worker Removed; where no nanny tells, there is none.",
+    recorder="SchedulerPlugin",
+    columns="""
+worker          text     text     address
+exit_code       int      number   the exit status; negative: the signal that killed it
+reason          text     text     why its nanny ended it; None: it did not, as far as is known
 """,
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from written_traces import Plugin, row
+from traces import Plugin, row
 
 from dasfprof import EventProfiler
 from dasfprof.analysis import Trace, TraceAnalyser

@@ -10,7 +10,7 @@ from typing import Any
 
 import dask
 import pytest
-from written_traces import compute, managed, record, write_as_dasf
+from traces import compute, managed, record, write_as_dasf
 
 from dasfprof.analysis import Trace, TraceAnalyser
 from dasfprof.database import EventDatabase, EventProfiler, FileDatabase, MultiEventDatabase

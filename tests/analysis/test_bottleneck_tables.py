@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
-from written_traces import Plugin, compute, managed, record, row, usage, write_as_dasf
+from traces import Plugin, compute, managed, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.schema.events import Event

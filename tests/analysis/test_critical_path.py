@@ -14,9 +14,7 @@ import pytest
 from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_traces import ANY_RUNS, made_trace
-from planned_runs import Plan, Task
-from written_traces import compute, record
+from traces import ANY_RUNS, Plan, Task, compute, made_trace, record
 
 import dasfprof
 from dasfprof.analysis import Trace, TraceAnalyser
@@ -50,7 +48,7 @@ FIRST = stages("a-1", 1.0, 1.0, 0.25, 0.0, 0.25, 0.5, 4.0, 0.25, 0.25)
 
 def test_one_task_by_hand() -> None:
     assert path_of(FIRST) == [
-        [1.0, 0.25, "Scheduler", "a-1", "client"],
+        [1.0, 0.25, "On its way", "a-1", "client"],
         [1.25, 0.25, "Worker", "a-1", "client"],
         [1.5, 0.5, "Task overhead", "a-1", "client"],
         [2.0, 4.0, "Compute", "a-1", "client"],
@@ -65,7 +63,8 @@ def test_a_dependency_and_its_transfer() -> None:
     second |= {"dependencies": ["a-1"], "worker_id": 1}
 
     assert path_of(FIRST, second)[6:] == [
-        [6.5, 0.5, "Scheduler", "b-1", "dependency"],
+        [6.5, 0.25, "Scheduler", "b-1", "dependency"],
+        [6.75, 0.25, "On its way", "b-1", "dependency"],
         [7.0, 2.0, "Transfer", "b-1", "dependency"],
         [9.0, 0.75, "Unspill", "b-1", "dependency"],
         [9.75, 0.25, "Task overhead", "b-1", "dependency"],
@@ -90,7 +89,7 @@ def test_a_place_in_the_schedulers_queue() -> None:
     second = stages("b-1", 1.0, 6.5, *lengths, queued=1.0, cause="task-finished-a-1", worker_id=1)
 
     assert path_of(FIRST, second)[6:] == [
-        [6.5, 0.5, "Scheduler", "b-1", "queue"],
+        [6.5, 0.5, "On its way", "b-1", "queue"],
         [7.0, 3.0, "Compute", "b-1", "queue"],
     ]
 
@@ -100,7 +99,7 @@ def test_a_client_that_submits_late() -> None:
 
     assert path_of(FIRST, second)[6:] == [
         [6.5, 2.5, "Client", "b-1", "client"],
-        [9.0, 0.5, "Scheduler", "b-1", "client"],
+        [9.0, 0.5, "On its way", "b-1", "client"],
         [9.5, 3.0, "Compute", "b-1", "client"],
     ]
 
@@ -118,7 +117,7 @@ def test_a_client_is_told_only_of_what_it_wants() -> None:
     # It was not told of anything: all the time until it submitted was its own.
     assert path_of(FIRST | {"wanted": 0}, side, second) == [
         [1.0, 8.0, "Client", "b-1", "client"],
-        [9.0, 0.5, "Scheduler", "b-1", "client"],
+        [9.0, 0.5, "On its way", "b-1", "client"],
         [9.5, 3.0, "Compute", "b-1", "client"],
     ]
 
@@ -128,7 +127,8 @@ def test_a_stolen_task_waits_for_its_thief() -> None:
     second = stages("b-1", 1.0, 1.0, 6.0, 0, 0, 0, 3.0, 0, 0, stolen=6.5)
 
     assert path_of(FIRST, second)[5:] == [
-        [6.25, 0.75, "Scheduler", "b-1", "steal"],
+        [6.25, 0.25, "Scheduler", "b-1", "steal"],
+        [6.5, 0.5, "On its way", "b-1", "steal"],
         [7.0, 3.0, "Compute", "b-1", "steal"],
     ]
 
@@ -154,9 +154,10 @@ def test_summary_by_kind_and_function() -> None:
         ["Compute", "b", 3.0, 1],
         ["Client", "b", 2.5, 1],
         ["Task overhead", "a", 0.75, 1],
-        ["Scheduler", "a", 0.5, 1],
-        ["Scheduler", "b", 0.5, 1],
+        ["On its way", "b", 0.5, 1],
+        ["On its way", "a", 0.25, 1],
         ["Worker", "a", 0.25, 1],
+        ["Scheduler", "a", 0.25, 1],
     ]
     assert table["Share (%)"].sum() == pytest.approx(100)
     assert table["Meaning"].notna().all()
@@ -351,7 +352,7 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fat task and thin ones, a client that sleeps, and a task whose input is far away."""
     directory = tmp_path_factory.mktemp("run")
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         one, other = client.scheduler_info()["workers"]

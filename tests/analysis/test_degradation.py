@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from written_traces import Plugin, record, row, usage
+from traces import Plugin, record, row, usage
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.schema.tasks import COMPUTE
@@ -125,6 +125,13 @@ def test_slower_tasks_of_which_as_many_start(tmp_path: Path) -> None:
 
     assert flags(found) == [False, True, True, False, False]
     assert found["Verdict"].startswith("No degradation of the run")
+
+
+def test_one_slow_spell_at_the_end_is_no_trend(tmp_path: Path) -> None:
+    found = worked_off(tmp_path, 300, lambda share: 3.0 if 0.85 < share < 0.95 else 1.0)
+    assert not any(flags(found))
+    assert found["Run Method Seconds Last/First Third"] > 1.3
+    assert found["Verdict"].startswith("Not clear: its last attempts take longer")
 
 
 @pytest.mark.parametrize("seed", range(20))

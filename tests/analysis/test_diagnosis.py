@@ -10,16 +10,17 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from planned_runs import Plan, Task, filled, found
+from diagnosed_plans import found
+from traces import Plan, Task, compute, filled, managed, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.analysis.diagnosis import RULES, diagnose, units
+from dasfprof.analysis.diagnosis import RULES, diagnose
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.rules import SYMPTOMS
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 
 COLUMNS = ["Severity", "Finding", "Seconds at stake (s)", "Evidence", "Suggestion"]
-COLUMNS += ["Rule", "Function", "Worker", "Start (s)", "Stop (s)"]
+COLUMNS += ["Rule", "Function", "Worker", "Start (s)", "Stop (s)", "Cause"]
 
 
 def test_a_healthy_run_has_no_finding(tmp_path: Path) -> None:
@@ -39,6 +40,8 @@ def test_the_gravest_comes_first(tmp_path: Path) -> None:
     tasks[3].state, tasks[3].exception = "erred", "ValueError('no 3')"
     table = Plan(tasks).write(tmp_path).diagnose()
 
+    assert table["Rule"].tolist()[0] == "errors"
+    table = table[table["Cause"].isna()].iloc[1:]
     order = ["high", "medium", "low", "info"]
     ranks = [order.index(severity) for severity in table["Severity"]]
     assert ranks == sorted(ranks)
@@ -46,11 +49,96 @@ def test_the_gravest_comes_first(tmp_path: Path) -> None:
         assert group["Seconds at stake (s)"].fillna(0).is_monotonic_decreasing
 
 
+def test_an_error_comes_before_all_that_costs_time(tmp_path: Path) -> None:
+    # A run of a second whose tasks are too small, one of which fails.
+    tasks = [
+        Task(f"inc-{n}", n % 2, n // 2 * 0.01, n // 2 * 0.01 + 0.002, done=n // 2 * 0.01 + 0.01)
+        for n in range(200)
+    ]
+    tasks[7].state, tasks[7].exception = "erred", "ValueError('no 7')"
+    table = Plan(tasks, threads=1).write(tmp_path).diagnose()
+
+    assert table["Rule"].iloc[0] == "errors"
+    assert "tasks-too-small" in set(table["Rule"])
+    assert "ValueError in inc" in table["Finding"].iloc[0]
+
+
+def stating(*findings: tuple[str, float]) -> dict[str, Any]:
+    """Give rules of these names that each find that so many seconds are at stake."""
+
+    def one(slug: str, seconds: float) -> Any:
+        return lambda run: iter([Finding(f"{slug} it is.", "See it.", "Change it.", seconds)])
+
+    return {slug: one(slug, seconds) for slug, seconds in findings}
+
+
+def diagnosed(directory: Path, *findings: tuple[str, float], **how: Any) -> pd.DataFrame:
+    """Diagnose a run of 16 s by rules that find just these."""
+    trace = Plan(filled(["load"], 4.0)).write(directory).trace
+    return diagnose(trace, stating(*findings), **how)
+
+
+def test_symptoms_stand_beneath_their_cause_with_their_seconds(tmp_path: Path) -> None:
+    table = diagnosed(
+        tmp_path,
+        ("imbalance", 2.0),
+        ("client-gaps", 6.0),
+        ("spilling", 5.0),
+        ("straggling-tasks", 3.0),
+    )
+
+    told = table[["Rule", "Cause", "Seconds at stake (s)", "Severity"]].values.tolist()
+    assert told == [
+        ["client-gaps", None, 6.0, "high"],
+        ["imbalance", "client-gaps", 2.0, "low"],
+        ["spilling", None, 5.0, "high"],
+        ["straggling-tasks", "spilling", 3.0, "low"],
+    ]
+    assert (
+        table["Evidence"]
+        .iloc[1]
+        .endswith("It may follow from client-gaps, spilling, straggling-tasks.")
+    )
+
+
+def test_the_gravest_is_no_symptom_of_a_lesser(tmp_path: Path) -> None:
+    table = diagnosed(tmp_path, ("tasks-too-small", 1.0), ("client-gaps", 10.0))
+
+    assert table["Rule"].tolist() == ["client-gaps", "tasks-too-small"]
+    assert table["Cause"].isna().all()
+    assert table["Severity"].tolist() == ["high", "medium"]
+
+
+@pytest.mark.parametrize("seconds", [(4.0, 4.0, 4.0), (5.0, 4.0, 3.0), (3.0, 5.0, 4.0)])
+def test_causes_make_no_ring(seconds: tuple[float, ...], tmp_path: Path) -> None:
+    # Each of these rules has the next among its symptoms, and the last the first.
+    ring = ("lock-bound", "cpu-oversubscribed", "tasks-too-small")
+    assert all(ring[n] in SYMPTOMS[ring[n - 1]] for n in range(3))
+    table = diagnosed(tmp_path, *zip(ring, seconds, strict=True))
+
+    assert pd.isna(table["Cause"].iloc[0])
+    assert table["Severity"].iloc[0] == "high"
+    assert table["Seconds at stake (s)"].iloc[0] == max(seconds)
+
+
+def test_what_costs_nothing_to_speak_of_is_shown_if_asked(tmp_path: Path) -> None:
+    small = ("imbalance", 0.09), ("spilling", 0.1), ("memory-near-limit", float("nan"))
+    small += (("lost-workers", 0.01),)
+
+    table = diagnosed(tmp_path / "unasked", *small)
+    assert set(table["Rule"]) == {"lost-workers", "spilling", "memory-near-limit"}
+    assert set(diagnosed(tmp_path / "asked", *small, least=0.0)["Rule"]) == {*dict(small)}
+
+
 def test_a_rule_that_fails_is_told_and_takes_no_other(tmp_path: Path) -> None:
     def broken(run: RunFigures) -> Any:
         raise ZeroDivisionError("no workers")
 
-    trace = Plan([Task(f"step-{n}", 0, n, n + 1) for n in range(10)]).write(tmp_path).trace
+    steps = [
+        Task(f"step-{n}", 0, n, n + 1, dependencies=[f"step-{n - 1}"] if n else ())
+        for n in range(10)
+    ]
+    trace = Plan(steps).write(tmp_path).trace
     table = diagnose(trace, {"broken": broken, **RULES}).set_index("Rule")
 
     assert "serial-chain" in table.index
@@ -70,6 +158,8 @@ def test_a_rule_that_fails_is_told_and_takes_no_other(tmp_path: Path) -> None:
         (0.1, {"at_least": "medium"}, "medium"),
         (float("nan"), {"at_least": "high"}, "high"),
         (0.0, {"at_least": "low", "at_most": "low"}, "low"),
+        (0.9, {"at_least": "high"}, "medium"),
+        (1.0, {"at_least": "high"}, "high"),
     ],
 )
 def test_severity_in_a_run_of_100_seconds(
@@ -83,29 +173,19 @@ def test_severity_in_a_run_of_100_seconds(
     assert symptom.evidence == "See it. It may follow from spilling."
 
 
-def test_symptoms_are_of_rules_and_go_one_way() -> None:
+def test_nothing_under_a_second_is_high_for_its_share() -> None:
+    finding = Finding("It is so.", "See it.", "Change it.", seconds=0.9)
+
+    assert finding.severity(1.0) == "medium"
+    assert Finding("It is so.", "See it.", "Change it.", seconds=1.0).severity(1.0) == "high"
+    # A twentieth of the run: what is grave for another reason stays so.
+    assert Finding("", "", "", seconds=0.9, at_least="high").severity(18.0) == "high"
+
+
+def test_symptoms_are_of_rules() -> None:
     for cause, symptoms in SYMPTOMS.items():
         assert {cause, *symptoms} <= RULES.keys()
-        for symptom in symptoms:
-            assert cause not in SYMPTOMS.get(symptom, ()), (cause, symptom)
-
-
-def test_figures_in_words() -> None:
-    assert [units.duration(x) for x in (0, 0.000_25, 0.0123, 1.5, 12.34, 1234.5)] == [
-        *("0 s", "250 us", "12.3 ms", "1.5 s", "12.3 s", "1,234 s"),
-    ]
-    assert units.duration(float("nan")) == "an unknown time"
-    assert [units.size(x) for x in (12, 1500, 2.5e6, 3e9)] == [
-        "12 bytes",
-        "1.5 kB",
-        "2.5 MB",
-        "3 GB",
-    ]
-    assert [units.percent(x) for x in (0.0123, 0.5)] == ["1.2 %", "50 %"]
-    assert [units.times(x) for x in (1.25, 1234.0)] == ["1.2", "1,234"]
-    assert units.excerpt("no\n  answer") == "no answer"
-    assert units.excerpt("x" * 300) == "x" * 199 + "…"
-    assert [units.count(x, "task") for x in (1, 2000)] == ["1 task", "2,000 tasks"]
+        assert cause not in symptoms
 
 
 def test_small_tasks(tmp_path: Path) -> None:
@@ -125,7 +205,28 @@ def test_small_tasks(tmp_path: Path) -> None:
     # 0.8 of 4 threads' 2 s.
     assert finding["Seconds at stake (s)"] == pytest.approx(1.6, rel=0.02)
     assert "2 ms each" in finding["Finding"]
-    assert "times larger" in finding["Suggestion"]
+    assert "inputs into each task of inc, as a list" in finding["Suggestion"]
+
+
+def test_small_tasks_that_are_received_late(tmp_path: Path) -> None:
+    # One thread: each task takes 2 ms, 6 ms on its way from the end of the one before, 2 ms more.
+    tasks = []
+    for n in range(200):
+        sent = 0.01 * n
+        times = {"sent": sent, "received": sent + 0.006, "executing": sent + 0.006}
+        tasks.append(Task(f"inc-{n}", 0, sent + 0.008, sent + 0.01, runnable=sent, **times))
+    findings = found(Plan(tasks, workers=1, threads=1), tmp_path)
+
+    assert findings["tasks-too-small"]["Seconds at stake (s)"] == pytest.approx(1.6, rel=0.02)
+    assert "takes 80 % of the threads' time" in findings["tasks-too-small"]["Finding"]
+    assert findings["late-receipt"]["Seconds at stake (s)"] == pytest.approx(1.2, rel=0.02)
+    assert findings["late-receipt"]["Cause"] == "tasks-too-small"
+
+
+def test_a_single_small_task_is_nothing_to_worry_about(tmp_path: Path) -> None:
+    table = found(Plan([Task("inc", 0, 0.0, 57e-6, done=0.02)]), tmp_path)
+    assert "tasks-too-small" not in table
+    assert {finding["Severity"] for finding in table.values()} <= {"low", "info"}
 
 
 def test_a_chain(tmp_path: Path) -> None:
@@ -207,7 +308,7 @@ def test_a_straggler(tmp_path: Path) -> None:
 
     finding = findings["straggling-tasks"]
     assert (finding["Severity"], finding["Function"]) == ("high", "load")
-    assert "5 s in load, whose median is 500 ms" in finding["Finding"]
+    assert "up to 5 s in load, whose median is 500 ms" in finding["Finding"]
     assert "load-12" in finding["Evidence"]
     assert "fat-partitions" not in findings
 
@@ -359,8 +460,6 @@ def test_nothing_is_said_without_a_scheduler_s_file_of_what_it_tells(tmp_path: P
 
 @pytest.mark.parametrize("rule", RULES)
 def test_no_rule_fails_on_a_trace_of_dasf(rule: str, tmp_path: Path) -> None:
-    from written_traces import compute, managed, usage, write_as_dasf
-
     events = [compute(f"f-{n}", 10.0 + n, 0.9, "worker-a-0") for n in range(20)]
     events += [managed(10.0 + n, "worker-a-0", n) for n in range(20)]
     events += [usage(10.0 + n, time=1e9 + n) for n in range(20)]

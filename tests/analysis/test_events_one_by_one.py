@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from distributed import Client, LocalCluster
-from written_traces import Plugin, row
+from traces import Plugin, row
 
 import dasfprof
 from dasfprof import EventProfiler, MultiEventDatabase
@@ -120,7 +120,7 @@ def test_events_of_user_code_stay_as_they_are(tmp_path: Path) -> None:
 def test_what_an_analysis_for_dasf_looks_for_is_in_each_event_of_a_run(tmp_path: Path) -> None:
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
         ) as cluster,
         Client(cluster) as client,
         dasfprof.profile(client, directory=tmp_path) as recorded,

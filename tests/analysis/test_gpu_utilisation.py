@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from written_traces import Plugin, compute, record, row, usage
+from traces import Plugin, compute, record, row, usage
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from written_traces import Plugin, compute, record, row, usage
+from traces import Plugin, compute, record, row, usage
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.schema.tasks import CLOCK, COMPUTE

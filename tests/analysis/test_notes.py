@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
-from written_traces import Plugin, row
+from traces import Plugin, row
 
 from dasfprof import FileDatabase, InstantEvent
 from dasfprof.analysis import TraceAnalyser

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from written_traces import Plugin, compute, record, row, usage, write_as_dasf
+from traces import Plan, Plugin, Task, compute, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.model.attempts import error_category
@@ -274,3 +274,19 @@ def test_counts_of_random_runs(runs: list[tuple[str, float, int, str, str | None
     columns = [INTERVAL, "Worker", "Status"]
     rows_found = counts[columns].itertuples(index=False, name=None)
     assert dict(zip(rows_found, counts["Tasks"], strict=True)) == cells
+
+
+def test_a_recomputation_is_no_retry(tmp_path: Path) -> None:
+    """One key is retried twice, one computed three times, one started again as its worker left."""
+    tasks = [
+        Task("fit-0", 0, 0.0, 1.0, state="erred", exception="ValueError()"),
+        Task("fit-0", 0, 1.0, 2.0, state="erred", exception="ValueError()"),
+        Task("fit-0", 0, 2.0, 3.0),
+        Task("fit-1", 0, 3.0, 4.0),
+        Task("fit-1", 0, 5.0, 6.0),
+        Task("fit-1", 0, 7.0, 8.0),
+        Task("fit-2", 1, 0.0, 1.0, state="cancelled"),
+        Task("fit-2", 1, 2.0, 3.0),
+    ]
+    table = Plan(tasks, threads=1).write(tmp_path).processed_tasks("function")
+    assert table[["Total", "Retried", "Recomputed"]].values.tolist() == [[8, 2, 2]]

@@ -7,7 +7,7 @@ import pydoc
 
 import pandas as pd
 import pytest
-from made_traces import made_trace
+from traces import made_trace
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.stub import PATH, stub_text

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_traces import ANY_RUNS, made_trace
+from traces import ANY_RUNS, made_trace
 
 from dasfprof.analysis import Trace, TraceAnalyser
 from dasfprof.analysis.simulation import gain, replay_of

@@ -46,7 +46,7 @@ def run(directory: Path, workers: int, *factors: float) -> list[Path]:
     """Run the pipeline on a cluster of its own, once for each factor."""
     paths = []
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         pipeline(client, 0.1)  # the first run of a function on a worker takes longer

@@ -38,7 +38,7 @@ def nap(seconds: float, *others: object) -> bytes:
 def client() -> Iterator[Client]:
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         yield client
@@ -69,11 +69,17 @@ def test_outcome_of_a_task_that_kills_its_worker(client: Client, tmp_path: Path)
         killed = client.submit(die, key="die-1")
         wait(killed)
         assert killed.status == "error"
-    (death,) = TraceAnalyser(run.files()).processed_tasks().to_dict("records")
+    analyser = TraceAnalyser(run.files())
+    (death,) = analyser.processed_tasks().to_dict("records")
 
     assert death["Task"] == "die-1"
     assert death["Error Category"] == "worker lost"
     assert death["Status"] == "erred"
+    workers = analyser.trace.workers
+    assert workers["exit_code"].dropna().tolist() == [-signal.SIGKILL]
+    table = analyser.diagnose()
+    (finding,) = table[table["Rule"] == "killed-workers"].to_dict("records")
+    assert "killed by SIGKILL" in finding["Evidence"]
 
 
 def test_what_was_moved(client: Client, addresses: list[str], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from written_traces import Plugin, row
+from traces import Plugin, row
 
 from dasfprof.analysis import Trace, TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES
@@ -124,7 +124,7 @@ def written(directory: Path, facts: dict[Any, list[Any]]) -> Path:
 
 
 # Such large examples would be shrunk for minutes. An answer that never comes fails, too.
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @settings(max_examples=30, deadline=None, phases=(Phase.reuse, Phase.generate))
 @given(_traces)
 def test_no_report_fails_or_is_negative(facts: dict[Any, list[Any]]) -> None:
@@ -161,7 +161,7 @@ def sane(value: Any) -> Any:
     return None if isinstance(value, float) and not abs(value) < 1e12 else value
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @settings(max_examples=15, deadline=None, phases=(Phase.reuse, Phase.generate))
 @given(_traces)
 def test_the_diagnosis_holds(facts: dict[Any, list[Any]]) -> None:

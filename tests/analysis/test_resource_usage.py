@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from written_traces import Plugin, compute, record, row, usage, write_as_dasf
+from traces import Plugin, compute, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.recording.probes.disks import DISK_USAGE

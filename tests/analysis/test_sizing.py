@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from written_traces import Plugin, compute, record, row, usage, write_as_dasf
+from traces import Plugin, compute, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.model.sizing import longest_chain, task_overhead

@@ -12,15 +12,13 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from written_traces import Plugin, compute, record, row, write_as_dasf
+from traces import Plugin, compute, record, row, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.ranking import with_step
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.layer_steps import LayerNames, LayerSteps, inherited_steps
-from dasfprof.database import FileDatabase
-from dasfprof.database.writer import Source
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.steps import STEP, STEP_END, STEP_LAYER
 from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
@@ -30,18 +28,6 @@ ADDRESS = "tcp://10.0.0.1:4000"
 LOAD, SUM, REST = (
     f"{name}-{digit * 32}" for name, digit in (("load", "a"), ("sum", "b"), ("x", "c"))
 )
-
-
-def write_steps(directory: Path, *facts: tuple[Any, Sequence[tuple[Any, ...]]]) -> None:
-    database = FileDatabase(
-        directory / "run-StepRecorder-node1-client.msgpack",
-        header={"plugin": "StepRecorder", "run": "run", "run_uuid": "1", "host": "node1"},
-    )
-    for schema, rows in facts:
-        source = Source.of(schema, {"process_id": "node1", "thread_id": "client"})
-        database.writer.add_source(source)
-        source.rows.extend(rows)
-    database.close()
 
 
 def write_run(directory: Path, runs: Sequence[tuple[Any, float, float, str]]) -> None:
@@ -78,8 +64,7 @@ def analyser(tmp_path: Path) -> TraceAnalyser:
     runs += [((SUM, n), 4.0 + n, 2.0, "update-graph-1") for n in range(3)]
     runs += [((REST, n), 10.0 + 4 * n, 4.0, "update-graph-2") for n in range(3)]
     write_run(tmp_path / "run", runs)
-    write_steps(
-        tmp_path / "run",
+    Plugin(tmp_path / "run", "StepRecorder").write(
         (STEP, [(T - 2.0, 7, -1, "load"), (T - 1.0, 8, 7, "inner"), (T + 1.0, 9, -1, "load")]),
         (STEP_END, [(T - 0.5, 8), (T, 7)]),
         (STEP_LAYER, [(T - 1.5, 7, LOAD, [])]),
@@ -196,7 +181,7 @@ def test_files_without_steps(write: Any, tmp_path: Path) -> None:
 
 
 def test_an_empty_trace_has_no_steps(tmp_path: Path) -> None:
-    write_steps(tmp_path / "run", (STEP, [(T, 1, 99, "orphan")]))
+    Plugin(tmp_path / "run", "StepRecorder").write((STEP, [(T, 1, 99, "orphan")]))
     analyser = TraceAnalyser(tmp_path / "run", progress=False)
     assert list(analyser.trace.steps["step"]) == ["orphan"]
     assert analyser.step_coverage()["Num Tasks (chunks)"].tolist() == [0]
@@ -216,8 +201,7 @@ def test_a_key_that_runs_again_keeps_the_step_of_its_graph(tmp_path: Path) -> No
 
 def test_step_called_as_the_rows_of_no_step(tmp_path: Path) -> None:
     write_run(tmp_path / "run", [((LOAD, 0), 0.0, 1.0, ""), ((REST, 0), 1.0, 1.0, "")])
-    write_steps(
-        tmp_path / "run",
+    Plugin(tmp_path / "run", "StepRecorder").write(
         (STEP, [(T, 1, -1, "(no step)")]),
         (STEP_LAYER, [(T, 1, LOAD, [])]),
     )

@@ -16,7 +16,7 @@ import pytest
 from dask.utils import key_split
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from written_traces import compute, managed, record, usage, write_as_dasf
+from traces import compute, managed, record, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.schema.events import CompleteEvent, Event

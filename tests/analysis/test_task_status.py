@@ -12,8 +12,7 @@ import pytest
 from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_traces import ANY_RUNS, TASK_TIMES, made_trace
-from written_traces import compute, record
+from traces import ANY_RUNS, TASK_TIMES, compute, made_trace, record
 
 import dasfprof
 from dasfprof.analysis import Trace, TraceAnalyser
@@ -221,7 +220,7 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("run")
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
         ) as cluster,
         Client(cluster) as client,
         dasfprof.profile(client, directory=directory),

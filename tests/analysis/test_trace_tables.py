@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from written_traces import Plugin, compute, managed, record, row, usage, write_as_dasf
+from traces import Plan, Plugin, Task, compute, managed, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import Trace, TraceAnalyser
 from dasfprof.schema.resources import RESOURCE_USAGE
@@ -307,3 +307,12 @@ def test_values_that_no_recorder_of_ours_would_write(tmp_path: Path) -> None:
     assert analyser.per_worker_task_balance()[hostile].tolist() == [2.0]
     assert analyser.create_annotated_task_graph().number_of_nodes() == 3
     assert hostile in analyser.trace.workers["host"].tolist()
+
+
+def test_a_host_of_one_address_has_one_name(tmp_path: Path) -> None:
+    """The scheduler knows a worker without files by its host's address alone."""
+    Plan([Task("f-0", 0, 0.0, 1.0)], threads=1).write(tmp_path)
+    for path in tmp_path.glob("*-1-4001.msgpack"):
+        path.unlink()
+    workers = TraceAnalyser(tmp_path, progress=False).trace.workers
+    assert workers.loc[workers["kind"] == "worker", "host"].tolist() == ["node1", "node1"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-import written_traces
+import traces
 
 from dasfprof import CompleteEvent, InstantEvent
 
@@ -52,10 +52,10 @@ def wait_until(condition: Callable[[], Any]) -> Any:
 
 def compute(key: Any, name: str, start: float, seconds: float, **args: Any) -> CompleteEvent:
     """Make a "Compute" event of the worker `WORKER`."""
-    event = written_traces.compute(key, start, seconds, WORKER, size=2_000_000)
+    event = traces.compute(key, start, seconds, WORKER, size=2_000_000)
     return dataclasses.replace(event, args={**event.args, **NOTHING_KNOWN, "name": name, **args})
 
 
 def held(start: float, tasks: int) -> InstantEvent:
     """Make a "Managed Memory" event of the worker `WORKER`."""
-    return written_traces.managed(start, WORKER, tasks)
+    return traces.managed(start, WORKER, tasks)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 from shell import compute, held, shell
-from written_traces import write_trace
+from traces import write_trace
 
 from dasfprof.cli.main import cli
 from dasfprof.report.terminal.findings import print_findings
@@ -116,7 +116,8 @@ def test_the_questions_are_listed() -> None:
     result = analyse("--questions")
     assert result.exit_code == 0
     assert "  per_function_bottleneck(), short function\n      Sum up the task" in result.stdout
-    assert "transfers(by='worker'|'host'|'function'|'step'|'time', interval=None)" in result.stdout
+    transfers = "transfers(by='worker'|'host'|'function'|'step'|'time'|'shuffle', interval=None)"
+    assert transfers in result.stdout
 
 
 FINDINGS = pd.DataFrame(

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from shell import BIN, environment, shell
-from written_traces import write_trace
+from traces import write_trace
 
 import dasfprof
 
-COMMANDS = ("demo", "run", "analyse", "report", "export", "info")
+COMMANDS = ("demo", "run", "analyse", "report", "export", "info", "stuck", "compare", "history")
 
 
 def test_help_names_commands_and_exit_codes(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from distributed import Client
+from refuters import refute
 from shell import shell
 
 import dasfprof.cli.demo as demo
+from dasfprof import TraceAnalyser
 from dasfprof.cli.demo_pipeline import Size, write_points
 from dasfprof.database.multi import find_runs
 
@@ -23,6 +25,7 @@ def test_demo(tmp_path: Path) -> None:
     assert done.stdout.startswith("k-means on 200,000 points, 2 workers\n")
     (run,) = find_runs(tmp_path / "dasfprof-demo")
     assert f"Recorded dasfprof-demo/{run.name}: 6 trace files, " in done.stdout
+    assert not refute(run.files, TraceAnalyser(run.files, progress=False).diagnose())
     assert "Steps of the pipeline" in done.stdout
     assert "% of task runs" not in done.stdout, "all have a step, so that nothing is missing"
     iterations = re.search(r"Lloyd's iterations: (\d+) until", done.stdout)
@@ -57,7 +60,7 @@ def test_steps_without_dask_dataframe(
     monkeypatch.setitem(sys.modules, "dask.dataframe", None)  # the import fails
     size = Size(files=2, points_per_file=1000)
     paths = write_points(tmp_path / "data", size)
-    with Client(processes=False, n_workers=1, dashboard_address=":0") as client:
+    with Client(processes=False, n_workers=1, dashboard_address=None) as client:
         demo._work(client, paths, size)
     output = capsys.readouterr().out
     assert [line.split()[0] for line in output.splitlines()] == ["normalise", "k-means", "shuffle"]

@@ -11,7 +11,7 @@ import msgpack
 import pytest
 from click.testing import CliRunner, Result
 from shell import compute, held, shell
-from written_traces import write_trace
+from traces import write_trace
 
 from dasfprof import FileDatabase, InstantEvent
 from dasfprof.cli.main import cli
@@ -58,7 +58,7 @@ def test_what_recorders_lost(tmp_path: Path) -> None:
     with FileDatabase(path) as database:
         database.record(EVENTS[0])
         database.writer.losses.add("too fast", 1234)
-        database.writer.errors = 5
+        database.writer.losses.errors = 5
     text = flat(info(path))
     assert "lost see 1 file below" in text
     assert "1,234 facts: 1,234 came faster than they were written; 5 errors caught" in text

@@ -152,7 +152,7 @@ def test_clients_with_the_preload(tmp_path: Path) -> None:
         "dasfprof.add-time-suffix": False,
     }
     before = vars(HighLevelGraph)["from_collections"]
-    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
         for _ in range(2):
             with dask.config.set(config), Client(cluster) as client, Client(cluster):
                 assert client.submit(abs, -3, pure=False).result() == 3

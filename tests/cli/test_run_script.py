@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pstats
 import signal
 import struct
 import subprocess
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
@@ -96,9 +98,9 @@ def test_a_script_without_a_client(tmp_path: Path) -> None:
     ("args", "message"),
     [
         (["nothing.py"], "there is no script 'nothing.py'"),
-        (["--name", "a/b", "script.py"], "has no path separator"),
+        (["--name", "a/b", "script.py"], "a path separator or a null"),
         (["--name", "", "script.py"], "--name"),
-        (["--name", "..", "script.py"], "has no path separator"),
+        (["--name", "..", "script.py"], "a path separator or a null"),
         (["--directory", "script.py", "script.py"], "is a file"),
         (["--head", "0", "script.py"], "--head"),
         (["--heads", "script.py"], "--heads"),
@@ -143,14 +145,14 @@ def with_own_client(address):
         return client.submit(inc, 1, pure=False).result()
 
 if __name__ == "__main__":
-    with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster:
         with Client(cluster) as client:
             print(sum(client.gather(client.map(inc, range(20), pure=False))))
         with Client(cluster) as client, Client(cluster) as other:
             print(sum(other.gather(other.map(inc, range(10), pure=False))))
             print(client.submit(with_worker_client, 1).result())
             print(client.submit(with_own_client, cluster.scheduler_address).result())
-    client = Client(processes=False, n_workers=1, dashboard_address=":0")
+    client = Client(processes=False, n_workers=1, dashboard_address=None)
     print(client.submit(inc, 1, pure=False).result())
     sys.exit(7)
 """
@@ -183,7 +185,7 @@ from distributed import Client, LocalCluster
 
 async def main():
     async with LocalCluster(
-        n_workers=1, processes=False, asynchronous=True, dashboard_address=":0"
+        n_workers=1, processes=False, asynchronous=True, dashboard_address=None
     ) as cluster:
         async with Client(cluster, asynchronous=True) as client:
             print(sum(await client.gather(client.map(abs, range(5), pure=False))))
@@ -208,29 +210,24 @@ def test_an_asynchronous_script_where_dasf_has_written_too(tmp_path: Path) -> No
 def test_ctrl_c_ends_the_script_and_keeps_the_record(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(
         "import time, pathlib\nfrom distributed import Client\n"
-        "client = Client(processes=False, n_workers=1, dashboard_address=':0')\n"
+        "client = Client(processes=False, n_workers=1, dashboard_address=None)\n"
         "client.submit(abs, -1).result()\n"
         "pathlib.Path('there').touch()\ntime.sleep(600)"
     )
-    # A child inherits an ignored signal, as a shell's background has it, and not a handler.
-    disposition = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        process = subprocess.Popen(
-            [str(BIN / "dasfprof"), "run", "script.py"],
-            cwd=tmp_path,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    finally:
-        signal.signal(signal.SIGINT, disposition)
-    with process:
+    with subprocess.Popen(
+        [str(BIN / "dasfprof"), "run", "script.py"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         wait_until((tmp_path / "there").exists)
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=DEADLINE)
     assert process.returncode == -signal.SIGINT
-    assert stderr.startswith("Traceback (most recent call last):\n  File ")
+    # Dask may have warned of a busy host before.
+    assert "Traceback (most recent call last):\n  File " in stderr
     assert "dasfprof/cli" not in stderr
     (run,) = find_runs(tmp_path)
     assert computed(run) == {"abs": 1}
@@ -255,7 +252,7 @@ def plugins(cluster: LocalCluster) -> list[str]:
 def test_a_cluster_of_others_is_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(VISITOR)
     with LocalCluster(
-        n_workers=1, processes=False, protocol="tcp", dashboard_address=":0"
+        n_workers=1, processes=False, protocol="tcp", dashboard_address=None
     ) as cluster:
         address = cluster.scheduler_address
         done = shell("dasfprof", "run", "script.py", address, cwd=tmp_path)
@@ -270,7 +267,7 @@ def test_a_recorded_cluster_is_not_recorded_twice(tmp_path: Path) -> None:
 
     (tmp_path / "script.py").write_text(VISITOR)
     with LocalCluster(
-        n_workers=1, processes=False, protocol="tcp", dashboard_address=":0"
+        n_workers=1, processes=False, protocol="tcp", dashboard_address=None
     ) as cluster:
         with dasfprof.profile(cluster, "other", directory=tmp_path / "other"):
             registered = plugins(cluster)
@@ -288,7 +285,7 @@ def test_a_cluster_that_cannot_be_recorded(tmp_path: Path) -> None:
         "import os; os.rmdir('traces'); open('traces', 'w').close()\n" + VISITOR
     )
     with LocalCluster(
-        n_workers=1, processes=False, protocol="tcp", dashboard_address=":0"
+        n_workers=1, processes=False, protocol="tcp", dashboard_address=None
     ) as cluster:
         args = ("--directory", "traces", "script.py", cluster.scheduler_address)
         done = shell("dasfprof", "run", *args, cwd=tmp_path)
@@ -305,7 +302,7 @@ def test_steps_of_a_script_are_whole_when_it_has_ended(tmp_path: Path) -> None:
         "from distributed import Client\n"
         "if __name__ == '__main__':\n"
         "    for _ in range(2):\n"
-        "        with Client(n_workers=1, processes=False, dashboard_address=':0') as client:\n"
+        "        with Client(n_workers=1, processes=False, dashboard_address=None) as client:\n"
         "            with dasfprof.step('add'):\n"
         "                client.submit(sum, [1, 2], pure=False).result()\n"
     )
@@ -316,5 +313,21 @@ def test_steps_of_a_script_are_whole_when_it_has_ended(tmp_path: Path) -> None:
     assert len(recorded) == 2
     for path in recorded:
         file = TraceFile(path)
-        assert [batch.name for batch in file.batches()] == ["Step", "Step End"]
+        names = [batch.name for batch in file.batches()]
+        # The client's stacks are among them if it took long enough.
+        assert [name for name in names if name.startswith("Step")] == ["Step", "Step End"]
         assert file.end is not None
+
+
+def test_a_profiler_of_calls_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "calls.py").write_text(
+        "from distributed import Client\n"
+        "if __name__ == '__main__':\n"
+        "    with Client(n_workers=1, processes=False, dashboard_address=None) as client:\n"
+        "        print(client.submit(divmod, 7, 2).result())\n"
+    )
+    done = shell("dasfprof", "run", "--profiler", "cprofile", "calls.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "(3, 1)\n")
+    (profile,) = tmp_path.glob("*.divmod.pstats")
+    read: Any = pstats.Stats(str(profile))
+    assert read.stats["~", 0, "<built-in method builtins.divmod>"][:2] == (1, 1)

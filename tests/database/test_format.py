@@ -16,7 +16,7 @@ import trace_by_format
 
 import dasfprof.database
 from dasfprof.database import FileDatabase
-from dasfprof.database.batch import BatchEncoder
+from dasfprof.database.block_codec import BlockEncoder
 from dasfprof.database.deflate import DICTIONARY, deflate
 from dasfprof.database.frames import build_frame
 from dasfprof.database.schemas import fold_events
@@ -159,7 +159,7 @@ def test_the_example_is_what_the_code_writes() -> None:
         InstantEvent("tick", 1700000000.5, args={"n": 9, "tag": "a"}),
     ]
     ((schema, rows, positions),) = fold_events(events)
-    encoder = BatchEncoder(schema)
+    encoder = BlockEncoder(schema)
     encoder.extend(rows, positions)
     payload = encoder.payload(clock=[1700000001.0, 50.0], dropped=0, errors=0)
 
@@ -250,7 +250,7 @@ def test_short_payloads_are_padded_to_the_stated_length() -> None:
     """Rows that are all alike take no bytes, but a reader may count on two values a byte."""
     events: list[Event] = [InstantEvent("same", 0.0, args={"a": 0, "b": 0})] * 10_000
     ((schema, rows, positions),) = fold_events(events)
-    encoder = BatchEncoder(schema)
+    encoder = BlockEncoder(schema)
     encoder.extend(rows, positions)
     frame = build_frame(encoder.payload(clock=[0.0, 0.0], dropped=0, errors=0))
     block = trace_by_format.read(frame).frames[0]

@@ -179,6 +179,12 @@ def test_a_file_that_is_no_trace(tmp_path: Path) -> None:
         open_run(path)
 
 
+def test_an_empty_file_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "t.msgpack").touch()
+    with pytest.raises(NotATraceError, match=r"is empty.* found no room on the disk"):
+        open_run(tmp_path / "t.msgpack")
+
+
 def test_names_with_characters_of_patterns(tmp_path: Path) -> None:
     directory = tmp_path / "of [today]"
     directory.mkdir()

@@ -253,6 +253,10 @@ LIES: dict[str, Any] = {
     "phase": block(phase="Z"),
     "phase list": block(phase=["I"]),
     "name": block(name=5),
+    "names that are numbers": block(fields={"timestamp": ["c", 1.0], "name": ["c", 1]}),
+    "names that hold a number": block(
+        fields={"timestamp": ["c", 1.0], "name": ["d", ["a", 0, 1], ["n", 5]]}
+    ),
     "fields list": block(fields=[]),
     "args nil": block(args=None),
     "no timestamp": block(fields={}),

@@ -55,8 +55,8 @@ def read(data: bytes) -> Contents:
                 (
                     positions[row],
                     block["phase"],
-                    block["name"],
-                    {name: values[row] for name, values in fields.items()},
+                    fields["name"][row] if "name" in fields else block["name"],
+                    {name: values[row] for name, values in fields.items() if name != "name"},
                     {name: values[row] for name, values in args.items()},
                 )
             )

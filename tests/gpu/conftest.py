@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import dask
 import pytest
 from stand_ins import Driver, NvtxLog, build_library
+
+
+@pytest.fixture(scope="module", autouse=True)
+def spawned_workers() -> Iterator[None]:
+    """Workers have the variables of the moment: a forked one has those of the server's start."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "spawn"}):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -81,7 +81,7 @@ def local_cluster(directory: Path) -> None:
     from dask_cuda import LocalCUDACluster
 
     with (
-        LocalCUDACluster(dashboard_address=":0", memory_limit=0) as cluster,
+        LocalCUDACluster(dashboard_address=None, memory_limit=0) as cluster,
         Client(cluster) as client,
     ):
         work(client, directory)
@@ -91,7 +91,7 @@ def command_line(directory: Path) -> None:
     """Workers that ``dask cuda worker`` starts, as another program does."""
     import subprocess
 
-    with LocalCluster(n_workers=0, dashboard_address=":0") as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=0, dashboard_address=None) as cluster, Client(cluster) as client:
         command = [sys.executable, "-m", "dask", "cuda", "worker", cluster.scheduler_address]
         process = subprocess.Popen([*command, "--no-dashboard", "--memory-limit", "0"])
         try:
@@ -107,7 +107,7 @@ def arrays(directory: Path) -> None:
     from dask_cuda import LocalCUDACluster
 
     with (
-        LocalCUDACluster(dashboard_address=":0", memory_limit=0) as cluster,
+        LocalCUDACluster(dashboard_address=None, memory_limit=0) as cluster,
         Client(cluster) as client,
         dasfprof.profile(client, directory=directory),
     ):
@@ -121,7 +121,7 @@ def spill(directory: Path) -> None:
 
     options = {"device_memory_limit": 3.5 * MEGABYTE, "memory_limit": 0}
     with (
-        LocalCUDACluster(dashboard_address=":0", **options) as cluster,
+        LocalCUDACluster(dashboard_address=None, **options) as cluster,
         Client(cluster) as client,
         dasfprof.profile(client, directory=directory, sample_interval=0.02),
     ):

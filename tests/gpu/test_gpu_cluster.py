@@ -32,7 +32,7 @@ def workers(driver: Driver, *variables: str | None) -> Iterator[Client]:
         env = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
         return {"cls": Nanny, "options": {"nthreads": 1, "env": env}}
 
-    scheduler = {"cls": Scheduler, "options": {"dashboard_address": ":0", "port": 0}}
+    scheduler = {"cls": Scheduler, "options": {"dashboard": False, "port": 0}}
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         patch.delenv("CUDA_DEVICE_ORDER", raising=False)

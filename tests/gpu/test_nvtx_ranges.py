@@ -44,7 +44,7 @@ class Attempts:
 @pytest.fixture(scope="module")
 def client(nvtx_log: NvtxLog) -> Iterator[Client]:
     with (
-        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         yield client
@@ -228,7 +228,7 @@ def test_names_without_end_are_not_registered_without_end(
     nvtx_log.clear()
     names = [f"{_word(i)}job" for i in range(MAX_PREFIXES + 300)]
     with (
-        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
         Client(cluster) as own,
     ):
         for part in (names[:1200], names[1200:]):  # two runs, one process

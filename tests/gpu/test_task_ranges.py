@@ -40,7 +40,7 @@ def foreign():
 
 def cluster(n_workers=2, **options):
     return LocalCluster(processes=False, n_workers=n_workers, threads_per_worker=1,
-                        dashboard_address=":0", **options)
+                        dashboard_address=None, **options)
 """
 
 

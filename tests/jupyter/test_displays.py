@@ -21,7 +21,7 @@ IMAGE = "<img src=x onerror=alert(1)>"
 def client() -> Client:
     """Give a client of a cluster in this process."""
     with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         yield client

@@ -24,7 +24,7 @@ CELLS = [
     "%%dasfprof early\n1",
     "import time\n"
     "from distributed import Client, LocalCluster\n"
-    "cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=':0')\n"
+    "cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)\n"
     "client = Client(cluster)",
     "%%dasfprof naps -d traces\n"
     "futures = client.map(time.sleep, [0.05] * 20, pure=False)\n"
@@ -36,6 +36,8 @@ CELLS = [
     "%%dasfprof -o kept -d traces\nclient.submit(abs, -3).result();",
     "# the kept one\nprint(kept.analyser.trace.tasks['function'].tolist(), kept is not view)",
     "%%dasfprof fails -d traces\nclient.submit(abs, -4).result()\n1 / 0\nnever = 1",
+    "%%dasfprof erred -d traces\nclient.submit(divmod, 1, 0).result()",
+    "%%dasfprof idle -d traces\n1 / 0",
     f"# after the error\nprint('never' in globals(), {_LEFT})",
     "%%dasfprof -d traces\nif True\n    pass",
     "%%dasfprof -o 1x\n1",
@@ -52,7 +54,7 @@ CELLS = [
     "results = client.gather([client.submit(work, n, key=k) for n, k in enumerate(keys)])",
     "%%dasfprof closes -d traces\nclient.submit(abs, -5).result()\nclient.close(); cluster.close()",
     "%%dasfprof late\n1",
-    "loop = await Client(processes=False, asynchronous=True, dashboard_address=':0')",
+    "loop = await Client(processes=False, asynchronous=True, dashboard_address=None)",
     "%%dasfprof asynchronous\n1",
     "import dasfprof, dasfprof.jupyter\n"
     "async with dasfprof.profile(loop, 'awaited', directory='traces') as run:\n"
@@ -120,6 +122,26 @@ def test_an_error_goes_on_and_the_run_is_shown(cells: list[Any]) -> None:
     assert printed(cell(cells, "# after the error")).strip() == "False []"
 
 
+def test_a_task_that_fails_the_cell_is_its_run_s_first_finding(cells: list[Any]) -> None:
+    item = cell(cells, "%%dasfprof erred")
+    _, *lines = shown(item)["text/plain"].splitlines()
+    finding = next(line for line in lines if line.startswith("high"))
+
+    assert lines[0].startswith("1 task run of 1 function, 1 failed,")
+    assert "1 task ended in an error: ZeroDivisionError in divmod." in finding
+    assert next(line for line in lines if line.startswith(("high", "medium", "low"))) == finding
+    assert failure(item).ename == "ZeroDivisionError"
+
+
+def test_a_cell_that_fails_before_any_task_leaves_nothing_to_judge(cells: list[Any]) -> None:
+    text = shown(cell(cells, "%%dasfprof idle"))["text/plain"]
+
+    assert "0 task runs" in text
+    assert "No task runs: there is nothing to judge." in text
+    assert "None of the known faults" not in text
+    assert "first task" not in text
+
+
 @pytest.mark.parametrize(
     ("begin", "words"),
     [
@@ -178,7 +200,7 @@ def test_a_terminal_gets_text(tmp_path: Path) -> None:
     """IPython without a notebook."""
     sources = [
         "%load_ext dasfprof",
-        "from distributed import Client\nclient = Client(processes=False, dashboard_address=':0')",
+        "from distributed import Client\nclient = Client(processes=False, dashboard_address=None)",
         "%%dasfprof plain\nclient.submit(abs, -7).result()",
         "client.close()",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,12 @@ import nbformat
 from nbclient import NotebookClient
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+
+#: On a busy host workers restart more slowly than Dask waits for them.
+PATIENCE = {
+    "DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "10m",
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "2m",
+}
 
 
 def execute(name: str, place: Path, question: str | None = None) -> list[Any]:
@@ -23,7 +30,8 @@ def execute(name: str, place: Path, question: str | None = None) -> list[Any]:
     if question is not None:
         notebook.cells.insert(-1, nbformat.v4.new_code_cell(question))
     resources = {"metadata": {"path": str(place)}}
-    NotebookClient(notebook, timeout=240, kernel_name="python3", resources=resources).execute()
+    client = NotebookClient(notebook, timeout=240, kernel_name="python3", resources=resources)
+    client.execute(env={**os.environ, **PATIENCE})
     assert list(place.iterdir()) == [], "it leaves nothing behind"
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
 import pytest
@@ -40,3 +41,13 @@ def test_the_seconds_foretold_are_saved(executed: list[Any]) -> None:
     was, now = (float(words.split()[0]) for words in before.split(","))
     foretold = float(after.split()[1])
     assert 0.3 * (was - now) < foretold < was
+
+
+def test_it_ends_with_both_runs_side_by_side(executed: list[Any]) -> None:
+    told = output(executed, "comparison = %dasfprof_compare")
+    assert " → third-" in told
+    assert "faster (" in told
+    summed = re.search(r"(-[\d.]+) s of (-[\d.]+) s", output(executed, "waterfall[["))
+    assert summed is not None
+    parts, whole = map(float, summed.groups())
+    assert parts == whole < -2.0

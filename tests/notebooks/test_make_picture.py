@@ -21,6 +21,15 @@ def test_the_readme_shows_a_small_picture() -> None:
     assert len(content) < 300_000
 
 
+def test_the_readme_shows_watch() -> None:
+    readme = NOTEBOOKS.with_name("README.md").read_text(encoding="utf-8")
+    assert "(notebooks/watch.svg)" in readme
+    content = (NOTEBOOKS / "watch.svg").read_text(encoding="utf-8")
+    assert "pipeline.py" in content
+    assert str(NOTEBOOKS.parent) not in content
+    assert len(content) < 50_000
+
+
 def test_it_takes_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("playwright", reason="needs Playwright: pip install 'dasfprof[test]'")
     if shutil.which("chromium") is None:

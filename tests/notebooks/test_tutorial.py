@@ -41,9 +41,9 @@ def test_the_centres_are_found(executed: list[Any]) -> None:
 
 def test_two_workers_and_a_scheduler_have_files(executed: list[Any]) -> None:
     names = output(executed, "    print(path.name)").split()
-    assert len(names) == 5
+    assert len(names) == 6  # two of each worker, the scheduler's and the client's
     assert sum("TracePlugin" in name for name in names) == 2
-    assert "with 5 databases" in output(executed, "database")
+    assert "with 6 databases" in output(executed, "database")
 
 
 def test_tables(executed: list[Any]) -> None:

@@ -108,3 +108,18 @@ def assert_same_runs(source: Any, expected: list[dict[str, Any]]) -> None:
         known = [row[name] for name in ("received", "ready", "executing") if row[name] is not None]
         known += [row["timestamp"], row["timestamp"] + row["duration"], row["done"]]
         assert known == sorted(known)
+
+
+def frames_of(source: Any, plugin: str, row: dict[str, Any]) -> list[list[Any]]:
+    """Give the frames of a row's stack, the outermost first; each part must be written once."""
+    parts: dict[int, list[dict[str, Any]]] = {}
+    for one in facts(source, plugin, "Stack"):
+        if one["thread_id"] == row["thread_id"]:
+            parts.setdefault(one["number"], []).append(one)
+    frames: list[list[Any]] = []
+    number = row["stack"]
+    while number >= 0:
+        (part,) = parts[number]
+        frames[:0] = part["frames"]
+        number = part["parent"]
+    return frames

@@ -9,6 +9,7 @@ recorder, records, and prints one line of JSON.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import sys
@@ -62,6 +63,7 @@ def find_code() -> None:
 
 def rename(path: str) -> None:
     module, _, names = path.partition(":")
+    owner = importlib.import_module(module)
     old = names.rpartition(".")[2]
     new = old + LATER
     for function in FUNCTIONS:
@@ -79,7 +81,7 @@ def rename(path: str) -> None:
     for name, one in list(sys.modules.items()):
         if is_dask(name) and old in vars(one):
             vars(one)[new] = vars(one)[old]
-    del vars(sys.modules[module])[old]
+    del vars(owner)[old]
 
 
 def forget(path: str) -> None:
@@ -113,7 +115,7 @@ def record(path: str, directory: Path, forgotten: bool) -> dict[str, Any]:
         forget(path)
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
         ) as cluster,
         Client(cluster) as client,
     ):

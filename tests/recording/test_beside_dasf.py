@@ -42,20 +42,20 @@ def test_a_run_is_read_beside_files_of_dasf(tmp_path: Path) -> None:
     (there / "empty-TracePlugin-h.msgpack").touch()  # DASF makes the file before it writes
     with (
         LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
         ) as cluster,
         Client(cluster) as client,
     ):
         client.register_plugin(AsDasf(there / "r-TracePlugin-h.msgpack"))
         with dasfprof.profile(client, name="r", add_time_suffix=False, directory=there) as run:
             assert client.submit(abs, -1, key="abs-1").result() == 1
-            assert "3 files" in repr(run)
+            assert "4 files" in repr(run)
             collected = run.collect(here)
     assert (there / "r-TracePlugin-h.msgpack").stat().st_size > 0
     for files in (run.files(), collected):
         plugins = sorted(path.name.split("-")[1] for path in files)
-        assert plugins == ["ResourceMonitor", "SchedulerPlugin", "TracePlugin"]
-    assert "stopped, 3 files" in repr(run)
+        assert plugins == ["ResourceMonitor", "SchedulerPlugin", "StepRecorder", "TracePlugin"]
+    assert "stopped, 4 files" in repr(run)
     assert "SchedulerPlugin" in run._repr_html_()
     assert run.analyser().trace.keys.texts(run.analyser().trace.tasks["key_id"]).tolist() == [
         "abs-1"

@@ -11,13 +11,14 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import dask
 import independent_record as record
 import pytest
-from distributed import Client, LocalCluster, wait
+from distributed import Client, Future, LocalCluster, wait
 from recorded_facts import assert_same_runs, assert_whole, computed, facts, trace_files
 
 import dasfprof
@@ -34,7 +35,7 @@ def cluster_client() -> Iterator[Client]:
     with (
         # Who is gone a while after a worker of its name was lost is given up for good.
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
-        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         record.install(client)
@@ -48,6 +49,9 @@ def client(cluster_client: Client) -> Iterator[Client]:
     record.clear(cluster_client)
     yield cluster_client
     two_workers(cluster_client)
+    # The traceback of a test that failed holds its futures, and the next test would wait for them.
+    held = [Future(key, cluster_client) for key in list(cluster_client.futures)]
+    cluster_client.cancel(held, force=True)
 
 
 def addresses(client: Client) -> list[str]:
@@ -225,7 +229,7 @@ def test_stop_has_everything_on_disk(client: Client, tmp_path: Path) -> None:
 def test_closed_cluster_has_everything_on_disk(tmp_path: Path) -> None:
     options = {"flush_interval": "1h", "commit_threshold": 90_000}
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         record.install(client)
@@ -242,7 +246,7 @@ def test_retired_workers_have_everything_on_disk(tmp_path: Path) -> None:
     """As DASF's executor shuts down: when the call has returned, nothing is missing or cut."""
     options = {"flush_interval": "1h", "commit_threshold": 90_000}
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         record.install(client)
@@ -268,7 +272,7 @@ LEFT = """
 
     if __name__ == "__main__":
         processes = sys.argv[2] == "processes"
-        cluster = LocalCluster(n_workers=2, processes=processes, dashboard_address=":0")
+        cluster = LocalCluster(n_workers=2, processes=processes, dashboard_address=None)
         client = Client(cluster)
         dasfprof.register_default_profiler(client, directory=sys.argv[1], flush_interval="1h")
         assert sum(client.gather(client.map(abs, range(50), key=[f"t-{i}" for i in range(50)])))
@@ -298,7 +302,7 @@ def test_script_that_closes_nothing(tmp_path: Path, where: str) -> None:
 
 def test_work_that_waits_for_the_first_worker(tmp_path: Path) -> None:
     with (
-        LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         record.install(client)
@@ -320,7 +324,7 @@ def test_work_that_waits_for_the_first_worker(tmp_path: Path) -> None:
 def test_many_workers_in_one_process(tmp_path: Path) -> None:
     with (
         LocalCluster(
-            n_workers=4, threads_per_worker=1, processes=False, dashboard_address=":0"
+            n_workers=4, threads_per_worker=1, processes=False, dashboard_address=None
         ) as cluster,
         Client(cluster) as client,
     ):
@@ -335,7 +339,9 @@ def test_many_workers_in_one_process(tmp_path: Path) -> None:
     labels = {row["thread_id"] for row in computed(run)}
     assert len(labels) == 4
     host_rows = facts(run, "ResourceMonitor", "Resource Usage")
-    assert len({r["address"] for r in host_rows if r["host_memory_total"] is not None}) == 1
+    # One at a time; as the workers close one after the other, the duty may move on.
+    readers = [row["address"] for row in host_rows if row["host_memory_total"] is not None]
+    assert len(list(groupby(readers))) == len(set(readers))
 
 
 def test_two_clusters_into_one_directory(tmp_path: Path) -> None:
@@ -343,8 +349,8 @@ def test_two_clusters_into_one_directory(tmp_path: Path) -> None:
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
     runs, done = [], []
     with (
-        LocalCluster(**options, dashboard_address=":0") as one,
-        LocalCluster(**options, dashboard_address=":0") as other,
+        LocalCluster(**options, dashboard_address=None) as one,
+        LocalCluster(**options, dashboard_address=None) as other,
         Client(one) as first,
         Client(other) as second,
     ):
@@ -363,7 +369,7 @@ def test_two_clusters_into_one_directory(tmp_path: Path) -> None:
     for run, outcomes in zip(runs, done, strict=True):
         assert_same_runs(run, outcomes)
         assert_whole(run)
-        assert len(run.files()) == 5
+        assert len(run.files()) == 6
     assert not set(runs[0].files()) & set(runs[1].files())
 
 
@@ -391,7 +397,7 @@ def test_clock_set_back_while_tasks_run(tmp_path: Path, monkeypatch: pytest.Monk
     clock_error[0] = 0.0
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
         ) as cluster,
         Client(cluster) as client,
         dasfprof.profile(client, directory=tmp_path, sample_interval=0.02) as run,

@@ -56,7 +56,7 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
             n_workers=1,
             threads_per_worker=1,
             processes=request.param == "processes",
-            dashboard_address=":0",
+            dashboard_address=None,
         ) as cluster,
         Client(cluster) as client,
     ):
@@ -128,7 +128,7 @@ def test_hostile_worker_name_and_error(tmp_path: Path) -> None:
     def fail() -> None:
         raise ValueError("<b>\x1b[31m\n=cmd\ud800")
 
-    with LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster:
+    with LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster:
         cluster.scale(1)
         with Client(cluster) as client:
             client.wait_for_workers(1)

@@ -91,7 +91,7 @@ def fail(x: Any) -> Any:
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         yield client

@@ -23,7 +23,7 @@ from dasfprof.recording.dask_internals import names
 def cluster_client() -> Iterator[Client]:
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=False, dashboard_address=":0"
+            n_workers=2, threads_per_worker=2, processes=False, dashboard_address=None
         ) as cluster,
         Client(cluster) as client,
     ):

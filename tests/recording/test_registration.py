@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import dask
 import independent_record as record
 import pytest
 from distributed import Client, LocalCluster, Nanny, Scheduler, Worker
@@ -26,7 +27,7 @@ from dasfprof.errors import NoClientError, RegistrationError, SourceNotFoundErro
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         yield client
@@ -83,6 +84,20 @@ def test_everything_is_on_disk_and_nothing_on_the_cluster_after_stop(
         assert (file.errors, file.dropped) == (0, 0)
 
 
+def test_settings_are_in_the_header(client: Client, tmp_path: Path) -> None:
+    with (
+        dask.config.set({"distributed.scheduler.work-stealing": False}),
+        dasfprof.profile(client, directory=tmp_path, sample_interval="200ms") as run,
+    ):
+        increments(client)
+    (file,) = (path for path in run.files() if "SchedulerPlugin" in path.name)
+    told = TraceFile(file).read_header()["settings"]
+    assert told["distributed.scheduler.work-stealing"] == "False"
+    assert told["dasfprof.sample-interval"] == "0.2"
+    assert told["dasfprof.stack-frequency"] == "0.0"
+    assert str(tmp_path) not in told.values()
+
+
 def test_files_are_named_by_run_plugin_host_and_worker(client: Client, tmp_path: Path) -> None:
     import socket
 
@@ -90,7 +105,7 @@ def test_files_are_named_by_run_plugin_host_and_worker(client: Client, tmp_path:
         host = socket.gethostname()
     plugins = ("TracePlugin", "ResourceMonitor")
     expected = {f"n-{plugin}-{host}-{worker}" for plugin in plugins for worker in "01"}
-    expected.add(f"n-SchedulerPlugin-{host}-scheduler")
+    expected |= {f"n-SchedulerPlugin-{host}-scheduler", f"n-StepRecorder-{host}-client"}
     assert {path.stem for path in run.files()} == expected
     assert {path.stem for path in tmp_path.iterdir()} == expected
 
@@ -196,7 +211,7 @@ def test_pipeline_and_client_holder(client: Client, tmp_path: Path) -> None:
 
 
 def test_cluster_without_a_client(tmp_path: Path) -> None:
-    with LocalCluster(n_workers=1, dashboard_address=":0", processes=False) as cluster:
+    with LocalCluster(n_workers=1, dashboard_address=None, processes=False) as cluster:
         run = dasfprof.register_default_profiler(cluster, directory=tmp_path)
         with Client(cluster) as client:
             keys = increments(client)
@@ -210,12 +225,26 @@ class LocalExecutor:
 
 @pytest.mark.parametrize("pipeline", [Pipeline(LocalExecutor()), Holder(None), object(), None, 3])
 def test_no_client_is_a_clear_error(pipeline: Any) -> None:
-    with pytest.raises(NoClientError, match=r"no Dask client.*distributed\.Client"):
+    with pytest.raises(NoClientError, match=r"no Dask client.*distributed\.Client") as caught:
         dasfprof.register_default_profiler(pipeline)
+    assert f"got an object of type {type(pipeline).__name__}" in str(caught.value)
+
+
+@pytest.mark.parametrize("call", [dasfprof.register_default_profiler, dasfprof.profile])
+def test_an_unknown_option_is_named_with_the_choices(call: Any) -> None:
+    with pytest.raises(dasfprof.UnknownOptionError) as caught:
+        call(None, sample_intervall=0.5)
+    assert isinstance(caught.value, TypeError)
+    assert str(caught.value) == (
+        "there is no option sample_intervall. Did you mean sample_interval? The options are name, "
+        "enable_nvtx, add_time_suffix, directory, commit_threshold, flush_interval, max_pending, "
+        "sample_interval, stack_frequency, profiler, log_level, log_values, record_code, "
+        "response_timeout."
+    )
 
 
 def test_closed_cluster_wrote_everything(tmp_path: Path) -> None:
-    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
     client = Client(cluster)
     run = dasfprof.register_default_profiler(client, directory=tmp_path)
     keys = increments(client, 20)
@@ -241,7 +270,7 @@ def test_stop_after_the_client_has_closed(client: Client, tmp_path: Path) -> Non
     run.flush()
     assert computed(run.database()) == keys
     run.stop()
-    assert "stopped, 5 files" in repr(run)
+    assert "stopped, 6 files" in repr(run)
     assert on_cluster(client) == (set(), set())
     assert computed(run.database()) == keys
 
@@ -297,7 +326,7 @@ def test_a_frozen_worker_is_named_and_left_alone(
         assert keys[other] in computed(run.database())
 
         collected = run.collect(tmp_path / "here")
-        assert len(collected) == 5
+        assert len(collected) == 6
 
         caplog.clear()
         began = time.monotonic()
@@ -307,13 +336,13 @@ def test_a_frozen_worker_is_named_and_left_alone(
         assert "not stopped" in repr(run)
         assert "is not stopped" in caplog.text
         whole = {path.name: TraceFile(path).is_closed() for path in run.files()}
-        assert sorted(whole.values()) == [False, False, True, True, True]
+        assert sorted(whole.values()) == [False, False, True, True, True, True]
         assert keys[other] in computed(run.database())
 
         with pytest.raises(RegistrationError, match=f"{victim}.*Nothing was registered"):
             dasfprof.register_default_profiler(client, directory=traces, response_timeout=1)
     run._link.limit = 30.0
-    record.wait_until(lambda: run.stop() or "stopped, 5 files" in repr(run))
+    record.wait_until(lambda: run.stop() or "stopped, 6 files" in repr(run))
     assert not run.unanswered
     assert set(keys.values()) <= set(computed(run.database()))
     assert all(TraceFile(path).is_closed() for path in run.files())
@@ -324,7 +353,7 @@ def test_a_scheduler_that_closes_before_its_workers(tmp_path: Path) -> None:
     """Given workers that outlive their scheduler, the file and the thread end with it."""
 
     async def scenario() -> None:
-        scheduler = await Scheduler(dashboard_address=":0", port=0)
+        scheduler = await Scheduler(dashboard_address=None, port=0)
         worker = await Worker(scheduler.address)
         async with Client(scheduler.address, asynchronous=True) as client:
             run = await dasfprof.register_default_profiler(client, directory=tmp_path)
@@ -391,42 +420,46 @@ def test_collect_brings_files_of_remote_hosts(
     # Another host is one whose disk this process does not see.
     import dasfprof.recording.cluster.files as module
 
-    with dasfprof.profile(client, directory=tmp_path / "there") as run:
+    with dasfprof.profile(client, directory=tmp_path / "there", profiler="cprofile") as run:
         keys = increments(client)
         run.flush()
-        real = module.list_files
         monkeypatch.setattr(run, "files", list)
 
+        real = module.list_with_profiles
+
         class Listing:
-            """Local calls see an empty disk; pickled to a worker, it is the real function."""
+            """A local call sees an empty disk; pickled to a worker, it is the real function."""
 
             def __call__(self, *args: Any) -> Any:
                 return []
 
             def __reduce__(self) -> Any:
-                return getattr, (module, "real_list_files")
+                return getattr, (module, "real_listing")
 
-        monkeypatch.setattr(module, "list_files", Listing())
-        monkeypatch.setattr(module, "real_list_files", real, raising=False)
+        monkeypatch.setattr(module, "list_with_profiles", Listing())
+        monkeypatch.setattr(module, "real_listing", real, raising=False)
         client.run(_expose_real)
         monkeypatch.setattr(module, "CHUNK_BYTES", 100)
         collected = run.collect(tmp_path / "here")
     assert computed(dasfprof.open_run(tmp_path / "here")) == keys
-    assert len(collected) == 5
+    assert len(collected) == 6
     assert any("SchedulerPlugin" in path.name for path in collected)
+    profiles = sorted(path.name for path in (tmp_path / "there").glob("*.pstats"))
+    assert profiles
+    assert sorted(path.name for path in (tmp_path / "here").glob("*.pstats")) == profiles
 
 
 def _expose_real() -> None:
     import dasfprof.recording.cluster.files as module
 
-    module.real_list_files = module.list_files  # type: ignore[attr-defined]
+    module.real_listing = module.list_with_profiles  # type: ignore[attr-defined]
 
 
 def test_asynchronous_client(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             LocalCluster(
-                n_workers=1, processes=False, asynchronous=True, dashboard_address=":0"
+                n_workers=1, processes=False, asynchronous=True, dashboard_address=None
             ) as cluster,
             Client(cluster, asynchronous=True) as client,
         ):
@@ -455,7 +488,7 @@ def test_asynchronous_client(tmp_path: Path) -> None:
 def test_late_worker_is_recorded(kind: Any, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
-            Scheduler(dashboard_address=":0", port=0) as scheduler,
+            Scheduler(dashboard_address=None, port=0) as scheduler,
             Client(scheduler.address, asynchronous=True) as client,
         ):
             run = await dasfprof.register_default_profiler(client, directory=tmp_path)
@@ -474,6 +507,6 @@ def test_repr_is_worth_reading(client: Client, tmp_path: Path) -> None:
         increments(client)
     text = repr(run)
     assert "'r<b>'" in text
-    assert "5 files" in text
+    assert "6 files" in text
     assert str(tmp_path) in text
     assert "<b>" not in run._repr_html_()

@@ -72,7 +72,7 @@ def tcp_client() -> Any:
         processes=False,
         protocol="tcp",
         host="127.0.0.1",
-        dashboard_address=":0",
+        dashboard_address=None,
     )
 
 
@@ -193,7 +193,7 @@ def test_plugins_travel_as_source_text(kind: Any, tmp_path: Path) -> None:
 def test_functions_by_value_are_functions_there() -> None:
     from dasfprof.recording.cluster import calls as cluster_calls
 
-    for name in ("check_process", "commit_on_worker", "list_files", "read_chunk"):
+    for name in ("check_process", "commit_on_worker", "list_with_profiles", "read_chunk"):
         function = getattr(cluster_calls, name)
         assert by_value(function) is function
         back = pickle.loads(dumps(function))

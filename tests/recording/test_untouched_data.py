@@ -36,7 +36,7 @@ def spilling_cluster() -> LocalCluster:
         threads_per_worker=1,
         processes=False,
         memory_limit=LIMIT,
-        dashboard_address=":0",
+        dashboard_address=None,
     )
 
 
@@ -203,7 +203,7 @@ VALUES: dict[str, tuple[Callable[[], Any], tuple[str | None, Any]]] = {
 def client() -> Iterator[Client]:
     with (
         LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
         ) as cluster,
         Client(cluster) as client,
     ):

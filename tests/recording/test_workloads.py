@@ -5,6 +5,7 @@ What happened is told by `independent_record`; results are compared with values 
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import signal
@@ -37,13 +38,26 @@ import dasfprof
 from dasfprof.recording.task_runs.clock_correction import uncorrected
 
 
-@pytest.fixture(scope="module")
-def cluster_client() -> Iterator[Client]:
+@contextlib.contextmanager
+def recorded_cluster() -> Iterator[Client]:
     with (
-        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         record.install(client)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def cluster_client() -> Iterator[Client]:
+    with recorded_cluster() as client:
+        yield client
+
+
+@pytest.fixture
+def unused_client() -> Iterator[Client]:
+    """A cluster that holds no result of an earlier test, which would be computed again."""
+    with recorded_cluster() as client:
         yield client
 
 
@@ -590,6 +604,7 @@ def test_errors_and_their_text(client: Client, tmp_path: Path) -> None:
     (told,) = (one for one in record.outcomes(client) if one["key"] == ("fail", 0))
     assert (row["state"], row["exception"]) == ("erred", told["exception_text"])
     assert row["exception"] == repr(ValueError(text))
+    assert row["raised_at"].startswith(f"{__file__}:")
     assert_scheduler_rows(run, record.outcomes(client))
     assert_whole(run)
 
@@ -736,7 +751,8 @@ def test_stolen_tasks(client: Client, tmp_path: Path) -> None:
     assert moved == set(last_steal)
 
 
-def test_recomputed_after_a_worker_died(client: Client, tmp_path: Path) -> None:
+def test_recomputed_after_a_worker_died(unused_client: Client, tmp_path: Path) -> None:
+    client = unused_client
     victim = next(iter(client.scheduler_info()["workers"]))
     options = {"workers": [victim], "allow_other_workers": True}
     with dasfprof.profile(client, directory=tmp_path) as run:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opened_pages import BEGIN, EVENTS, LOAD, compute
-from written_traces import write_trace
+from traces import write_trace
 
 from dasfprof import CompleteEvent, InstantEvent, TraceAnalyser, export
 from dasfprof.schema.events import Event

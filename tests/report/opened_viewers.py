@@ -122,10 +122,17 @@ class Perfetto:
 
         return int(until(hits).rpartition("/")[2])
 
-    def select_next_hit(self) -> str:
-        """Select the next hit; gives what the page tells of it."""
+    def select_next_hit(self, *expected: str) -> str:
+        """Select the next hit; gives what the page tells of it, once all that is expected is there.
+
+        The page asks for the parts of it one by one and shows each as it comes.
+        """
         self.tab.keyboard.press("Enter")
-        return str(until(lambda: "Arguments" in self.text() and self.text()))
+        end = monotonic() + DEADLINE
+        while missing := [part for part in expected if part not in self.text()]:
+            assert monotonic() < end, f"{missing} is not among {self.text()}"
+            sleep(0.05)
+        return self.text()
 
 
 @contextmanager

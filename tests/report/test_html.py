@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from opened_pages import EVENTS, OpenedPage, chromium, compute
-from written_traces import write_trace
+from traces import write_trace
 
 from dasfprof import TraceAnalyser, write_report
 from dasfprof.cli.main import cli

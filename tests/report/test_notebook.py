@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
 from opened_pages import DEADLINE, EVENTS, chromium, compute
-from written_traces import write_trace
+from traces import record, usage, write_trace
 
 from dasfprof import TraceAnalyser, write_report
 from dasfprof.report import notebook
@@ -30,7 +31,7 @@ def test_figures(analyser: TraceAnalyser) -> None:
     name, words, *_ = text.splitlines()
     assert name == "few tasks  2026-09-21 14:13:20 UTC, 10 s"
     assert words.startswith("6 task runs of 3 functions, 1 failed, on 2 workers")
-    assert words in run_html(analyser, analyser.diagnose())
+    assert escape(words) in run_html(analyser, analyser.diagnose())
 
 
 def test_each_finding_is_told(analyser: TraceAnalyser) -> None:
@@ -144,3 +145,10 @@ def test_the_frame_is_a_whole_report_in_any_page(
     assert complaints == []
     assert requests == [page.as_uri()]
     tab.close()
+
+
+def test_of_an_empty_run_nothing_is_said_to_be_well(tmp_path: Path) -> None:
+    analyser = TraceAnalyser(record(tmp_path / "run", [usage(1.7e9)]), progress=False)
+    for words in (run_text(analyser, analyser.diagnose()), run_html(analyser, analyser.diagnose())):
+        assert "No task runs: there is nothing to judge." in words
+        assert "None of the known faults" not in words

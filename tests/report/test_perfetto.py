@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 from exported_traces import ChromeTrace, analyser_of, at_scheduler
 from hypothesis import given
@@ -16,8 +14,7 @@ from hypothesis import strategies as st
 from opened_pages import LOAD, SUM, compute, held
 
 import dasfprof
-from dasfprof.report.formats.perfetto.flows import Producers
-from dasfprof.report.formats.perfetto.tracks import Slices, side_by_side, to_nanoseconds, trimmed
+from dasfprof.report.formats.perfetto.tracks import side_by_side, to_nanoseconds, trimmed
 from dasfprof.report.json_text import json_text
 from dasfprof.text import count_of
 
@@ -312,32 +309,3 @@ def test_a_real_run(tmp_path: Path) -> None:
     assert step["ts"] + step["dur"] >= max(event["ts"] + event["dur"] for event in slices)
     joined = [event for event in trace.of_kind("i", "run") if event["name"].endswith(" joined")]
     assert len(joined) == 2
-
-
-RUNS = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(1, 9), st.booleans()), max_size=12
-)
-
-
-@given(RUNS, st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40)), max_size=8))
-def test_a_result_is_that_of_the_last_run_before(
-    runs: list[tuple[int, int, int, bool]], wanted: list[tuple[int, int]]
-) -> None:
-    states = ["memory" if succeeded else "erred" for *_, succeeded in runs]
-    tasks = pd.DataFrame({"key_id": [key for key, *_ in runs], "state": states}, dtype=object)
-    starts = np.array([start for _, start, _, _ in runs], dtype=np.int64)
-    stops = starts + np.array([length for _, _, length, _ in runs], dtype=np.int64)
-    rows = np.arange(len(runs))
-    slices = Slices(rows, starts, stops, rows)
-    producers = Producers(SimpleNamespace(tasks=tasks), slices)  # type: ignore[arg-type]
-    keys, times = (np.array([pair[at] for pair in wanted], dtype=np.int64) for at in (0, 1))
-    found = producers.of(keys, times).tolist()
-    for (key, time), row in zip(wanted, found, strict=True):
-        made = [at for at, run in enumerate(runs) if run[0] == key and run[3]]
-        before = [at for at in made if stops[at] <= time]
-        if before:
-            assert row in before
-            assert stops[row] == max(stops[before])
-        else:
-            assert (row == -1) == (not made)
-            assert row == -1 or stops[row] == min(stops[made])

@@ -9,10 +9,11 @@ from typing import Any
 import pandas as pd
 import pytest
 from opened_pages import EVENTS, SUM, OpenedPage, chromium
-from written_traces import write_trace
+from traces import write_trace
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.diagnosis.findings import Finding, as_table
+from dasfprof.analysis.diagnosis.causes import Ranked, as_table, in_order, with_causes
+from dasfprof.analysis.diagnosis.findings import Finding
 
 SCRIPT = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 ESCAPES = "half-\ud800 bell-\x07 turned-\u202e"
@@ -30,8 +31,9 @@ class Diagnosed(TraceAnalyser):
 
     findings: Any = FINDINGS
 
-    def diagnose(self) -> pd.DataFrame:
-        return as_table(self.findings, 10.0)
+    def diagnose(self, least: float = 0.1) -> pd.DataFrame:
+        found = [Ranked(rule, finding) for rule, finding in self.findings]
+        return as_table(in_order(with_causes(found), 10.0), 10.0)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +81,22 @@ def test_findings_are_told_as_the_table_has_them(page: OpenedPage, analyser: Dia
     # What is of little weight waits behind a summary.
     assert page.tab.locator("#finding-2").is_visible()
     assert not page.tab.locator("#finding-3").is_visible()
+
+
+def test_symptoms_are_shown_beneath_their_grave_cause(browser: Any, tmp_path: Path) -> None:
+    cause = Finding("Nothing was submitted.", "", "Submit more.", 3.0)
+    symptom = Finding("Work is uneven.", "", "Split it.", 2.9)
+    other = Finding("Tasks fail now and then.", "", "Mend them.", 0.2)
+    pairs = (("imbalance", symptom), ("failed-attempts", other), ("client-gaps", cause))
+    told = Diagnosed(write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS))
+    told.findings = pairs
+    page = OpenedPage(browser, told.report(tmp_path / "mine.html"))
+    sentences = [text.strip() for text in page.texts("#findings .sentence")]
+    assert sentences == [pairs[2][1].text, symptom.text, other.text]
+    assert page.tab.locator("#finding-2").is_visible()
+    assert "2.9 s" in page.text("#finding-2")
+    assert not page.tab.locator("#finding-3").is_visible()
+    page.close()
 
 
 def test_the_title_is_the_name_of_the_run(page: OpenedPage) -> None:

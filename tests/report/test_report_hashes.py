@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from opened_pages import OpenedPage, chromium, compute
-from written_traces import write_trace
+from traces import write_trace
 
 from dasfprof import TraceAnalyser
 from dasfprof.report.page.timeline import timeline_data

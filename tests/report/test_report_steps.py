@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from opened_pages import EVENTS, LOAD, RULER, OpenedPage, chromium
-from written_traces import write_trace
+from traces import write_trace
 
 from dasfprof import TraceAnalyser
 

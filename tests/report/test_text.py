@@ -14,7 +14,9 @@ from dasfprof.text import (
     count_of,
     display_width,
     elide,
+    excerpt,
     format_duration,
+    format_factor,
     format_share,
     format_size,
 )
@@ -116,7 +118,14 @@ def test_durations_have_three_digits_or_two_units(seconds: float, written: str) 
 
 @pytest.mark.parametrize(
     ("share", "written"),
-    [(0.0, "0 %"), (0.0241, "2.4 %"), (0.36, "36 %"), (1.0, "100 %"), (float("nan"), "unknown")],
+    [
+        (0.0, "0 %"),
+        (5.98e-5, "under 0.1 %"),
+        (0.0241, "2.4 %"),
+        (0.36, "36 %"),
+        (1.0, "100 %"),
+        (float("nan"), "unknown"),
+    ],
 )
 def test_shares_are_percent(share: float, written: str) -> None:
     assert format_share(share) == written
@@ -128,6 +137,15 @@ def test_counts_have_their_plural() -> None:
         "1 file",
         "1,200 files",
     ]
+
+
+def test_factors_have_two_digits() -> None:
+    assert [format_factor(factor) for factor in (1.25, 12.4, 1234.0)] == ["1.2", "12", "1,234"]
+
+
+def test_excerpts_are_one_line() -> None:
+    assert excerpt("no\n  answer") == "no answer"
+    assert excerpt("x" * 300) == "x" * 199 + "…"
 
 
 FRAME = pd.DataFrame(

@@ -12,10 +12,10 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.outliers import Stragglers
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.units import count, duration, percent, size, times
 from dasfprof.analysis.model.accounting import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.database.columns import Array
+from dasfprof.text import count_of, format_duration, format_factor, format_share, format_size
 
 #: Shares of the run's wall time that something out of line costs at least.
 _GAIN = 0.05
@@ -34,7 +34,8 @@ _WHY = {
     "deserialising": "they were deserialised for long: scatter large arguments once",
     "first run on that worker": "they were the first on their worker: import and load what they "
     "need beforehand, by client.run or a worker plugin",
-    "skew": "the durations of this function differ much anyway: split its work more evenly",
+    "skew": "the durations of this function differ much anyway: profile one of the longest, and if "
+    "it has more to do, split the work more evenly",
     "blocked": "they waited without using the CPU: look at the files, locks and services that "
     "they use",
     "computed longer": "they computed for longer: look at what is in their inputs",
@@ -63,15 +64,16 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     row, name = found.rows[worst], _function(run, found.rows[worst])
     usual = found.size[worst] / found.times_usual[worst]
     yield Finding(
-        f"One partition of {name} is far larger than the others: {size(found.size[worst])}, "
-        f"{times(found.times_usual[worst])} times the median, and its task takes "
-        f"{duration(found.excess[worst])} longer."
+        f"One partition of {name} is far larger than the others: {format_size(found.size[worst])}, "
+        f"{format_factor(found.times_usual[worst])} times the median, and its task takes "
+        f"{format_duration(found.excess[worst])} longer."
         if kept.sum() == 1
-        else f"{count(int(kept.sum()), 'task')} have partitions far larger than others: up to "
-        f"{size(found.size[worst])} in {name}, {times(found.times_usual[worst])} times the median.",
+        else f"{count_of(int(kept.sum()), 'task')} have partitions far larger than others: up to "
+        f"{format_size(found.size[worst])} in {name}, {format_factor(found.times_usual[worst])} "
+        "times the median.",
         f"Key {run.key_text(row)}; {_by_function(run, found.rows[kept])}. See stragglers() and "
         "imbalance().",
-        f"Split the data evenly before {name}: partitions of about {size(usual)}, by "
+        f"Split the data evenly before {name}: partitions of about {format_size(usual)}, by "
         f'dataframe.repartition(partition_size="{usual / 1e6:.3g}MB") or array.rechunk, or a '
         "key to group by that is spread better.",
         seconds=gain,
@@ -84,7 +86,6 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     "straggling-tasks",
     symptoms=(
         "imbalance",
-        "serial-chain",
         "too-few-tasks",
     ),
 )
@@ -92,6 +93,7 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that take far longer than others of their function, for which others wait."""
     found = run.outliers.stragglers
     kept = ~found.fat & ~np.isin(found.cause, _NOT_SLOW)
+    kept &= ~np.isin(found.rows, run.first_uses.rows)
     gain = _gain(run, found, kept)
     if not kept.any() or gain < _GAIN * run.wall:
         return
@@ -101,9 +103,10 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     own = kept & (run.functions.codes[found.rows] == run.functions.codes[row])
     cause = Counter(found.cause[own].tolist()).most_common(1)[0][0]
     yield Finding(
-        f"{count(int(kept.sum()), 'task')} took far longer than others of their function: up to "
-        f"{duration(found.seconds[worst])} in {name}, whose median is "
-        f"{duration(found.median[worst])}.",
+        f"{count_of(int(kept.sum()), 'task')} held their threads far longer than others of their "
+        "function, waits for a core left out: up to "
+        f"{format_duration(found.seconds[worst])} in {name}, whose median is "
+        f"{format_duration(found.median[worst])}.",
         f"Key {run.key_text(row)}; {_by_function(run, found.rows[kept])}. Most likely cause "
         f"of those of {name}: {cause}. See stragglers().",
         f"Of the tasks of {name} "
@@ -147,11 +150,11 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
         addresses = ", ".join(f'"{run.address(number)}"' for number in numbers.tolist())
         yield Finding(
             f"{f'Worker {label}' if label else f'Host {host}'} is slow: {name} takes "
-            f"{times(factor)} times as long there as elsewhere.",
-            f"{duration(slowness.median[worst])} against "
-            f"{duration(slowness.median_elsewhere[worst])} (medians, waits for a core left out), "
-            f"beyond chance (z {slowness.z[worst]:.1f}); {count(len(numbers), 'worker')} of "
-            f"{len(workers)}. See imbalance() and process_summary().",
+            f"{format_factor(factor)} times as long there as elsewhere.",
+            f"{format_duration(slowness.median[worst])} against "
+            f"{format_duration(slowness.median_elsewhere[worst])} (medians, waits for a core left "
+            f"out), beyond chance (z {slowness.z[worst]:.1f}); {count_of(len(numbers), 'worker')} "
+            f"of {len(workers)}. See imbalance() and process_summary().",
             f"Look at host {host} for other processes, throttled or shared cores and slow disks "
             f"(node_resource_usage()), and do without: client.retire_workers([{addresses}]).",
             seconds=seconds,
@@ -190,13 +193,14 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
     labels = run.workers.labels[workers.sizes > 0]
     busiest, idlest = str(labels[load.argmax()]), str(labels[load.argmin()])
     yield Finding(
-        f"Work is spread unevenly: a thread of {busiest} is busy for {duration(load.max())}, one "
-        f"of {idlest} for {duration(load.min())}.",
-        f"{percent(lost / load.max())} of the workers' time is lost to imbalance; the mean is "
-        f'{duration(load.mean())}. See imbalance() and time_accounting("worker").',
+        f"Work is spread unevenly: a thread of {busiest} is busy for "
+        f"{format_duration(load.max())}, one of {idlest} for {format_duration(load.min())}.",
+        f"{format_share(lost / load.max())} of the workers' time is lost to imbalance; the mean is "
+        f'{format_duration(load.mean())}. See imbalance() and time_accounting("worker").',
         "Cut the work into more, smaller partitions than there are threads (three for each), and "
         "spread the data they start from: client.rebalance(), or scatter without workers=.",
-        seconds=min(lost, idle),
+        # Where tasks queue elsewhere they are placed badly: that is told by itself.
+        seconds=min(lost, run.seconds_of(ThreadTime.NO_RUNNABLE_TASK)),
         worker=busiest,
     )
 
@@ -223,8 +227,9 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
     crowded = run.trace.workers["worker"].to_numpy()[lives.ids[int(waits.argmax())]]
     stolen = len(run.trace.steals)
     yield Finding(
-        f"Tasks queue on busy workers while others idle: {percent(share)} of the threads' time.",
-        f"The longest queues are on {crowded}; work stealing moved {count(stolen, 'task')}. See "
+        f"Tasks queue on busy workers while others idle: {format_share(share)} of the threads' "
+        "time.",
+        f"The longest queues are on {crowded}; work stealing moved {count_of(stolen, 'task')}. See "
         'time_accounting("worker") and transfers("worker").',
         "Let these tasks run anywhere: drop workers= and resources= or give "
         "allow_other_workers=True; spread the data that they need, by client.rebalance() or "

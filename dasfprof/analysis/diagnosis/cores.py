@@ -9,9 +9,20 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.units import count, duration, percent, size, times
+from dasfprof.analysis.model.accounting import ThreadTime
+from dasfprof.analysis.model.host_processes import host_programs
+from dasfprof.analysis.model.p2p import p2p_runs
 from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.stack_samples.sentences import hottest_line
 from dasfprof.database.columns import Array
+from dasfprof.text import (
+    count_of,
+    excerpt,
+    format_duration,
+    format_factor,
+    format_share,
+    format_size,
+)
 
 #: Tasks use the CPU if they do for such a share of their time, by the number of them at a time.
 _USES_CPU = 0.5
@@ -25,12 +36,16 @@ _CORES_OF_A_LOCK = 1.3
 _NATIVE = 1.5
 #: The share of the durations for which tasks wait for a core.
 _CORE_WAIT = 0.2
+#: Cores from which on another program is named, and all of them are to blame; how many are named.
+_NAMED, _BLAMED, _MOST_NAMED = 0.05, 0.5, 3
 #: Functions wait if they use the CPU for less of their time; it matters from such a share of the
 #: threads' time on.
 _WAITING_CPU = 0.3
 _WAITING = 0.2
-#: Bytes of files a second of waiting, for storage to be what is waited for.
+#: Bytes of files a second of waiting, for storage to be what is waited for, and the share of all
+#: waiting that has to be on workers with so many.
 _IO_RATE = 5e6
+_ALL = 0.9
 
 
 @rule(
@@ -48,7 +63,7 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
     groups = Groups(np.where(using, worker, -1), len(run.trace.workers))
     seconds, covered = groups.sum(run.working), _covered(run, groups)
     cores = ratio(groups.sum(run.cpu), covered)
-    lasted = groups.sum(run.trace.tasks["duration"].to_numpy())
+    lasted = groups.sum(run.lasted)
     blocked = ratio(seconds - groups.sum(run.cpu), lasted)
     at_a_time = ratio(groups.sum(beside * using), groups.sizes.astype(float))
     with np.errstate(invalid="ignore"):
@@ -59,11 +74,13 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
     rows = np.flatnonzero(found[worker] & using)
     name, threads = _most(run, rows), _threads_per_worker(run)
     yield Finding(
-        f"Threads of one process keep each other waiting: {times(float(at_a_time[found].mean()))} "
-        f"tasks at a time, most of {name}, use {times(float(cores[found].mean()))} cores.",
-        f"{percent(float(blocked[found].mean()))} of their time these tasks neither used a core "
-        "nor waited for one: that is what Python's global lock (GIL) does to pure Python code, or "
-        f"another lock to any. {count(len(rows), 'task')} on {count(int(found.sum()), 'worker')}. "
+        "Threads of one process keep each other waiting: "
+        f"{format_factor(float(at_a_time[found].mean()))} tasks at a time, most of {name}, use "
+        f"{format_factor(float(cores[found].mean()))} cores.",
+        f"{format_share(float(blocked[found].mean()))} of their time these tasks neither used a "
+        "core nor waited for one: that is what Python's global lock (GIL) does to pure Python "
+        f"code, or another lock to any. {count_of(len(rows), 'task')} on "
+        f"{count_of(int(found.sum()), 'worker')}. "
         'See time_accounting("function").',
         f"Use processes in place of threads: {threads} times as many workers with "
         f"threads_per_worker=1; or let {name} release the GIL (NumPy, Numba with nogil=True).",
@@ -80,45 +97,83 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
         "dominating-function",
         "straggling-tasks",
         "degrading-functions",
+        "late-receipt",
     ),
 )
 def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that wait for a core, as more threads want to run than the host has cores."""
     using = run.on_cpu * _beside(run) >= _USES_CPU
-    seconds = float(run.trace.tasks["duration"].to_numpy()[using].sum())
+    seconds = float(run.lasted[using].sum())
     waited = float(run.core_wait[using].sum())
     lost = waited / run.threads
     if not seconds > 0 or waited < _CORE_WAIT * seconds or lost < 0.05 * run.wall:
         return
     own, process = float(run.cpu[using].sum()), run.process_cpu_seconds
+    programs, blamed = _other_programs(run)
     yield Finding(
-        f"The hosts have too few cores: tasks wait for one for {percent(waited / seconds)} of "
-        "their time.",
-        f"{duration(waited)} of {duration(seconds)} were spent in the run queue; workers' "
-        f"processes used {duration(process)} of CPU time, the tasks' own threads "
-        f"{duration(own)}. See node_resource_usage() and time_accounting().",
+        "The hosts have too few cores: tasks that use the CPU wait for one for "
+        f"{format_share(waited / seconds)} of their time.",
+        f"{format_duration(waited)} of these tasks' {format_duration(seconds)} were spent in the "
+        f"run queue (all tasks: {format_share(run.share_of(ThreadTime.WAITING_FOR_A_CORE))} of the "
+        "threads' time); "
+        f"workers' processes used {format_duration(process)} of CPU time, the tasks' own threads "
+        f"{format_duration(own)}. {programs}See host_processes(), "
+        "node_resource_usage() and time_accounting().",
         "The tasks' libraries start threads of their own: set OMP_NUM_THREADS=1, "
         "MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 for the workers."
-        if process > _NATIVE * own + run.wall
-        else "Run fewer threads: no more than the host has cores, over all workers of it; and move "
-        "other programs off the host.",
+        if process > _NATIVE * own + run.wall and not blamed
+        else _fewer_threads(run, blamed),
         seconds=lost,
     )
+
+
+def _other_programs(run: RunFigures) -> tuple[str, str]:
+    """Say what other programs used, and which of them are to blame: empty if none is."""
+    found = host_programs(run.trace)
+    others = found.others()
+    if others is None:
+        return "", ""
+    host, programs = others
+    looks, cores = count_of(found.looks[host], "look"), float(programs["cores"].sum())
+    if cores < _NAMED:
+        return f"No other program used much of a core of {host} ({looks}). ", ""
+    many = programs["cores"].iloc[1:_MOST_NAMED] >= _NAMED
+    most = programs.head(1 + int(many.sum()))
+    each = [
+        (f"{excerpt(name)} of {excerpt(owner)}", format_factor(used))
+        for name, owner, used in zip(most["name"], most["owner"], most["cores"], strict=True)
+    ]
+    named = ", ".join(f"{who} {used}" for who, used in each)
+    used = f"{format_factor(cores)} of the cores of {host} ({looks})"
+    blame = ", ".join(who for who, _ in each) if cores >= _BLAMED else ""
+    return f"Other programs used {used}: {named}. ", blame
+
+
+def _fewer_threads(run: RunFigures, blamed: str) -> str:
+    if blamed:
+        return (
+            f"Move other programs off the host ({blamed}), or run fewer threads: no more than they "
+            "leave cores, over all workers of it."
+        )
+    words = "Run fewer threads: no more than the host has cores, over all workers of it"
+    if len(run.trace.host_processes):
+        return f"{words}."
+    return f"{words}; and look for other programs on the host: whether any ran is not recorded."
 
 
 @rule("io-bound")
 def io_bound(run: RunFigures) -> Iterator[Finding]:
     """Find functions that wait while their process reads or writes files."""
     rows, lost = _waiting_rows(run)
-    nbytes = run.file_bytes
-    if not len(rows) or nbytes < _IO_RATE * lost * run.threads:
+    if not len(rows) or not _waits_for_files(run, rows):
         return
-    name = _most(run, rows)
+    name, nbytes = _most(run, rows), float(run.file_bytes.sum())
     yield Finding(
-        f"Tasks wait for storage: {name} uses the CPU for {percent(_cpu_share(run, rows))} of its "
-        f"time, while {size(nbytes)} are read and written.",
-        f"That is {size(nbytes / run.wall)}/s over the run; {percent(lost / run.wall)} of the "
-        "threads' time is spent waiting. See processes_resource_usage() and node_disk_usage().",
+        f"Tasks wait for storage: {name} uses the CPU for {format_share(_cpu_share(run, name))} "
+        f"of its time, while {format_size(nbytes)} are read and written.",
+        f"That is {format_size(nbytes / run.wall)}/s over the run; "
+        f"{format_share(run.share(lost * run.threads))} of the threads' time is spent waiting. See "
+        "processes_resource_usage() and node_disk_usage().",
         f"Let {name} read less: only the columns and rows that are needed, compressed formats in "
         "larger pieces (Parquet, Zarr), from local or faster disks; or run more threads a worker.",
         seconds=run.saved(lost, running=_without_waiting(run, rows)),
@@ -131,17 +186,18 @@ def io_bound(run: RunFigures) -> Iterator[Finding]:
 def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find functions that sleep, or wait for something that this run does not show."""
     rows, lost = _waiting_rows(run)
-    if not len(rows) or run.file_bytes >= _IO_RATE * lost * run.threads:
+    if not len(rows) or _waits_for_files(run, rows):
         return
     name, threads = _most(run, rows), _threads_per_worker(run)
-    idle = 1 - _cpu_share(run, rows)
+    idle = 1 - _cpu_share(run, name)
     more = min(max(round(threads / max(1 - idle, 0.1)), 2 * threads), 10 * threads)
     yield Finding(
-        f"Tasks sleep or wait: {name} uses the CPU for {percent(1 - idle)} of its time, and "
-        f"{percent(lost / run.wall)} of the threads' time is spent so.",
-        f"{count(len(rows), 'task')}, {duration(float(run.working[rows].sum()))} in all; waits for "
-        "a core are left out, and files were hardly read. See "
-        'time_accounting("function") and processed_tasks("function").',
+        f"Tasks sleep or wait: {name} uses the CPU for {format_share(1 - idle)} of its time, and "
+        f"{format_share(run.share(lost * run.threads))} of the threads' time is spent so.",
+        f"{count_of(len(rows), 'task')}, {format_duration(float(run.working[rows].sum()))} in "
+        "all; waits for a core are left out, and not all of their workers read or wrote files "
+        f"meanwhile. {hottest_line(run.trace, name)}See "
+        'time_accounting("function"), hot_lines() and processed_tasks("function").',
         f"Look for what {name} waits for: sleeps, locks, a service, the network. If it has to "
         f"wait, let more of it run side by side: threads_per_worker={more} in place of {threads}.",
         seconds=run.saved(lost, running=_without_waiting(run, rows)),
@@ -157,10 +213,25 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
     known = functions.known(run.task_column("cpu")) > 0
     with np.errstate(invalid="ignore"):
         waiting = known & (ratio(cpu, seconds) < _WAITING_CPU)
+    # Tasks of P2P shuffles wait for each other's workers, whatever else is read and written.
+    waiting[np.unique(functions.codes[p2p_runs(run.trace)])] = False
     lost = float((seconds - cpu)[waiting].sum()) / run.threads
     if run.uses_gpus or not waiting.any() or lost < _WAITING * run.wall:
         return np.empty(0, dtype=np.int64), 0.0
     return np.flatnonzero(waiting[functions.codes]), lost
+
+
+def _waits_for_files(run: RunFigures, rows: Array) -> bool:
+    """Return whether the processes of all workers on which task runs wait read or write enough.
+
+    One that does alone may as well load a library, while all of them wait as long.
+    """
+    worker = run.trace.tasks["worker_id"].to_numpy()[rows]
+    waits = np.bincount(
+        worker, weights=run.working[rows] - run.cpu[rows], minlength=len(run.file_bytes)
+    )
+    enough = run.file_bytes >= _IO_RATE * waits
+    return bool(waits[enough].sum() >= _ALL * waits.sum())
 
 
 def _without_waiting(run: RunFigures, rows: Array) -> Array:
@@ -172,15 +243,15 @@ def _beside(run: RunFigures) -> Array:
     """Return for each task run how many runs its worker has at a time, on average."""
     worker = run.trace.tasks["worker_id"].to_numpy()
     groups = Groups(worker, len(run.trace.workers))
-    seconds = groups.sum(run.trace.tasks["duration"].to_numpy())
+    seconds = groups.sum(run.lasted)
     beside: Array = np.nan_to_num(ratio(seconds, _covered(run, groups)), nan=1.0)[worker]
     return beside
 
 
 def _covered(run: RunFigures, groups: Groups) -> Array:
     """Return for how long at least one task run of each group lasts."""
-    times_ = run.slots.times
-    start, stop = times_.start[: len(groups.codes)], times_.stop[: len(groups.codes)]
+    start = run.slots.times.start[: len(groups.codes)]
+    stop = start + run.lasted
     rows = np.flatnonzero(groups.codes >= 0)
     order = rows[np.lexsort((start[rows], groups.codes[rows]))]
     codes = groups.codes[order]
@@ -198,7 +269,9 @@ def _most(run: RunFigures, rows: Array) -> str:
     return str(run.function_names[int(seconds.argmax())])
 
 
-def _cpu_share(run: RunFigures, rows: Array) -> float:
+def _cpu_share(run: RunFigures, name: str) -> float:
+    """Return the share of a function's time, less waits for a core, for which it used the CPU."""
+    rows = np.flatnonzero((run.function_names == name)[run.functions.codes])
     seconds = float(run.working[rows].sum())
     return float(run.cpu[rows].sum()) / seconds if seconds > 0 else 0.0
 

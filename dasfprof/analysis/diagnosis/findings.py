@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 
 Severity = Literal["high", "medium", "low", "info"]
 
@@ -17,6 +16,11 @@ SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low", "info")
 
 #: Shares of the run's wall time at stake from which a finding is grave, and from which it matters.
 HIGH, MEDIUM = 0.2, 0.05
+#: Seconds at stake below which nothing is high for its share, nor for another reason where that is
+#: less than `MEDIUM`;
+LITTLE = 1.0
+#: and below which nobody asks.
+NEGLIGIBLE = 0.1
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,18 @@ class Finding:
         """Show how grave it is in a run of so many seconds."""
         share = self.seconds / wall if wall > 0 else float("nan")
         by_share: Severity = "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
+        if self.seconds < LITTLE and by_share == "high":
+            by_share = "medium"
+        if self.seconds < NEGLIGIBLE:
+            by_share = "low"
         place = SEVERITIES.index("info" if np.isnan(share) else by_share)
-        place = min(place, SEVERITIES.index(self.at_least))
-        return SEVERITIES[max(place, SEVERITIES.index(self.at_most))]
+        least = SEVERITIES.index(self.at_least)
+        if self.seconds < LITTLE and share < MEDIUM:
+            least = max(least, SEVERITIES.index("medium"))
+        return SEVERITIES[max(min(place, least), SEVERITIES.index(self.at_most))]
 
     def within(self, wall: float) -> Finding:
-        """Return it withit with no more seconds at stake than the run took."""
+        """Return it with no more seconds at stake than the run took."""
         seconds = float(np.minimum(self.seconds, wall)) if wall > 0 else self.seconds
         return dataclasses.replace(self, seconds=seconds)
 
@@ -59,26 +69,3 @@ class Finding:
         """Return it as what other rules' findings bring about: it is not grave by itself."""
         words = f"{self.evidence} It may follow from {', '.join(causes)}."
         return dataclasses.replace(self, evidence=words, at_most="low", at_least="info")
-
-
-def as_table(findings: Sequence[tuple[str, Finding]], wall: float) -> pd.DataFrame:
-    """List findings of rules; see `TraceAnalyser.diagnose`."""
-    found = [finding for _, finding in findings]
-
-    def texts(values: Sequence[object]) -> pd.Series:
-        return pd.Series(list(values), dtype=object)
-
-    return pd.DataFrame(
-        {
-            "Severity": texts([finding.severity(wall) for finding in found]),
-            "Finding": texts([finding.text for finding in found]),
-            "Seconds at stake (s)": np.array([finding.seconds for finding in found], dtype=float),
-            "Evidence": texts([finding.evidence for finding in found]),
-            "Suggestion": texts([finding.suggestion for finding in found]),
-            "Rule": texts([rule for rule, _ in findings]),
-            "Function": texts([finding.function for finding in found]),
-            "Worker": texts([finding.worker for finding in found]),
-            "Start (s)": np.array([finding.start for finding in found], dtype=float),
-            "Stop (s)": np.array([finding.stop for finding in found], dtype=float),
-        }
-    )

@@ -9,8 +9,8 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.units import duration, percent
 from dasfprof.analysis.model.gpu_utilisation import GpuUtilisation
+from dasfprof.text import format_duration, format_share
 
 #: The share of the time in which tasks ran on a device's workers for which it idled.
 _IDLE = 0.5
@@ -37,7 +37,7 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
     share = worst.idle_while_tasks_ran[0] / worst.tasks_ran[0]
     yield Finding(
         f"GPUs idle while their workers compute: GPU {_index(worst)} of {worst.device.host} for "
-        f"{percent(share)} of the time in which tasks run there.",
+        f"{format_share(share)} of the time in which tasks run there.",
         f"{len(found)} of {len(run.gpus)} devices; mean utilisation there "
         f"{worst.mean_utilization[0]:.0f} %. See per_gpu_utilisation() and "
         "per_function_bottleneck().",
@@ -60,8 +60,8 @@ def gpu_memory_full(run: RunFigures) -> Iterator[Finding]:
     yield Finding(
         f"The memory of GPU {_index(worst)} of {worst.device.host} was nearly full: "
         f"{worst.max_memory[0] / 1e9:.3g} of {worst.memory_total[0] / 1e9:.3g} GB.",
-        f"{int((used >= _FULL).sum())} of {len(used)} devices used {percent(_FULL)} or more. See "
-        "per_gpu_utilisation(1.0) for when.",
+        f"{int((used >= _FULL).sum())} of {len(used)} devices used {format_share(_FULL)} or more. "
+        "See per_gpu_utilisation(1.0) for when.",
         "Use smaller chunks, let dask-cuda spill to the host (device_memory_limit=0.8, or "
         "enable_cudf_spill=True), and an RMM pool (rmm_pool_size=0.9) against fragmentation. A "
         "pool that takes all memory by itself looks like this too.",
@@ -80,7 +80,8 @@ def gpu_unused(run: RunFigures) -> Iterator[Finding]:
     seconds = max(float(gpu.tasks_ran[0] / 100 * gpu.seconds[0]) for gpu in found)
     yield Finding(
         f"{len(found)} of {len(run.gpus)} GPUs that workers have were not used by any task.",
-        f"Tasks ran on their workers for up to {duration(seconds)}. See per_gpu_utilisation().",
+        f"Tasks ran on their workers for up to {format_duration(seconds)}. See "
+        "per_gpu_utilisation().",
         "Run this part on workers without a GPU, or use libraries that compute there (CuPy, cuDF: "
         'dask.config.set({"array.backend": "cupy", "dataframe.backend": "cudf"})).',
         at_most="low",

@@ -10,7 +10,12 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.task_figures import TaskFigures
 from dasfprof.analysis.model.slowness import TIMES_OTHERS, Slowness, measure_slowness
-from dasfprof.analysis.model.stragglers import find_stragglers
+from dasfprof.analysis.model.stragglers import (
+    DEVIATIONS,
+    SHARE_OF_WALL,
+    TIMES_MEDIAN,
+    find_stragglers,
+)
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.database.columns import Array
@@ -26,8 +31,8 @@ class Stragglers:
 
     #: Rows of `Trace.tasks`.
     rows: Array
-    #: What each took, what is usual for its function, and seconds beyond that; the first and the
-    #: last without the wait for a core.
+    #: For how long each held its thread, what is usual for its function, and seconds beyond that;
+    #: all without the wait for a core.
     seconds: Array
     median: Array
     excess: Array
@@ -83,11 +88,15 @@ class Outliers:
         """The stragglers; those that merely waited for a core, or whose worker is slow, are not."""
         run = self._run
         found = find_stragglers(run.trace)
-        rows, waited = found.rows, run.core_wait[found.rows]
-        seconds, excess = found.seconds - waited, found.excess - waited
-        kept = (seconds > 2 * found.median) & ~self.on_slow_worker[rows]
+        rows, slot = found.rows, run.task_column("done") - run.task_column("executing")
+        busy = np.fmax(slot, run.lasted) - run.core_wait
+        functions, own = run.functions, run.functions.codes[rows]
+        seconds, median = busy[rows], functions.median(busy)[own]
+        usual = median + DEVIATIONS * functions.deviation(busy)[own]
+        kept = (seconds > np.maximum(TIMES_MEDIAN * median, usual)) & ~self.on_slow_worker[rows]
+        kept &= seconds - median > SHARE_OF_WALL * run.wall
         sizes, factors = self._sizes(rows)
-        columns = (rows, seconds, found.median, excess, found.cause, sizes, factors)
+        columns = (rows, seconds, median, seconds - median, found.cause, sizes, factors)
         return Stragglers(*(column[kept] for column in columns))
 
     def _sizes(self, rows: Array) -> tuple[Array, Array]:

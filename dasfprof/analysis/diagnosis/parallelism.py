@@ -10,9 +10,11 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.units import count, duration, percent, size
 from dasfprof.analysis.model.accounting import ThreadTime
+from dasfprof.analysis.model.p2p import p2p_runs
+from dasfprof.analysis.stack_samples.sentences import hottest_line
 from dasfprof.database.columns import Array
+from dasfprof.text import count_of, format_duration, format_share, format_size
 
 #: Shares of the threads' time for which nothing could run, and of wall time with one task at most.
 _NOTHING_RUNNABLE = 0.15
@@ -50,7 +52,9 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
     if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
         return
     narrow = _narrow(run)
-    mine = narrow.alone > 0.5 * narrow.seconds
+    # Without inputs a task waits for no other: the client came with it late.
+    linked = run.trace.task_dependencies[0][narrow.rows] > 0
+    mine = (narrow.alone > 0.5 * narrow.seconds) & linked
     seconds = float(narrow.alone[mine].sum())
     if seconds < _SERIAL * run.wall or np.count_nonzero(mine) < _CHAIN:
         return
@@ -58,12 +62,12 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
     by_function = np.bincount(run.functions.codes[rows], weights=narrow.alone[mine])
     name = str(run.function_names[int(by_function.argmax())])
     yield Finding(
-        f"A chain of {count(len(rows), 'task')} runs one after another: for {duration(seconds)} "
-        f"({percent(seconds / run.wall)} of the run) no more than one task runs at a time, mostly "
-        f"{name}.",
-        f"{duration(float(by_function.max()))} of that in {name}; threads idle with nothing "
-        f"runnable for {percent(run.share_of(ThreadTime.NO_RUNNABLE_TASK))} of their time. See "
-        "critical_path_summary() and critical_path().",
+        f"A chain of {count_of(len(rows), 'task')} runs one after another: for "
+        f"{format_duration(seconds)} ({format_share(seconds / run.wall)} of the run) no "
+        f"more than one task runs at a time, mostly {name}.",
+        f"{format_duration(float(by_function.max()))} of that in {name}; threads idle with "
+        f"nothing runnable for {format_share(run.share_of(ThreadTime.NO_RUNNABLE_TASK))} of their "
+        "time. See critical_path_summary() and critical_path().",
         f"Break the chain of {name}: make its steps independent, combine results pairwise in a "
         "tree (dask's reductions do, split_every=2), or run several chains side by side.",
         seconds=float(narrow.idle[mine].sum()),
@@ -91,13 +95,17 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     usual = float(np.nan_to_num(run.functions.mean(chunk)[name_code]))
     own = narrow.rows[mine][codes == name_code]
     wanted = max(int(np.ceil(3 * run.threads / max(runs, 1))), 2)
-    sized = f", chunks of {size(usual / wanted)} in place of {size(usual)}" if usual > 1e4 else ""
+    sized = (
+        f", chunks of {format_size(usual / wanted)} in place of {format_size(usual)}"
+        if usual > 1e4
+        else ""
+    )
     yield Finding(
-        f"There are too few tasks for {run.threads:.0f} threads: {duration(seconds)} of the run's "
-        f"{duration(run.wall)} are lost as they idle, mostly while {count(runs, 'task')} of {name} "
-        "run.",
-        f"Nothing was runnable for {percent(run.share_of(ThreadTime.NO_RUNNABLE_TASK))} of the "
-        "threads' time. See time_accounting() and critical_path_summary().",
+        f"There are too few tasks for {run.threads:.0f} threads: {format_duration(seconds)} of "
+        f"the run's {format_duration(run.wall)} are lost as they idle, mostly while "
+        f"{count_of(runs, 'task')} of {name} run.",
+        f"Nothing was runnable for {format_share(run.share_of(ThreadTime.NO_RUNNABLE_TASK))} of "
+        "the threads' time. See time_accounting() and critical_path_summary().",
         f"Split the work of {name} into {wanted} times as many partitions ({runs * wanted} "
         f"tasks{sized}), so that each thread has three; or run it on fewer workers.",
         seconds=seconds,
@@ -110,27 +118,33 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
 @rule("dominating-function", symptoms=("blocked-tasks",))
 def dominating_function(run: RunFigures) -> Iterator[Finding]:
     """Find a function that takes most of the time, and whose tasks are far longer than others."""
-    total = run.functions.sum(run.working)
+    # What a function takes at its first use on a worker is no part of its work.
+    working, first = run.working.copy(), run.first_uses
+    working[first.rows] = np.minimum(working[first.rows], first.usual)
+    total = run.functions.sum(working)
     if not total.sum() > 0:
         return
     code = int(total.argmax())
+    own = run.functions.codes == code
     share = float(total[code] / total.sum())
-    others = total.sum() - total[code]
-    rest = len(run.working) - int(run.functions.sizes[code])
-    mean = float(total[code] / run.functions.sizes[code])
-    if share < _DOMINATES or not rest or mean < _TIMES_OTHERS * others / rest:
+    rest, median = int(np.count_nonzero(~own)), float(np.median(working[own]))
+    others = float(total.sum() - total[code])
+    if share < _DOMINATES or not rest or median < _TIMES_OTHERS * others / rest:
         return
+    cpu = float(run.cpu[own].sum() / run.working[own].sum())
     name = str(run.function_names[code])
-    cpu = np.nansum(run.task_column("cpu")[run.functions.codes == code]) / total[code]
     yield Finding(
-        f"One function takes most of the time: {name} has {percent(share)} of all seconds of "
-        f"tasks, {duration(mean)} a task.",
-        f"{count(int(run.functions.sizes[code]), 'task')}, {duration(float(total[code]))} in all; "
-        f"the tasks of all others take {duration(float(others / rest))} on average. It uses the "
-        f"CPU for {percent(min(float(cpu), 1.0))} of its time. See per_function_bottleneck() and "
-        "per_task_bottleneck().",
-        f"Profile and speed up {name}: twice as fast, it would save about this time. Look at its "
-        "algorithm, vectorise it, compile it, or move it to a GPU.",
+        f"One function takes most of the time: {name} has {format_share(share)} of all seconds of "
+        f"tasks, {format_duration(median)} a task (the median).",
+        f"{count_of(int(run.functions.sizes[code]), 'task')}, "
+        f"{format_duration(float(total[code]))} in all, first uses and waits for a core left out; "
+        f"the tasks of all others take {format_duration(others / rest)} on average. It uses the "
+        f"CPU for {format_share(cpu)} of its time. {hottest_line(run.trace, name)}"
+        "See per_function_bottleneck(), hot_lines() and per_task_bottleneck().",
+        f"{name} is a part of Dask's P2P shuffle: shuffle less, by fewer columns and rows, or "
+        "fewer and larger partitions; and give it a local disk."
+        if p2p_runs(run.trace)[own].any()
+        else f"Profile {name} and speed it up: twice as fast, it would save about this time.",
         seconds=run.saved(0.5 * run.path_seconds_of(code), speedup={name: 2.0}),
         at_most="medium",
         at_least="low",
@@ -143,7 +157,7 @@ def _narrow(run: RunFigures) -> _Narrow:
     own = path.rows < len(run.trace.tasks)
     rows = path.rows[own]
     start = np.maximum(times_.executing[rows], path.begin[own])
-    stop = np.minimum(times_.done[rows], path.end[own])
+    stop = np.minimum(run.slots.end[rows], path.end[own])
     in_line = (stop > start) & ~np.isin(rows, run.outliers.stragglers.rows)
     in_line &= ~run.outliers.on_slow_worker[rows]
     rows, start, stop = rows[in_line], start[in_line], stop[in_line]

@@ -9,37 +9,35 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.findings import SEVERITIES, Finding, as_table
-from dasfprof.analysis.diagnosis.rules import RULES, SYMPTOMS, Rule
+from dasfprof.analysis.diagnosis.causes import Ranked, as_table, in_order, with_causes
+from dasfprof.analysis.diagnosis.findings import NEGLIGIBLE, Finding
+from dasfprof.analysis.diagnosis.registry import FIRST
+from dasfprof.analysis.diagnosis.rules import RULES, Rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.units import excerpt, percent
 from dasfprof.analysis.model.steps import NO_STEP, has_steps, step_groups
 from dasfprof.analysis.trace import Trace
+from dasfprof.text import excerpt, format_share
 
 logger = logging.getLogger(__name__)
 
 #: The rule's name of findings about rules that failed.
 FAILED = "rule-failed"
-#: A cause explains a symptom if as large a share of its seconds are at stake with the cause.
-_EXPLAINED = 0.3
 
 
-def diagnose(trace: Trace, rules: Mapping[str, Rule] = RULES) -> pd.DataFrame:
+def diagnose(
+    trace: Trace, rules: Mapping[str, Rule] = RULES, least: float = NEGLIGIBLE
+) -> pd.DataFrame:
     """Look for known faults of a run; see `TraceAnalyser`.
 
-    A finding that another brings about is kept, but is not grave: what is to be changed is the
-    cause.
+    A finding that another brings about is kept beneath that one, but is not grave: what is to be
+    changed is the cause.
     """
     run = RunFigures(trace)
     findings = [found for name in rules for found in _found(name, rules[name], run)]
     wall = run.wall if findings else 0.0
-    findings = _with_symptoms([(name, finding.within(wall)) for name, finding in findings])
-
-    def rank(item: tuple[str, Finding]) -> tuple[int, float]:
-        finding = item[1]
-        return SEVERITIES.index(finding.severity(wall)), -float(np.nan_to_num(finding.seconds))
-
-    return as_table(sorted(findings, key=rank), wall)
+    kept = [Ranked(name, finding.within(wall)) for name, finding in findings]
+    kept = [one for one in kept if one.rule in FIRST or not one.finding.seconds < least]
+    return as_table(in_order(with_causes(kept), wall), wall)
 
 
 def _found(name: str, rule: Rule, run: RunFigures) -> list[tuple[str, Finding]]:
@@ -58,21 +56,6 @@ def _found(name: str, rule: Rule, run: RunFigures) -> list[tuple[str, Finding]]:
         return [(FAILED, finding)]
 
 
-def _with_symptoms(findings: list[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
-    most: dict[str, float] = {}
-    for name, finding in findings:
-        most[name] = max(most.get(name, 0.0), float(np.nan_to_num(finding.seconds)))
-    kept = []
-    for name, finding in findings:
-        causes = [
-            cause
-            for cause, seconds in most.items()
-            if name in SYMPTOMS.get(cause, ()) and seconds >= _EXPLAINED * finding.seconds
-        ]
-        kept.append((name, finding.as_symptom_of(causes) if causes else finding))
-    return kept
-
-
 def with_step(finding: Finding, run: RunFigures) -> Finding:
     """Let the evidence of a finding about a function name its step, where steps are known.
 
@@ -87,6 +70,6 @@ def with_step(finding: Finding, run: RunFigures) -> Finding:
     if not seconds[most] > 0 or names[most] == NO_STEP:
         return finding
     share = float(seconds[most] / seconds.sum())
-    part = "" if share == 1 else f" for {percent(share)} of its time"
+    part = "" if share == 1 else f" for {format_share(share)} of its time"
     words = f"{finding.function} ran in the step {excerpt(names[most])}{part}."
     return dataclasses.replace(finding, evidence=f"{finding.evidence} {words}")

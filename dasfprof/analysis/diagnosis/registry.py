@@ -12,9 +12,14 @@ Rule = Callable[[RunFigures], Iterator[Finding]]
 
 REGISTERED: dict[str, Rule] = {}
 
-#: What a finding of one rule brings about: findings of the others are its symptoms, unless far more
+#: What a finding of one rule brings about: findings of the others are its symptoms, unless more
 #: seconds are at stake there.
 SYMPTOMS: dict[str, tuple[str, ...]] = {}
+
+
+#: Of equally grave findings those of these rules come first, in this order, whatever they cost:
+#: there are no results. They are symptoms of each other alone.
+FIRST = ("errors", "killed-workers", "unfinished-run", "lost-workers")
 
 
 def rule(slug: str, *, symptoms: tuple[str, ...] = ()) -> Callable[[Rule], Rule]:

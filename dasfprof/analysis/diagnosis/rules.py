@@ -15,7 +15,10 @@ __all__ = ["RULES", "SYMPTOMS", "Rule"]
 
 #: Modules whose rules come first, in this order; those of others follow by the modules' names.
 _ORDER = (
+    "unfinished",
     "outcomes",
+    "lost_results",
+    "first_use",
     "overheads",
     "over_time",
     "balance",

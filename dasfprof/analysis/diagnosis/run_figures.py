@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.diagnosis.first_runs import FirstUses, find_first_uses
 from dasfprof.analysis.diagnosis.outliers import Outliers
 from dasfprof.analysis.diagnosis.task_figures import TaskFigures
-from dasfprof.analysis.diagnosis.units import excerpt
 from dasfprof.analysis.model.attempts import find_attempts
 from dasfprof.analysis.model.critical_path import (
     CriticalPath,
@@ -21,10 +21,14 @@ from dasfprof.analysis.model.critical_path import (
 )
 from dasfprof.analysis.model.degradation import Trends, find_trends
 from dasfprof.analysis.model.sizing import ChunkCosts, chunk_costs
+from dasfprof.analysis.model.slowness import TIMES_OTHERS
 from dasfprof.analysis.numeric.groups import distinct
 from dasfprof.analysis.simulation import gain
+from dasfprof.analysis.under_way.from_trace import state_from_trace
+from dasfprof.analysis.under_way.state import ClusterState
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
+from dasfprof.text import excerpt
 
 #: Runs with more tasks are not replayed: a replay takes about 10 us a task.
 _MOST_REPLAYED = 50_000
@@ -47,6 +51,11 @@ class RunFigures(TaskFigures):
         return find_path(self.trace)
 
     @property
+    def state(self) -> ClusterState | None:
+        """What was under way at the end, and what failed; None if nothing."""
+        return state_from_trace(self.trace)
+
+    @property
     def path_segments(self) -> PathSegments:
         """The segments of the critical path."""
         return path_segments(self.trace)
@@ -55,6 +64,18 @@ class RunFigures(TaskFigures):
     def outliers(self) -> Outliers:
         """Stragglers and slow workers."""
         return Outliers(self)
+
+    @cached_property
+    def first_uses(self) -> FirstUses:
+        """First runs on workers that take far longer than later ones."""
+        rows = slice(len(self.trace.tasks))
+        begun = self.slots.times.executing[rows]
+        worker, busy = self.trace.tasks["worker_id"].to_numpy(), self.slot_seconds - self.core_wait
+        sizes = np.fmax(self.task_column("input_size"), self.task_column("size"))
+        with np.errstate(invalid="ignore"):
+            larger = sizes >= TIMES_OTHERS * self.functions.median(sizes)[self.functions.codes]
+        held = self.slots.end[rows] - begun
+        return find_first_uses(self.functions, worker, begun, held, np.where(larger, np.nan, busy))
 
     @cached_property
     def trends(self) -> Trends:
@@ -93,10 +114,15 @@ class RunFigures(TaskFigures):
         return max(found, 0.0) if np.isfinite(found) else estimate
 
     def with_durations(self, rows: Array, seconds: Array | float) -> Array:
-        """Return the durations of all task runs, with others for some rows."""
+        """Return the durations of all task runs, with others for some rows.
+
+        Those that seceded stay: how long they last is up to what they wait for.
+        """
         durations = self.trace.tasks["duration"].to_numpy(dtype=float).copy()
-        durations[rows] = np.minimum(durations[rows], seconds)
-        return durations
+        others = durations.copy()
+        others[rows] = np.minimum(durations[rows], seconds)
+        kept: Array = np.where(self.held < 1, durations, others)
+        return kept
 
     def path_seconds_of(self, function: int) -> float:
         """The seconds of the critical path for which a function ran."""

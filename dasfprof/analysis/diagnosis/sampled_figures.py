@@ -29,13 +29,17 @@ class SampledFigures:
         return float(used.sum()) if used is not None else float("nan")
 
     @cached_property
-    def file_bytes(self) -> float:
-        """Bytes that workers' processes read from and wrote to disks, less what they spilled."""
-        names = ("process_io.read_size", "process_io.write_size")
-        columns = [self._grown(self.trace.samples, name) for name in names]
-        nbytes = sum(float(column.sum()) for column in columns if column is not None)
-        spilled = self.counted("spill_write_size").sum() + self.counted("spill_read_size").sum()
-        return max(nbytes - float(spilled), 0.0)
+    def file_bytes(self) -> Array:
+        """Bytes that the process of each life of a worker read from and wrote to disks.
+
+        What it spilled is left out.
+        """
+        nbytes = -self.counted("spill_write_size") - self.counted("spill_read_size")
+        for name in ("process_io.read_size", "process_io.write_size"):
+            grown = self._grown(self.trace.samples, name)
+            nbytes += 0.0 if grown is None else grown
+        found: Array = np.maximum(nbytes, 0.0)
+        return found
 
     def counted(self, name: str) -> Array:
         """Return how much a count of `Trace.managed_memory` grew on each worker; 0 if unknown."""

@@ -7,11 +7,14 @@ from functools import cached_property
 import numpy as np
 
 from dasfprof.analysis.diagnosis.sampled_figures import SampledFigures
-from dasfprof.analysis.model.accounting import Accounts, ThreadTime, make_accounts
+from dasfprof.analysis.model.accounting import Accounts, ThreadTime, accounts_within
 from dasfprof.analysis.model.busy_time import USES
-from dasfprof.analysis.model.slots import TaskSlots, task_slots
+from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.run_end import RunEnd, find_run_end
+from dasfprof.analysis.model.slots import TaskSlots, task_slots, unfinished_runs
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -19,8 +22,9 @@ from dasfprof.database.columns import Array
 class TaskFigures(SampledFigures):
     """The figures of a run that rest on its task runs and threads, a part of `RunFigures`.
 
-    Wall time is from the first task's arrival to the last one's end; threads are those that the
-    run had on average in this time.
+    All figures are of one window, the wall time: from the first task's arrival to the end of the
+    last. Threads are those that the run had on average while it had any. A task run that seceded
+    counts for as long as it held its thread.
 
     Parameters
     ----------
@@ -41,8 +45,8 @@ class TaskFigures(SampledFigures):
 
     @cached_property
     def accounts(self) -> Accounts:
-        """Where every thread-second went."""
-        return make_accounts(self.trace)
+        """Where every thread-second of the wall time went."""
+        return accounts_within(self.trace, self.begin, self.begin + self.wall)
 
     @cached_property
     def workers(self) -> NamedWorkers:
@@ -52,26 +56,48 @@ class TaskFigures(SampledFigures):
     # --- time ------------------------------------------------------------------------------------
 
     @cached_property
+    def end(self) -> RunEnd | None:
+        """What was under way at the end of the run; None if nothing, as far as is known."""
+        return find_run_end(self.trace)
+
+    @cached_property
     def begin(self) -> float:
         """When the first task arrived, in seconds from the trace's begin; NaN without tasks."""
-        times = self.slots.times
-        return float(times.arrival.min()) if len(times) else float("nan")
+        times = task_slots(with_open_runs(self.trace)).times
+        if len(times):
+            return float(times.arrival.min())
+        only, graphs = unfinished_runs(self.trace), self.trace.graphs
+        if len(only.sent):
+            return float(only.arrival.min())
+        first = graphs["time"].min() if self.end is not None and len(graphs) else float("nan")
+        return float(first - self.trace.begin)
 
     @cached_property
     def wall(self) -> float:
-        """Seconds from the first task's arrival to the last one's end; 0 without tasks."""
+        """Seconds from the first task's arrival to the end of the last; 0 without tasks.
+
+        Of a run that had work under way they last until its end.
+        """
         times = self.slots.times
-        return max(float(times.known.max()) - self.begin, 0.0) if len(times) else 0.0
+        known = times.known if len(times) else unfinished_runs(self.trace).known
+        ends = [float(known.max())] if len(known) else []
+        if self.end is not None:
+            ends.append(self.end.time - self.trace.begin)
+        return max(max(ends) - self.begin, 0.0) if ends and np.isfinite(self.begin) else 0.0
 
     @cached_property
     def threads(self) -> float:
-        """The threads that the run had, on average."""
+        """The threads that the run had, on average while it had any; NaN if it never had."""
         lives = self.accounts.lives
-        overlap = np.minimum(lives.end, self.begin + self.wall) - np.maximum(
-            lives.begin, self.begin
-        )
-        seconds = float((lives.threads * np.maximum(overlap, 0.0)).sum())
-        return seconds / self.wall if self.wall > 0 and seconds > 0 else float("nan")
+        begins, ends = union(lives.begin, lives.end)
+        there = float((ends - begins).sum())
+        return self.thread_seconds / there if there > 0 else float("nan")
+
+    @cached_property
+    def thread_seconds(self) -> float:
+        """The thread-seconds that the run had."""
+        lives = self.accounts.lives
+        return float((lives.threads * (lives.end - lives.begin)).sum())
 
     def seconds_of(self, *classes: ThreadTime) -> float:
         """Return the thread-seconds of classes of the accounts by the threads: wall seconds."""
@@ -80,17 +106,11 @@ class TaskFigures(SampledFigures):
 
     def share_of(self, *classes: ThreadTime) -> float:
         """Return the share of the run's thread-seconds that classes of the accounts have."""
-        return self.seconds_of(*classes) / self.wall if self.wall > 0 else 0.0
+        return self.share(float(self.accounts.of_lives[:, list(classes)].sum()))
 
-    @cached_property
-    def unsubmitted(self) -> float:
-        """Wall seconds for which threads idled between tasks, as nothing was submitted."""
-        lives = self.accounts.lives
-        end = self.begin + self.wall
-        before = np.clip(self.begin - lives.begin, 0.0, None)
-        after = np.clip(lives.end - end, 0.0, None)
-        outside = float((lives.threads * np.minimum(before + after, lives.end - lives.begin)).sum())
-        return max(self.seconds_of(ThreadTime.NOTHING_SUBMITTED) - outside / self.threads, 0.0)
+    def share(self, seconds: float) -> float:
+        """Return the share that some thread-seconds have in the run's."""
+        return seconds / self.thread_seconds if self.thread_seconds > 0 else 0.0
 
     # --- functions -------------------------------------------------------------------------------
 
@@ -115,16 +135,38 @@ class TaskFigures(SampledFigures):
         return values
 
     @cached_property
+    def held(self) -> Array:
+        """The share of its function's time for which each task run held its thread: to seceding."""
+        slots, rows = self.slots, slice(len(self.trace.tasks))
+        start, stop = slots.times.start[rows], slots.times.stop[rows]
+        inside = np.maximum(np.minimum(stop, slots.end[rows]) - start, 0.0)
+        share: Array = np.divide(inside, stop - start, out=np.ones(len(start)), where=stop > start)
+        return share
+
+    @cached_property
+    def lasted(self) -> Array:
+        """Seconds that each task run's function held its thread."""
+        seconds: Array = self.trace.tasks["duration"].to_numpy() * self.held
+        return seconds
+
+    @cached_property
+    def slot_seconds(self) -> Array:
+        """Seconds for which each task run held its thread, with what Dask did around it."""
+        slots, rows = self.slots, slice(len(self.trace.tasks))
+        seconds: Array = slots.end[rows] - slots.times.executing[rows]
+        return seconds
+
+    @cached_property
     def core_wait(self) -> Array:
         """Seconds that each task run waited for a core; 0 where that was not recorded."""
         waited: Array = np.clip(np.nan_to_num(self.task_column("run_queue")), 0.0, None)
-        waited = np.minimum(waited, self.trace.tasks["duration"].to_numpy())
+        waited = np.minimum(waited * self.held, self.lasted)
         return waited
 
     @cached_property
     def working(self) -> Array:
-        """Seconds that each task run's function took, without waiting for a core."""
-        seconds: Array = self.trace.tasks["duration"].to_numpy() - self.core_wait
+        """Seconds that each task run's function held its thread, without waiting for a core."""
+        seconds: Array = self.lasted - self.core_wait
         return seconds
 
     @cached_property
@@ -138,8 +180,9 @@ class TaskFigures(SampledFigures):
     @cached_property
     def concurrency(self) -> tuple[Array, Array]:
         """How many slots were held: times, and the number from each on."""
-        times = np.concatenate([self.slots.times.executing, self.slots.end])
-        steps = np.repeat([1, -1], len(self.slots.end))
+        slots = task_slots(with_open_runs(self.trace))
+        times = np.concatenate([slots.times.executing, slots.end])
+        steps = np.repeat([1, -1], len(slots.end))
         order = np.argsort(times, kind="stable")
         return times[order], np.cumsum(steps[order])
 
@@ -151,8 +194,24 @@ class TaskFigures(SampledFigures):
         """Return for how long within spans no more than one task held a thread."""
         return self._integrate((self.concurrency[1] <= 1).astype(float), begins, ends)
 
-    def _integrate(self, values: Array, begins: Array, ends: Array) -> Array:
-        times = self.concurrency[0]
+    def busy_between(self, begins: Array, ends: Array) -> Array:
+        """Return for how long within spans any task held a thread."""
+        return self._integrate((self.concurrency[1] > 0).astype(float), begins, ends)
+
+    def alive_between(self, begins: Array, ends: Array) -> Array:
+        """Return for how long within spans the scheduler had a task that had not ended."""
+        times = task_slots(with_open_runs(self.trace)).times
+        edges = np.concatenate([times.arrival, times.known])
+        order = np.argsort(edges, kind="stable")
+        there = np.cumsum(np.repeat([1, -1], len(times))[order]) > 0
+        return self._integrate(there.astype(float), begins, ends, edges[order])
+
+    def _integrate(
+        self, values: Array, begins: Array, ends: Array, times: Array | None = None
+    ) -> Array:
+        times = self.concurrency[0] if times is None else times
+        if not len(times):
+            return np.zeros_like(begins)
         sums = np.append(0.0, np.cumsum(values[:-1] * np.diff(times)))
         found: Array = np.interp(ends, times, sums) - np.interp(begins, times, sums)
         return found
@@ -162,7 +221,8 @@ class TaskFigures(SampledFigures):
     @cached_property
     def cpu(self) -> Array:
         """CPU seconds of each task run's thread within its function; 0 where unknown."""
-        cpu: Array = np.clip(np.nan_to_num(self.task_column("cpu")), 0.0, self.working)
+        cpu: Array = np.nan_to_num(self.task_column("cpu")) * self.held
+        cpu = np.clip(cpu, 0.0, self.working)
         return cpu
 
     @cached_property

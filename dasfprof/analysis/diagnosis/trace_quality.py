@@ -9,13 +9,17 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.units import count, duration, excerpt
 from dasfprof.analysis.model.clock_offsets import clock_offsets
 from dasfprof.analysis.trace.notes import NoteKind
+from dasfprof.analysis.trace.under_way import RecordingEnd
+from dasfprof.text import count_of, excerpt, format_duration
 
-#: Notes that are no fault of a trace: it has no GPU, its data came from the client, or only some of
-#: the pipeline has steps. That there are no samples is said here in other words.
-_NO_FAULT: frozenset[NoteKind] = frozenset(("gpu", "input-sizes", "steps", "no-samples"))
+#: Notes that are no fault of a trace: the run goes on, it has no GPU, its data came from the
+#: client, or only some of the pipeline has steps. That there are no samples is said here in other
+#: words.
+_NO_FAULT: frozenset[NoteKind] = frozenset(("goes-on", "gpu", "input-sizes", "steps", "no-samples"))
+#: Notes that workers cause that die.
+_OF_THE_DEAD: frozenset[NoteKind] = frozenset(("not-closed", "lost-task-runs"))
 #: Seconds that a clock may be off before it is told of.
 _CLOCK = 0.5
 #: So many notes are repeated at most.
@@ -25,7 +29,16 @@ _MOST_NOTES = 5
 @rule("missing-evidence")
 def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     """Find files, facts and readings that the trace lacks."""
-    notes = [note.text for note in run.trace.notes if note.kind not in _NO_FAULT]
+    told = [note for note in run.trace.notes if note.kind not in _NO_FAULT]
+    notes = [note.text for note in told]
+    workers = run.trace.workers
+    cut = ~workers["closed"].fillna(True).to_numpy(dtype=bool)
+    died = (
+        run.trace.recording is RecordingEnd.CLOSED
+        and cut.any()
+        and np.isfinite(workers["left"].to_numpy(dtype=float)[cut]).all()
+        and {note.kind for note in told} <= _OF_THE_DEAD
+    )
     if not len(run.trace.samples):
         notes.append("no resource samples: memory, spilling and files cannot be judged.")
     if not notes:
@@ -33,11 +46,14 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     yield Finding(
         "The trace is not whole, so that other findings may be missing or wrong: "
         + excerpt(notes[0])
-        + (f" And {count(len(notes) - 1, 'more note')}." if len(notes) > 1 else ""),
+        + (f" And {count_of(len(notes) - 1, 'more note')}." if len(notes) > 1 else ""),
         " ".join(excerpt(note) for note in notes[:_MOST_NOTES])
         + (" Trace.notes has more." if len(notes) > _MOST_NOTES else ""),
-        "Record the scheduler and all workers (register_default_profiler does), let run.stop() "
-        "return before the cluster closes, and collect the files of other hosts: run.collect().",
+        "Nothing needs to be changed: what processes had not yet written is lost where they die."
+        if died
+        else "Record the scheduler and all workers (register_default_profiler does), let "
+        "run.stop() return before the cluster closes, and collect the files of other hosts: "
+        "run.collect().",
         at_least="low",
         at_most="low",
     )
@@ -54,11 +70,11 @@ def clocks_apart(run: RunFigures) -> Iterator[Finding]:
         return
     host = run.trace.workers["host"].iloc[worst]
     yield Finding(
-        f"The clock of {host} is {duration(abs(float(offsets[worst])))} "
+        f"The clock of {host} is {format_duration(abs(float(offsets[worst])))} "
         f"{'ahead of' if offsets[worst] > 0 else 'behind'} the scheduler's.",
         f"{int(np.count_nonzero(np.abs(offsets) >= _CLOCK))} workers' clocks are off by "
-        f"{duration(_CLOCK)} or more. Times are put on the scheduler's clock, as far as messages "
-        "tell.",
+        f"{format_duration(_CLOCK)} or more. Times are put on the scheduler's clock, as far as "
+        "messages tell.",
         "Synchronise the clocks of the hosts (chrony, ntpd).",
         at_most="info",
     )

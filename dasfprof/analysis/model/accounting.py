@@ -10,6 +10,7 @@ import numpy as np
 
 from dasfprof.analysis.model import busy_time, idle_time
 from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.slots import TaskSlots, task_slots, unfinished_runs, unseen_runs
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.workers import WorkerLives, worker_lives
@@ -33,11 +34,21 @@ class ThreadTime(IntEnum):
     UNRECORDED = 10
     WORKER_LATENCY = 11
     TRANSFER_WAIT = 12
-    SCHEDULER_LATENCY = 13
-    RUNNABLE_ELSEWHERE = 14
-    NO_RUNNABLE_TASK = 15
-    NOTHING_SUBMITTED = 16
-    IDLE_CAUSE_UNKNOWN = 17
+    ON_ITS_WAY = 13
+    SCHEDULER_LATENCY = 14
+    RUNNABLE_ELSEWHERE = 15
+    NO_RUNNABLE_TASK = 16
+    NOTHING_SUBMITTED = 17
+    IDLE_CAUSE_UNKNOWN = 18
+
+
+#: The classes in which a task's function runs in a thread.
+RUNNING = (
+    ThreadTime.COMPUTING,
+    ThreadTime.WAITING_FOR_A_CORE,
+    ThreadTime.BLOCKED,
+    ThreadTime.RUNNING_CPU_UNKNOWN,
+)
 
 
 _OF_USES = {
@@ -56,7 +67,7 @@ _OF_CAUSES = {
     idle_time.UNRECORDED: ThreadTime.UNRECORDED,
     idle_time.WORKER_LATENCY: ThreadTime.WORKER_LATENCY,
     idle_time.TRANSFER: ThreadTime.TRANSFER_WAIT,
-    idle_time.ON_ITS_WAY: ThreadTime.SCHEDULER_LATENCY,
+    idle_time.ON_ITS_WAY: ThreadTime.ON_ITS_WAY,
     idle_time.SCHEDULER: ThreadTime.SCHEDULER_LATENCY,
     idle_time.ELSEWHERE: ThreadTime.RUNNABLE_ELSEWHERE,
     idle_time.DEPENDENCIES: ThreadTime.NO_RUNNABLE_TASK,
@@ -88,8 +99,17 @@ class Accounts:
 @once_per_trace
 def make_accounts(trace: Trace) -> Accounts:
     """Account for every thread-second of every worker's life."""
+    return accounts_within(trace, -np.inf, np.inf)
+
+
+def accounts_within(trace: Trace, begin: float, end: float) -> Accounts:
+    """Account for every thread-second of the workers' lives within a window.
+
+    Task runs are taken to lie within it.
+    """
+    trace = with_open_runs(trace)
     slots = task_slots(trace)
-    lives = worker_lives(trace, slots)
+    lives = worker_lives(trace, slots).within(begin, end)
     unfinished = unfinished_runs(trace)
     idle = []
     lengths = np.zeros((3, len(slots.worker)))
@@ -105,13 +125,14 @@ def make_accounts(trace: Trace) -> Accounts:
         )
         lengths[:, rows] = _used(slots, rows, threads)
         idle.append(threads)
-    pool = idle_time.share_pool(idle, idle_time.PoolDemand.of(slots, unfinished))
+    pool = idle_time.share_pool(idle, idle_time.PoolDemand.of(trace, slots, unfinished))
     causes = np.array([threads.causes for threads in idle]).reshape(-1, idle_time.CAUSES) + pool
     uses = busy_time.busy_seconds(trace, slots, *lengths)
-    place_of = np.zeros(len(trace.workers), dtype=np.int64)
+    place_of = np.full(len(trace.workers), len(lives.ids))
     place_of[lives.ids] = np.arange(len(lives.ids))
-    of_lives = _busy(uses, place_of[slots.worker], len(lives.ids))
-    _add_idle(of_lives, causes, "sent" in trace.tasks)
+    of_lives = _busy(uses, place_of[slots.worker], len(lives.ids) + 1)[:-1]
+    told = "sent" in trace.tasks or len(trace.scheduler_states) > 0
+    _add_idle(of_lives, causes, told)
     of_functions = _busy(uses, slots.function, len(slots.functions))
     ran = np.flatnonzero(np.bincount(slots.function, minlength=len(slots.functions)))
     functions = [slots.functions[code] for code in ran]

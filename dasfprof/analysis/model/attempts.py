@@ -8,6 +8,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.open_runs import (
+    LOST,
+    RELEASED,
+    RUNNING,
+    WAITING,
+    left_unasked,
+    with_open_runs,
+)
+from dasfprof.analysis.model.run_end import CANCELLED as CANCELLED_BY
+from dasfprof.analysis.model.run_end import DROPPED, given_up
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
@@ -16,6 +26,11 @@ from dasfprof.database.columns import Array
 
 #: Categories of what went wrong, besides the types of exceptions.
 WORKER_LOST, CANCELLED, RESCHEDULED, UNKNOWN = "worker lost", "cancelled", "rescheduled", "unknown"
+#: The worker was asked to leave.
+WORKER_CLOSED = "worker closed"
+
+#: Why a key was attempted again.
+FIRST, RETRIED, RECOMPUTED, RESTARTED = range(4)
 
 #: An exception's representation begins with its type: ``ValueError('no 3')``.
 _TYPE = re.compile(r"\s*<?([^\W\d]\w*(?:\.\w+)*)")
@@ -29,42 +44,54 @@ _TAKEN_BACK = 2.0
 def find_attempts(trace: Trace) -> pd.DataFrame:
     """List the attempts at tasks, in the order of their start.
 
-    They are the task runs of `Trace.tasks`; those that the scheduler saw end on workers whose
-    files do not hold them; and tasks that a worker had been sent as it left the cluster, of which
-    nothing tells how far they came.
+    They are the task runs of `Trace.tasks`, and those that had not ended; those that the scheduler
+    saw end on workers whose files do not hold them; and tasks that a worker had been sent as it
+    left the cluster, as a client gave them up or as recording ended, of which nothing tells how far
+    they came.
 
     Returns
     -------
     DataFrame
         ``key_id``; ``function``, ``step`` (Categorical); ``worker`` (a number of `NamedWorkers`);
-        ``attempt`` (from 1, of each key); ``status`` (Categorical, its categories in order: the
-        state that it ended in); ``succeeded``; ``start`` (it was given a thread; where no file
-        tells, its function began, or it was sent to the worker); ``elapsed`` (until the worker
-        knew the outcome), ``run`` (in the function), ``cpu`` and ``core_wait`` (its thread had no
-        core) seconds; ``input_size`` (bytes);
+        ``life`` (its row in `Trace.workers`); ``attempt`` (from 1, of each key); ``again`` (whether
+        the one before it of its key failed: `RETRIED`; had made a result, which was lost or
+        released: `RECOMPUTED`; or neither, as its worker was lost or it was cancelled: `RESTARTED`;
+        else `FIRST`); ``status`` (Categorical, its categories in order: the state that it ended in,
+        or one of `OPEN_STATES`); ``succeeded``; ``open`` (it has not ended: its seconds are those
+        until evidence ends); ``start`` (it was given a thread; where no file tells, its function
+        began, or it was sent to the worker); ``elapsed`` (until the worker knew the outcome),
+        ``run`` (in the function),
+        ``cpu`` and ``core_wait`` (its thread had no core) seconds; ``input_size`` (bytes);
         ``category`` (Categorical: the exception's type, or one of the constants here; NA if it
-        succeeded) and ``message``.
+        succeeded), ``message`` and ``raised_at`` (the last line of user code in its traceback).
     """
-    workers = NamedWorkers(trace)
+    workers, ended = NamedWorkers(trace), len(trace.tasks)
+    lost = left_unasked(trace)
+    trace = with_open_runs(trace)
     steps, step_names = step_groups(trace.tasks, trace.scheduler_only)
-    parts = [_recorded(trace, steps[: len(trace.tasks)])]
+    parts = [_recorded(trace, steps[: len(trace.tasks)], ended)]
     if len(trace.scheduler_only):
-        parts.append(_unrecorded(trace, steps[len(trace.tasks) :]))
+        parts.append(_unrecorded(trace, steps[len(trace.tasks) :], lost))
     names = parts[0].keys()
     columns: dict[str, Any] = {name: np.concatenate([p[name] for p in parts]) for name in names}
     order = np.argsort(columns["start"], kind="stable")
     columns = {name: column[order] for name, column in columns.items()}
-    columns["worker"] = workers.of_lives[columns.pop("worker_id")]
+    columns["life"] = columns.pop("worker_id")
+    columns["worker"] = workers.of_lives[columns["life"]]
     columns["attempt"] = _numbered(columns["key_id"])
     functions = trace.tasks["function"].cat.categories
     columns["function"] = pd.Categorical.from_codes(columns["function"], categories=functions)
     columns["step"] = make_categorical(columns["step"], step_names)
     _name_outcomes(columns)
+    columns["again"] = _why_again(columns)
     return pd.DataFrame(columns, copy=False)
 
 
-def _recorded(trace: Trace, steps: Array) -> dict[str, Array]:
-    """Return the task runs that are in files of workers (or, without any, in the scheduler's)."""
+def _recorded(trace: Trace, steps: Array, ended: int) -> dict[str, Array]:
+    """Return the task runs that are in files of workers (or, without any, in the scheduler's).
+
+    The first of them have ended.
+    """
     tasks = trace.tasks
     executing, start = tasks["executing"].to_numpy(), tasks["start"].to_numpy()
     begun = np.where(np.isfinite(executing), executing, start)
@@ -73,6 +100,10 @@ def _recorded(trace: Trace, steps: Array) -> dict[str, Array]:
         elapsed = tasks["done"].to_numpy() - executing
     # A clock that was set back must not make it shorter than what it holds.
     elapsed = np.where(np.isfinite(elapsed), np.maximum(elapsed, run), np.nan)
+    elapsed[ended:] = run[ended:]
+    state = _objects(tasks["state"])
+    lost = np.zeros(len(tasks), dtype=bool)
+    lost[ended:] = state[ended:] == LOST
     return {
         "key_id": tasks["key_id"].to_numpy(),
         "worker_id": tasks["worker_id"].to_numpy(),
@@ -84,22 +115,38 @@ def _recorded(trace: Trace, steps: Array) -> dict[str, Array]:
         "cpu": tasks["cpu"].to_numpy(dtype=float),
         "core_wait": tasks["run_queue"].to_numpy(dtype=float),
         "input_size": tasks["input_size"].to_numpy(dtype=float),
-        "status": _objects(tasks["state"]),
+        "status": state,
         "message": _objects(tasks["exception"]),
-        "taken_back": np.zeros(len(tasks), dtype=bool),
+        "raised_at": _objects(tasks["raised_at"])
+        if "raised_at" in tasks
+        else np.full(len(tasks), None, dtype=object),
+        "loss": np.where(lost, WORKER_LOST, "").astype(object),
     }
 
 
-def _unrecorded(trace: Trace, steps: Array) -> dict[str, Array]:
-    """Return what the scheduler alone tells of: runs it saw end, and tasks of workers that left."""
+def _unrecorded(trace: Trace, steps: Array, lost: Array) -> dict[str, Array]:
+    """Return what the scheduler alone tells of.
+
+    Those are runs that it saw end, tasks of workers that left, those that clients gave up, and
+    those on workers as recording ended.
+    """
     rows = trace.scheduler_only
-    left = trace.workers["left"].to_numpy()[rows["worker_id"].to_numpy()]
+    worker = rows["worker_id"].to_numpy()
+    left = trace.workers["left"].to_numpy()[worker]
     known, ran = rows["known"].to_numpy(), rows["lost"].to_numpy()
+    released = given_up(trace, rows, (*DROPPED, CANCELLED_BY)) & ~ran
     with np.errstate(invalid="ignore"):
-        taken_back = ~ran & (np.abs(known - left) <= _TAKEN_BACK)
+        taken_back = ~ran & ~released & (np.abs(known - left) <= _TAKEN_BACK)
     killed = rows["scheduler_exception"].astype(object).fillna("").str.startswith(_KILLED)
-    kept = ran | taken_back | killed.to_numpy(dtype=bool)
-    rows, taken_back, ran = rows[kept], taken_back[kept], ran[kept]
+    status = _objects(rows["scheduler_state"])
+    open_ = ~ran & (status == "processing")
+    status[open_] = WAITING
+    status[released] = RELEASED
+    loss = np.where(lost[worker], WORKER_LOST, WORKER_CLOSED).astype(object)
+    loss[~taken_back] = ""
+    kept = ran | taken_back | killed.to_numpy(dtype=bool) | released | open_
+    status, loss = status[kept], loss[kept]
+    rows, ran = rows[kept], ran[kept]
     start, stop = rows["scheduler_start"].to_numpy(), rows["scheduler_stop"].to_numpy()
     nothing = np.full(len(rows), np.nan)
     return {
@@ -113,9 +160,10 @@ def _unrecorded(trace: Trace, steps: Array) -> dict[str, Array]:
         "cpu": nothing,
         "core_wait": nothing,
         "input_size": nothing,
-        "status": _objects(rows["scheduler_state"]),
+        "status": status,
         "message": _objects(rows["scheduler_exception"]),
-        "taken_back": taken_back,
+        "raised_at": np.full(len(rows), None, dtype=object),
+        "loss": loss,
     }
 
 
@@ -136,25 +184,40 @@ def _numbered(key_ids: Array) -> Array:
     return numbers
 
 
+def _why_again(columns: dict[str, Any]) -> Array:
+    """Say why each attempt was made, by how the one before it of the same key ended."""
+    key_ids, attempt = columns["key_id"], columns["attempt"]
+    order = np.lexsort((attempt, key_ids))
+    before = np.empty(len(order), dtype=np.int64)
+    before[order] = np.r_[order[:1], order[:-1]]
+    erred = np.asarray(columns["status"] == "erred")
+    causes = [attempt == 1, columns["succeeded"][before], erred[before]]
+    again: Array = np.select(causes, [FIRST, RECOMPUTED, RETRIED], default=RESTARTED)
+    return again
+
+
 def _name_outcomes(columns: dict[str, Any]) -> None:
     """Say how each attempt ended, and what kind of failure it was."""
-    taken_back = columns.pop("taken_back")
+    loss = columns.pop("loss")
     codes, states = pd.factorize(columns["status"], sort=True)
     columns["status"] = make_categorical(codes, list(states))
     # Traces whose events tell no state hold finished tasks only.
-    succeeded = ((codes < 0) | np.append(states == "memory", False)[codes]) & ~taken_back
+    succeeded = ((codes < 0) | np.append(states == "memory", False)[codes]) & (loss == "")
     columns["succeeded"] = succeeded
+    columns["open"] = np.append(np.isin(states, (RUNNING, WAITING)), False)[codes] & (loss == "")
     messages, texts = pd.factorize(columns["message"])
     categories = [error_category(text) for text in texts]
     named = np.append(np.array(categories, dtype=object), UNKNOWN)[messages]
     silent = (messages < 0) & ~succeeded
-    for state, category in (("cancelled", CANCELLED), ("rescheduled", RESCHEDULED)):
+    of_states = {"cancelled": CANCELLED, RELEASED: CANCELLED, "rescheduled": RESCHEDULED}
+    for state, category in of_states.items():
         named[silent & np.append(states == state, False)[codes]] = category
-    named[taken_back] = WORKER_LOST
-    named[succeeded] = None
+    named[loss != ""] = loss[loss != ""]
+    named[succeeded | columns["open"]] = None
     columns["category"] = make_categorical(*_factorized(named))
     columns["message"][succeeded] = None
-    columns["message"] = pd.Series(columns["message"], dtype=object, copy=False)
+    for name in ("message", "raised_at"):
+        columns[name] = pd.Series(columns[name], dtype=object, copy=False)
 
 
 def error_category(text: str) -> str:

@@ -7,14 +7,16 @@ from enum import IntEnum
 
 import numpy as np
 
-from dasfprof.analysis.model.constraints import (
+from dasfprof.analysis.model.busy_time import RunningSeconds, running_seconds
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.predecessors import (
     CLIENT,
     NOTHING,
-    find_constraints,
+    find_predecessors,
 )
-from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.slots import task_slots, unseen_runs
 from dasfprof.analysis.model.times import to_ticks
+from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -24,18 +26,20 @@ class SegmentKind(IntEnum):
 
     CLIENT = 0
     SCHEDULER = 1
-    TRANSFER = 2
-    WORKER = 3
-    UNSPILL = 4
-    TASK_OVERHEAD = 5
-    COMPUTE = 6
-    UNKNOWN = 7
+    ON_ITS_WAY = 2
+    TRANSFER = 3
+    WORKER = 4
+    UNSPILL = 5
+    TASK_OVERHEAD = 6
+    COMPUTE = 7
+    UNKNOWN = 8
 
 
 #: The segments of one run, from the finish that bound it to its own: the stage in which each ends.
 _STEPS = (
     ("arrival", SegmentKind.CLIENT),
-    ("received", SegmentKind.SCHEDULER),
+    ("sent", SegmentKind.SCHEDULER),
+    ("received", SegmentKind.ON_ITS_WAY),
     ("ready", SegmentKind.TRANSFER),
     ("executing", SegmentKind.WORKER),
     ("unspilled", SegmentKind.UNSPILL),
@@ -80,32 +84,35 @@ def path_segments(trace: Trace) -> PathSegments:
     run, step = np.nonzero(lengths.T > 0)
     kinds = np.array([kind for _, kind in _STEPS], dtype=np.int64)
     if "sent" not in trace.tasks:
-        kinds[:2] = SegmentKind.UNKNOWN
+        kinds[:3] = SegmentKind.UNKNOWN
     return PathSegments(path.rows[run], kinds[step], begins[step, run], lengths[step, run])
 
 
 @once_per_trace
 def find_path(trace: Trace) -> CriticalPath:
     """Walk from the last finish back to the first submission, through what bound each run."""
-    slots, constraints = task_slots(trace), find_constraints(trace)
+    slots, predecessors = task_slots(trace), find_predecessors(trace)
     times = slots.times
     rows, enters = [], []
     row = int(np.argmax(times.known)) if len(times) else -1
     enter = times.known[row] if len(times) else 0.0
-    bound, at = constraints.row, constraints.time
+    bound, at = predecessors.row, predecessors.time
     while row >= 0:
         rows.append(row)
         enters.append(enter)
         row, enter = int(bound[row]), at[row]
     path, end = np.array(rows[::-1], dtype=np.int64), np.array(enters[::-1])
+    # By clocks that differ, a run may have ended before the one that it waited for: the path never
+    # goes back in time, so that its segments sum to the wall time.
+    end = np.minimum.accumulate(end[::-1])[::-1]
     begin = np.append(times.arrival.min(initial=np.inf), end[:-1])[: len(path)]
     edges = np.empty((len(_STEPS), len(path)))
     disk = np.zeros(len(slots.worker))
     if "disk_read" in trace.tasks:
         disk[: len(trace.tasks)] = np.nan_to_num(trace.tasks["disk_read"].to_numpy(dtype=float))
     unspilled = to_ticks(np.minimum(times.executing + np.maximum(disk, 0.0), times.start))
-    by_client = np.isin(constraints.kind[path], (CLIENT, NOTHING))
-    stages = {"unspilled": unspilled, **vars(times)}
+    by_client = np.isin(predecessors.kind[path], (CLIENT, NOTHING))
+    stages = {**vars(times), "unspilled": unspilled, "sent": slots.sent}
     for step, (stage, _) in enumerate(_STEPS):
         edges[step] = stages[stage][path]
     edges[0] = np.where(by_client, edges[0], begin)
@@ -116,3 +123,27 @@ def run_columns(trace: Trace, name: str) -> Array:
     """Return a column of the rows of `TaskSlots`."""
     unseen = unseen_runs(trace)
     return np.concatenate([trace.tasks[name].to_numpy(), unseen[name].to_numpy()])
+
+
+def path_seconds(trace: Trace) -> float:
+    """Return the wall time from the first submission to the last known finish; NaN without any."""
+    path = find_path(trace)
+    return float(path.end[-1] - path.begin[0]) if len(path.rows) else float("nan")
+
+
+def running_on_path(trace: Trace) -> RunningSeconds:
+    """Split the segments in which functions ran; NaN for the others, and where nothing tells.
+
+    A segment that is a part of its run only has its share of each.
+    """
+    found = path_segments(trace)
+    rows, whole = found.rows, trace.tasks["duration"].to_numpy(dtype=float)
+    told = np.flatnonzero((found.kind == SegmentKind.COMPUTE) & (rows < len(whole)))
+    share = ratio(found.length[told], whole[rows[told]])
+    split = running_seconds(trace.tasks).of(rows[told], share)
+    parts = []
+    for seconds in (split.cpu, split.core_wait, split.blocked):
+        part = np.full(len(rows), np.nan)
+        part[told] = seconds
+        parts.append(part)
+    return RunningSeconds(*parts)

@@ -30,6 +30,14 @@ _FEW = f"Fewer than {FEWEST} attempts succeeded: nothing can be said."
 _SLOWER = (
     "No degradation of the run: its attempts take longer, but as many of them start as before."
 )
+_UNCLEAR = (
+    "Not clear: its attempts take longer; their times of start do not tell whether fewer of them "
+    "start than before."
+)
+_NO_TREND = (
+    "Not clear: its last attempts take longer than its first, but they do not rise from step to "
+    "step."
+)
 _INPUTS = "Its inputs grow over time, and its time with them: no degradation of the function."
 _FUNCTION = (
     "Degradation in the function: it takes longer, and more CPU seconds. Look for state that grows "
@@ -94,7 +102,7 @@ def find_trends(attempts: pd.DataFrame) -> Trends:
         falls,
         change,
         rises,
-        _verdicts(falls, rises, ~np.isnan(change["cpu"]), groups),
+        _verdicts(falls, count, rises, change, groups),
         order[groups.sizes[order] > 0],
     )
 
@@ -161,14 +169,18 @@ def _last_by_first(table: Array) -> Array:
     return ratio(groups.mean(np.where(late, values, np.nan)), first)
 
 
-def _verdicts(falls: Array, rises: dict[str, Array], with_cpu: Array, groups: Groups) -> Array:
+def _verdicts(
+    falls: Array, count: Array, rises: dict[str, Array], change: dict[str, Array], groups: Groups
+) -> Array:
     """Say what the steps of the tuning guide come to."""
-    run, elapsed = rises["run"], rises["elapsed"]
+    run, elapsed, with_cpu = rises["run"], rises["elapsed"], ~np.isnan(change["cpu"])
+    longer = (change["run"] >= LAST_BY_FIRST) | (change["elapsed"] >= LAST_BY_FIRST)
+    as_many = count > 1 / LAST_BY_FIRST
     cases = [
         (groups.sizes < FEWEST, _FEW),
         ((run | elapsed) & rises["input_size"], _INPUTS),
-        (~falls & (run | elapsed), _SLOWER),
-        (~falls, _STEADY),
+        (~falls & (run | elapsed), np.where(as_many, _SLOWER, _UNCLEAR)),
+        (~falls, np.where(longer, _NO_TREND, _STEADY)),
         (run & rises["cpu"], _FUNCTION),
         (run & with_cpu, _WAITING),
         (run, _UNKNOWN),

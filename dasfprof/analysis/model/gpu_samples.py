@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.numeric.sample_means import integrate
+from dasfprof.analysis.numeric.sample_means import SampledIntervals
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.workers import HOST_WIDE
@@ -139,7 +139,7 @@ class GpuSamples:
         -------
         dict
             For ``gpu_utilization`` and ``gpu_memory_used`` the integrals (reading times
-            seconds), and the seconds that samples cover: see `integrate`.
+            seconds), and the seconds that samples cover: see `SampledIntervals`.
         """
         starts = tasks["start"].to_numpy()
         stops = starts + tasks["duration"].to_numpy()
@@ -153,15 +153,19 @@ class GpuSamples:
         )
         for number, rows in bar:
             samples = self.of(number)
+            times = samples["time"].to_numpy(dtype=float)
+            begun, ended = starts[rows], stops[rows]
+            # The readings of a sample are known together, as a rule.
+            intervals: dict[bytes, SampledIntervals] = {}
             for reading, (integral, covered) in found.items():
-                known = samples[samples[reading].notna()]
-                if len(known):
-                    integral[rows], covered[rows] = integrate(
-                        known["time"].to_numpy(),
-                        known[reading].to_numpy(),
-                        starts[rows],
-                        stops[rows],
-                    )
+                values = samples[reading].to_numpy(dtype=float)
+                known = ~np.isnan(values)
+                if known.any():
+                    mask = known.tobytes()
+                    if mask not in intervals:
+                        intervals[mask] = SampledIntervals(times[known], begun, ended)
+                    integral[rows] = intervals[mask].integrals(values[known])
+                    covered[rows] = intervals[mask].covered
         return found
 
     def counts(self, tasks: pd.DataFrame) -> Array:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasfprof.analysis.model.slots import TaskSlots, UnfinishedRuns
+from dasfprof.analysis.model.untold_tasks import Steps, untold_tasks
 from dasfprof.analysis.model.workers import CLOSING, OPEN, PAUSED, STARTING
+from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 #: When intervals began, and when they ended.
@@ -179,23 +181,29 @@ class PoolDemand:
     done: Array
     #: Finished.
     known: Array
+    #: How many more tasks had not ended: times, and the number from each on.
+    untold: Steps
 
     @classmethod
-    def of(cls, slots: TaskSlots, unfinished: UnfinishedRuns) -> PoolDemand:
+    def of(cls, trace: Trace, slots: TaskSlots, unfinished: UnfinishedRuns) -> PoolDemand:
         """Find what there was to do."""
         times, more = slots.times, unfinished
+        arrival = _ascending([times.arrival, more.arrival])
+        known = _ascending([times.known, more.known])
         return cls(
-            arrival=_ascending([times.arrival, more.arrival]),
+            arrival=arrival,
             runnable=_ascending([times.runnable, more.runnable]),
             sent=_ascending([times.sent, more.sent]),
             done=_ascending([times.done, more.known]),
-            known=_ascending([times.known, more.known]),
+            known=known,
+            untold=untold_tasks(trace, arrival, known),
         )
 
     def grid(self, times: Array, idle: Array) -> Array:
         """Return the times at which a cause can change, as far as threads are in the pool."""
         kept = [times]
-        for edges in (self.arrival, self.runnable, self.sent, self.done, self.known):
+        edges_of = (self.arrival, self.runnable, self.sent, self.done, self.known, self.untold[0])
+        for edges in edges_of:
             places = np.searchsorted(times, edges, side="right") - 1
             kept.append(edges[(places >= 0) & (idle[places] > 0)])
         merged = _ascending(kept)
@@ -208,7 +216,7 @@ class PoolDemand:
             _passed(edges, times) for edges in (self.runnable, self.sent, self.done, self.known)
         )
         unsent, out, unreported = runnable - sent, sent - done, done - known
-        live = _passed(self.arrival, times) - known
+        live = _passed(self.arrival, times) - known + _value_at(self.untold, times)
         there = np.maximum(idle, 1)
         scheduler = np.minimum(unsent, idle)
         elsewhere = np.minimum(surplus, idle - scheduler)
@@ -227,6 +235,12 @@ class PoolDemand:
 def _ascending(parts: Sequence[Array]) -> Array:
     """Sort times; they come in long sorted stretches, which a stable sort merges."""
     return np.sort(np.concatenate(parts), kind="stable")
+
+
+def _value_at(steps: Steps, times: Array) -> Array:
+    """Return the value of a step function at some times; 0 before its first."""
+    values: Array = np.append(0, steps[1])[np.searchsorted(steps[0], times, side="right")]
+    return values
 
 
 def _passed(edges: Array, times: Array) -> Array:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.chunks import find_chunks
+from dasfprof.analysis.model.links import dependency_rows
 from dasfprof.analysis.model.times import TaskTimes, ordered_times, recorded_times
 from dasfprof.analysis.model.workers import NamedWorkers, known_thread_counts, workers_with_tasks
 from dasfprof.analysis.numeric.groups import Groups, ratio
@@ -15,6 +17,9 @@ from dasfprof.database.columns import Array
 
 #: Tasks a second that Dask's scheduler handles by its documentation: one takes it a millisecond.
 DOCUMENTED_RATE = 1000.0
+
+#: The least power of its chunks' size by which the time of a function is taken to grow.
+_SLOWEST = 0.5
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,9 @@ class ChunkCosts:
     runs_then: Array
     #: Whether that is for the scheduler to keep up, not for the share of overhead.
     for_the_scheduler: Array
-    #: Bytes of input or output, whichever is larger: their mean.
+    #: Bytes, and the power of them by which the time grows (NaN: recorded sizes do not tell).
     chunk: Array
+    power: Array
     #: The threads of the run, NaN where no file tells.
     threads: float
     #: The functions with runs, that with the most overhead first.
@@ -47,8 +53,9 @@ def chunk_costs(trace: Trace, overhead: float) -> ChunkCosts:
 
     Overhead of o seconds a task is a share s of it if the function takes ``o (1 - s) / s``; the
     guide's figures, 0.05 s and 0.5 %, give its 10 s. That the scheduler can feed P threads at
-    ``rate`` tasks a second, a task must take ``P / rate``. The time of a function is taken to
-    grow as its chunks do.
+    ``rate`` tasks a second, a task must take ``P / rate``. The time of a function grows with
+    its chunks as recorded ones show, or in proportion where they do not tell. No chunk is larger
+    than all that a step of the graph has.
     """
     tasks = trace.tasks.loc[trace.tasks["state"].isin(["memory"]).to_numpy()]
     function = tasks["function"].cat
@@ -59,8 +66,10 @@ def chunk_costs(trace: Trace, overhead: float) -> ChunkCosts:
     rate = np.fmax(highest_rate(recorded_times(trace)), DOCUMENTED_RATE)
     by_share, by_rate = cost * (1 - overhead) / overhead, np.full(groups.count, count / rate)
     wanted = np.where(np.isnan(cost), np.nan, np.fmax(by_share, by_rate))
-    times = np.maximum(ratio(wanted, duration), 1.0)
-    size = np.fmax(tasks["input_size"].to_numpy(dtype=float), tasks["size"].to_numpy(dtype=float))
+    chunks = find_chunks(trace)
+    growth = np.where(np.isnan(chunks.power), 1.0, np.maximum(chunks.power, _SLOWEST))
+    times = np.maximum(ratio(wanted, duration), 1.0) ** (1 / growth)
+    times = np.minimum(times, np.maximum(chunks.width, 1))
     order = np.argsort(-groups.sum(np.nan_to_num(cost)[groups.codes]), kind="stable")
     return ChunkCosts(
         functions=function.categories.to_numpy(dtype=object),
@@ -71,7 +80,8 @@ def chunk_costs(trace: Trace, overhead: float) -> ChunkCosts:
         times_larger=times,
         runs_then=np.ceil(rounded(ratio(groups.sizes.astype(float), times))),
         for_the_scheduler=by_rate > by_share,
-        chunk=groups.mean(size),
+        chunk=chunks.size,
+        power=chunks.power,
         threads=count,
         order=order[groups.sizes[order] > 0],
     )
@@ -111,34 +121,26 @@ def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Ar
 
 
 def longest_chain(trace: Trace, seconds: Array) -> float:
-    """Sum the seconds of the chain of dependent tasks that takes the most: no run is shorter.
+    """Sum the seconds of the chain of dependent runs that takes the most: no run is shorter.
 
     Parameters
     ----------
     trace
         The trace.
     seconds
-        What each run of `Trace.tasks` took; of a key's runs the last counts.
+        What each run of `Trace.tasks` took.
     """
-    tasks = trace.tasks
-    ends = tasks["start"].to_numpy() + tasks["duration"].to_numpy()
-    # A dependency ends before what depends on it begins, so this order is one of the graph's.
-    rows = np.argsort(ends, kind="stable")
-    key_ids = tasks["key_id"].to_numpy()[rows]
-    last = np.full(len(trace.keys), -1, dtype=np.int64)
-    last[key_ids] = rows
-    lasting = last[key_ids] == rows
-    offsets, ids = trace.dependencies
-    begins, dependencies = offsets.tolist(), ids.tolist()
-    chains = [0.0] * len(trace.keys)
-    for key, own in zip(key_ids[lasting].tolist(), seconds[rows[lasting]].tolist(), strict=True):
-        longest = 0.0
-        for at in range(begins[key], begins[key + 1]):
-            chain = chains[dependencies[at]]
-            if chain > longest:  # noqa: PLR1730  (max() takes twice as long)
-                longest = chain
-        chains[key] = longest + own
-    return max(chains, default=0.0)
+    rows, producers = dependency_rows(trace)
+    seen = producers < len(seconds)
+    rows, producers = rows[seen], producers[seen]
+    # What is taken ends before what takes it, so this is an order of the graph.
+    order = np.argsort(ordered_times(trace).stop[rows], kind="stable")
+    before, own = [0.0] * len(seconds), seconds.tolist()
+    for row, producer in zip(rows[order].tolist(), producers[order].tolist(), strict=True):
+        chain = before[producer] + own[producer]
+        if chain > before[row]:  # noqa: PLR1730  (max() takes twice as long)
+            before[row] = chain
+    return float((np.array(before) + seconds).max(initial=0.0))
 
 
 def highest_rate(recorded: dict[str, Array]) -> float:

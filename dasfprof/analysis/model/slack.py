@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from dasfprof.analysis.model.constraints import (
-    Constraints,
-    dependency_rows,
-    last_slots,
-)
+from dasfprof.analysis.model.links import dependency_rows
+from dasfprof.analysis.model.predecessors import Predecessors, last_slots
 from dasfprof.analysis.model.slots import TaskSlots
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 
-def find_slack(trace: Trace, slots: TaskSlots, constraints: Constraints) -> Array:
+def find_slack(trace: Trace, slots: TaskSlots, predecessors: Predecessors) -> Array:
     """Find the seconds that each run may end later, with every task on its worker in its order.
 
     A run may be late by as much as each that follows it can: the one that it bound not later than
@@ -23,10 +20,10 @@ def find_slack(trace: Trace, slots: TaskSlots, constraints: Constraints) -> Arra
     late at a time, and does not move tasks to other threads, which might gain more.
     """
     times = slots.times
-    rows, binding, gaps = _edges(trace, slots, constraints)
-    right = constraints.rank[binding] < constraints.rank[rows]
+    rows, binding, gaps = _edges(trace, slots, predecessors)
+    right = predecessors.rank[binding] < predecessors.rank[rows]
     rows, binding, gaps = rows[right], binding[right], gaps[right]
-    order = np.argsort(-constraints.rank[rows], kind="stable")
+    order = np.argsort(-predecessors.rank[rows], kind="stable")
     slack: list[float] = (times.known.max(initial=0.0) - times.known).tolist()
     # What follows is settled before what it follows, edge by edge: no whole column at a time.
     for row, before, gap in zip(
@@ -38,11 +35,13 @@ def find_slack(trace: Trace, slots: TaskSlots, constraints: Constraints) -> Arra
     return np.array(slack)
 
 
-def _edges(trace: Trace, slots: TaskSlots, constraints: Constraints) -> tuple[Array, Array, Array]:
+def _edges(
+    trace: Trace, slots: TaskSlots, predecessors: Predecessors
+) -> tuple[Array, Array, Array]:
     """Return pairs of a run and one that it follows, and by how much that may be late."""
     times = slots.times
     every = np.arange(len(slots.worker))
-    bound = np.flatnonzero(constraints.row >= 0)
+    bound = np.flatnonzero(predecessors.row >= 0)
     of_row, producers = dependency_rows(trace)
     # A run that began as soon as a thread was free can be ready later by its wait for that.
     waited = last_slots(slots, times.executing, times.ready) >= 0
@@ -56,9 +55,9 @@ def _edges(trace: Trace, slots: TaskSlots, constraints: Constraints) -> tuple[Ar
     before = np.concatenate([producers, previous[after]])
     gaps = np.concatenate([early + wait[of_row], idle])
     # What binds a run leaves no gap, whatever else the two have to do with each other.
-    more = constraints.row[rows] != before
+    more = predecessors.row[rows] != before
     return (
         np.concatenate([bound, rows[more]]),
-        np.concatenate([constraints.row[bound], before[more]]),
+        np.concatenate([predecessors.row[bound], before[more]]),
         np.concatenate([np.zeros(len(bound)), gaps[more]]),
     )

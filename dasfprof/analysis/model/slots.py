@@ -112,12 +112,15 @@ def unfinished_runs(trace: Trace) -> UnfinishedRuns:
     recorded = _recorded_by_scheduler(trace, runs)
     sent = recorded["sent"]
     runnable = np.minimum(recorded["runnable"], sent)
+    # What the scheduler wrote as it stopped recording goes on to the end.
+    goes_on = (runs["scheduler_state"] == "processing").to_numpy(dtype=bool)
+    known = np.where(goes_on, to_ticks(np.array(trace.end - trace.begin)), recorded["known"])
     return UnfinishedRuns(
         worker=runs["worker_id"].to_numpy(),
         arrival=np.fmin(recorded["arrival"], runnable),
         runnable=runnable,
         sent=sent,
-        known=np.fmax(recorded["known"], sent),
+        known=np.fmax(known, sent),
         taken=(runs["reason"] != "not in its file").to_numpy(),
     )
 

@@ -121,7 +121,11 @@ class _Runs:
         function = tasks["function"].cat
         codes = function.codes.to_numpy()
         wanted = np.bincount(codes, weights=seconds > self.least)
-        rows = np.flatnonzero((wanted > 0)[codes]) if len(codes) else np.empty(0, dtype=np.int64)
+        # What seceded waits for tasks of its own, for as long as they take.
+        kept = (wanted > 0)[codes] if len(codes) else np.zeros(0, dtype=bool)
+        if "seceded" in tasks:
+            kept &= tasks["seceded"].isna().to_numpy()
+        rows = np.flatnonzero(kept)
         #: Their rows in the trace.
         self.rows = rows
         self.tasks = tasks = tasks.take(rows)

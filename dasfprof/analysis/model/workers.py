@@ -41,6 +41,13 @@ class WorkerLives:
     #: For each life the times at which its status changes, from `begin` on, and what it is then.
     statuses: list[tuple[Array, Array]]
 
+    def within(self, begin: float, end: float) -> WorkerLives:
+        """Return their parts within a window; those without any are left out."""
+        first, last = np.maximum(self.begin, begin), np.minimum(self.end, end)
+        kept = np.flatnonzero(first <= last)
+        statuses = [self.statuses[place] for place in kept.tolist()]
+        return WorkerLives(self.ids[kept], self.threads[kept], first[kept], last[kept], statuses)
+
 
 def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
     """Find the lives of the workers of a trace; those without any fact have none."""
@@ -50,8 +57,9 @@ def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
     joined = to_ticks(workers["joined"].to_numpy() - trace.begin)
     left = to_ticks(workers["left"].to_numpy() - trace.begin)
     first, last = np.full(len(begin), np.inf), np.full(len(begin), -np.inf)
-    np.minimum.at(first, slots.worker, slots.received)
-    np.maximum.at(last, slots.worker, slots.end)
+    with np.errstate(invalid="ignore"):  # of times beyond any clock
+        np.minimum.at(first, slots.worker, slots.received)
+        np.maximum.at(last, slots.worker, slots.end)
     begin = np.fmin(np.fmin(begin, joined), first)
     end = np.fmax(np.fmax(end, joined), np.fmax(left, last))
     there = np.isfinite(begin) & np.isfinite(end) & (workers["kind"] == "worker").to_numpy()

@@ -109,3 +109,14 @@ def union(begins: Array, ends: Array) -> tuple[Array, Array]:
         return begins, latest
     apart = np.flatnonzero(begins[1:] > latest[:-1]) + 1
     return begins[np.r_[0, apart]], latest[np.r_[apart - 1, len(begins) - 1]]
+
+
+def overlap(begins: Array, ends: Array, first: Array, last: Array) -> Array:
+    """Return for each span how much of it lies within others, which are apart and in order."""
+    edges = np.stack([first, last], axis=1).ravel()
+    if not len(edges):
+        return np.zeros(len(begins))
+    inside = np.arange(len(edges) - 1) % 2 == 0
+    passed = np.append(0.0, np.cumsum(np.diff(edges) * inside))
+    within: Array = np.interp(ends, edges, passed) - np.interp(begins, edges, passed)
+    return within

@@ -30,44 +30,41 @@ def held_until(times: Array) -> Array:
     return ends
 
 
-def integrate(times: Array, values: Array, starts: Array, stops: Array) -> tuple[Array, Array]:
-    """Integrate a sampled quantity over intervals.
+class SampledIntervals:
+    """Intervals, and the samples that hold within each.
 
     A sample holds as long as `held_until` says; before the first one nothing is known.
 
     Parameters
     ----------
-    times, values
-        The samples, in the order of time, without NaN.
+    times
+        The samples' times in order; one at least.
     starts, stops
         The intervals.
-
-    Returns
-    -------
-    integrals, covered
-        For each interval the integral, and the seconds of it for which there was a sample.
     """
-    if not len(times):
-        return np.zeros(len(starts)), np.zeros(len(starts))
-    # Where a sample does not hold until the next one, a step to nothing follows it.
-    ends = np.minimum(held_until(times), max(stops.max(initial=times[-1]), times[-1]))
-    steps = np.column_stack([times, ends]).ravel()
-    held = np.column_stack([values, np.zeros(len(values))]).ravel()
-    known = np.tile([1.0, 0.0], len(values))
-    starts = np.maximum(starts, times[0])
-    stops = np.maximum(stops, starts)
-    return _integrate(steps, held, starts, stops), _integrate(steps, known, starts, stops)
 
+    def __init__(self, times: Array, starts: Array, stops: Array) -> None:
+        ends = np.minimum(held_until(times), max(stops.max(initial=times[-1]), times[-1]))
+        # Where a sample does not hold until the next one, a step to nothing follows it.
+        self._steps = np.column_stack([times, ends]).ravel()
+        self._starts = np.maximum(starts, times[0])
+        self._stops = np.maximum(stops, self._starts)
+        #: The step that holds at the start of each interval, and at its stop.
+        self._first = np.searchsorted(self._steps, self._starts, side="right") - 1
+        self._last = np.searchsorted(self._steps, self._stops, side="right") - 1
+        #: The seconds of each interval for which there was a sample.
+        self.covered = self.integrals(np.ones(len(times)))
 
-def _integrate(times: Array, values: Array, starts: Array, stops: Array) -> Array:
-    """Integrate steps, the last one without end, over intervals that begin within them."""
-    first = np.searchsorted(times, starts, side="right") - 1
-    last = np.searchsorted(times, stops, side="right") - 1
-    # Whole steps between the one that holds at the start and the one that holds at the stop;
-    # the cumulated sum alone would lose a short task's share in that of a long run.
-    cumulated = np.r_[0.0, np.cumsum(values[:-1] * np.diff(times))]
-    steps = cumulated[last] - cumulated[np.minimum(first + 1, last)]
-    begun = values[first] * (times[np.minimum(first + 1, len(times) - 1)] - starts)
-    ended = values[last] * (stops - times[last])
-    found: Array = np.where(first == last, values[first] * (stops - starts), begun + steps + ended)
-    return found
+    def integrals(self, values: Array) -> Array:
+        """Integrate a quantity by its samples, without NaN, over each interval."""
+        steps, first, last = self._steps, self._first, self._last
+        values = np.column_stack([values, np.zeros(len(values))]).ravel()
+        # Whole steps between the one that holds at the start and the one that holds at the stop;
+        # the cumulated sum alone would lose a short task's share in that of a long run.
+        cumulated = np.r_[0.0, np.cumsum(values[:-1] * np.diff(steps))]
+        whole = cumulated[last] - cumulated[np.minimum(first + 1, last)]
+        begun = values[first] * (steps[np.minimum(first + 1, len(steps) - 1)] - self._starts)
+        ended = values[last] * (self._stops - steps[last])
+        within = values[first] * (self._stops - self._starts)
+        found: Array = np.where(first == last, within, begun + whole + ended)
+        return found

@@ -2,7 +2,8 @@
 
 `replay_of` gives the `Replay` of a trace: `inputs` and the `submission` of graphs are taken from
 it, `costs` measured, the `cluster` described; the `simulator` runs them, with `placement`,
-`stealing` and `receiving` as Dask has these. `gain` and the tables of predictions rest on it.
+`stealing` and `receiving` as Dask has these. Predictions rest on it: `changes`, `scaling`,
+`efficiency` and `gain`.
 """
 
 from dasfprof.analysis.simulation.gain import gain

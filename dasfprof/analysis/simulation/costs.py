@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model.constraints import last_slots
+from dasfprof.analysis.model.predecessors import last_slots
 from dasfprof.analysis.model.slots import TaskSlots
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model.constraints import dependency_rows
 from dasfprof.analysis.model.critical_path import run_columns
+from dasfprof.analysis.model.links import dependency_rows
 from dasfprof.analysis.model.slots import TaskSlots
 from dasfprof.analysis.model.workers import WorkerLives
 from dasfprof.analysis.numeric.groups import distinct

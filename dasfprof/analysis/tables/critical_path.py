@@ -7,22 +7,21 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.busy_time import RunningSeconds, running_seconds
-from dasfprof.analysis.model.constraints import (
-    NAMES,
-    find_constraints,
-)
 from dasfprof.analysis.model.critical_path import (
-    PathSegments,
     SegmentKind,
     path_segments,
     run_columns,
+    running_on_path,
+)
+from dasfprof.analysis.model.predecessors import (
+    NAMES,
+    find_predecessors,
 )
 from dasfprof.analysis.model.slots import task_slots, unseen_runs
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.tables.columns import running_columns, step_column, text
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import running_columns, step_column, text
 from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 
@@ -36,7 +35,11 @@ KINDS = {
     ),
     SegmentKind.SCHEDULER: (
         "Scheduler",
-        "The task, or word of its end, was at the scheduler or on its way from or to it.",
+        "The task was at the scheduler, or word of its end was at it or on its way to it.",
+    ),
+    SegmentKind.ON_ITS_WAY: (
+        "On its way",
+        "The task had been sent to its worker, which had not taken it in.",
     ),
     SegmentKind.TRANSFER: ("Transfer", "The task's inputs were fetched from other workers."),
     SegmentKind.WORKER: (
@@ -100,7 +103,7 @@ def critical_path(trace: Trace) -> pd.DataFrame:
             "Run ID": run_columns(trace, "run_id")[rows],
             "Host": text(workers["host"].to_numpy(dtype=object)[slots.worker[rows]]),
             "Worker": text(workers["worker"].to_numpy(dtype=object)[slots.worker[rows]]),
-            "Bound By": text(np.array(NAMES, dtype=object)[find_constraints(trace).kind[rows]]),
+            "Bound By": text(np.array(NAMES, dtype=object)[find_predecessors(trace).kind[rows]]),
             **step_column(trace, rows, unseen_runs(trace)),
         }
     )
@@ -143,26 +146,9 @@ def critical_path_summary(trace: Trace, by: By = "function") -> pd.DataFrame:
             "Duration (s)": seconds,
             "Share (%)": ratio(seconds, found.length.sum()) * 100,
             "Task Runs": np.bincount(runs, minlength=len(distinct)),
-            **running_columns(_running(trace, found), groups.told),
+            **running_columns(running_on_path(trace), groups.told),
             "Meaning": text(_MEANINGS[kinds]),
         }
     )
     order = np.argsort(-seconds, kind="stable")
     return summary.take(order).reset_index(drop=True)
-
-
-def _running(trace: Trace, found: PathSegments) -> RunningSeconds:
-    """Split the segments in which functions ran; NaN for the others, and where nothing tells.
-
-    A segment that is a part of its run only has its share of each.
-    """
-    rows, whole = found.rows, trace.tasks["duration"].to_numpy(dtype=float)
-    told = np.flatnonzero((found.kind == SegmentKind.COMPUTE) & (rows < len(whole)))
-    share = ratio(found.length[told], whole[rows[told]])
-    split = running_seconds(trace.tasks).of(rows[told], share)
-    parts = []
-    for seconds in (split.cpu, split.core_wait, split.blocked):
-        part = np.full(len(rows), np.nan)
-        part[told] = seconds
-        parts.append(part)
-    return RunningSeconds(*parts)

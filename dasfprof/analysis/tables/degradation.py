@@ -7,8 +7,8 @@ import pandas as pd
 
 from dasfprof.analysis.model.attempts import find_attempts
 from dasfprof.analysis.model.degradation import find_trends
-from dasfprof.analysis.tables.columns import flags, text
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import flags, text
 from dasfprof.analysis.trace import Trace
 
 #: The labels of what is compared with time.

@@ -10,17 +10,24 @@ from dasfprof.analysis.trace import Trace
 
 
 @question("Findings", "diagnosis", short="findings", overview=1, csv="findings")
-def diagnose(trace: Trace) -> pd.DataFrame:
+def diagnose(trace: Trace, least: float = 0.1) -> pd.DataFrame:
     """Look for the known faults of a run, and say what to change.
+
+    Parameters
+    ----------
+    least
+        Seconds at stake below which findings are left out. Errors, and findings whose seconds are
+        unknown, are not.
 
     Returns
     -------
     DataFrame
-        A row a finding, the gravest first, of equally grave ones that with the most seconds
-        at stake; no row if no fault was found:
+        A row a finding, the gravest first, of equally grave ones errors, and then that with the
+        most seconds at stake; what another brings about is beneath it. No row if no fault was
+        found:
 
-        - ``Severity``: ``high`` (a fifth of the run is at stake, or results are), ``medium``
-          (a twentieth), ``low``, ``info``
+        - ``Severity``: ``high`` (a fifth of the run is at stake, and a second, or results
+          are), ``medium`` (a twentieth), ``low``, ``info``
         - ``Finding``: one sentence with the figure
         - ``Seconds at stake (s)``: of wall time, by which the run might be shorter without
           it; NaN where that is unknown. Findings overlap: their seconds do not add up
@@ -30,12 +37,14 @@ def diagnose(trace: Trace) -> pd.DataFrame:
         - ``Rule``: its name, which stays; ``Function``, ``Worker`` (None: all of the run),
           ``Start (s)``, ``Stop (s)`` (from the trace's begin; NaN: the whole run): where to
           look
+        - ``Cause``: the rule of the finding that brings it about; None if no other does
 
     Notes
     -----
-    A finding that another one brings about is ``low``, and says what it may follow from. That
+    A finding that another one brings about is ``low``, and says what it may follow from: one with
+    as many seconds at stake, or more. That
     a function takes long, or waits, is ``medium`` at most: it may have to. A
     rule without the evidence that it needs says nothing; one that fails is a finding of the
     rule ``rule-failed``.
     """
-    return diagnosis.diagnose(trace)
+    return diagnosis.diagnose(trace, least=least)

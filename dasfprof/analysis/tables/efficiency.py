@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.simulation.replay import Replay, replay_of
-from dasfprof.analysis.tables.columns import text
+from dasfprof.analysis.simulation.efficiency import find_efficiencies
+from dasfprof.analysis.simulation.replay import replay_of
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import text
 from dasfprof.analysis.trace import Trace
 
 #: From here on an efficiency is acceptable, by POP's rule of thumb.
@@ -66,15 +66,23 @@ def pop_efficiency(trace: Trace) -> pd.DataFrame:
     POP's own metrics (Rosas, Gimenez and Labarta 2014) are over processes that live as long
     as the run; here a worker counts by its threads and by how long it was there.
     """
-    replay = replay_of(trace)
-    values = _values(trace, replay)
+    found, refusal = find_efficiencies(trace), replay_of(trace).refusal
+    values = {
+        "Global": found.whole,
+        "Parallel": found.parallel,
+        "Load balance": found.load_balance,
+        "Communication": found.communication,
+        "Serialisation": found.serialisation,
+        "Transfer": found.transfer,
+        "Computation": found.computation,
+    }
     levels, formulas, meanings = zip(*_TREE.values(), strict=True)
     shares = np.array([values[name] for name in _TREE])
     verdicts = []
     for name, share, meaning in zip(_TREE, shares.tolist(), meanings, strict=True):
         if np.isnan(share):
             needs_replay = name in ("Serialisation", "Transfer")
-            verdict = (needs_replay and replay.refusal) or "Unknown: not recorded."
+            verdict = (needs_replay and refusal) or "Unknown: not recorded."
         else:
             verdict = "Acceptable." if share >= ACCEPTABLE else f"Low: {meaning}."
         verdicts.append(verdict)
@@ -87,44 +95,3 @@ def pop_efficiency(trace: Trace) -> pd.DataFrame:
             "Verdict": text(np.array(verdicts, dtype=object)),
         }
     )
-
-
-def _values(trace: Trace, replay: Replay) -> dict[str, float]:
-    """Compute the efficiencies.
-
-    POP's are over processes that live as long as the run. Here a worker's useful time is taken as
-    a share of its threads' seconds while it was there, and counts by these.
-    """
-    unknown = float("nan")
-    values = dict.fromkeys(_TREE, unknown)
-    inputs, wall = replay.inputs, replay.inputs.wall
-    if not len(inputs) or not 0 < wall < np.inf or not np.isfinite(inputs.running).all():
-        return values
-    lives = replay.cluster
-    seconds = np.minimum(lives.left, wall) - np.minimum(lives.joined, wall)
-    there = lives.threads * np.maximum(seconds, 0.0)
-    useful = Groups(inputs.worker, len(there)).sum(inputs.running)
-    lived = there > 0
-    if not lived.any():
-        return values
-    # Concurrent coroutines, and clocks, may give a thread more work than seconds.
-    shares = np.minimum(useful[lived] / there[lived], 1.0)
-    mean, most = float(np.average(shares, weights=there[lived])), float(shares.max(initial=0.0))
-    values["Parallel"] = mean
-    if most > 0:
-        values["Load balance"] = mean / most
-        values["Communication"] = most
-        if not replay.refusal:
-            free = replay.outcome(costs=replay.without_network()).wall
-            values["Transfer"] = min(free / replay.base, 1.0)
-            values["Serialisation"] = min(most / values["Transfer"], 1.0)
-    values["Computation"] = _computation(trace)
-    values["Global"] = mean * values["Computation"]
-    return values
-
-
-def _computation(trace: Trace) -> float:
-    cpu, seconds = (trace.tasks[x].to_numpy(dtype=float) for x in ("cpu", "duration"))
-    told = np.isfinite(cpu)
-    whole = seconds[told].sum()
-    return float(min(cpu[told].sum() / whole, 1.0)) if whole > 0 else float("nan")

@@ -9,8 +9,8 @@ from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.gpu_samples import GpuSamples
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.tables.columns import running_columns, text
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import running_columns, text
 from dasfprof.analysis.trace import Trace
 
 
@@ -33,7 +33,8 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
         - ``Host``, ``GPU`` (index of the worker's device by NVML, NA if it has none),
           ``Function`` (as `dask.utils.key_split` names the key)
         - ``Duration (s)``: the sum over its task runs, failed ones too
-        - ``Percentage of total time (%)``: of all compute seconds of that worker
+        - ``Percentage of total time (%)``: of the duration of all task runs of that worker,
+          not of the run
         - ``Mean GPU Utilization (%)``, ``Mean GPU Memory Used (GB)``: of the worker's
           device while the function ran there, weighted by time
         - ``Mean Data Size (MB)``: input bytes of a task run

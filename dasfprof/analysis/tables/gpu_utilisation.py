@@ -7,8 +7,8 @@ import pandas as pd
 
 from dasfprof.analysis.model.gpu_utilisation import gpu_utilisation
 from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.tables.columns import INTERVAL
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import INTERVAL
 from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 

@@ -10,8 +10,8 @@ import pandas as pd
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.workers import NamedWorkers, known_thread_counts, workers_with_tasks
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.tables.columns import text
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import text
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError

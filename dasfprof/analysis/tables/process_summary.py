@@ -8,9 +8,9 @@ import pandas as pd
 from dasfprof.analysis.model.attempts import find_attempts
 from dasfprof.analysis.model.workers import NamedWorkers, known_thread_counts, workers_with_tasks
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.tables.columns import text, whole
 from dasfprof.analysis.tables.processed_tasks import count_attempts
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import text, whole
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 

@@ -7,12 +7,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.attempts import find_attempts
+from dasfprof.analysis.model.attempts import RECOMPUTED, RETRIED, find_attempts
 from dasfprof.analysis.model.steps import NO_STEP, has_steps
+from dasfprof.analysis.model.unsent_tasks import unsent_tasks
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.tables.columns import text, utc
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import text, utc
 from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 
@@ -40,9 +41,13 @@ def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
         - ``Process Seconds``: CPU time of the task's thread alone, not of others that it
           used; NA for coroutines
         - ``Run Method Seconds``: of its function
-        - ``Status``: the state that it ended in, in Dask's words
-        - ``Error Category``: the exception's type, ``worker lost``, ``cancelled``,
-          ``rescheduled`` or ``unknown``; NA if it succeeded; ``Error Message``
+        - ``Status``: the state that it ended in, in Dask's words; of one that had not ended
+          ``running``, ``waiting`` (on its worker), or ``released by the client``: its seconds are
+          those until evidence ends. Tasks that no worker had been sent have rows as far as
+          their keys are known: ``waiting`` or ``no-worker``
+        - ``Error Category``: the exception's type, ``worker lost`` (it left unasked), ``worker
+          closed``, ``cancelled``, ``rescheduled`` or ``unknown``; NA if it succeeded or had not
+          ended; ``Error Message``
         - ``Function``, ``Node``
         - ``Core Wait Seconds``: of its function, in which its thread could compute and the
           host gave it no core; NA where that was not recorded, as for coroutines
@@ -51,10 +56,12 @@ def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
         have begun.
 
         By function or step a row each, the most seconds in it first: its name, ``Total``
-        (attempts), ``Succeeded``, ``Failed`` (total less succeeded), ``Retried`` (attempts
-        beyond the first), ``Start Time (UTC)`` of the first, ``End Time (UTC)`` of the last,
-        the sums of the three seconds, ``Mean Elapsed Seconds``, ``Process / Elapsed (%)``
-        over attempts of which both are known, and the sum of ``Core Wait Seconds``.
+        (attempts), ``Succeeded``, ``Failed``, ``Retried`` (attempts after one that ended in an
+        error), ``Start Time (UTC)`` of the first, ``End Time (UTC)`` of the last, the sums of the
+        three seconds, ``Mean Elapsed Seconds``, ``Process / Elapsed (%)`` over attempts of which
+        both are known, the sum of ``Core Wait Seconds``, ``Recomputed`` (attempts after one that
+        had made a result, which was lost or released), and ``Unfinished`` (attempts that had not
+        ended, which are neither succeeded nor failed).
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
@@ -67,25 +74,43 @@ def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
         order = np.argsort(-table["Run Method Seconds"].to_numpy(), kind="stable")
         order = order[groups.sizes[order] > 0]
         return table.take(order).reset_index(drop=True)
-    workers = NamedWorkers(trace)
+    return _by_task(trace, attempts)
+
+
+def _by_task(trace: Trace, attempts: pd.DataFrame) -> pd.DataFrame:
+    """Return a row an attempt, and behind them one for each task known to have had none."""
+    workers, unsent = NamedWorkers(trace), unsent_tasks(trace)
     of_attempt = attempts["worker"].to_numpy()
     step = attempts["step"].cat.remove_categories(NO_STEP).astype(object)
+    more = len(unsent)
+    nothing, none = np.full(more, np.nan), np.full(more, None, dtype=object)
+
+    def texts(values: Any, added: Any = none) -> pd.Series:
+        return text(np.append(np.asarray(values, dtype=object), np.asarray(added, dtype=object)))
+
+    def seconds(name: str) -> Any:
+        return np.append(attempts[name].to_numpy(dtype=float), nothing)
+
     return pd.DataFrame(
         {
-            "Task": text(trace.keys.texts(attempts["key_id"].to_numpy())),
-            "Attempt": attempts["attempt"],
-            "Process": text(workers.labels[of_attempt]),
-            "Start Time (UTC)": utc(attempts["start"].to_numpy()),
-            "Elapsed Seconds": attempts["elapsed"],
-            "Process Seconds": attempts["cpu"],
-            "Run Method Seconds": attempts["run"],
-            "Status": attempts["status"].astype(object),
-            "Error Category": attempts["category"].astype(object),
-            "Error Message": attempts["message"],
-            "Function": attempts["function"].astype(object),
-            "Node": text(workers.hosts[of_attempt]),
-            "Core Wait Seconds": attempts["core_wait"],
-            **({"Step": step} if has_steps(trace) else {}),
+            "Task": texts(
+                trace.keys.texts(attempts["key_id"].to_numpy()), [task.key for task in unsent]
+            ),
+            "Attempt": np.append(attempts["attempt"].to_numpy(), np.ones(more, dtype=np.int64)),
+            "Process": texts(workers.labels[of_attempt]),
+            "Start Time (UTC)": utc(seconds("start")),
+            "Elapsed Seconds": seconds("elapsed"),
+            "Process Seconds": seconds("cpu"),
+            "Run Method Seconds": seconds("run"),
+            "Status": texts(attempts["status"].astype(object), [task.status for task in unsent]),
+            "Error Category": texts(attempts["category"].astype(object)),
+            "Error Message": texts(attempts["message"]),
+            "Function": texts(
+                attempts["function"].astype(object), [task.function for task in unsent]
+            ),
+            "Node": texts(workers.hosts[of_attempt]),
+            "Core Wait Seconds": seconds("core_wait"),
+            **({"Step": texts(step)} if has_steps(trace) else {}),
         },
         copy=False,
     )
@@ -93,11 +118,15 @@ def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
 
 def count_attempts(attempts: pd.DataFrame, groups: Groups) -> dict[str, Any]:
     """Count and sum up attempts by group: the columns that all summaries share."""
-    succeeded = groups.sum(attempts["succeeded"].to_numpy(dtype=float)).astype(np.int64)
+    succeeded, unfinished = (
+        groups.sum(attempts[name].to_numpy(dtype=float)).astype(np.int64)
+        for name in ("succeeded", "open")
+    )
     elapsed, cpu = attempts["elapsed"].to_numpy(), attempts["cpu"].to_numpy()
     start, run = attempts["start"].to_numpy(), attempts["run"].to_numpy()
     lasted = np.where(np.isfinite(elapsed), elapsed, np.nan_to_num(run))
     both = np.isfinite(elapsed) & np.isfinite(cpu)
+    again = attempts["again"].to_numpy()
     with np.errstate(invalid="ignore", divide="ignore"):
         busy = groups.sum(cpu * both) / groups.sum(elapsed * both) * 100
     with np.errstate(over="ignore"):  # times beyond any clock
@@ -105,8 +134,8 @@ def count_attempts(attempts: pd.DataFrame, groups: Groups) -> dict[str, Any]:
     return {
         "Total": groups.sizes,
         "Succeeded": succeeded,
-        "Failed": groups.sizes - succeeded,
-        "Retried": groups.sum((attempts["attempt"] > 1).to_numpy(dtype=float)).astype(np.int64),
+        "Failed": groups.sizes - succeeded - unfinished,
+        "Retried": groups.sum((again == RETRIED).astype(float)).astype(np.int64),
         "Start Time (UTC)": utc(groups.min(start)),
         "End Time (UTC)": utc(groups.max(ends)),
         "Elapsed Seconds": groups.told(elapsed),
@@ -115,4 +144,6 @@ def count_attempts(attempts: pd.DataFrame, groups: Groups) -> dict[str, Any]:
         "Mean Elapsed Seconds": groups.mean(elapsed),
         "Process / Elapsed (%)": np.where(np.isfinite(busy), busy, np.nan),
         "Core Wait Seconds": groups.told(attempts["core_wait"].to_numpy()),
+        "Recomputed": groups.sum((again == RECOMPUTED).astype(float)).astype(np.int64),
+        "Unfinished": unfinished,
     }

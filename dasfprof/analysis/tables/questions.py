@@ -26,12 +26,18 @@ from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 
 Answer = TypeVar("Answer", bound=Callable[..., pd.DataFrame])
-Group = Literal["diagnosis", "time", "steps", "balance", "reports", "predictions", "events"]
+Group = Literal[
+    "diagnosis", "time", "lines", "steps", "balance", "reports", "predictions", "events"
+]
 
 #: The groups of questions in their order, and what each is about.
 GROUPS: dict[Group, str] = {
     "diagnosis": "What is wrong with a run, and what to change.",
     "time": "Where the time of a run went, and what it depended on.",
+    "lines": (
+        "Which lines of the program took the time, by samples of stacks: each stands for the time "
+        "since the one before."
+    ),
     "steps": (
         "What the steps of the pipeline took. A step is what `dasfprof.step`, Dask's ``span`` or "
         "an annotation ``step`` is named, or a node of a DASF ``Pipeline``."

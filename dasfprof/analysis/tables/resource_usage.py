@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.tables.columns import text, utc, whole
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import text, utc, whole
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.schema.declaration import Column

@@ -8,12 +8,11 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.simulation.arguments import is_count
-from dasfprof.analysis.simulation.bounds import find_bounds
 from dasfprof.analysis.simulation.replay import Replay, replay_of
-from dasfprof.analysis.tables.columns import text
+from dasfprof.analysis.simulation.scaling import predict_scaling
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import text
 from dasfprof.analysis.trace import Trace
-from dasfprof.analysis.trace.progress import track
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -53,31 +52,22 @@ def scaling(
     """
     replay = replay_of(trace)
     recorded = max(replay.cluster.most_workers, 1)
-    counts = _counts(workers, recorded)
-    held = replay.held()
-    bounds = find_bounds(replay.inputs, held)
-    clusters = [replay.cluster.with_workers(count) for count in counts]
-    threads = np.array([max(cluster.most_threads, 1) for cluster in clusters])
-    walls = np.full(len(counts), np.nan)
-    if not replay.obstacle:
-        bar = track(clusters, "Replaying", shown=progress, total=len(clusters), unit="cluster")
-        walls[:] = [replay.predicted(replay.outcome(cluster=cluster).wall) for cluster in bar]
-    efficiency = bounds.work / (threads * walls)
-    number = np.array(counts, dtype=np.int64)
+    found = predict_scaling(trace, _counts(workers, recorded), progress=progress)
+    count = len(found.workers)
     return pd.DataFrame(
         {
-            "Workers": number,
-            "Threads": threads,
-            "Share of Recorded (%)": number / recorded * 100,
-            "Wall Time (s)": walls,
-            "Efficiency (%)": efficiency * 100,
-            "Cost (worker-s)": number * walls,
-            "Least (s)": [bounds.lower(count) for count in threads.tolist()],
-            "Most without Overhead (s)": [bounds.upper(count) for count in threads.tolist()],
+            "Workers": found.workers,
+            "Threads": found.threads,
+            "Share of Recorded (%)": found.workers / recorded * 100,
+            "Wall Time (s)": found.walls,
+            "Efficiency (%)": found.efficiency * 100,
+            "Cost (worker-s)": found.workers * found.walls,
+            "Least (s)": found.least,
+            "Most without Overhead (s)": found.most,
             "Calibration Error (%)": np.full(
-                len(counts), np.nan if replay.obstacle else replay.error * 100
+                count, np.nan if replay.obstacle else replay.error * 100
             ),
-            "Verdict": text(np.array(_verdicts(replay, walls, efficiency), dtype=object)),
+            "Verdict": text(np.array(_verdicts(replay, found.efficiency), dtype=object)),
         }
     )
 
@@ -93,9 +83,9 @@ def _counts(workers: Sequence[int] | None, recorded: int) -> list[int]:
     return [int(count) for count in workers]
 
 
-def _verdicts(replay: Replay, walls: Array, efficiency: Array) -> list[str]:
+def _verdicts(replay: Replay, efficiency: Array) -> list[str]:
     if replay.refusal:
-        return [replay.refusal] * len(walls)
+        return [replay.refusal] * len(efficiency)
     verdicts = []
     for share in efficiency.tolist():
         if share >= _EFFICIENT:

@@ -18,8 +18,8 @@ from dasfprof.analysis.model.sizing import (
 )
 from dasfprof.analysis.model.times import TaskTimes, ordered_times, recorded_times
 from dasfprof.analysis.numeric.groups import ratio
-from dasfprof.analysis.tables.columns import text, whole
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import text, whole
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -123,16 +123,18 @@ def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
           task; ``Overhead (%)``
         - ``Wanted Task time (s)``: for the wanted share, and for the scheduler to feed all
           threads of the run
-        - ``Chunk Size (MB)``: the mean of input or output, whichever is larger; ``Times
-          Larger`` (1: large enough), ``Wanted Chunk Size (MB)``, ``Task Runs Then``
+        - ``Chunk Size (MB)``: the mean of its result or its share of the inputs, whichever is
+          larger; ``Times Larger`` (1: large enough; at most as many times as a step of the graph
+          has tasks of it), ``Wanted Chunk Size (MB)``, ``Task Runs Then``
         - ``Advice``
+        - ``Time Grows by Power``: of the chunk's size, as recorded; NA where sizes do not tell,
+          and time is taken to grow in proportion
 
     Notes
     -----
     Overhead of o seconds a task is a share s of it if the function takes ``o (1 - s) / s``; the
     guide's figures, 0.05 s and 0.5 %, give its 10 s. That the scheduler can feed P threads at
-    ``rate`` tasks a second, a task must take ``P / rate``. The time of a function is taken to
-    grow as its chunks do.
+    ``rate`` tasks a second, a task must take ``P / rate``.
     """
     if not 0 < overhead < 1:
         raise InvalidArgumentError(
@@ -156,6 +158,7 @@ def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
                 _advice(found.times_larger, found.runs / found.threads, found.for_the_scheduler),
                 dtype=object,
             ),
+            "Time Grows by Power": found.power,
         }
     )
     return table.take(found.order).reset_index(drop=True)

@@ -7,8 +7,8 @@ import pandas as pd
 
 from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
-from dasfprof.analysis.tables.columns import text, whole
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import text, whole
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -38,7 +38,7 @@ def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
 
         - ``Step``: its path, ``outer/inner``; the runs of inner steps count there alone
         - ``Duration (s)``: the sum over its task runs, failed ones too
-        - ``Percentage of total time (%)``: of the duration of all task runs
+        - ``Percentage of all task time (%)``: of the duration of all task runs
         - ``Num Tasks (chunks)``, ``Mean Task time (s)``, ``Functions`` and ``Workers`` (how
           many), ``Mean Data Size (MB)`` (input bytes of a task run), ``Mean Throughput
           (MB/s)`` (all input bytes by all seconds), ``Failed Tasks``
@@ -58,7 +58,7 @@ def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
         {
             "Step": text(np.array(names, dtype=object)),
             "Duration (s)": seconds,
-            "Percentage of total time (%)": ratio(seconds, np.full(len(names), seconds.sum()))
+            "Percentage of all task time (%)": ratio(seconds, np.full(len(names), seconds.sum()))
             * 100,
             "Num Tasks (chunks)": groups.sizes,
             "Mean Task time (s)": groups.mean(duration),

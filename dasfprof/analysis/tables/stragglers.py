@@ -7,8 +7,8 @@ import pandas as pd
 from dasfprof.analysis.model.stragglers import find_stragglers
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import ratio
-from dasfprof.analysis.tables.columns import step_column, text
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import step_column, text
 from dasfprof.analysis.trace import Trace
 
 

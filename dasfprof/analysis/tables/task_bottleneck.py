@@ -9,9 +9,10 @@ import pandas as pd
 
 from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.gpu_samples import GpuSamples
+from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.tables.columns import running_columns, step_column
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import running_columns, step_column
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.progress import track
 from dasfprof.database.columns import Array
@@ -33,16 +34,18 @@ def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame
     Returns
     -------
     DataFrame
-        A row a task run, each attempt of a key its own: ``Host``, ``GPU``, ``Task Key``,
-        ``Duration (s)``, ``Percentage of total time (%)`` (of all compute seconds of that
-        worker), ``Memory usage (Mb)`` (of the result), ``Worker``, ``Function``,
-        ``Run ID`` (Dask's; where none was recorded the runs of each key count from 0),
-        ``State`` (that it ended in), ``Start (s)`` (from the trace's begin), ``GPU Samples``
-        (of the worker's device within the run; NA without a device), and ``Mean GPU
-        Utilization (%)``, ``Mean GPU Memory Used (GB)``, weighted by time, where there
-        was one at least; ``CPU (s)``, ``Waiting for a core (s)``, ``Blocked (s)``: see
-        `per_function_bottleneck`; NA where it was not recorded, as of coroutines.
+        A row a task run, each attempt of a key its own: ``Host``, ``GPU``, ``Task Key``, ``Duration
+        (s)``, ``Percentage of total time (%)`` (of the duration of all task runs of that worker),
+        ``Memory usage (Mb)`` (of the result), ``Worker``, ``Function``, ``Run ID`` (Dask's; where
+        none was recorded the runs of each key count from 0), ``State`` (that it ended in; of one
+        that had not ``running``, ``waiting`` or ``released by the client``: its times are those
+        until evidence ends), ``Start (s)`` (from the trace's begin), ``GPU Samples`` (of the
+        worker's device within the run; NA without a device), and ``Mean GPU Utilization (%)``,
+        ``Mean GPU Memory Used (GB)``, weighted by time, where there was one at least; ``CPU (s)``,
+        ``Waiting for a core (s)``, ``Blocked (s)``: see `per_function_bottleneck`; NA where it was
+        not recorded, as of coroutines.
     """
+    trace = with_open_runs(trace)
     workers, tasks = NamedWorkers(trace), trace.tasks
     of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
     of_worker = np.bincount(of_task, weights=duration, minlength=len(workers))

@@ -8,8 +8,8 @@ import pandas as pd
 from dasfprof.analysis.model.attempts import find_attempts
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.intervals import Intervals
-from dasfprof.analysis.tables.columns import INTERVAL, text
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import INTERVAL, text
 from dasfprof.analysis.trace import Trace
 
 

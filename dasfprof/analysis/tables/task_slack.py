@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.constraints import (
-    find_constraints,
-)
 from dasfprof.analysis.model.critical_path import find_path, run_columns
+from dasfprof.analysis.model.predecessors import (
+    find_predecessors,
+)
 from dasfprof.analysis.model.slack import find_slack
 from dasfprof.analysis.model.slots import task_slots, unseen_runs
-from dasfprof.analysis.tables.columns import step_column
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import step_column
 from dasfprof.analysis.trace import Trace
 
 
@@ -33,8 +33,8 @@ def per_task_slack(trace: Trace) -> pd.DataFrame:
     which they did. Several tasks of one chain share its slack.
     """
     slots = task_slots(trace)
-    constraints = find_constraints(trace)
-    slack = find_slack(trace, slots, constraints)
+    predecessors = find_predecessors(trace)
+    slack = find_slack(trace, slots, predecessors)
     critical = np.zeros(len(slack), dtype=bool)
     critical[find_path(trace).rows] = True
     length = slots.times.stop - slots.times.start

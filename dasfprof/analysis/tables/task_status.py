@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.statuses import STATUSES, status_seconds
 from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.times import ordered_times
-from dasfprof.analysis.tables.columns import step_column, text
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import step_column, text
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -50,8 +51,10 @@ def per_task_status(trace: Trace) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a task run, the longest total first: ``Task Key``, ``Function``, ``Host``,
-        ``Worker``, ``Run ID``, ``State``, ``Arrival (s)`` (from the trace's begin), then
+        A row a task run, the longest total first: ``Task Key``, ``Function``, ``Host``, ``Worker``,
+        ``Run ID``, ``State`` (of one that had not ended ``running``, ``waiting`` or ``released by
+        the client``: its times are those until evidence ends), ``Arrival (s)`` (from the trace's
+        begin), then
 
         - ``Not started (s)``: known to the scheduler, waiting for dependencies
         - ``Inqueue (s)``: runnable, and held at the scheduler, on its way to a worker, or
@@ -68,6 +71,7 @@ def per_task_status(trace: Trace) -> pd.DataFrame:
     scheduler's file a run arrives when its worker learns of it; without the worker's,
     preparing counts as being queued.
     """
+    trace = with_open_runs(trace)
     tasks = trace.tasks
     times, seconds = ordered_times(trace), status_seconds(trace)
     total = times.known - times.arrival
@@ -99,6 +103,7 @@ def per_function_status(trace: Trace) -> pd.DataFrame:
         of `per_task_status` in seconds summed over the runs, ``Total (s)``, their shares of
         it (``Running (%)`` and so on), ``Dominant Status``, and ``Next steps`` for that.
     """
+    trace = with_open_runs(trace)
     function = trace.tasks["function"].cat
     return _sum_up(trace, "Function", function.codes.to_numpy(), list(function.categories))
 
@@ -114,6 +119,7 @@ def per_step_status(trace: Trace) -> pd.DataFrame:
     DataFrame
         As `per_function_status`, a row a ``Step``; ``(no step)`` for the runs of none.
     """
+    trace = with_open_runs(trace)
     return _sum_up(trace, "Step", *step_groups(trace.tasks))
 
 

@@ -60,18 +60,25 @@ CLASSES = {
         "Transfer wait",
         "The worker's next task waited for inputs from other workers.",
     ),
+    ThreadTime.ON_ITS_WAY: (
+        "On its way",
+        "The scheduler had sent a task, and the worker had not taken it in: the event loop of "
+        "either was busy, or the network.",
+    ),
     ThreadTime.SCHEDULER_LATENCY: (
         "Scheduler latency",
-        "A task could run, but was held at the scheduler or on its way from or to it.",
+        "A task could run and was held at the scheduler, or word of a task's end was on its way.",
     ),
     ThreadTime.RUNNABLE_ELSEWHERE: ("Runnable elsewhere", "Ready tasks queued on other workers."),
     ThreadTime.NO_RUNNABLE_TASK: (
         "No runnable task",
-        "All tasks that could run did; the rest waited for their dependencies.",
+        "All tasks that could run did; the rest waited for their dependencies, or for a worker "
+        "that may run them.",
     ),
     ThreadTime.NOTHING_SUBMITTED: (
         "Nothing submitted",
-        "The client had no unfinished task on the cluster.",
+        "The client had no unfinished task on the cluster. Calls of actors are no tasks, and not "
+        "recorded.",
     ),
     ThreadTime.IDLE_CAUSE_UNKNOWN: (
         "Idle, cause unknown",

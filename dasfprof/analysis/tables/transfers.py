@@ -13,13 +13,13 @@ from dasfprof.analysis.model.transfers import amounts, moved_outputs, succeeded_
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.numeric.intervals import Intervals
-from dasfprof.analysis.tables.columns import INTERVAL, text
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import INTERVAL, text
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
-By = Literal["worker", "host", "function", "step", "time"]
+By = Literal["worker", "host", "function", "step", "time", "shuffle"]
 
 
 @question("What was moved between workers", "balance")
@@ -30,7 +30,8 @@ def transfers(trace: Trace, by: By = "worker", *, interval: float | None = None)
     ----------
     by
         ``"worker"`` or ``"host"`` (pairs of them), ``"function"`` or ``"step"`` (whose outputs
-        were moved), ``"time"``.
+        were moved), ``"time"``; ``"shuffle"``: what P2P shuffles moved, which is in none of the
+        others.
     interval
         By time, seconds; None chooses a length that gives 60 intervals at most.
 
@@ -52,6 +53,11 @@ def transfers(trace: Trace, by: By = "worker", *, interval: float | None = None)
         By time: ``Time Interval (seconds from begin)``, ``Transfers`` (that began),
         ``Size (MB)``, ``Time (s)``, ``Bandwidth (MB/s)``, and ``Throughput (MB/s)`` (size by
         the interval). A message counts evenly over its time.
+
+        By shuffle, a row each pair, the most bytes first: ``From Host``, ``From Worker``, ``To
+        Host``, ``To Worker``, ``Messages``, ``Size (MB)``, ``Time (s)`` (until the receiver had
+        split them up and handed them to its disk or memory), ``Bandwidth (MB/s)``, ``Failed``.
+        None of shuffles whose messages were not recorded; `Trace.notes` tell of them.
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
@@ -63,23 +69,25 @@ def transfers(trace: Trace, by: By = "worker", *, interval: float | None = None)
         return _by_output(trace, "Step", *_steps_of_keys(trace))
     if by == "time":
         return _over_time(trace, interval)
-    return _by_pair(trace, by)
-
-
-def _by_pair(trace: Trace, by: By) -> pd.DataFrame:
-    table, workers = trace.transfers, NamedWorkers(trace)
-    hosts, labels, source = _sources(trace, workers)
-    target = workers.numbers(table)
+    workers = NamedWorkers(trace)
+    if by == "shuffle":
+        table = trace.shuffle_messages
+        hosts, labels, target = _others(trace, workers, table["target"])
+        source, sums = workers.numbers(table), _shuffle_sums
+    else:
+        table = trace.transfers
+        hosts, labels, source = _others(trace, workers, table["source"])
+        target, sums = workers.numbers(table), _sums
     if by == "host":
         codes, hosts = pd.factorize(hosts)
         source, target = codes[source], codes[target]
     pairs, distinct = pd.factorize(source * max(len(hosts), 1) + target)
     groups = Groups(pairs, len(distinct))
     from_, to = np.divmod(distinct.astype(np.int64), max(len(hosts), 1))
-    named = {"From Host": hosts[from_], "From Worker": labels[from_] if by == "worker" else None}
-    named |= {"To Host": hosts[to], "To Worker": labels[to] if by == "worker" else None}
+    named = {"From Host": hosts[from_], "From Worker": labels[from_] if by != "host" else None}
+    named |= {"To Host": hosts[to], "To Worker": labels[to] if by != "host" else None}
     columns = {label: text(names) for label, names in named.items() if names is not None}
-    return _by_size(pd.DataFrame({**columns, **_sums(table, groups)}))
+    return _by_size(pd.DataFrame({**columns, **sums(table, groups)}))
 
 
 def _sums(table: pd.DataFrame, groups: Groups) -> dict[str, Any]:
@@ -97,15 +105,28 @@ def _sums(table: pd.DataFrame, groups: Groups) -> dict[str, Any]:
     }
 
 
-def _sources(trace: Trace, workers: NamedWorkers) -> tuple[Array, Array, Array]:
-    """Return all hosts and labels, those of unknown senders too, and the number of each sender."""
+def _shuffle_sums(table: pd.DataFrame, groups: Groups) -> dict[str, Any]:
+    succeeded = succeeded_rows(table)
+    size, seconds = amounts(table, succeeded)
+    return {
+        "Messages": groups.sizes,
+        "Size (MB)": groups.sum(size) / 1e6,
+        "Time (s)": groups.sum(seconds),
+        "Bandwidth (MB/s)": ratio(groups.sum(size), groups.sum(seconds)) / 1e6,
+        "Failed": groups.sum((~succeeded).astype(float)).astype(np.int64),
+    }
+
+
+def _others(
+    trace: Trace, workers: NamedWorkers, column: pd.Series[Any]
+) -> tuple[Array, Array, Array]:
+    """Return all hosts and labels, those of unknown workers too, and the number of each address."""
     hosts, labels = list(workers.hosts), list(workers.labels)
     known = {
         address: number
         for address, number in zip(trace.workers["address"], workers.of_lives, strict=True)
         if address is not None
     }
-    column = trace.transfers["source"]
     numbers = []
     for address in [*column.cat.categories, ""]:
         if address not in known:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.simulation.arguments import check_count, is_positive
-from dasfprof.analysis.simulation.cluster import ReplayCluster
-from dasfprof.analysis.simulation.costs import Costs
-from dasfprof.analysis.simulation.replay import Replay, replay_of
-from dasfprof.analysis.tables.columns import text
+from dasfprof.analysis.simulation.changes import changed_wall, walls_without_waits
+from dasfprof.analysis.simulation.replay import replay_of
 from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.shared_columns import text
 from dasfprof.analysis.trace import Trace
-from dasfprof.errors import InvalidArgumentError
 
 
 @question("The run after a change", "predictions")
@@ -64,19 +60,14 @@ def what_if(
     InvalidArgumentError
         If a number is out of range, or there is no such function.
     """
-    replay = replay_of(trace)
-    cluster = _changed_cluster(replay, workers, threads)
-    costs = _changed_costs(replay, bandwidth)
-    factors = replay.factors(speedup or {})
+    wall = changed_wall(
+        trace, workers=workers, threads=threads, bandwidth=bandwidth, spill=spill, speedup=speedup
+    )
     named = {"workers": workers, "threads": threads, "bandwidth": bandwidth}
     changes = [f"{name}={value:.12g}" for name, value in named.items() if value is not None]
     changes += ["spill=False"] * (not spill)
     changes += [f"{name}: {factor:g} times as fast" for name, factor in (speedup or {}).items()]
-    if replay.obstacle:
-        return prediction_table(replay, [", ".join(changes) or "none"], [np.nan])
-    held = replay.held(factor=factors, unspill=spill)
-    wall = replay.outcome(held=held, cluster=cluster, costs=costs).wall
-    return prediction_table(replay, [", ".join(changes) or "none"], [wall])
+    return _prediction_table(trace, [", ".join(changes) or "none"], [wall])
 
 
 @question("The run without each thing that tasks wait for", "predictions")
@@ -94,27 +85,13 @@ def blocked_time(trace: Trace) -> pd.DataFrame:
         seconds and their wait for a core: without disks, locks, sleep; left out where CPU
         seconds are unknown), ``no scheduler latency``.
     """
-    replay = replay_of(trace)
-    changes = {
-        "no network": {"costs": replay.without_network()},
-        "no unspilling": {"held": replay.held(unspill=False)},
-    }
-    blocked = _computing_alone(trace, replay)
-    if blocked is not None:
-        changes["no blocking in functions"] = {"held": blocked}
-    free = replace(replay.costs, to_worker=0.0, to_scheduler=0.0, scheduler=0.0)
-    changes["no scheduler latency"] = {"costs": free}
-    walls = [
-        np.nan if replay.obstacle else replay.outcome(**change).wall  # type: ignore[arg-type]
-        for change in changes.values()
-    ]
-    return prediction_table(replay, list(changes), walls)
+    walls = walls_without_waits(trace)
+    return _prediction_table(trace, list(walls), list(walls.values()))
 
 
-def prediction_table(
-    replay: Replay, changes: Sequence[str], walls: Sequence[float]
-) -> pd.DataFrame:
+def _prediction_table(trace: Trace, changes: Sequence[str], walls: Sequence[float]) -> pd.DataFrame:
     """Tabulate replays of a run after changes, each as its wall seconds."""
+    replay = replay_of(trace)
     known = not replay.obstacle
     count, recorded = len(changes), replay.inputs.wall
     predicted = np.array([replay.predicted(wall) if known else np.nan for wall in walls])
@@ -143,36 +120,3 @@ def _verdict(recorded: float, predicted: float) -> str:
     if predicted > recorded * 1.01:
         return f"{predicted / recorded:.3g} times as long."
     return "No difference to speak of."
-
-
-def _changed_cluster(replay: Replay, workers: int | None, threads: int | None) -> ReplayCluster:
-    for name, count in (("workers", workers), ("threads", threads)):
-        if count is not None:
-            check_count(name, count)
-    cluster = replay.cluster if workers is None else replay.cluster.with_workers(workers)
-    return cluster if threads is None else cluster.with_threads(threads)
-
-
-def _changed_costs(replay: Replay, bandwidth: float | None) -> Costs:
-    if bandwidth is None:
-        return replay.costs
-    if not is_positive(bandwidth):
-        raise InvalidArgumentError(
-            f"bandwidth={bandwidth!r}: give bytes a second, more than 0 (1e9 is 1 GB/s), or None "
-            f"for the measured {replay.costs.bandwidth:.3g}."
-        )
-    return replace(replay.costs, bandwidth=bandwidth)
-
-
-def _computing_alone(trace: Trace, replay: Replay) -> np.ndarray | None:
-    """Return for how long runs hold their threads if functions only compute; None: unknown."""
-    cpu = trace.tasks["cpu"].to_numpy(dtype=float)
-    if not np.isfinite(cpu).any():
-        return None
-    running = replay.inputs.running.copy()
-    own = running[: len(cpu)]
-    queued = np.zeros(len(cpu))
-    if "run_queue" in trace.tasks:
-        queued = np.nan_to_num(trace.tasks["run_queue"].to_numpy(dtype=float))
-    own[:] = np.where(np.isfinite(cpu), np.minimum(cpu + queued, own), own)
-    return replay.held(running=running)

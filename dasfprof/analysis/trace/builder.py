@@ -7,13 +7,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.trace import gaps
 from dasfprof.analysis.trace import tasks as task_runs
+from dasfprof.analysis.trace.call_profiles import call_profiles
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.dasf_clocks import boot_times, to_unix
-from dasfprof.analysis.trace.notes import Note, NoteKind
+from dasfprof.analysis.trace.host_processes import with_owners
+from dasfprof.analysis.trace.notes import Note
 from dasfprof.analysis.trace.own_events import FAR_AWAY, widened
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.analysis.trace.steps import BuiltLayers, TaskSteps, step_table
+from dasfprof.analysis.trace.under_way import (
+    RecordingEnd,
+    UnderWayTables,
+    not_ended,
+    recording_end,
+)
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of
 
@@ -29,6 +38,7 @@ _STIMULI = ("cause", "end_cause", "graph", "stimulus")
 _SPANS = {
     "tasks": ("start", "duration"),
     "transfers": ("start", "duration"),
+    "shuffle_messages": ("start", "duration"),
     "scheduler_only": ("sent", "known"),
 }
 
@@ -40,7 +50,9 @@ class TraceBuilder:
         self._facts = reader.facts
         self._register = reader.register
         self._plugins = reader.plugins
+        self._processes = reader.processes
         self._dasf_hosts = reader.dasf_hosts
+        self._profile_directories = reader.profile_directories
         self._notes = list(reader.notes)
         self._run = next(iter(reader.runs)) if len(reader.runs) == 1 else None
         self._keys, self._ids = reader.collector.finish()
@@ -54,6 +66,8 @@ class TraceBuilder:
         self._layers = BuiltLayers(layers, reader.layers.columns(layer_ids), dependencies)
         self._events = reader.own_events.table()
         self._steps = step_table(self._columns.pop("Step"), self._columns.pop("Step End"))
+        self._under_way = UnderWayTables(self._facts, self._columns, self._ids)
+        self._recording = recording_end(zip(reader.plugins, reader.writers, strict=True))
 
     def make(self) -> dict[str, Any]:
         """Make the tables."""
@@ -67,10 +81,24 @@ class TraceBuilder:
             "unsent": self._event_table("Unsent Tasks"),
             "clocks": self._event_table("Clock"),
             "disk_usage": self._event_table("Disk Usage"),
+            "host_processes": self._host_processes(),
             "gpu_devices": self._event_table("GPU Devices"),
             "gpu_usage": self._event_table("GPU Usage"),
+            "function_code": self._event_table("Function Code"),
+            "logs": self._event_table("Log Record"),
         }
+        tables["logs"] = tables["logs"].rename(columns={"key": "key_id"})
+        tables["call_profiles"] = call_profiles(
+            self._event_table("Call Profile"), self._profile_directories
+        )
+        under_way = self._under_way
+        tables["under_way_history"] = under_way.table("Task Under Way")
+        tables["loops_blocked"] = under_way.table("Loop Blocked")
+        tables["scheduler_states"] = under_way.table("Scheduler State")
+        tables["task_samples"] = under_way.table("Task Sample")
+        tables["loop_samples"] = under_way.table("Loop Sample")
         tables["transfers"], transfer_keys = self._transfer_table()
+        tables["shuffle_messages"] = self._span_table("Shuffle Message")
         tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables(
             tables["graphs"]
         )
@@ -78,10 +106,20 @@ class TraceBuilder:
         begin, end, left_out = widened(begin, end, self._events)
         if left_out:
             text = f"{count_of(left_out, 'event')} of user code {FAR_AWAY}"
-            self._note("clock", "", text)
-        self._note_gpus(tables["samples"], tables["gpu_devices"])
+            self._notes.append(Note("clock", "", text))
+        failures = self._event_table("GPU Failure")
+        self._notes += gaps.of_gpus(tables["samples"], tables["gpu_devices"], failures)
+        if self._recording is RecordingEnd.GOES_ON:
+            self._notes.append(Note("goes-on", "", "the run is still being recorded."))
+        self._notes += gaps.of_shuffles(tables["tasks"], tables["shuffle_messages"])
         return {
             **tables,
+            "under_way": not_ended(tables["under_way_history"], tables["tasks"]),
+            "clients_under_way": under_way.table("Client Under Way"),
+            "client_samples": under_way.table("Client Sample"),
+            "stacks": under_way.stacks,
+            "recording": self._recording,
+            "graphs_sent": self._event_table("Graph Sent").drop(columns="worker_id"),
             "steps": self._steps.drop(columns="id"),
             "events": self._events,
             "workers": self._register.table(),
@@ -112,12 +150,11 @@ class TraceBuilder:
             boot = self._events["process"].map(known).fillna(0.0).to_numpy(dtype=float)
             self._events["time"] = to_unix(self._events["time"].to_numpy(), boot)
         for host in sorted(self._dasf_hosts - told):
-            self._note(
-                "clock",
-                host,
+            text = (
                 f"{host}: no Resource Usage event tells the distance between its clock, which "
-                "began with the host, and Unix time; its times compare with no other host's.",
+                "began with the host, and Unix time; its times compare with no other host's."
             )
+            self._notes.append(Note("clock", host, text))
 
     def _meet_workers(self) -> None:
         """Add what the scheduler says about workers, those without files too."""
@@ -136,6 +173,13 @@ class TraceBuilder:
             worker = register.workers[register.id_of_address(str(address))]
             worker.left = float(left["timestamp"][row])
             worker.left_reason = str(left["reason"][row])
+        exits = self._columns.pop("Worker Exit")
+        for row, address in enumerate(exits["worker"]):
+            worker = register.workers[register.id_of_address(str(address))]
+            worker.exit_code = float(exits["exit_code"][row])
+            reason = exits["reason"][row]
+            worker.exit_reason = reason if isinstance(reason, str) else None
+        register.name_hosts()
 
     def _see_workers(self, tables: dict[str, pd.DataFrame]) -> tuple[float, float]:
         """Note when each worker's facts begin and end; gives the trace's begin and end."""
@@ -160,27 +204,6 @@ class TraceBuilder:
             return np.nan, np.nan
         return float(first.min()), float(last.max())
 
-    def _note_gpus(self, samples: pd.DataFrame, devices: pd.DataFrame) -> None:
-        if not len(samples):
-            self._note("no-samples", "", "no resource samples: the columns about GPUs are NA.")
-            return
-        last = devices.drop_duplicates("worker_id", keep="last")["availability"].astype(object)
-        for reason, count in last[last != "available"].value_counts().sort_index().items():
-            where = count_of(count, "worker")
-            self._note("gpu", where, f"no full readings of a GPU on {where}: {reason}.")
-        readings = samples.reindex(columns=["gpu_utilization", "gpu_memory_used"])
-        if not len(devices) and readings.isna().to_numpy().all():
-            text = "no resource sample tells of a GPU: the columns about GPUs are NA."
-            self._note("gpu", "", text)
-        failures = self._event_table("GPU Failure").reindex(columns=["uuid", "reason", "reading"])
-        failures = failures.astype(object).drop_duplicates()
-        for (uuid, reason), group in failures.groupby(["uuid", "reason"], sort=True):
-            text = f"{uuid}: {', '.join(group['reading'])} not read: {reason}."
-            self._note("gpu", str(uuid), text)
-
-    def _note(self, kind: NoteKind, subject: str, text: str) -> None:
-        self._notes.append(Note(kind, subject, text))
-
     # --- tables ----------------------------------------------------------------------------------
 
     def _event_table(self, name: str) -> pd.DataFrame:
@@ -188,12 +211,21 @@ class TraceBuilder:
         columns["time"] = columns.pop("timestamp")
         return pd.DataFrame(columns, copy=False)
 
+    def _host_processes(self) -> pd.DataFrame:
+        table = self._event_table("Host Process")
+        hosts = self._register.host_of(table["worker_id"].to_numpy())
+        return with_owners(table, hosts, self._processes)
+
     def _transfer_table(self) -> tuple[pd.DataFrame, tuple[Array, Array]]:
-        columns = self._columns.pop("Transfer")
+        table = self._span_table("Transfer")
+        items = self._facts["Transfer"].list_items("keys", self._ids)
+        return table, (table["keys"].to_numpy(), items)
+
+    def _span_table(self, name: str) -> pd.DataFrame:
+        columns = self._columns.pop(name)
         columns["start"] = columns.pop("timestamp")
         columns.setdefault("duration", np.empty(0))
-        items = self._facts["Transfer"].list_items("keys", self._ids)
-        return pd.DataFrame(columns, copy=False), (columns["keys"], items)
+        return pd.DataFrame(columns, copy=False)
 
     def _task_tables(
         self, graphs: pd.DataFrame
@@ -214,6 +246,7 @@ class TraceBuilder:
         else:
             task_runs.number_repeats(worker)
             task_runs.add_input_sizes(worker, lengths, items, len(self._keys))
+            task_runs.forget_shuffled_inputs(worker, lengths, items, self._keys)
             runs, rest = worker, scheduler
             if len(scheduler["sent"]):
                 places, unmatched = task_runs.join_runs(worker, scheduler, self._register)
@@ -224,18 +257,16 @@ class TraceBuilder:
         )
         rest["lost"] = np.isfinite(rest["scheduler_start"])
         rest["reason"] = self._reasons(rest["worker_id"])
-        self._note_tasks(runs, rest, lengths, alone=alone)
+        if alone and len(lengths):
+            self._notes.append(gaps.NO_WORKER_FILES)
+        if self._plugins and _SCHEDULER not in self._plugins:
+            self._notes.append(gaps.NO_SCHEDULER_FILE)
+        self._notes += gaps.of_input_sizes(runs["input_size"])
+        self._notes += gaps.of_lost_runs(rest, self._register.workers)
         runs["step"], rest["step"] = steps.find(runs), steps.find(rest)
-        self._note_steps(runs["step"])
+        self._notes += gaps.of_steps(runs["step"], has_steps=len(self._steps) > 0)
         tasks = task_runs.make_table(runs, self._keys, self._register)
         return tasks, task_runs.make_table(rest, self._keys, self._register), (lengths, items)
-
-    def _note_steps(self, steps: pd.Categorical) -> None:
-        count = int(np.count_nonzero(steps.codes >= 0))
-        if count < len(steps) and (count or len(self._steps)):
-            share = count / len(steps) * 100
-            text = f"{share:.0f} % of task runs belong to a step of the pipeline."
-            self._note("steps", "", text)
 
     def _reasons(self, worker_ids: Array) -> pd.Categorical:
         """Return why the workers' files lack task runs."""
@@ -245,36 +276,3 @@ class TraceBuilder:
             for worker in self._register.workers
         ]
         return make_categorical(np.array([*codes, 0], np.int8)[worker_ids], reasons)
-
-    def _note_tasks(self, runs: Columns, rest: Columns, lengths: Array, *, alone: bool) -> None:
-        if alone and len(lengths):
-            self._note(
-                "no-worker-files",
-                "",
-                "no worker's file: task runs are as the scheduler saw them, without failed "
-                "attempts, inputs and CPU seconds.",
-            )
-        if self._plugins and _SCHEDULER not in self._plugins:
-            self._note(
-                "no-scheduler-file",
-                "",
-                "no scheduler's file: queueing, and what workers that died did last, are unknown.",
-            )
-        unknown = int(np.count_nonzero(np.isnan(runs["input_size"])))
-        if unknown:
-            text = f"{unknown} task runs have inputs whose size no file tells; it is NA."
-            self._note("input-sizes", "", text)
-        lost = np.flatnonzero(rest["lost"])
-        with np.errstate(invalid="ignore"):  # of times beyond any clock
-            durations = rest["scheduler_stop"] - rest["scheduler_start"]
-        for number in np.unique(rest["worker_id"][lost]).tolist():
-            rows = lost[rest["worker_id"][lost] == number]
-            worker = self._register.workers[number]
-            count = count_of(len(rows), "task run")
-            self._note(
-                "lost-task-runs",
-                worker.label,
-                f"{worker.label}: the scheduler saw {count} "
-                f"({durations[rows].sum():.3f} s) there that no worker's file holds "
-                f"({rest['reason'][rows[0]]}); they are in trace.scheduler_only and in no table.",
-            )

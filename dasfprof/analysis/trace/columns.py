@@ -13,7 +13,7 @@ import pandas as pd
 
 from dasfprof.analysis.trace.growing_column import GrowingColumn
 from dasfprof.analysis.trace.keys import KeyCollector, as_key_column, split_keys
-from dasfprof.database.batch import Batch
+from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, DictionaryColumn, ListColumn, NumberColumn
 from dasfprof.schema.declaration import Form
 
@@ -35,6 +35,7 @@ _TIMES = frozenset(
         "start",
         "stop",
         "time",
+        "since",
     ]
 )
 

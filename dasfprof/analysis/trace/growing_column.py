@@ -8,10 +8,11 @@ import numpy as np
 
 from dasfprof.database.columns import Array
 
-#: A column grows in place, a little at a time: for large arrays the system moves pages, not bytes,
-#: and most of the time of reading large traces is the first touch of new memory.
-_GROWTH = 1.125
-_LEAST_ROWS = 10_000
+#: A column grows in place. A large one grows a little at a time: the system moves pages, not bytes,
+#: and most of the time of reading large traces is the first touch of new memory. A small one grows
+#: by more: there, most of the time is the calls.
+_GROWTH, _GROWTH_OF_SMALL = 1.125, 1.5
+_LEAST_ROWS, _SMALL_ROWS = 10_000, 1 << 20
 
 
 class GrowingColumn:
@@ -42,7 +43,8 @@ class GrowingColumn:
             self._widen(np.result_type(piece.dtype, self._array.dtype))
         end = row + len(piece)
         if end > len(self._array):
-            self._resize(max(end, int(len(self._array) * _GROWTH), _LEAST_ROWS))
+            growth = _GROWTH_OF_SMALL if end < _SMALL_ROWS else _GROWTH
+            self._resize(max(end, int(len(self._array) * growth), _LEAST_ROWS))
         self._note_gap(row)
         self._array[row:end] = piece
         self._rows = end

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from dask.utils import key_split
 
 from dasfprof.analysis.trace.growing_column import GrowingColumn
@@ -115,7 +114,7 @@ class KeyCollector:
     def add(self, column: KeyColumn) -> slice:
         """Take the keys of a column; gives their place among all that were taken."""
         index, tails = self._heads, column.tails
-        if any(kind == keys.PACKED for kind, _ in column.heads):
+        if keys.PACKED in {kind for kind, _ in column.heads}:
             heads, tails = list(column.heads), column.tails.copy()
             packed = [place for place, (kind, _) in enumerate(heads) if kind == keys.PACKED]
             for place in packed:
@@ -187,6 +186,8 @@ def _number(head_ids: Array, tails: Array) -> tuple[Array, Array]:
     ids, first
         Each row's number, and the first row of each number.
     """
+    import pandas as pd  # what follows a run while it goes on does without
+
     ids, distinct = pd.factorize(_hash(head_ids, tails))
     first = _first_rows(ids, len(distinct))
     for rows in _chunks(len(ids)):

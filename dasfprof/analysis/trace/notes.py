@@ -11,7 +11,8 @@ NoteKind = Literal[
     "unknown-events",  # events of kinds that this version of dasfprof does not know
     "dropped-facts",  # the recorder could not write them
     "caught-errors",  # hooks of the recorder failed
-    "not-closed",  # its process still writes it, or ended without closing it
+    "goes-on",  # the run is still being recorded
+    "not-closed",  # its process ended without closing it, or runs elsewhere
     "missing-hook",  # a private name that the recorded Dask lacks
     "clock",  # times that compare with no other host's
     "no-samples",  # nothing was sampled
@@ -20,6 +21,7 @@ NoteKind = Literal[
     "no-worker-files",
     "no-scheduler-file",
     "input-sizes",  # inputs whose size no file tells
+    "no-shuffle-messages",  # P2P shuffles moved bytes that no file tells
     "lost-task-runs",  # seen by the scheduler and in no worker's file
 ]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.trace.columns import to_numbers
-from dasfprof.database.batch import Batch
+from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array
 from dasfprof.schema.events import EventPhases
 
@@ -47,7 +47,7 @@ class OwnEvents:
         rows = zip(*(column.to_list() for column in batch.args.values()), strict=True)
         args = [dict(zip(names, row, strict=True)) for row in rows] if names else []
         part = {
-            "name": batch.name,
+            "name": batch.names,
             "kind": _KINDS[batch.phase],
             "time": np.where(np.abs(times) < _LATEST, times, np.nan),
             "duration": np.where((durations >= 0) & (durations < _LATEST), durations, np.nan),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +15,16 @@ from dasfprof.analysis.trace.keys import KeyCollector
 from dasfprof.analysis.trace.notes import Note, NoteKind
 from dasfprof.analysis.trace.own_events import OwnEvents
 from dasfprof.analysis.trace.progress import track
+from dasfprof.analysis.trace.under_way import StackNumbers
 from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
-from dasfprof.database.batch import Batch
+from dasfprof.database.block_codec import Batch
 from dasfprof.database.losses import describe_losses, describe_unknown_events
 from dasfprof.database.reader import TraceFile
-from dasfprof.database.writing_process import writer_of
+from dasfprof.database.schemas import split_names
+from dasfprof.database.writing_process import Writer, writer_of
 from dasfprof.schema import KINDS
+from dasfprof.schema.call_profiles import CALL_PROFILE
 from dasfprof.schema.events import EventPhases
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.steps import STEP_LAYER
@@ -26,8 +32,11 @@ from dasfprof.schema.steps import STEP_LAYER
 #: The readings whose columns are there even if nobody read them.
 _ALWAYS_READ = ("time", "gpu_index", "gpu_utilization", "gpu_memory_used")
 
-#: What a client tells, which is no worker.
-_OF_CLIENTS = ("Step", "Step End", "Step Layer")
+#: What belongs to no worker: what a client tells, and stacks.
+_OF_NOBODY = frozenset(
+    ("Step", "Step End", "Step Layer", "Graph Sent", "Client Under Way", "Client Sample", "Stack")
+)
+_KNOWN = {name for _, name in KINDS}.union(_OF_NOBODY)
 
 
 class TraceReader:
@@ -63,8 +72,12 @@ class TraceReader:
         self._unknown: Counter[str] = Counter()
         #: Plugins whose files are there, once a file.
         self.plugins: list[str] = []
+        #: For each of them what is known of the process that writes it; None: it is finished.
+        self.writers: list[Writer | None] = []
         #: What the files' headers call the run.
         self.runs: set[str] = set()
+        #: The processes that wrote files, by host and number.
+        self.processes: set[tuple[str, int]] = set()
         #: Hosts of files whose clock began with the host.
         self.dasf_hosts: set[str] = set()
         self._kinds = {
@@ -78,6 +91,9 @@ class TraceReader:
             )
             for key, kind in KINDS.items()
         }
+        #: Where the files of each worker are that tell of profiles of calls.
+        self.profile_directories: dict[int, Path] = {}
+        self._stacks = StackNumbers()
         #: The facts of each kind of event.
         self.facts = {name: columns for (_, name), columns in self._kinds.items()}
         bar = track(databases, "Reading traces", shown=progress, total=len(databases), unit="file")
@@ -90,9 +106,12 @@ class TraceReader:
                 for batch in database.batches():
                     self._add(batch, None, of_user=True)
             self.own_events.end_of_file()
+            self._stacks.end_of_file()
 
     def _add(self, batch: Batch, owner: int | None, *, of_user: bool) -> None:
-        if batch.phase == EventPhases.INSTANT and batch.name in _OF_CLIENTS:
+        if batch.phase == EventPhases.INSTANT:
+            batch = self._stacks.renumbered(batch)
+        if batch.phase == EventPhases.INSTANT and batch.name in _OF_NOBODY:
             nobody = np.broadcast_to(np.int32(-1), batch.rows)
             (self.layers if batch.name == "Step Layer" else self.facts[batch.name]).add(
                 batch, nobody
@@ -103,25 +122,36 @@ class TraceReader:
             if of_user and batch.rows:
                 self.own_events.add(batch)
             elif batch.rows:
-                self._unknown[batch.name] += batch.rows
+                self._unknown.update(batch.names)
             return
         workers = self.register.ids_of(batch, owner)
         columns.add(batch, workers)
         if batch.name in self.stimuli:
             self.stimuli[batch.name].add(batch, workers)
 
+    def _by_kind(self, batch: Batch) -> Iterable[Batch]:
+        """Split a batch of several names, which is slow, only if one is that of a known kind."""
+        if "name" not in batch.fields or _KNOWN.isdisjoint(batch.names):
+            return [batch]
+        return split_names(batch)
+
     def _read_file(self, file: TraceFile) -> None:
         owner: int | None = None
         header: dict[str, Any] = {}
         self._unknown.clear()
-        for batch in file.batches():
+        for batch in chain.from_iterable(map(self._by_kind, file.batches())):
             if file.header and not header:
                 header, owner = file.header, self.register.add_header(file.header)
+            if batch.name == CALL_PROFILE.name and owner is not None:
+                self.profile_directories[owner] = file.path.parent
             self._add(batch, owner, of_user=bool(header) and "plugin" not in header)
         if file.header and not header:  # a file without events
             header, owner = file.header, self.register.add_header(file.header)
         if "plugin" in header:
             self.plugins.append(str(header["plugin"]))
+            self.writers.append(None if file.end is not None else writer_of(header))
+            if isinstance(header.get("pid"), int):
+                self.processes.add((str(header.get("host", "")), header["pid"]))
         if header.get("run"):
             self.runs.add(str(header["run"]))
         if owner is not None:
@@ -157,6 +187,9 @@ class TraceReader:
         if not header:
             lost = "its header is lost, so nothing tells whose file it is."
             self._note("header-lost", name, lost)
+        writer = writer_of(header) if file.end is None else None
+        if writer is Writer.ALIVE:  # the end of the file is being written
+            damage.cut_bytes = 0
         if damage.corrupt_bytes or damage.cut_bytes or damage.unreadable:
             self._note(
                 "damaged-file",
@@ -173,12 +206,9 @@ class TraceReader:
         if file.errors:
             caught = f"{file.errors} errors were caught while recording."
             self._note("caught-errors", name, caught)
-        if "plugin" in header and file.end is None:
-            self._note(
-                "not-closed",
-                name,
-                f"{writer_of(header).value}; what its process had not yet written is missing.",
-            )
+        if "plugin" in header and writer not in (None, Writer.ALIVE):
+            lost = f"{writer.value}; what its process had not yet written is missing."
+            self._note("not-closed", name, lost)
 
     def _note(self, kind: NoteKind, file: str, what: str) -> None:
         self.notes.append(Note(kind, file, f"{file}: {what}"))

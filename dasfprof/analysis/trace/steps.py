@@ -17,11 +17,10 @@ from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.layer_steps import LayerNames, LayerSteps, inherited_steps
 from dasfprof.database.columns import Array
+from dasfprof.schema.steps import SEPARATOR
 
 Columns = dict[str, Any]
 
-#: Between the names of a step and of the one around it.
-SEPARATOR = "/"
 #: Dask's span of everything that is in no span.
 _NO_SPAN = ("default",)
 

@@ -24,6 +24,10 @@ WORKER_TIMES = {
 #: Times of a task run at the scheduler, and the state that began then.
 SCHEDULER_TIMES = {"scheduler_waiting": "waiting", "queued": "queued", "sent": "processing"}
 
+#: The function of the task of each P2P shuffle that follows all that hand data in: what depends on
+#: it takes its data from the shuffle, not from that task.
+P2P_BARRIER = "shuffle-barrier"
+
 #: Names of the scheduler's columns where a worker's have the same.
 _SCHEDULER_NAMES = {
     "timestamp": "sent",
@@ -142,6 +146,19 @@ def add_input_sizes(runs: Columns, lengths: Array, dependencies: Array, keys: in
     of_row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     sums = np.bincount(of_row, weights=sizes[dependencies], minlength=len(lengths))
     runs["input_size"] = np.where(unknown, sums, runs["input_size"])
+
+
+def forget_shuffled_inputs(
+    runs: Columns, lengths: Array, dependencies: Array, keys: KeyTable
+) -> None:
+    """Make the input sizes of runs that take data from a P2P shuffle unknown: Dask counts none."""
+    codes, names = keys.functions()
+    if P2P_BARRIER not in names:
+        return
+    of_row = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
+    takers = of_row[codes[dependencies] == names.index(P2P_BARRIER)]
+    runs["input_size"] = runs["input_size"].astype(float)
+    runs["input_size"][takers] = np.nan
 
 
 def take(columns: Columns, places: Array) -> Columns:

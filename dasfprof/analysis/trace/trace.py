@@ -17,6 +17,7 @@ from dasfprof.analysis.trace.notes import Note
 from dasfprof.analysis.trace.progress import is_wanted
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.analysis.trace.tasks import SCHEDULER_TIMES, WORKER_TIMES
+from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database import EventDatabase, EventProfiler, MultiEventDatabase, open_run
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -51,18 +52,25 @@ class Trace:
     #: A row a message that brought dependencies: ``worker_id, start, duration, source, size,
     #: state, network, deserialize, keys`` (their number).
     transfers: pd.DataFrame
+    #: A row a message of a P2P shuffle from one worker to another, in which rows and blocks move
+    #: that are no results: ``worker_id`` (of the sender), ``start, duration, target, size, state``.
+    shuffle_messages: pd.DataFrame
     #: A row a sample of a process or host, with all the args of its event.
     samples: pd.DataFrame
     #: A row a sample of what a worker holds: ``worker_id, time, tasks, size, ...``.
     managed_memory: pd.DataFrame
     #: A row a life of a worker process: ``host, worker, kind, name, address, nthreads,
     #: memory_limit`` (bytes, NaN: none), ``first_seen, last_seen, boot_id, pid, closed, joined,
-    #: left, left_reason``. ``closed`` is False where a file of it ends early.
+    #: left, left_reason, exit_code`` (of its process; negative: the signal; NaN: unknown),
+    #: ``exit_reason``. ``closed`` is False where a file of it ends early.
     workers: pd.DataFrame
     #: The graphs that arrived at the scheduler (``time, client, tasks, wanted, stimulus, step``:
     #: names of steps, the outermost first), and the steals.
     graphs: pd.DataFrame
     steals: pd.DataFrame
+    #: The graphs that the recorded client's process sent, in the order of its file: ``time`` (it
+    #: had done so), ``client, host, since, start, optimising``, see the schema's ``GRAPH_SENT``.
+    graphs_sent: pd.DataFrame
     #: Tasks that no worker had been sent when recording ended, a row a function and state: ``time``
     #: (of the first), ``name, state, tasks`` (their number), ``key, restrictions`` (of the first).
     unsent: pd.DataFrame
@@ -70,6 +78,10 @@ class Trace:
     clocks: pd.DataFrame
     #: A row a reading of a disk of a host.
     disk_usage: pd.DataFrame
+    #: Processes that used much of a busy host, a row each look at one: ``worker_id`` (who looked),
+    #: ``time, pid, name, owner, cpu, memory, interval, ancestors``, see the schema's
+    #: ``HOST_PROCESS``; ``ours``: whether it is the run's own, or another program's.
+    host_processes: pd.DataFrame
     #: What is known of each worker's own GPU, a row each time that changes; ``availability`` says
     #: why there may be no readings.
     gpu_devices: pd.DataFrame
@@ -83,6 +95,37 @@ class Trace:
     #: where the other is missing), ``time``, ``duration`` (NaN: unknown), ``process``, ``thread``
     #: (texts of the event's fields), ``args``.
     events: pd.DataFrame
+    #: The functions that tasks call: ``time, worker_id, name`` (of the tasks), ``function, file,
+    #: line, source, missing``, see the schema's ``FUNCTION_CODE``.
+    function_code: pd.DataFrame
+    #: What task runs logged: ``time, key_id, run_id, worker_id, logger, level, message, exception,
+    #: line, error`` (1: the first error of its task run).
+    logs: pd.DataFrame
+    #: Profiles of calls, a row a worker and function: ``worker_id, time, path`` (of the file; None:
+    #: there is none), ``name`` (the function), ``profiler, runs, left_out, refused``, see the
+    #: schema's ``CALL_PROFILE``.
+    call_profiles: pd.DataFrame
+    #: The last that was recorded of each task run over a second whose end no worker recorded:
+    #: ``time``, ``key_id, run_id, worker_id``, the columns of the schema's ``TASK_UNDER_WAY``.
+    #: ``stack`` is a row of `stacks` (-1: unknown), ``waits_keys`` a tuple of key ids.
+    under_way: pd.DataFrame
+    #: All that was recorded so, also of task runs that ended later; in the order of ``time``.
+    under_way_history: pd.DataFrame
+    #: When event loops did not turn: ``time, worker_id, since, thread_state, stack``.
+    loops_blocked: pd.DataFrame
+    #: What the scheduler had under way from time to time, see the schema's ``SCHEDULER_STATE``.
+    scheduler_states: pd.DataFrame
+    #: What clients' main threads did, see the schema's ``CLIENT_UNDER_WAY``.
+    clients_under_way: pd.DataFrame
+    #: Samples of the stacks of threads that ran tasks, of event loops that did not turn, and of
+    #: the client's main thread: ``time``, ``stack`` (a row of `stacks`), ``interval`` (the seconds
+    #: that it stands for), ``activity, cpu, run_queue``, see the schema's ``TASK_SAMPLE``.
+    task_samples: pd.DataFrame
+    loop_samples: pd.DataFrame
+    client_samples: pd.DataFrame
+    #: The distinct stacks that other tables refer to: ``frames``, a tuple of ``(function, file,
+    #: line)``, the outermost first.
+    stacks: pd.DataFrame
     #: The distinct keys.
     keys: KeyTable
     #: The distinct stimulus ids: what has the same one came of the same event.
@@ -98,6 +141,8 @@ class Trace:
     transfer_keys: tuple[Array, Array]
     #: What the files call the run; None where they name none, or several.
     run: str | None
+    #: How recording ended, or that it goes on.
+    recording: RecordingEnd
 
     @classmethod
     def from_database(cls, source: Source, *, progress: bool | None = None) -> Trace:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.trace.columns import make_categorical
-from dasfprof.database.batch import Batch
+from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberColumn
 
 #: Labels of facts about a whole host. A `thread_id` of 0 is what an event has when its recorder
@@ -46,6 +46,10 @@ class Worker:
     #: When it left and why, by the scheduler.
     left: float | None = None
     left_reason: str | None = None
+    #: How its process ended: the exit status; negative: the signal. NaN: nothing tells.
+    exit_code: float = np.nan
+    #: Why its nanny ended it.
+    exit_reason: str | None = None
     #: Earliest and latest fact.
     first_seen: float = np.nan
     last_seen: float = np.nan
@@ -142,6 +146,17 @@ class WorkerRegister:
         """Return the labels of worker numbers."""
         return _categorical([worker.label for worker in self.workers], ids)
 
+    def name_hosts(self) -> None:
+        """Call the host of a worker without files as files of its address's other workers do."""
+        named: dict[str, set[str]] = {}
+        for worker in self.workers:
+            if worker.plugins and worker.address:
+                named.setdefault(_host_in(worker.address), set()).add(worker.host)
+        for worker in self.workers:
+            hosts = named.get(_host_in(worker.address or ""), set())
+            if not worker.plugins and len(hosts) == 1:
+                worker.host = next(iter(hosts))
+
     def table(self) -> pd.DataFrame:
         """Return the workers as a table, see `Trace.workers`."""
         workers = self.workers
@@ -164,6 +179,8 @@ class WorkerRegister:
             "joined": np.array([worker.joined for worker in workers], dtype=float),
             "left": np.array([worker.left for worker in workers], dtype=float),
             "left_reason": _texts(worker.left_reason for worker in workers),
+            "exit_code": np.array([worker.exit_code for worker in workers], dtype=float),
+            "exit_reason": _texts(worker.exit_reason for worker in workers),
         }
         return pd.DataFrame(columns).rename_axis(index="worker_id")
 
@@ -193,3 +210,8 @@ def _text(value: Any) -> str:
 
 def _texts(values: Any) -> pd.Series:
     return pd.Series(list(values), dtype=object)
+
+
+def _host_in(address: str) -> str:
+    """Return the host's part of an address: what is between its protocol and its port."""
+    return address.rpartition("://")[2].rpartition(":")[0]

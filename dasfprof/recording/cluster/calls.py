@@ -102,6 +102,19 @@ def ping() -> None:
 
 
 @by_value
+async def run_pickled(function: bytes, args: tuple[Any, ...], dask_scheduler: Any) -> Any:
+    """Run a pickled function on the scheduler.
+
+    The scheduler keeps each function that it runs in its log of events, and no arguments.
+    """
+    import inspect
+    import pickle
+
+    result = pickle.loads(function)(*args, dask_scheduler=dask_scheduler)
+    return await result if inspect.isawaitable(result) else result
+
+
+@by_value
 def running_plugins(dask_scheduler: Any) -> list[str]:
     """Return the names of dasfprof's plugins on the scheduler or registered for its workers."""
     try:
@@ -126,6 +139,23 @@ def list_files(directory: str, run_uuid: str) -> list[tuple[str, int]]:
         return []
     found = files_of_run(Path(directory), run_uuid)
     return [(path.name, path.stat().st_size) for path in found]
+
+
+@by_value
+def list_with_profiles(directory: str, run_uuid: str) -> list[tuple[str, int]]:
+    """Return the same of the run's files and of the profiles of calls beside them."""
+    from glob import escape
+    from pathlib import Path
+
+    try:
+        from dasfprof.database.multi import files_of_run
+    except ImportError:
+        return []
+    traces = files_of_run(Path(directory), run_uuid)
+    profiles = {
+        path for trace in traces for path in Path(directory).glob(f"{escape(trace.stem)}.*.pstats")
+    }
+    return [(path.name, path.stat().st_size) for path in (*traces, *sorted(profiles))]
 
 
 @by_value

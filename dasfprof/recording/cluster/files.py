@@ -7,7 +7,7 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
-from dasfprof.recording.cluster.calls import list_files, read_chunk
+from dasfprof.recording.cluster.calls import list_with_profiles, read_chunk
 from dasfprof.recording.cluster.link import GONE, SCHEDULER, ClusterLink, error_text
 from dasfprof.recording.settings import RunSettings
 
@@ -29,7 +29,7 @@ class FileCollector:
     """
 
     def __init__(self, link: ClusterLink, settings: RunSettings, destination: Path) -> None:
-        #: The copies, by the name of the file.
+        #: The copies, those of profiles of calls too, by the name of the file.
         self.files: dict[str, Path] = {}
         self._link = link
         self._source = Path(settings.directory)
@@ -49,7 +49,7 @@ class FileCollector:
         dict
             Processes that did not answer in time, by address, and why.
         """
-        for name, _ in list_files(*self._arguments):
+        for name, _ in list_with_profiles(*self._arguments):
             self.files[name] = self._destination / name
             if self._destination.resolve() != self._source.resolve():
                 shutil.copyfile(self._source / name, self.files[name])
@@ -62,10 +62,10 @@ class FileCollector:
 
     async def _collect_others(self, without: Container[str]) -> dict[str, str]:
         """Copy the files that are on no disk that this machine sees."""
-        of_scheduler = await self._link.on_scheduler(list_files, *self._arguments)
+        of_scheduler = await self._link.on_scheduler(list_with_profiles, *self._arguments)
         workers = await self._link.on_scheduler(_addresses)
         asked = [address for address in workers if address not in without]
-        answers = await self._link.on_workers(list_files, *self._arguments, workers=asked)
+        answers = await self._link.on_workers(list_with_profiles, *self._arguments, workers=asked)
         silent = answers.silent
         for process, files in {SCHEDULER: of_scheduler, **answers.results}.items():
             for name, size in files:

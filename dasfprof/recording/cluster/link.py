@@ -9,7 +9,7 @@ has closed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,7 @@ from distributed import Client, rpc
 from distributed.comm import CommClosedError, get_address_host_port
 from distributed.protocol.pickle import dumps
 
+from dasfprof.recording.cluster.time_limit import within
 from dasfprof.recording.dask_internals.remote_errors import error_in
 
 #: What calls to a process raise that has ended, is closing or does not answer.
@@ -132,32 +133,6 @@ class ClusterLink:
         if self.address.startswith(("tcp://", "tls://")):
             _, writer = await asyncio.open_connection(*get_address_host_port(self.address))
             writer.close()
-
-
-async def within(limit: float, call: Coroutine[Any, Any, Any]) -> Any:
-    """Wait for a call no longer than the limit, even if it ignores its cancellation.
-
-    Raises
-    ------
-    asyncio.TimeoutError
-        If the call takes longer.
-    """
-    task = asyncio.ensure_future(call)
-    try:
-        done, _ = await asyncio.wait({task}, timeout=limit)
-    finally:
-        if not task.done():
-            task.add_done_callback(_ignore_outcome)
-            task.cancel()
-    if not done:
-        raise asyncio.TimeoutError(f"no answer in {limit:g} s")
-    return task.result()
-
-
-def _ignore_outcome(task: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of a call that nothing awaits, so that asyncio does not log it."""
-    if not task.cancelled():
-        task.exception()
 
 
 async def ask_workers(

@@ -21,6 +21,7 @@ from distributed import Client
 from dasfprof.recording.dask_internals import expressions, names
 from dasfprof.recording.dask_internals.expressions import FrameSteps, is_expression, output_keys
 from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
+from dasfprof.recording.dask_internals.submissions import forget_timers, place_timers
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.step import OpenStep
 from dasfprof.schema.steps import ANNOTATION
@@ -66,7 +67,7 @@ def _place() -> list[Patch]:
         *_wrapped(graph, "__init__", _noting_sources),
         *_wrapped(client, names.GRAPH_TO_FUTURES.attribute, _annotating),
     ]
-    return patches + _place_on_dataframes()
+    return patches + _place_on_dataframes() + place_timers()
 
 
 def _place_on_dataframes() -> list[Patch]:
@@ -99,6 +100,7 @@ def _forget() -> None:
     _placed.clear()
     _layers.clear()
     _frames.clear()
+    forget_timers()
 
 
 _patches = SharedPatches(_place, _forget)

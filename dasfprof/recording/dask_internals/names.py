@@ -6,82 +6,17 @@ it is looked up, and looking up never raises.
 
 from __future__ import annotations
 
-import importlib
-import sys
-from dataclasses import dataclass
-from typing import Any
+from dasfprof.recording.dask_internals.dask_name import DaskName
 
 WORKER, MONITOR, ANNOTATION = "TracePlugin", "ResourceMonitor", "GPUAnnotationPlugin"
 SCHEDULER, STEPS = "SchedulerPlugin", "StepRecorder"
-
-_ABSENT = object()
-
-
-@dataclass(eq=False)
-class DaskName:
-    """A private name of Dask."""
-
-    #: The module and, after a colon, the name in it, such as ``Class.attribute``.
-    path: str
-    #: The plugins that use it, by their names in the headers of files.
-    plugins: tuple[str, ...]
-    purpose: str
-    #: What a trace lacks without the name.
-    loss: str
-    #: Whether programs may run without the module: then the look-up does not import it.
-    optional_module: bool = False
-
-    @property
-    def attribute(self) -> str:
-        """The last part of the path."""
-        return self.path.rpartition(":")[2].rpartition(".")[2]
-
-    def find(self) -> Any:
-        """Return the object of that name; None if it is missing or its module not imported."""
-        found = self._look_up()
-        return None if found is _ABSENT else found
-
-    def exists(self) -> bool:
-        """Return whether Dask has the name; True if an optional module is not imported."""
-        module = self.path.partition(":")[0]
-        if self.optional_module and module not in sys.modules:
-            return True
-        return self._look_up() is not _ABSENT
-
-    def _look_up(self) -> Any:
-        module, _, names = self.path.partition(":")
-        try:
-            found: Any = sys.modules.get(module)
-            if found is None:
-                found = _ABSENT if self.optional_module else importlib.import_module(module)
-        except Exception:
-            return _ABSENT
-        for name in names.split("."):
-            found = _member(found, name)
-        return found
-
-
-def _member(owner: Any, name: str) -> Any:
-    """Return an attribute of a class; for attributes of instances, what declares them."""
-    found = getattr(owner, name, _ABSENT)
-    if found is _ABSENT and isinstance(owner, type):
-        for base in owner.__mro__:
-            annotations = vars(base).get("__annotations__", {})
-            if name in annotations:
-                return annotations[name]
-            for method in ("__new__", "__init__"):  # which set it on instances
-                made = vars(base).get(method)
-                code = getattr(getattr(made, "__func__", made), "__code__", None)
-                if code is not None and name in code.co_names:
-                    return made
-    return found
-
 
 _STATE_MACHINE = "distributed.worker_state_machine"
 _NO_METERING = (
     "no seconds of CPU, network, disk and (de)serialisation of task runs, and no transfers"
 )
 _NO_TRANSFERS = "no transfers between workers"
+_NO_P2P = "no bytes that P2P shuffles move"
 _NO_FRAMES = "dataframe tasks may belong to the step that computes them, not to the one that built"
 
 FINALIZE_METRICS = DaskName(
@@ -90,29 +25,25 @@ FINALIZE_METRICS = DaskName(
     "called with each outcome and its seconds, after a task run or a transfer",
     _NO_METERING,
 )
-EXECUTE_SUCCESS = DaskName(
-    f"{_STATE_MACHINE}:ExecuteSuccessEvent", (WORKER,), "outcome of a task run", _NO_METERING
+EXECUTE_SUCCESS, EXECUTE_FAILURE, RESCHEDULE = (
+    DaskName(f"{_STATE_MACHINE}:{event}", (WORKER,), "outcome of a task run", _NO_METERING)
+    for event in ("ExecuteSuccessEvent", "ExecuteFailureEvent", "RescheduleEvent")
 )
-EXECUTE_FAILURE = DaskName(
-    f"{_STATE_MACHINE}:ExecuteFailureEvent", (WORKER,), "outcome of a task run", _NO_METERING
-)
-RESCHEDULE = DaskName(
-    f"{_STATE_MACHINE}:RescheduleEvent", (WORKER,), "outcome of a task run", _NO_METERING
-)
-GATHER_DONE = DaskName(
-    f"{_STATE_MACHINE}:GatherDepDoneEvent", (WORKER,), "outcome of a transfer", _NO_TRANSFERS
-)
-GATHER_SUCCESS = DaskName(
-    f"{_STATE_MACHINE}:GatherDepSuccessEvent", (WORKER,), "outcome of a transfer", _NO_TRANSFERS
-)
-GATHER_BUSY = DaskName(
-    f"{_STATE_MACHINE}:GatherDepBusyEvent", (WORKER,), "outcome of a transfer", _NO_TRANSFERS
+GATHER_DONE, GATHER_SUCCESS, GATHER_BUSY = (
+    DaskName(f"{_STATE_MACHINE}:{event}", (WORKER,), "outcome of a transfer", _NO_TRANSFERS)
+    for event in ("GatherDepDoneEvent", "GatherDepSuccessEvent", "GatherDepBusyEvent")
 )
 RUN_TASK = DaskName(
     "distributed.worker:_run_task_simple",
     (WORKER, ANNOTATION),
     "runs a task in its thread",
     "no waits of tasks for a core, and no NVTX ranges",
+)
+RUN_ACTOR = DaskName(
+    "distributed.worker:_run_actor",
+    (WORKER,),
+    "runs a call of an actor in its thread",
+    "no stacks of calls of actors",
 )
 RUN_COROUTINE = DaskName(
     "distributed.worker:_run_task_async",
@@ -125,6 +56,18 @@ TASK_KEY = DaskName(
     (WORKER, ANNOTATION),
     "finds which task runs in a thread",
     "no waits of tasks for a core, and no NVTX ranges",
+)
+RUN_SPEC = DaskName(
+    f"{_STATE_MACHINE}:TaskState.run_spec",
+    (WORKER,),
+    "the functions that a task calls",
+    "no code of functions",
+)
+GRAPH_NODE = DaskName(
+    "dask._task_spec:GraphNode",
+    (WORKER,),
+    "a part of what a task runs",
+    "code of the outermost function of a task alone",
 )
 SCHEDULER_DELAY = DaskName(
     "distributed.worker:Worker.scheduler_delay",
@@ -157,6 +100,36 @@ SPILL_FAST = DaskName(
     "reads a result without moving it, where outcomes are not metered",
     "no dtype and shape of results where outcomes are not metered",
 )
+P2P_BUFFER = DaskName(
+    "distributed.shuffle._comms:CommShardsBuffer",
+    (WORKER,),
+    "holds what a P2P shuffle sends from a worker",
+    _NO_P2P,
+)
+P2P_SEND = DaskName(
+    "distributed.shuffle._comms:CommShardsBuffer.process",
+    (WORKER,),
+    "sends a message of a P2P shuffle",
+    _NO_P2P,
+)
+P2P_SENDER = DaskName(
+    "distributed.shuffle._comms:CommShardsBuffer.send",
+    (WORKER,),
+    "a method of the shuffle that sends",
+    _NO_P2P,
+)
+P2P_ADDRESS = DaskName(
+    "distributed.shuffle._core:ShuffleRun.local_address",
+    (WORKER,),
+    "the worker of a shuffle that sends",
+    _NO_P2P,
+)
+P2P_ERROR = DaskName(
+    "distributed.shuffle._buffer:ShardsBuffer._exception",
+    (WORKER,),
+    "why a message of a P2P shuffle did not arrive",
+    "failed messages of P2P shuffles count as sent",
+)
 WORKER_PLUGINS = DaskName(
     "distributed.scheduler:Scheduler.worker_plugins",
     (SCHEDULER,),
@@ -168,6 +141,18 @@ CLEAN_EXCEPTION = DaskName(
     (SCHEDULER,),
     "reads the exception that a call to a process of the cluster raised",
     "errors of the cluster's processes are reported without their type and traceback",
+)
+HTTP_SERVER = DaskName(
+    "distributed.node:ServerNode.start_http_server",
+    (SCHEDULER,),
+    "makes `http_application`, which takes the routes of the run's page on Dask's dashboard",
+    "no page /dasfprof on Dask's dashboard",
+)
+INDIVIDUAL_PLOTS = DaskName(
+    "distributed.http.scheduler.info:IndividualPlots",
+    (SCHEDULER,),
+    "lists the dashboard's plots for JupyterLab's Dask extension",
+    "the page /dasfprof is not in the list of plots of JupyterLab's Dask extension",
 )
 GRAPH = DaskName(
     "dask.highlevelgraph:HighLevelGraph",
@@ -184,6 +169,52 @@ GRAPH_TO_FUTURES = DaskName(
     (STEPS,),
     "sends a graph to the cluster",
     "tasks whose layer no step built, such as futures, belong to no step",
+)
+
+_NO_TASKS = "tasks that have begun and not ended are unknown"
+_NO_STATE = "what the scheduler has under way is unknown"
+
+ACTIVE_THREADS = DaskName(
+    "distributed.worker:Worker.active_threads", (WORKER,), "which task runs in a thread", _NO_TASKS
+)
+ACTIVE_THREADS_LOCK = DaskName(
+    "distributed.worker:Worker.active_threads_lock",
+    (WORKER,),
+    "keeps a task from ending while its thread is looked at",
+    _NO_TASKS,
+)
+START_TIME = DaskName(
+    f"{_STATE_MACHINE}:TaskState.start_time", (WORKER,), "when a task was given a thread", _NO_TASKS
+)
+ACQUIRE = DaskName(
+    "distributed.semaphore:Semaphore._acquire",
+    (WORKER,),
+    "called when a coroutine acquires a lock or semaphore",
+    "the locks that tasks which are coroutines hold are unknown",
+)
+LAST_TICK = DaskName(
+    "distributed.core:Server._last_tick",
+    (WORKER, SCHEDULER),
+    "when an event loop last turned",
+    "event loops that are blocked are not recorded",
+)
+TASK_PREFIXES = DaskName(
+    "distributed.scheduler:SchedulerState.task_prefixes",
+    (SCHEDULER,),
+    "number of tasks by function and state",
+    _NO_STATE,
+)
+UNRUNNABLE = DaskName(
+    "distributed.scheduler:SchedulerState.unrunnable",
+    (SCHEDULER,),
+    "tasks that no worker may run",
+    _NO_STATE,
+)
+TRANSITION_COUNTER = DaskName(
+    "distributed.scheduler:SchedulerState.transition_counter",
+    (SCHEDULER,),
+    "whether tasks changed their state",
+    "what the scheduler has under way is recorded every 10 s only",
 )
 
 _COLLECTION, _EXPR = "dask.dataframe.dask_expr._collection", "dask.dataframe.dask_expr._expr"
@@ -205,6 +236,15 @@ REWRITING = tuple(
     for method in ("simplify_once", "lower_once", "rewrite", "lower_completely", "optimize")
 )
 
+#: What optimises collections in the client's process; dataframes have a method of their own.
+OPTIMIZE = DaskName(
+    "dask._expr:Expr.optimize",
+    (STEPS,),
+    "optimises collections before they are sent",
+    "how long a program optimises its graphs is unknown",
+    optional_module=True,
+)
+
 NAMES: tuple[DaskName, ...] = (
     FINALIZE_METRICS,
     EXECUTE_SUCCESS,
@@ -214,15 +254,33 @@ NAMES: tuple[DaskName, ...] = (
     GATHER_SUCCESS,
     GATHER_BUSY,
     RUN_TASK,
+    RUN_ACTOR,
     RUN_COROUTINE,
     TASK_KEY,
+    RUN_SPEC,
+    GRAPH_NODE,
     SCHEDULER_DELAY,
     MEMORY_MANAGER,
     SPILLED_TOTAL,
     SPILL_METRICS,
     SPILL_FAST,
+    P2P_BUFFER,
+    P2P_SEND,
+    P2P_SENDER,
+    P2P_ADDRESS,
+    P2P_ERROR,
     WORKER_PLUGINS,
     CLEAN_EXCEPTION,
+    ACTIVE_THREADS,
+    ACTIVE_THREADS_LOCK,
+    START_TIME,
+    ACQUIRE,
+    LAST_TICK,
+    TASK_PREFIXES,
+    UNRUNNABLE,
+    TRANSITION_COUNTER,
+    HTTP_SERVER,
+    INDIVIDUAL_PLOTS,
     GRAPH,
     FROM_COLLECTIONS,
     GRAPH_TO_FUTURES,
@@ -233,6 +291,7 @@ NAMES: tuple[DaskName, ...] = (
     EXPR_OPERAND,
     EXPR_PARAMETERS,
     *REWRITING,
+    OPTIMIZE,
 )
 
 
@@ -243,3 +302,12 @@ def missing(plugin: str) -> dict[str, str]:
     """
     gone = {name.path: name.loss for name in NAMES if plugin in name.plugins and not name.exists()}
     return {path: loss for path, loss in gone.items() if path.rpartition(".")[0] not in gone}
+
+
+def has_under_way(plugin: str) -> bool:
+    """Return whether what is under way can be recorded on a worker, or on the scheduler."""
+    worker, scheduler = (
+        (ACTIVE_THREADS, ACTIVE_THREADS_LOCK, START_TIME),
+        (TASK_PREFIXES, UNRUNNABLE),
+    )
+    return all(name.exists() for name in (worker if plugin == WORKER else scheduler))

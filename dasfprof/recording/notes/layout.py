@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
-from dasfprof.database.batch import Columns
+from dasfprof.database.block_codec import Columns
 from dasfprof.database.writer import Folded
 from dasfprof.recording.guard import HookGuard
 from dasfprof.schema.declaration import Schema

@@ -6,7 +6,14 @@ from typing import Any
 
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.notes.layout import Fields, FlatNotes, NoteKind, NoteLayout
-from dasfprof.schema.tasks import GRAPH, STEAL, TASK_RUN, WORKER_ADDED, WORKER_REMOVED
+from dasfprof.schema.tasks import (
+    GRAPH,
+    STEAL,
+    TASK_RUN,
+    WORKER_ADDED,
+    WORKER_EXIT,
+    WORKER_REMOVED,
+)
 
 #: A task run that ended. `SchedulerTaskPlugin._task_run` writes this note as a tuple, because a
 #: call with so many arguments would double the cost; a test compares the names.
@@ -35,9 +42,9 @@ RUN = NoteKind(
     ),
 )
 ARRIVED, STOLEN = NoteKind(GRAPH), NoteKind(STEAL)
-ADDED, REMOVED = NoteKind(WORKER_ADDED), NoteKind(WORKER_REMOVED)
+ADDED, REMOVED, EXITED = map(NoteKind, (WORKER_ADDED, WORKER_REMOVED, WORKER_EXIT))
 
-SCHEDULER_NOTES = NoteLayout(RUN, ARRIVED, STOLEN, ADDED, REMOVED)
+SCHEDULER_NOTES = NoteLayout(RUN, ARRIVED, STOLEN, ADDED, REMOVED, EXITED)
 
 #: One object for all rows: the encoder compares by identity first.
 _NO_ANNOTATIONS: dict[str, Any] = {}

@@ -11,17 +11,12 @@ named categories in the order of their first use, which differs between workers.
 from __future__ import annotations
 
 import os
-import socket
 import time
-from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from typing import Any
 
-from dasfprof.database import FileDatabase
-from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.plugins.recording_plugin import RecordingPlugin
-from dasfprof.recording.probes.worker_facts import worker_facts
+from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.task_runs import nvtx_ranges as task_ranges
 from dasfprof.schema.events import InstantEvent
@@ -44,7 +39,7 @@ class NvtxAvailability(str, Enum):
     """This version of Dask runs its tasks in another way."""
 
 
-class GPUAnnotationPlugin(RecordingPlugin):
+class GPUAnnotationPlugin(RecordingPart):
     """Shows each task run of a worker as a range in NVIDIA Nsight Systems.
 
     Without a tool that listens it places no ranges and costs nothing.
@@ -57,39 +52,19 @@ class GPUAnnotationPlugin(RecordingPlugin):
         The run whose trace gets an event "NVTX" with the `NvtxAvailability`; None: no trace.
     """
 
-    def __init__(
-        self, name: str = "GPUAnnotationPlugin", settings: RunSettings | None = None
-    ) -> None:
-        self.name = name
-        self.settings = settings
-        self._guard = HookGuard()
-        self.database: FileDatabase | None = None
-        #: Steps of the teardown, called from last to first.
-        self._undo: list[Callable[[], object]] = []
+    plugin = "GPUAnnotationPlugin"
 
-    def setup(self, worker: Any) -> None:
-        """Place the ranges; a failure is logged and does not affect the worker."""
-        try:
-            if not self.can_record(worker):
-                return
-            if self.settings is not None:
-                self.database = self.settings.open_database(
-                    "GPUAnnotationPlugin", str(worker.name), {"worker": worker_facts(worker)}
-                )
-                self._undo.append(self.database.close)
-                self._guard = HookGuard(self.database.writer)
-            self._undo.append(partial(task_ranges.stop, worker, self._guard))
-            self._record(worker, self._place(worker))
-        except Exception:
-            self._guard.caught("setup")
-            self._guard.take_all("setup", self._undo)
+    def __init__(self, name: str = plugin, settings: RunSettings | None = None) -> None:
+        super().__init__(settings, name)
 
-    async def teardown(self, worker: Any) -> None:
-        """Restore the functions that run tasks; running tasks still close their ranges."""
-        try:
-            await self._guard.end(worker, self._undo)
-        except Exception:
-            self._guard.caught("teardown")
+    def _start(self, worker: Any) -> None:
+        """Place the ranges, and record whether that was possible."""
+        opened = self._open_database(self.settings, worker) if self.settings else None
+        self._undo.append(partial(task_ranges.stop, worker, self._guard))
+        args = {"availability": self._place(worker).value, "domain": DOMAIN}
+        if opened:
+            database, constants = opened
+            database.record(InstantEvent("NVTX", time.time(), args=args, **constants))
 
     def _place(self, worker: Any) -> NvtxAvailability:
         if os.environ.get("NVTX_DISABLE"):
@@ -104,15 +79,3 @@ class GPUAnnotationPlugin(RecordingPlugin):
             return NvtxAvailability.NO_TOOL
         placed = task_ranges.start(worker, domain, self._guard)
         return NvtxAvailability.AVAILABLE if placed else NvtxAvailability.NO_HOOK
-
-    def _record(self, worker: Any, availability: NvtxAvailability) -> None:
-        if self.database is not None:
-            self.database.record(
-                InstantEvent(
-                    "NVTX",
-                    time.time(),
-                    process_id=socket.gethostname(),
-                    thread_id=worker_facts(worker)["label"],
-                    args={"availability": availability.value, "domain": DOMAIN},
-                )
-            )

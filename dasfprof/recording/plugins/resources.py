@@ -7,21 +7,19 @@ import socket
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any
 
-from dasfprof.database.writer import Folded, Source
-from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.plugins.recording_plugin import RecordingPlugin
+from dasfprof.database.writer import Source
+from dasfprof.recording.notes.rows import fold_rows
+from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.probes.device_memory import DeviceMemoryProbe
 from dasfprof.recording.probes.disks import DiskProbe
 from dasfprof.recording.probes.gpu import GpuProbe
 from dasfprof.recording.probes.host import Probe, ResourceProbe, WorkerProbe
 from dasfprof.recording.probes.pressure import HostPressure
-from dasfprof.recording.probes.worker_facts import worker_facts
+from dasfprof.recording.probes.processes import ProcessesProbe
 from dasfprof.recording.settings import RunSettings
-from dasfprof.schema.declaration import Schema
 
 #: Seconds after which a worker without host duty tries to get it: its holder may have died.
 _DUTY_INTERVAL = 1.0
@@ -30,7 +28,7 @@ _DUTY_INTERVAL = 1.0
 _LAST_TICK = 2.0
 
 
-class ResourceMonitor(RecordingPlugin):
+class ResourceMonitor(RecordingPart):
     """Samples resources on every worker into a file of its own.
 
     Parameters
@@ -39,58 +37,41 @@ class ResourceMonitor(RecordingPlugin):
         The run.
     """
 
+    plugin = "ResourceMonitor"
     settings: RunSettings
 
     def __init__(self, settings: RunSettings) -> None:
-        self.settings = settings
-        self.name = settings.plugin_name("ResourceMonitor")
-        self._guard = HookGuard()
-        #: Steps of the teardown, called from last to first.
-        self._undo: list[Callable[[], object]] = []
+        super().__init__(settings, settings.plugin_name(self.plugin))
 
-    def setup(self, worker: Any) -> None:
-        """Open the file and start the sampler. A failure is logged and leaves the worker alone."""
-        try:
-            if not self.can_record(worker):
-                return
-            facts = worker_facts(worker)
-            pressure = HostPressure()
-            self._undo.append(pressure.close)
-            header = {"worker": facts, "pressure": pressure.availability}
-            self.database = self.settings.open_database("ResourceMonitor", str(worker.name), header)
-            self._undo.append(self.database.close)
-            writer = self.database.writer
-            self._guard = HookGuard(writer)
-            constants = {"process_id": socket.gethostname(), "thread_id": facts["label"]}
-            self._source = Source(_fold, constants)
-            writer.start(self._source)
-            self._duty = HostDuty(self.settings.uuid)
-            self._undo.append(self._duty.release)
-            self._gpu = GpuProbe(lambda device: HostDuty(f"{self.settings.uuid}-{device}"))
-            self._probes: list[Probe] = [
-                self._gpu,
-                ResourceProbe(self._gpu, pressure),
-                WorkerProbe(worker),
-                DeviceMemoryProbe(worker),
-                DiskProbe(worker.local_directory),
-            ]
-            self._undo += [probe.close for probe in self._probes]
-            self._stopping = threading.Event()
-            self._thread = threading.Thread(
-                target=self._run, name=f"dasfprof-sampler {worker.name}", daemon=True
-            )
-            self._thread.start()
-            self._undo += [self._sample, self._end_sampler]
-        except Exception:
-            self._guard.caught("setup")
-            self._guard.take_all("setup", self._undo)
-
-    async def teardown(self, worker: Any) -> None:
-        """Stop the sampler and return when everything recorded is on disk."""
-        try:
-            await self._guard.end(worker, self._undo)
-        except Exception:
-            self._guard.caught("teardown")
+    def _start(self, worker: Any) -> None:
+        """Open the file and start the sampler."""
+        pressure = HostPressure()
+        self._undo.append(pressure.close)
+        database, constants = self._open_database(
+            self.settings, worker, pressure=pressure.availability
+        )
+        self._writer = database.writer
+        self._source = Source(fold_rows, constants)
+        self._writer.start(self._source)
+        self._duty = HostDuty(self.settings.uuid)
+        self._undo.append(self._duty.release)
+        self._gpu = GpuProbe(lambda device: HostDuty(f"{self.settings.uuid}-{device}"))
+        self._probes: list[Probe] = [
+            self._gpu,
+            ResourceProbe(self._gpu, pressure),
+            WorkerProbe(worker),
+            DeviceMemoryProbe(worker),
+            DiskProbe(worker.local_directory),
+        ]
+        if sys.platform.startswith("linux"):  # where files of /proc tell of all processes
+            self._probes.append(ProcessesProbe())
+        self._undo += [probe.close for probe in self._probes]
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"dasfprof-sampler {worker.name}", daemon=True
+        )
+        self._thread.start()
+        self._undo += [self._sample, self._end_sampler]
 
     def _end_sampler(self) -> None:
         self._stopping.set()
@@ -118,8 +99,8 @@ class ResourceMonitor(RecordingPlugin):
                 self._source.rows.extend(probe.sample(duty))
             except Exception:
                 self._guard.caught(type(probe).__name__)
-        if len(self._source.rows) >= self.database.writer.commit_threshold:
-            self.database.writer.threshold_reached(self._source)
+        if len(self._source.rows) >= self._writer.commit_threshold:
+            self._writer.threshold_reached(self._source)
 
 
 #: All duties that may hold a name.
@@ -177,12 +158,3 @@ class HostDuty:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-
-def _fold(rows: Sequence[tuple[Schema, tuple[Any, ...]]]) -> Folded:
-    by_schema: dict[Schema, tuple[list[tuple[Any, ...]], list[int]]] = {}
-    for position, (schema, row) in enumerate(rows):
-        kept, positions = by_schema.setdefault(schema, ([], []))
-        kept.append(row)
-        positions.append(position)
-    return [(schema, kept, positions) for schema, (kept, positions) in by_schema.items()]

@@ -24,20 +24,29 @@ from distributed.protocol.pickle import dumps
 from dasfprof.database.writer import Folded, Source
 from dasfprof.recording.cluster.calls import settle_worker
 from dasfprof.recording.cluster.link import ask_workers
+from dasfprof.recording.cluster.worker_exits import WorkerExits
+from dasfprof.recording.dashboard.routes import add_page
 from dasfprof.recording.guard import HookGuard, in_thread
 from dasfprof.recording.notes.layout import discard
 from dasfprof.recording.notes.scheduler_notes import (
     ADDED,
     ARRIVED,
+    EXITED,
     REMOVED,
     RUN,
     SCHEDULER_NOTES,
     STOLEN,
     scheduler_notes,
 )
+from dasfprof.recording.recorded_settings import recorded_settings
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.stack_samples.files import SampleFile
+from dasfprof.recording.stack_samples.subjects import EventLoop
+from dasfprof.recording.task_runs.step_annotations import take_step
 from dasfprof.recording.task_runs.unsent import HELD_BACK, unsent_tasks
-from dasfprof.schema.steps import ANNOTATION
+from dasfprof.recording.under_way.rows import UnderWayRows
+from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
+from dasfprof.schema.stack_samples import LOOP_SAMPLE
 from dasfprof.schema.tasks import UNSENT_TASKS
 
 #: States of ended tasks that are reported to the clients that want them.
@@ -45,6 +54,10 @@ _OUTCOMES = ("memory", "erred")
 
 #: The cause, in Dask's stimulus id, of the removal of a worker by `retire_workers`.
 _RETIRED = "retire-workers"
+
+#: Those of workers whose process may have ended by itself: its connection was closed, or its nanny
+#: saw its end. Others were ended.
+_UNASKED = ("handle-worker-cleanup", "nanny-close")
 
 #: Stands for the time and cause of a task that was known before recording began.
 _NOT_TOLD = (None, "")
@@ -68,6 +81,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         #: Closes the file if the scheduler closes before its workers.
         self._end: asyncio.Task[None] | None = None
         self._note: Callable[[tuple[Any, ...]], None] = discard
+        self._under_way: SchedulerUnderWay | None = None
+        self._exits: WorkerExits | None = None
         #: For tasks that have not ended, by key: when and by which stimulus each became known, when
         #: it was queued, and when it was stolen.
         self._waiting: dict[Any, tuple[float, str]] = {}
@@ -81,7 +96,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             self._scheduler = scheduler
             self._tasks = scheduler.tasks
-            header = {"scheduler": {"id": scheduler.id, "address": scheduler.address}}
+            facts = {"id": scheduler.id, "address": scheduler.address}
+            header = {"scheduler": facts, "settings": recorded_settings(self.settings)}
             self.database = self.settings.open_database("SchedulerPlugin", "scheduler", header)
             self._undo.append(self.database.close)
             writer = self.database.writer
@@ -93,12 +109,35 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._threshold = writer.commit_threshold * width
             writer.start(self._source)
             self._note = self._source.rows.extend
+            self._exits = WorkerExits(
+                scheduler.connection_args,
+                lambda *facts: self._note(EXITED.note(time(), *facts)),
+                self._guard,
+            )
+            self._undo.append(self._exits.stop)
             for address in list(scheduler.workers):
                 self.add_worker(scheduler, address)
+            rows = UnderWayRows.into(writer, constants)
+            self._under_way = SchedulerUnderWay(scheduler, rows, self._guard)
+            self._under_way.start()
+            self._undo.append(self._under_way.stop)
+            frequency = self.settings.stack_frequency
+            samples = SampleFile(writer, constants, rows.stacks, self._guard, frequency)
+            self._undo.append(samples.sample(LOOP_SAMPLE, partial(EventLoop, scheduler)))
         except Exception:
             self._note = discard
             self._guard.caught("start")
             self._guard.take_all("start", self._undo)
+            return
+        try:
+            self._undo.append(add_page(scheduler, self.settings))
+        except Exception:
+            self._guard.caught("dashboard")
+
+    async def before_close(self) -> None:
+        """Write what is under way as the scheduler begins to close."""
+        if self._under_way is not None:
+            self._under_way.close()
 
     async def close(self) -> None:
         """Write what is pending when the scheduler closes, and close the file with it.
@@ -124,7 +163,10 @@ class SchedulerTaskPlugin(SchedulerPlugin):
 
     async def stop(self) -> None:
         """End the recording: Dask calls nothing when a plugin is unregistered."""
+        await self.before_close()
         try:
+            if self._exits is not None and self._scheduler.status.name == "running":
+                await self._exits.finish()
             self._note = discard
             await in_thread(partial(self._guard.take_all, "stop", self._undo))
         except Exception:
@@ -232,25 +274,16 @@ class SchedulerTaskPlugin(SchedulerPlugin):
     ) -> None:
         """Note that a graph arrived."""
         try:
-            step = self._take_step(annotations)
+            step = take_step(annotations, self._tasks)
             self._note(ARRIVED.note(time(), client, len(tasks), len(keys), stimulus_id, step))
         except Exception:
             self._guard.caught("update_graph")
 
-    def _take_step(self, annotations: Any) -> Any:
-        """Return the step of a graph, and remove its annotation from the tasks."""
-        marked = (annotations or {}).get(ANNOTATION)
-        if not marked:
-            return None
-        for key in marked:
-            task = self._tasks.get(key)
-            if task is not None and task.annotations:
-                task.annotations.pop(ANNOTATION, None)
-        return next(iter(marked.values()))
-
     def log_event(self, topic: str, msg: Any) -> None:
-        """Note a steal, which is not a transition but sets a new run_id."""
+        """Note a steal, which is not a transition but sets a new run_id, or a client's end."""
         try:
+            if topic == "all" and self._under_way is not None:
+                self._under_way.note(msg)
             if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
                 _, key, _, victim, thief, *_ = msg
                 now, run_id = time(), self._tasks[key].run_id
@@ -268,6 +301,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             state = scheduler.workers[worker]
             facts = (state.name, state.host, state.nthreads, state.memory_limit or 0)
             self._note(ADDED.note(time(), worker, *facts))
+            if self._exits is not None:
+                self._exits.joined(worker, state)
         except Exception:
             self._guard.caught("add_worker")
 
@@ -282,8 +317,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             reason = stimulus_id.rpartition("-")[0]  # the rest is a time
             self._note(REMOVED.note(time(), worker, reason))
-            if reason == _RETIRED and scheduler.status.name == "running":
-                return self._settle(worker)
+            if scheduler.status.name == "running":
+                if reason == _RETIRED:
+                    return self._settle(worker)
+                if reason in _UNASKED and self._exits is not None:
+                    self._exits.left(worker)
         except Exception:
             self._guard.caught("remove_worker")
         return None

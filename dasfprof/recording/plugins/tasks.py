@@ -13,12 +13,14 @@ tracked objects would trigger a full collection, which takes tens of millisecond
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
+from functools import partial
 from time import time
 from typing import Any
 
 from dasfprof.database.writer import Source
+from dasfprof.recording.call_profiles.observer import CallProfiles, profile_calls
+from dasfprof.recording.dask_internals import names, shuffles
 from dasfprof.recording.dask_internals.metering import (
     ExecuteFailureEvent,
     ExecuteSuccessEvent,
@@ -28,13 +30,16 @@ from dasfprof.recording.dask_internals.metering import (
 )
 from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.dask_internals.worker_state import with_correction
-from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.notes import task_notes
 from dasfprof.recording.notes.layout import discard
-from dasfprof.recording.notes.task_notes import CORRECTED, FETCHED, RUN, WORKER_NOTES, TaskNotes
-from dasfprof.recording.plugins.recording_plugin import RecordingPlugin
-from dasfprof.recording.probes.worker_facts import worker_facts
+from dasfprof.recording.notes.task_notes import CORRECTED, FETCHED, RUN, SHUFFLED, TaskNotes
+from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.stack_samples.files import SampleFile
+from dasfprof.recording.stack_samples.subjects import EventLoop, TaskThreads
 from dasfprof.recording.task_runs.clock_correction import UNKNOWN, ClockCorrections
+from dasfprof.recording.task_runs.function_code import FunctionCode
+from dasfprof.recording.task_runs.logs import watch_logs
 from dasfprof.recording.task_runs.outcomes import (
     STATES,
     ends_here,
@@ -43,7 +48,10 @@ from dasfprof.recording.task_runs.outcomes import (
     transfer,
 )
 from dasfprof.recording.task_runs.results import ResultDescriber
-from dasfprof.recording.task_runs.run_queue import Reading, RunQueue, availability
+from dasfprof.recording.task_runs.run_queue import Reading, RunQueue, availability, cpu_seconds
+from dasfprof.recording.under_way.rows import UnderWayRows
+from dasfprof.recording.under_way.tasks import watch_worker
+from dasfprof.schema.stack_samples import LOOP_SAMPLE, TASK_SAMPLE
 
 _READY = ("ready", "constrained")
 #: States of ended tasks, of which the metering says more.
@@ -51,7 +59,7 @@ _ENDS = frozenset(("memory", "error", "forgotten"))
 _NEVER_RAN = frozenset(("waiting", "ready", "constrained"))
 
 
-class WorkerTaskPlugin(RecordingPlugin):
+class WorkerTaskPlugin(RecordingPart):
     """Records task runs and transfers of a worker into a file of its own.
 
     Parameters
@@ -60,15 +68,12 @@ class WorkerTaskPlugin(RecordingPlugin):
         The run.
     """
 
+    plugin = "TracePlugin"
     settings: RunSettings
 
     def __init__(self, settings: RunSettings) -> None:
-        self.settings = settings
-        self.name = settings.plugin_name("TracePlugin")
-        self._guard = HookGuard()
+        super().__init__(settings, settings.plugin_name(self.plugin))
         self._note: Callable[[tuple[Any, ...]], None] = discard
-        #: Steps of the teardown, called from last to first.
-        self._undo: list[Callable[[], object]] = []
         self._by_state = False
         self._not_kept = _ENDS
         #: When unfinished tasks entered a state on this worker, by key.
@@ -81,42 +86,49 @@ class WorkerTaskPlugin(RecordingPlugin):
         self._readings: dict[Any, Reading] = {}
         #: The last rescheduled task, which Dask may forget before its outcome is observed.
         self._rescheduled: Any = None
+        self.call_profiles: CallProfiles | None = None
+        self._code: FunctionCode | None = None
 
-    def setup(self, worker: Any) -> None:
-        """Open the file and place the hooks; a failure is logged and does not affect the worker."""
-        try:
-            if not self.can_record(worker):
-                return
-            self._worker = with_correction(worker)
-            facts = worker_facts(worker)
-            self.database = self.settings.open_database(
-                "TracePlugin", str(worker.name), {"worker": facts, "run_queue": availability()}
-            )
-            self._undo.append(self.database.close)
-            writer = self.database.writer
-            self._guard = HookGuard(writer)
-            constants = {"process_id": socket.gethostname(), "thread_id": facts["label"]}
-            notes = TaskNotes(self._guard, self._clock.by_number)
-            width = WORKER_NOTES.width
-            self._source = Source(
-                notes.fold, constants, lambda: notes.finish(self._source.rows), width
-            )
-            self._threshold = writer.commit_threshold * width
-            self._tasks, self._threads = worker.state.tasks, worker.threads
-            self._describe = ResultDescriber()
-            writer.start(self._source)
-            self._note = self._source.rows.extend
-            self._note_correction()
-            metering = listen(worker, self._finished, self._guard)
-            if metering is not None:
-                self._undo.append(metering.remove)
-                self._measure_run_queue(worker)
-            else:
-                self._by_state, self._not_kept = True, frozenset()
-        except Exception:
-            self._note = discard  # the notes would never be read
-            self._guard.caught("setup")
-            self._guard.take_all("setup", self._undo)
+    def _start(self, worker: Any) -> None:
+        """Open the file and place the hooks."""
+        self._worker = with_correction(worker)
+        database, constants = self._open_database(self.settings, worker, run_queue=availability())
+        self._writer = database.writer
+        notes = TaskNotes(self._guard, self._clock.by_number)
+        width = task_notes.WORKER_NOTES.width
+        self._source = Source(notes.fold, constants, lambda: notes.finish(self._source.rows), width)
+        self._threshold = self._writer.commit_threshold * width
+        self._tasks, self._threads = worker.state.tasks, worker.threads
+        self._describe = ResultDescriber()
+        self._writer.start(self._source)
+        self._note = self._source.rows.extend
+        self._undo.append(self._stop_noting)
+        self._note_correction()
+        self._undo.append(shuffles.observe(worker, self._shuffled, self._guard))
+        metering = listen(worker, self._finished, self._guard)
+        if metering is not None:
+            self._undo.append(metering.remove)
+            self._measure_run_queue(worker)
+        else:
+            self._by_state, self._not_kept = True, frozenset()
+        self._watch(worker, constants)
+        if self.settings.record_code:
+            self._code = FunctionCode(self._writer, constants, self._guard)
+        self.call_profiles = profile_calls(
+            worker, self.settings.profiler, database, constants, self._undo
+        )
+
+    def _watch(self, worker: Any, constants: dict[str, Any]) -> None:
+        """Record what is under way, and sample stacks."""
+        rows = UnderWayRows.into(self._writer, constants)
+        watch_worker(worker, self._received, rows, self._guard, self._undo)
+        watch_logs(worker, self.settings, rows, self._guard, self._undo)
+        samples = SampleFile(
+            self._writer, constants, rows.stacks, self._guard, self.settings.stack_frequency
+        )
+        self._undo.append(samples.sample(LOOP_SAMPLE, partial(EventLoop, worker)))
+        if names.ACTIVE_THREADS.exists():
+            self._undo.append(samples.sample(TASK_SAMPLE, partial(TaskThreads, worker)))
 
     def _measure_run_queue(self, worker: Any) -> None:
         run_queue = RunQueue(self._guard)
@@ -128,11 +140,12 @@ class WorkerTaskPlugin(RecordingPlugin):
 
     async def teardown(self, worker: Any) -> None:
         """Remove the hooks and return when everything recorded is on disk."""
-        try:
-            self._note, self._by_state = discard, False
-            await self._guard.end(worker, self._undo)
-        except Exception:
-            self._guard.caught("teardown")
+        self._stop_noting()
+        await super().teardown(worker)
+
+    def _stop_noting(self) -> None:
+        """Note nothing from now on: nobody would read it."""
+        self._note, self._by_state = discard, False
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         """Keep the time of a task's transition."""
@@ -181,12 +194,14 @@ class WorkerTaskPlugin(RecordingPlugin):
         start: float | None,
         stop: float | None,
         exception: str | None,
+        raised_at: str | None,
         metrics: Any,
     ) -> None:
         """Note a task run with its times, and forget these."""
         if self._worker.scheduler_delay != self._clock.current:
             self._note_correction()
         cpu, deserialize, disk_read, disk_read_size, executor = None, 0.0, 0.0, 0, 0.0
+        within = False
         for label, value, unit in metrics:  # a call would cost half as much
             if label == "thread-cpu":
                 cpu = value if cpu is None else cpu + value
@@ -199,6 +214,11 @@ class WorkerTaskPlugin(RecordingPlugin):
                     disk_read += value
                 elif unit == "bytes":
                     disk_read_size += int(value)
+            elif unit == "seconds" and label != "thread-noncpu":
+                within = True
+        code = self._code
+        if code is not None and prefix not in code.known:
+            code.see(prefix, self._tasks.get(key))
         executing = self._executing.pop(key, None)
         correction = self._clock.number if executing is not None else UNKNOWN
         if self._clock.of_earlier:
@@ -208,6 +228,9 @@ class WorkerTaskPlugin(RecordingPlugin):
         # Coroutines have no CPU seconds: many at a time share the event loop's thread.
         thread = self._threads.get(key) if cpu is not None or not metrics else None
         reading, done = self._readings.pop(key, None), time()
+        if within and cpu is not None:
+            # Dask takes from them whatever is metered within the task, waits too, as P2P does.
+            cpu = cpu_seconds(reading, start, stop)
         self._note(
             (
                 RUN,
@@ -224,6 +247,7 @@ class WorkerTaskPlugin(RecordingPlugin):
                 start,
                 stop,
                 exception,
+                raised_at,
                 received,
                 ready,
                 executing,
@@ -255,7 +279,10 @@ class WorkerTaskPlugin(RecordingPlugin):
         elif isinstance(event, GatherDepDoneEvent):
             self._note(FETCHED.note(*transfer(event, ledger)))
         if len(self._source.rows) >= self._threshold:
-            self.database.writer.threshold_reached(self._source)
+            self._writer.threshold_reached(self._source)
+
+    def _shuffled(self, message: shuffles.Message) -> None:
+        self._note(SHUFFLED.note(*message))
 
     def _succeeded(self, event: Any, ledger: Any) -> None:
         key = event.key
@@ -293,6 +320,7 @@ class WorkerTaskPlugin(RecordingPlugin):
             event.start,
             event.stop,
             text,
+            None,  # Dask's own error: its result could not be stored
             ledger.metrics,
         )
 
@@ -304,4 +332,4 @@ class WorkerTaskPlugin(RecordingPlugin):
         facts = run_by_state(task, start, finish, self._worker.data, self._describe)
         self._note_run(*facts, ())
         if len(self._source.rows) >= self._threshold:
-            self.database.writer.threshold_reached(self._source)
+            self._writer.threshold_reached(self._source)

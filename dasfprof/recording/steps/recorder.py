@@ -1,4 +1,4 @@
-"""`StepRecorder`: records, on the client's machine, the steps of a run and what they built."""
+"""`StepRecorder`: records in the client's process: steps, what they built, what is under way."""
 
 from __future__ import annotations
 
@@ -12,26 +12,34 @@ from typing import Any
 from distributed import Client
 
 from dasfprof.database import FileDatabase
-from dasfprof.database.writer import Folded, Source
+from dasfprof.database.writer import Source
+from dasfprof.recording.cluster.calls import check_process
 from dasfprof.recording.cluster.scheduler_watch import SchedulerWatch
 from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks, watch_dataframes
+from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.notes.rows import SchemaRow, fold_rows
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.stack_samples.files import SampleFile
+from dasfprof.recording.stack_samples.subjects import ClientThread
 from dasfprof.recording.steps import step as steps
 from dasfprof.recording.steps.pipeline import watch_pipeline
 from dasfprof.recording.steps.step import OpenStep
-from dasfprof.schema.declaration import Schema
-from dasfprof.schema.steps import STEP, STEP_END, STEP_LAYER
+from dasfprof.recording.under_way.client import ClientUnderWay
+from dasfprof.recording.under_way.pulse import Pulse
+from dasfprof.recording.under_way.rows import UnderWayRows
+from dasfprof.schema.stack_samples import CLIENT_SAMPLE
+from dasfprof.schema.steps import GRAPH_SENT, STEP, STEP_END, STEP_LAYER
 
 logger = logging.getLogger(__name__)
-
-_SCHEMAS = (STEP, STEP_END, STEP_LAYER)
 
 #: The recorders of this process, to stop that of a run that another run replaces.
 _recorders: list[StepRecorder] = []
 
 
 class StepRecorder:
-    """Records the steps of this process for one run. The first step creates the file.
+    """Records the steps of this process for one run, and what its main thread does.
+
+    Where the run's directory cannot be written here, only steps are recorded, as far as possible.
 
     Parameters
     ----------
@@ -53,8 +61,14 @@ class StepRecorder:
         self._forget_pipeline: Callable[[], None] | None = None
         self._lock = threading.Lock()
         self._noted: set[int] = set()
-        self._source = Source(_fold, {"process_id": socket.gethostname(), "thread_id": "client"})
+        self._constants = {"process_id": socket.gethostname(), "thread_id": "client"}
+        self._source = Source(fold_rows, self._constants)
         self._stopped = False
+        #: When recording began here, or the last graph had been sent.
+        self._since = time()
+        self._guard = HookGuard()
+        self._pulse: Pulse | None = None
+        self._stop_samples: Callable[[], object] = lambda: None
         self.database: FileDatabase | None = None
 
     def start(self) -> None:
@@ -66,9 +80,27 @@ class StepRecorder:
         self._watch = SchedulerWatch(self._client, self.stop)
         self._watch.start()
         place_hooks()
+        self._since = time()
         _recorders.append(self)
         steps.add_observer(self)
         self._forget_pipeline = watch_pipeline(self._pipeline)
+        try:
+            if check_process(self.settings.directory) is None:
+                self._watch_main_thread()
+        except Exception:
+            self._guard.caught("start")
+
+    def _watch_main_thread(self) -> None:
+        """Record what is under way, from now on in a file that also says which process it is."""
+        writer = self._open().writer
+        rows = UnderWayRows(self._append, writer.losses)
+        under_way = ClientUnderWay(self._client.id, rows)
+        self._guard = HookGuard(writer)
+        self._pulse = Pulse("under-way client", [under_way.look], self._guard)
+        self._pulse.start()
+        frequency = self.settings.stack_frequency
+        samples = SampleFile(writer, self._constants, rows.stacks, self._guard, frequency)
+        self._stop_samples = samples.sample(CLIENT_SAMPLE, ClientThread)
 
     @property
     def is_over(self) -> bool:
@@ -84,6 +116,9 @@ class StepRecorder:
             if self._stopped:
                 return
             self._stopped = True
+        self._stop_samples()
+        if self._pulse is not None:
+            self._pulse.stop()
         if self._watch is not None:
             self._watch.stop()
         steps.remove_observer(self)
@@ -92,8 +127,11 @@ class StepRecorder:
         if self in _recorders:
             _recorders.remove(self)
             remove_hooks()
-        if self.database is not None:
-            self.database.close()
+        try:
+            if self.database is not None:
+                self.database.close()
+        except Exception:
+            self._guard.caught("stop")
 
     def commit(self) -> None:
         """Write everything that has been recorded so far."""
@@ -122,6 +160,18 @@ class StepRecorder:
         """Note that a layer was built in no step and depends on layers that were."""
         self._append((STEP_LAYER, (time(), -1, layer, dependencies)))
 
+    def submitted(self, client: str, start: float, optimising: float | None) -> None:
+        """Note that a client has sent a graph, which it began to pickle at a time."""
+        if self.is_over:
+            return
+        now, since = time(), self._since
+        self._since = now
+        watch_dataframes()
+        if optimising is not None:  # some of it may have been before recording began
+            optimising = min(optimising, max(start - since, 0.0))
+        host = self._constants["process_id"]
+        self._append((GRAPH_SENT, (now, client, host, since, start, optimising)))
+
     def _note_step(self, opened: OpenStep) -> None:
         """Note a step and those around it, unless noted, also if entered before recording began."""
         if opened.id in self._noted:
@@ -132,22 +182,19 @@ class StepRecorder:
         parent = -1 if opened.parent is None else opened.parent.id
         self._append((STEP, (opened.began, opened.id, parent, opened.names[-1])))
 
-    def _append(self, note: tuple[Schema, tuple[Any, ...]]) -> None:
+    def _append(self, note: SchemaRow) -> None:
         if self._stopped:
             return
-        if self.database is None:
-            self._open()
-        assert self.database is not None
-        self._source.rows.append(note)
-        if len(self._source.rows) >= self.database.writer.commit_threshold:
-            self.database.writer.threshold_reached(self._source)
+        self._open().writer.append(self._source, note)
 
-    def _open(self) -> None:
-        with self._lock:
-            if self.database is None:
-                database = self.settings.open_database("StepRecorder", "client", {})
-                database.writer.start(self._source)
-                self.database = database
+    def _open(self) -> FileDatabase:
+        if self.database is None:
+            with self._lock:
+                if self.database is None:
+                    database = self.settings.open_database("StepRecorder", "client", {})
+                    database.writer.start(self._source)
+                    self.database = database
+        return self.database
 
 
 def stop_recorders(plugins: list[str]) -> None:
@@ -155,13 +202,3 @@ def stop_recorders(plugins: list[str]) -> None:
     for recorder in _recorders.copy():
         if recorder.settings.plugin_name("SchedulerPlugin") in plugins:
             recorder.stop()
-
-
-def _fold(notes: list[tuple[Schema, tuple[Any, ...]]]) -> Folded:
-    """Return the rows of notes by schema, each with its position among the notes."""
-    rows: dict[Schema, list[tuple[Any, ...]]] = {schema: [] for schema in _SCHEMAS}
-    positions: dict[Schema, list[int]] = {schema: [] for schema in _SCHEMAS}
-    for position, (schema, row) in enumerate(notes):
-        rows[schema].append(row)
-        positions[schema].append(position)
-    return [(schema, rows[schema], positions[schema]) for schema in _SCHEMAS]

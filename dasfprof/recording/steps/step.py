@@ -58,6 +58,9 @@ class StepObserver(Protocol):
     def derived(self, layer: str, dependencies: list[str]) -> None:
         """Note that a layer was built in no step and depends on layers that were."""
 
+    def submitted(self, client: str, start: float, optimising: float | None) -> None:
+        """Note that a client has sent a graph, which it began to pickle at a time."""
+
 
 _current: ContextVar[OpenStep | None] = ContextVar("dasfprof_step", default=None)
 _ids = itertools.count(int.from_bytes(os.urandom(6), "big") << 14)

@@ -12,10 +12,12 @@ from dasfprof.recording.dask_internals.metering import (
     fetch_seconds,
 )
 from dasfprof.recording.dask_internals.worker_state import value_in_memory
+from dasfprof.recording.task_runs.raised_at import raised_at
 from dasfprof.recording.task_runs.results import ResultDescriber, type_name
 
 #: The key of a run, its prefix, run_id and state, the result's size, type name, dtype and shape,
-#: the keys and total size of the inputs, start and stop by Dask, and the exception's text.
+#: the keys and total size of the inputs, start and stop by Dask, the exception's text, and where it
+#: was raised.
 RunFacts: TypeAlias = tuple[
     Any,
     "str | None",
@@ -29,6 +31,7 @@ RunFacts: TypeAlias = tuple[
     int,
     "float | None",
     "float | None",
+    "str | None",
     "str | None",
 ]
 
@@ -52,6 +55,7 @@ def failed_run(event: Any, task: Any) -> RunFacts:
         event.start if failed else None,
         event.stop if failed else None,
         event.exception_text if failed else None,
+        raised_at(event.traceback_text) if failed else None,
     )
 
 
@@ -110,6 +114,7 @@ def run_by_state(
         span.get("start"),
         span.get("stop"),
         task.exception_text or None if state == "erred" else None,
+        raised_at(task.traceback_text) if state == "erred" else None,
     )
 
 

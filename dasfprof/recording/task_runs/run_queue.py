@@ -19,6 +19,7 @@ import functools
 import os
 import threading
 import weakref
+from time import thread_time
 from typing import Any
 
 from dasfprof.recording.dask_internals import task_functions
@@ -42,9 +43,9 @@ _MOST = 10_000
 
 #: For a task that is not brief: the text read at its begin or before, the text read at its end
 #: (None: there is no such file), the correction of the clock that Dask adds to the task's start and
-#: stop in seconds (None: this Dask has none), and whether the first text was read at its begin. For
-#: a brief task the correction only.
-Reading = tuple[bytes | None, bytes | None, float | None, bool] | float
+#: stop in seconds (None: this Dask has none), whether the first text was read at its begin, and the
+#: thread's CPU seconds between the two. For a brief task the correction only.
+Reading = tuple[bytes | None, bytes | None, float | None, bool, float] | float
 
 
 def availability() -> str:
@@ -57,7 +58,7 @@ def availability() -> str:
             text = file.read(_LENGTH)
     except OSError as error:
         return f"{SCHEDSTAT}: {error.strerror}"
-    if run_queue_seconds((text, text, None, True)) is None:
+    if run_queue_seconds((text, text, None, True, 0.0)) is None:
         return f"{SCHEDSTAT}: the kernel does not count it"
     return "available"
 
@@ -80,7 +81,7 @@ def run_queue_seconds(
     """
     if type(reading) is not tuple:
         return None if reading is None else 0.0
-    before, after, _, was_read = reading
+    before, after, _, was_read, _ = reading
     if before is None or after is None:
         return None
     try:
@@ -91,6 +92,16 @@ def run_queue_seconds(
     if waited is None or was_read:
         return waited
     return min(waited, max(0.0, duration - (cpu or 0.0)))
+
+
+def cpu_seconds(reading: Reading | None, start: float | None, stop: float | None) -> float | None:
+    """Return the CPU seconds of a task's thread; None if they were not read.
+
+    Of a task whose begin was not read, those of up to `STALE` seconds before it are among them.
+    """
+    if type(reading) is not tuple or reading[1] is None or start is None or stop is None:
+        return None
+    return min(reading[4], max(stop - start, 0.0))
 
 
 def correction_of(reading: Reading | None) -> float | None:
@@ -106,11 +117,13 @@ class _OwnFile:
     exactly one of them closes it.
     """
 
-    __slots__ = ("__weakref__", "descriptors", "last", "read_at", "was_brief")
+    __slots__ = ("__weakref__", "cpu", "descriptors", "last", "read_at", "was_brief")
 
     def __init__(self, descriptors: list[int]) -> None:
         self.descriptors = descriptors
         self.last: bytes | None = None
+        #: The thread's CPU seconds then.
+        self.cpu = thread_time()
         #: The stop of the task after which the file was last read, on the clock of tasks' stops.
         self.read_at = 0.0
         #: Whether the thread's last task was brief.
@@ -125,6 +138,7 @@ class _OwnFile:
             return None
         try:
             self.last = os.pread(descriptor, _LENGTH, 0)
+            self.cpu = thread_time()
         finally:
             self.descriptors.append(descriptor)
         return self.last
@@ -180,8 +194,9 @@ class RunQueue:
                     return outcome
                 stop, correction = outcome["stop"], args[1] if len(args) > 1 else None
                 if stop - outcome["start"] >= BRIEF or correction is None or not counted:
-                    begin, was_read = before or file.last, before is not None
-                    readings[task.key] = begin, file.read(), correction, was_read
+                    begin, cpu, was_read = before or file.last, file.cpu, before is not None
+                    end = file.read()
+                    readings[task.key] = begin, end, correction, was_read, file.cpu - cpu
                     file.was_brief, file.read_at = False, stop
                 else:
                     readings[task.key] = correction

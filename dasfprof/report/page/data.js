@@ -17,18 +17,24 @@ async function inflate(bytes) {
 }
 
 class Columns {
-  constructor(about) {
-    this.about = about;
+  /** Of a page, this one or another; `prefix`: of the names of the columns to read. */
+  constructor(about, { from = document, prefix = "" } = {}) {
+    this.about = Object.fromEntries(
+      Object.entries(about)
+        .filter(([name]) => name.startsWith(prefix))
+        .map(([name, facts]) => [name.slice(prefix.length), facts]),
+    );
+    this.find = (name) => from.getElementById(`column-${prefix}${name}`);
   }
 
   has(name) {
-    return name in this.about;
+    return Object.hasOwn(this.about, name);
   }
 
   /** Whole numbers as they are stored, or the list of texts. */
   async read(name) {
     const about = this.about[name];
-    const element = byId(`column-${name}`);
+    const element = this.find(name);
     const bytes = await inflate(bytesOfBase64(element.textContent));
     element.remove();
     if (about.type === "text") return JSON.parse(new TextDecoder().decode(bytes));

@@ -4,20 +4,21 @@
 const SEVERITIES = {
   high: { shape: "▲", about: "a fifth of the run or more is at stake, or results are" },
   medium: { shape: "◆", about: "a twentieth of the run or more is at stake" },
-  low: { shape: "●", about: "less is at stake, or it follows from another finding" },
+  low: { shape: "●", about: "less is at stake, or it follows from the finding above it" },
   info: { shape: "○", about: "good to know" },
 };
 const GRAVE = ["high", "medium"];
 
 class Findings {
   /** `follow(finding)` is called with the row of `TraceAnalyser.diagnose` that a link is of. */
-  constructor(table, wall, root, follow) {
+  constructor(table, { wall, tasks }, root, follow) {
     this.follow = follow;
     this.rows = rowsOf(table);
     this.items = this.rows.map((row, at) => this.item(row, at, wall));
-    const grave = this.items.filter((_, at) => GRAVE.includes(this.rows[at].Severity));
+    const isGrave = beneathCauses(this.rows);
+    const grave = this.items.filter((_, at) => isGrave[at]);
     const others = this.items.filter((item) => !grave.includes(item));
-    root.replaceChildren(make("p", { class: "verdict" }, verdict(this.rows, grave.length)));
+    root.replaceChildren(make("p", { class: "verdict" }, verdict(this.rows, grave.length, tasks)));
     if (grave.length) root.append(make("ol", { class: "findings" }, ...grave));
     if (!others.length) return;
     const title = `${counted(others.length, "finding")} of less weight`;
@@ -40,7 +41,7 @@ class Findings {
     });
     return make(
       "li",
-      { id: `finding-${at + 1}` },
+      { id: `finding-${at + 1}`, class: row.Cause === null ? "" : "symptom" },
       badge,
       stake(row["Seconds at stake (s)"], wall),
       make(
@@ -71,13 +72,23 @@ class Findings {
   }
 }
 
+/** For each finding whether it is grave, or beneath a grave one that brings it about. */
+function beneathCauses(rows) {
+  let grave = false;
+  return rows.map((row) => {
+    if (row.Cause === null) grave = GRAVE.includes(row.Severity);
+    return grave;
+  });
+}
+
 function severity({ Severity: name }) {
   const { shape, about } = SEVERITIES[name] ?? SEVERITIES.info;
   const mark = make("i", { "aria-hidden": "true" }, shape);
   return make("span", { class: `severity ${name}`, title: about }, mark, visible(name));
 }
 
-function verdict(rows, grave) {
+function verdict(rows, grave, tasks) {
+  if (!rows.length && !tasks) return "No task runs: there is nothing to judge.";
   if (!rows.length) return "No problem found: none of the known faults is in this run.";
   if (!grave) return "Nothing grave found.";
   return "The gravest first; each leads to its place in the timeline. Seconds overlap: they do not add up.";

@@ -52,7 +52,8 @@ function formatCount(number) {
 }
 
 function formatShare(share) {
-  return Number.isFinite(share) ? `${significant(share * 100)} %` : "unknown";
+  if (!Number.isFinite(share)) return "unknown";
+  return share > 0 && share < 0.001 ? "under 0.1 %" : `${significant(share * 100)} %`;
 }
 
 /** Three significant digits, without a power of ten. */

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
-import json
 import os
-import re
-from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.tables import questions
-from dasfprof.report.page.packing import pack_all
+from dasfprof.report.page.document import write_document
 from dasfprof.report.page.resources.resource_data import ResourceData
-from dasfprof.report.page.tables.table_data import sum_classes, table_facts
+from dasfprof.report.page.tables.table_data import table_facts
+from dasfprof.report.page.timeline.log_data import code_facts, log_facts
 from dasfprof.report.page.timeline.path_data import path_columns
 from dasfprof.report.page.timeline.timeline_data import TimelineData
 from dasfprof.report.run_summary import summarise, title_of
@@ -24,31 +19,19 @@ from dasfprof.text import count_of
 
 if TYPE_CHECKING:
     from dasfprof.analysis import TraceAnalyser
+    from dasfprof.report.page.packing import PackedColumn
 
-#: The page's scripts, in the order in which they rest on each other.
+#: The page's own scripts, in the order in which they rest on each other.
 _SCRIPTS = (
-    "format.js",
-    "data.js",
-    "timeline/tasks.js",
     "timeline/search.js",
-    "timeline/views.js",
-    "timeline/path.js",
-    "timeline/painter.js",
-    "timeline/marks.js",
-    "summary.js",
-    "findings.js",
     "timeline/filters.js",
-    "timeline/gestures.js",
-    "timeline/selection.js",
-    "timeline/timeline.js",
-    "resources/resources.js",
-    "tables/table.js",
-    "tables/columns.js",
-    "tables/sections.js",
     "timeline/details.js",
-    "accounting.js",
+    "resources/resources.js",
+    "comparison/other_report.js",
     "page.js",
 )
+#: Of what the page's data are: a page reads those of another one only if it has the same.
+_DATA_VERSION = 1
 
 
 def write_report(
@@ -74,52 +57,41 @@ def write_report(
         If the file cannot be written.
     """
     path = Path(path)
-    with path.open("wb") as file:
-        file.writelines(_parts(analyser, title or title_of(analyser.trace)))
+    title = title or title_of(analyser.trace)
+    facts, columns = _data(analyser, title)
+    write_document(
+        path, title=title, body="page.html", scripts=_SCRIPTS, facts=facts, columns=columns
+    )
     return path
 
 
-def _parts(analyser: TraceAnalyser, title: str) -> Iterator[bytes]:
-    """Yield the page in parts: the data that it needs first comes first."""
+def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str, PackedColumn]]:
+    """Return the page's facts and columns: the columns that it needs first come first."""
     trace = analyser.trace
-    timeline = TimelineData.of(trace)
+    whole = with_open_runs(trace)
+    timeline = TimelineData.of(whole)
     resources = ResourceData.of(trace)
-    accounting = analyser.time_accounting("worker")
     path, path_facts = path_columns(trace, timeline.rows)
-    columns = {**path, **timeline.columns, **resources.columns}
     facts = {
+        "data": _DATA_VERSION,
         "title": title,
         "summary": summarise(trace),
         "findings": table_facts(analyser.diagnose()),
-        "timeline": {**timeline.facts, "path": path_facts},
+        "timeline": {
+            **timeline.facts,
+            "path": path_facts,
+            "logs": log_facts(whole, timeline.rows),
+            "code": code_facts(trace),
+        },
         "resources": resources.metrics,
         "accounting": {
-            "cluster": table_facts(sum_classes(accounting)),
-            "workers": table_facts(accounting),
+            "cluster": table_facts(analyser.time_accounting()),
+            "workers": table_facts(analyser.time_accounting("worker")),
         },
         "tables": _tables(analyser),
         "notes": _notes(analyser, timeline),
-        "columns": {name: column.about for name, column in columns.items()},
     }
-    script = "".join(f"// {name}\n{_asset(name)}\n" for name in _SCRIPTS)
-    script = f'(() => {{\n"use strict";\n{script}}})();\n'
-    style = _asset("page.css")
-    contents = {
-        "title": _ascii(html.escape(title)),
-        "script-hash": _hash(script),
-        "style-hash": _hash(style),
-        "style": style,
-        "facts": _as_json(facts),
-        "script": script,
-    }
-    head, tail = _asset("page.html").split("{{data}}")
-    head = re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: contents[mark[1]], head)
-    yield head.encode()
-    for name, packed in pack_all(columns).items():
-        yield f'<script type="text/plain" id="{html.escape(f"column-{name}")}">'.encode()
-        yield packed
-        yield b"</script>\n"
-    yield tail.encode()
+    return facts, {**path, **timeline.columns, **resources.columns}
 
 
 def _tables(analyser: TraceAnalyser) -> dict[str, Any]:
@@ -143,27 +115,8 @@ def _notes(analyser: TraceAnalyser, timeline: TimelineData) -> list[str]:
             "To stay small enough for a browser, the page has only the first 16 digits of the "
             "hashes in keys, and times of statuses in steps of 1/256 of their mean."
         )
-    timeless = len(analyser.trace.tasks) - len(timeline.rows)
+    timeless = len(with_open_runs(analyser.trace).tasks) - len(timeline.rows)
     if timeless:
         count = count_of(timeless, "task run")
         notes.append(f"{count} without a recorded time: not in the timeline.")
     return notes
-
-
-def _asset(name: str) -> str:
-    return files("dasfprof.report.page").joinpath(name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    """Return the hash of a script or style for the Content-Security-Policy."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _as_json(facts: Any) -> str:
-    """Write JSON that cannot end the element that it stands in."""
-    text = json.dumps(facts, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _ascii(text: str) -> str:
-    return text.encode("ascii", "xmlcharrefreplace").decode()

@@ -11,7 +11,8 @@ class Page {
     /** A flag for each row that is lit; null: all are. */
     this.matches = null;
     showSummary(facts);
-    this.findings = new Findings(facts.findings, facts.summary.seconds, byId("findings"), (at) =>
+    const run = { wall: facts.summary.seconds, tasks: facts.summary.tasks };
+    this.findings = new Findings(facts.findings, run, byId("findings"), (at) =>
       this.showFinding(at),
     );
     const events = {
@@ -44,6 +45,7 @@ class Page {
     this.filters = new Filters(this.tasks, () => this.light());
     this.buildTables();
     this.listen();
+    this.otherReport = new OtherReport(this);
     this.followLink();
     ready("whole");
   }
@@ -87,7 +89,7 @@ class Page {
     byId("show-all").addEventListener("click", () => this.showAll());
     byId("zoom-in").addEventListener("click", () => this.timeline.zoom(0.5));
     byId("zoom-out").addEventListener("click", () => this.timeline.zoom(2));
-    byId("zoom-all").addEventListener("click", () => this.timeline.showAll());
+    byId("zoom-all").addEventListener("click", () => this.timeline.showWholeRun());
     addEventListener("hashchange", () => this.followLink());
     addEventListener("keydown", (event) => {
       if (event.key !== "/" || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
@@ -200,12 +202,12 @@ class Page {
     this.resources?.window(from, to);
     const { step } = ticks(from, to, 1000, 20);
     byId("window").textContent =
-      `${clockText(from, step)} to ${clockText(to, step)}, ${formatSeconds(to - from)}`;
+      `${clockText(from, step)} to ${endText(to, step)}, ${formatSeconds(to - from)}`;
   }
 
   /**
-   * Goes where the address points: #finding=NUMBER, or any of #view=…, #task=KEY, #search=TEXT,
-   * #function=NAME, #worker=NAME, #step=NAME, #time=FROM,TO.
+   * Goes where the address points: #finding=NUMBER, or any of #view=…, #task=KEY (its last run; with
+   * &run=2 the second), #search=TEXT, #function=NAME, #worker=NAME, #step=NAME, #time=FROM,TO.
    */
   async followLink() {
     const link = new URLSearchParams(location.hash.slice(1));
@@ -217,7 +219,7 @@ class Page {
     await this.only(link);
     const [from, to] = (link.get("time") ?? "").split(",").map(Number);
     if (to > from) this.timeline.move(from, to);
-    if (link.has("task")) this.selectKey(link.get("task"));
+    if (link.has("task")) this.selectKey(link.get("task"), Number(link.get("run")));
     const places = ["time", "task", "search", ...FILTERS];
     if (places.some((name) => link.has(name))) byId("timeline-section").scrollIntoView();
   }
@@ -260,11 +262,13 @@ class Page {
     this.timeline.overlay.focus({ preventScroll: true });
   }
 
-  selectKey(link) {
+  /** Selects a run of a key: one by its number, else the last. */
+  selectKey(link, number) {
     const text = asTold(this.tasks, link);
     for (let key = 0; key < this.tasks.facts.keys; key += 1) {
-      if (this.tasks.rowOfKey[key] >= 0 && this.tasks.keyText(key) === text) {
-        this.timeline.select(this.tasks.rowOfKey[key], { reveal: true });
+      const runs = this.tasks.runsOf(key);
+      if (runs.length && this.tasks.keyText(key) === text) {
+        this.timeline.select(runs[number - 1] ?? runs.at(-1), { reveal: true });
         return;
       }
     }

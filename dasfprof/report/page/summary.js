@@ -13,7 +13,8 @@ function showSummary({ title, summary, timeline, accounting, notes }) {
     `${hosts}: ${counted(summary.workers, "worker")}${threads}`,
   ];
   byId("subtitle").textContent = parts.join(" · ");
-  const busy = summary.capacity ? summary.compute / summary.capacity : NaN;
+  const known = summary.capacity && summary.held !== null;
+  const busy = known ? summary.held / summary.capacity : NaN;
   const working = summary.cpu !== null && summary.compute ? summary.cpu / summary.compute : NaN;
   const tiles = [
     ["Run time", formatSeconds(summary.seconds ?? NaN), leastTime(summary)],
@@ -22,7 +23,9 @@ function showSummary({ title, summary, timeline, accounting, notes }) {
     ["Threads busy", formatShare(busy), "of their time, running tasks", busy],
     ["CPU in tasks", formatShare(working), "of the tasks' time; else they waited", working],
     ["Failed", formatCount(summary.failed), "task runs, with an error", null, summary.failed > 0],
-    ["Moved", formatBytes(summary.moved ?? NaN), "between workers"],
+    ...unfinished(summary),
+    ...moved(summary),
+    ...firstTask(summary),
   ];
   byId("tiles").replaceChildren(...tiles.map((tile) => tileElement(...tile)));
   const list = notes.map((note) => make("li", {}, shortened(note, 1000)));
@@ -31,9 +34,36 @@ function showSummary({ title, summary, timeline, accounting, notes }) {
   byId("empty").hidden = timeline.tasks > 0;
 }
 
+/** The tasks that had not ended, where there are such. */
+function unfinished({ unfinished: number }) {
+  return number ? [["Unfinished", formatCount(number), "tasks, as the evidence ends", null, true]] : [];
+}
+
+/** How long it took to the first task, and which of the stages before it took longest. */
+function firstTask({ first_task: found }) {
+  if (found === null || found.seconds === null) return [];
+  const stages = Object.entries(found.stages).filter(([, seconds]) => seconds !== null);
+  const [stage, seconds] = stages.reduce((most, next) => (next[1] > most[1] ? next : most));
+  const about = `after recording began; longest: ${stage} ${formatSeconds(seconds)}`;
+  return [["First task", formatSeconds(found.seconds), about]];
+}
+
+/** Unknown where a run that did not end moved nothing yet. */
+function moved(summary) {
+  const { moved: bytes, unfinished: number } = summary;
+  if (bytes === null && number) return [];
+  return [["Moved", formatBytes(bytes ?? NaN), `between workers${byShuffles(summary)}`]];
+}
+
+/** What P2P shuffles have to do with the bytes that were moved. */
+function byShuffles({ shuffled }) {
+  if (shuffled === null) return ", without P2P shuffles";
+  return shuffled > 0 ? `, ${formatBytes(shuffled)} of it by P2P shuffles` : "";
+}
+
 /** What the run could not be shorter than on its threads. */
-function leastTime({ compute, threads }) {
-  return threads
+function leastTime({ compute, threads, unfinished: number }) {
+  return threads && !number
     ? `the tasks alone would take ${formatSeconds(compute / threads)} on all threads`
     : "from the first fact recorded to the last";
 }
@@ -41,8 +71,10 @@ function leastTime({ compute, threads }) {
 /** The share of the threads' time that functions were on a core; where unknown, that they ran. */
 function efficiency(classes, busy) {
   const computing = classes.find((row) => row.Class === "Computing");
-  if (computing) {
-    const share = computing["Share (%)"] / 100;
+  // Classes that nothing is in are left out.
+  const blocked = classes.some((row) => row.Class === "Blocked");
+  if (computing || blocked) {
+    const share = computing ? computing["Share (%)"] / 100 : 0;
     return ["Efficiency", formatShare(share), "of the threads' time computed", share];
   }
   return ["Efficiency", formatShare(busy), "of the threads' time ran tasks; CPU unknown", busy];

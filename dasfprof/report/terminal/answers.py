@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import click
-
 from dasfprof.report.terminal.findings import print_findings
-from dasfprof.report.terminal.output import echo, print_notes, terminal_width
+from dasfprof.report.terminal.output import echo, terminal_width
+from dasfprof.report.terminal.paragraphs import heading, print_notes
 from dasfprof.report.terminal.tables import format_table
 from dasfprof.report.terminal.time_chart import print_time
 
@@ -48,12 +47,14 @@ def print_answers(
     err
         Whether to print on standard error.
     """
+    from dasfprof.report.run_summary import no_findings
+
     answers = {}
     for request in requests or default_requests(analyser.trace):
         question = request.question
         answers[request.file_stem] = frame = request.of(analyser)
         if question.name == "diagnose":
-            print_findings(frame, rows, err=err)
+            print_findings(frame, rows, none=no_findings(analyser.trace), err=err)
         elif question.name == "time_accounting" and not request.arguments:
             print_time(frame, err=err)
         else:
@@ -65,7 +66,7 @@ def print_answers(
 def _print_table(question: Question, frame: pd.DataFrame, rows: int, *, err: bool) -> None:
     """Print a table's first rows, as wide as the terminal."""
     shown = f" (first {rows} of {len(frame)} rows)" if len(frame) > rows else ""
-    echo(f"\n{click.style(question.title, bold=True)}{shown}", err=err)
+    heading(question.title, shown, err=err, apart=True)
     if len(frame):
         text = format_table(frame.head(rows), terminal_width(), expendable=question.expendable)
         echo(text, err=err)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from dasfprof.report.terminal.output import echo, terminal_width
+from dasfprof.report.terminal.output import echo
+from dasfprof.report.terminal.paragraphs import Part, heading, print_entry
 from dasfprof.text import clean, elide, format_duration
 
 if TYPE_CHECKING:
@@ -19,18 +17,19 @@ _COLOURS = {"high": "red", "medium": "yellow", "low": "cyan"}
 _PROVEN = ("high", "medium")
 #: A finding that names a key of a megabyte does not fill the terminal with it.
 _LONGEST = 700
-#: Columns of the severity and of the seconds, before the text.
-_MARGIN = 22
-#: Lines beyond are hard to read.
-_WIDEST = 110
+#: What stands before a finding that the one above it brings about.
+_BENEATH = "└ "
+_NONE = "None of the known faults was found."
 
 
-def print_findings(findings: pd.DataFrame, rows: int, *, err: bool = False) -> None:
-    """Print the first findings, wrapped to the terminal."""
+def print_findings(
+    findings: pd.DataFrame, rows: int, *, none: str = _NONE, err: bool = False
+) -> None:
+    """Print the first findings, wrapped to the terminal; `none`: what to print without any."""
     shown = f" (first {rows} of {len(findings)})" if len(findings) > rows else ""
-    echo(f"\n{click.style('Findings', bold=True)}{shown}", err=err)
+    heading("Findings", shown, err=err, apart=True)
     if not len(findings):
-        echo("  None of the known faults was found.", err=err)
+        echo(f"  {none}", err=err)
     for finding in findings.head(rows).to_dict("records"):
         _print_finding(finding, err=err)
 
@@ -40,26 +39,11 @@ def _print_finding(finding: dict[Any, Any], *, err: bool) -> None:
     seconds = finding["Seconds at stake (s)"]
     at_stake = "" if math.isnan(seconds) else format_duration(seconds)
     margin = f"  {severity:<7}{at_stake:>11}  "
-    head, *rest = _paragraph(finding["Finding"], "")
-    colour = _COLOURS.get(severity)
-    echo(f"{click.style(margin, fg=colour)}{click.style(head, bold=True)}", err=err)
-    for line in rest:
-        echo(" " * _MARGIN + click.style(line, bold=True), err=err)
-    for line in _paragraph(finding["Suggestion"], "→ "):
-        echo(" " * _MARGIN + line, err=err)
+    symptom = finding.get("Cause") is not None
+    parts = [
+        Part(elide(finding["Finding"], _LONGEST), "bold", lead=_BENEATH if symptom else ""),
+        Part(elide(finding["Suggestion"], _LONGEST), lead="→ "),
+    ]
     if severity in _PROVEN:
-        for line in _paragraph(finding["Evidence"], "  "):
-            echo(" " * _MARGIN + click.style(line, dim=True), err=err)
-
-
-def _paragraph(text: object, lead: str) -> list[str]:
-    """Wrap a text; lines after the first are indented as its first word is."""
-    width = max(min(terminal_width(), _WIDEST) - _MARGIN, 20)
-    lines = textwrap.wrap(
-        elide(text, _LONGEST),
-        width,
-        initial_indent=lead,
-        subsequent_indent=" " * len(lead),
-        break_on_hyphens=False,
-    )
-    return lines or [lead]
+        parts.append(Part(elide(finding["Evidence"], _LONGEST), "dim", lead="  "))
+    print_entry(margin, _COLOURS.get(severity), parts, err=err)

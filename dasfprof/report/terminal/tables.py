@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rich.table import Table
+
+from dasfprof.report.terminal.console import as_text
 from dasfprof.text import display_width, elide
 
 if TYPE_CHECKING:
@@ -59,7 +62,7 @@ def format_table(frame: pd.DataFrame, width: int, *, expendable: Sequence[str] =
         more = len(left_out) - _MAX_NAMED
         notes.append(f"Too wide to show: {named}{f' and {more} more' if more > 0 else ''}.")
     _shorten(columns, width)
-    return "\n".join(_lines(columns) + [line for note in notes for line in _wrapped(note, width)])
+    return "\n".join([_lay_out(columns), *(x for note in notes for x in _wrapped(note, width))])
 
 
 @dataclass(eq=False)
@@ -106,11 +109,6 @@ class _Column:
 
     def is_same_in_all_rows(self) -> bool:
         return len(self.cells) > 1 and len(set(self.cells)) == 1 and not self.is_float
-
-    def line(self, text: str) -> str:
-        text = elide(text, self.width)
-        padding = " " * (self.width - display_width(text))
-        return text + padding if self.is_text else padding + text
 
 
 def _move_out(columns: list[_Column], width: int) -> tuple[list[_Column], list[_Column]]:
@@ -159,24 +157,20 @@ def _excess(columns: list[_Column], width: int) -> int:
     return sum(column.width + _GAP for column in columns) - _GAP - width
 
 
-def _lines(columns: list[_Column]) -> list[str]:
-    headers = [column.header() for column in columns]
-    height = max(map(len, headers), default=0)
-    gap = " " * _GAP
-    lines = [
-        # Labels stand on the rule, so a short one has empty lines above it.
-        gap.join(
-            column.line(header[line - height + len(header)] if line >= height - len(header) else "")
-            for column, header in zip(columns, headers, strict=True)
+def _lay_out(columns: list[_Column]) -> str:
+    """Lay out columns that fit: labels stand on the rule, numbers at the right."""
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    for column in columns:
+        table.add_column(
+            "\n".join([*column.header(), "─" * column.width]),
+            width=column.width,
+            justify="left" if column.is_text else "right",
+            no_wrap=True,
         )
-        for line in range(height)
-    ]
-    lines.append(gap.join("─" * column.width for column in columns))
-    lines += [
-        gap.join(column.line(cell) for column, cell in zip(columns, cells, strict=True))
-        for cells in zip(*(column.cells for column in columns), strict=True)
-    ]
-    return [line.rstrip() for line in lines]
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        shown = (elide(cell, c.width) for c, cell in zip(columns, cells, strict=True))
+        table.add_row(*shown)
+    return as_text(table, sum(column.width + _GAP for column in columns))
 
 
 def _format_floats(values: list[float]) -> list[str]:

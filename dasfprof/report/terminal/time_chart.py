@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
+from rich.bar import Bar
+from rich.table import Table
 
-from dasfprof.report.terminal.output import echo, terminal_width
+from dasfprof.report.terminal.console import console
+from dasfprof.report.terminal.output import echo
+from dasfprof.report.terminal.paragraphs import heading
 from dasfprof.text import elide
 
 if TYPE_CHECKING:
@@ -28,24 +30,26 @@ def print_time(accounting: pd.DataFrame, *, err: bool = False) -> None:
         Whether to print on standard error.
     """
     total = accounting["Thread Time (s)"].sum()
-    echo(
-        f"\n{click.style('Where the time of all threads went', bold=True)}, {total:.4g} s", err=err
-    )
+    heading("Where the time of all threads went", f", {total:.4g} s", err=err, apart=True)
     if not len(accounting):
         echo("  No thread of a worker is known.", err=err)
-    width = max(min(terminal_width() - _NAME - _FIGURES, _BAR), 1)
-    room = terminal_width() - _NAME - _FIGURES - _BAR - 1
+    target = console(err=err)
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(width=_NAME - 1, no_wrap=True)
+    for _ in ("seconds", "share"):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_column(width=max(min(target.width - _NAME - _FIGURES, _BAR), 1))
+    # With a blank behind each column. A meaning that is wider would take the place of figures.
+    room = target.width - _NAME - _FIGURES - _BAR - 2
+    if room > _MEANING:
+        table.add_column(no_wrap=True, style="dim")
     for row in accounting.to_dict("records"):
-        halves = int(row["Share (%)"] / 100 * width * 2)
-        bar = "█" * (halves // 2) + "▌" * (halves % 2)
-        meaning = textwrap.shorten(row["Meaning"], room, placeholder="…") if room > _MEANING else ""
-        shown = _coloured(bar, fg="green" if row["Busy"] else "yellow")
-        gap = " " * (width - len(bar) + 1)
-        name = f"  {elide(row['Class'], _NAME - 2)}"
-        figures = f"{row['Thread Time (s)']:>12.3f} s {row['Share (%)']:>5.1f} %  "
-        line = f"{name:<{_NAME}}{figures}{shown}{gap}{_coloured(meaning, dim=True)}"
-        echo(line.rstrip(), err=err)
-
-
-def _coloured(text: str, **style: Any) -> str:
-    return click.style(text, **style) if text else ""
+        meaning = [elide(row["Meaning"], room)] if room > _MEANING else []
+        table.add_row(
+            f"  {elide(row['Class'], _NAME - 3)}",
+            f"{row['Thread Time (s)']:.3f} s",
+            f"{row['Share (%)']:.1f} %",
+            Bar(100, 0, row["Share (%)"], color="green" if row["Busy"] else "yellow"),
+            *meaning,
+        )
+    target.print(table)

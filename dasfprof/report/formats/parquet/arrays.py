@@ -92,5 +92,7 @@ def _texts(column: pd.Series[Any]) -> Any:
 def _text(value: Any) -> str | None:
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return None
-    written = json.dumps(json_value(value)) if isinstance(value, dict) else str(value)
-    return without_surrogates(written)
+    nested = isinstance(value, dict) or (
+        isinstance(value, tuple) and any(isinstance(item, dict | tuple) for item in value)
+    )
+    return without_surrogates(json.dumps(json_value(value)) if nested else str(value))

@@ -83,10 +83,16 @@ def _blocks(trace: Trace, name: str) -> Iterator[_Block]:
             yield _Block(trace, pd.DataFrame({"key_id": ids, "function": functions}))
         return
     table = trace.workers.reset_index() if name == "workers" else getattr(trace, name)
+    if name == "stacks":
+        table = table.rename_axis(index="number").reset_index()
     lengths, ids = {
         "tasks": trace.task_dependencies,
         "transfers": trace.transfer_keys,
     }.get(name, (_NO_IDS, _NO_IDS))
+    if "waits_keys" in table:
+        waited = table["waits_keys"].tolist()
+        lengths = np.array([len(keys) for keys in waited], dtype=np.int64)
+        ids = np.array([key for keys in waited for key in keys], dtype=np.int64)
     ends = np.r_[0, np.cumsum(np.maximum(lengths, 0))]
     for part in _parts(len(table)):
         lists = lengths[part], ids[ends[part.start] : ends[part.stop]] if len(lengths) else _NO_IDS

@@ -4,7 +4,27 @@ from __future__ import annotations
 
 from dasfprof.report.formats.parquet.readings import READINGS
 from dasfprof.report.formats.parquet.schema import TIME, WHO, TableSchema, columns, recorded
-from dasfprof.schema.tasks import COMPUTE, GRAPH, STEAL, TASK_RUN, TRANSFER, UNSENT_TASKS
+from dasfprof.schema.call_profiles import CALL_PROFILE
+from dasfprof.schema.stack_samples import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
+from dasfprof.schema.steps import GRAPH_SENT
+from dasfprof.schema.tasks import (
+    COMPUTE,
+    FUNCTION_CODE,
+    GRAPH,
+    LOG_RECORD,
+    SHUFFLE_MESSAGE,
+    STEAL,
+    TASK_RUN,
+    TRANSFER,
+    UNSENT_TASKS,
+)
+from dasfprof.schema.under_way import (
+    CLIENT_UNDER_WAY,
+    LOOP_BLOCKED,
+    SCHEDULER_STATE,
+    STACK,
+    TASK_UNDER_WAY,
+)
 
 #: What the tables call columns of the scheduler's record that the worker's has too.
 _RENAMED = {
@@ -36,6 +56,23 @@ _RUN = (
 function              text     Dask's key_split of the key
 step                  text     of the pipeline; of nested ones the path
 """),
+)
+
+#: What the numbers of stacks and keys are, once those of all files are in tables.
+_OF_A_THREAD = columns("""
+stack                 id       row of stacks, from 0; null: unknown
+waits_keys            ids      key_id of the first 100 futures that it waits for
+""")
+_PLACED = {"stack", "waits_keys"}
+
+_UNDER_WAY = (
+    *_KEY,
+    *_KEY_TEXT,
+    *columns("run_id id Dask's number of the attempt; with the key it identifies a task run"),
+    *WHO,
+    *TIME,
+    *recorded(TASK_UNDER_WAY, without={"key", "run_id", *_PLACED}),
+    *_OF_A_THREAD,
 )
 
 SCHEMAS = (
@@ -101,6 +138,18 @@ duration              seconds  until it was there
         ),
     ),
     TableSchema(
+        "shuffle_messages",
+        "A row a message of a P2P shuffle from one worker to another.",
+        (
+            *WHO,
+            *columns("""
+start                 time     it was sent
+duration              seconds  until the receiver had taken it in
+"""),
+            *recorded(SHUFFLE_MESSAGE),
+        ),
+    ),
+    TableSchema(
         "workers",
         "A row a life of a worker process; the scheduler is one of them.",
         columns("""
@@ -119,6 +168,8 @@ last_seen             time     its latest fact
 joined                time     it joined the cluster, by the scheduler
 left                  time     it left, by the scheduler
 left_reason           text     why
+exit_code             number   of its process, by its nanny; negative: the signal; null: unknown
+exit_reason           text     why its nanny ended it
 closed                flag     its files were finished; false: they end early
 """),
     ),
@@ -135,8 +186,76 @@ id                    id       its number
 """),
     ),
     TableSchema("graphs", GRAPH.about, (*TIME, *recorded(GRAPH))),
+    TableSchema("graphs_sent", GRAPH_SENT.about, (*TIME, *recorded(GRAPH_SENT))),
     TableSchema("steals", STEAL.about, (*TIME, *recorded(STEAL))),
     TableSchema("unsent", UNSENT_TASKS.about, (*TIME, *recorded(UNSENT_TASKS))),
+    TableSchema(
+        "logs",
+        LOG_RECORD.about,
+        (
+            *_KEY,
+            *_KEY_TEXT,
+            *columns("run_id id Dask's number of the attempt; with the key it identifies a run"),
+            *WHO,
+            *TIME,
+            *recorded(LOG_RECORD, without={"key", "run_id"}),
+        ),
+    ),
+    TableSchema(
+        "function_code",
+        FUNCTION_CODE.about,
+        (*WHO, *TIME, *recorded(FUNCTION_CODE)),
+    ),
+    TableSchema(
+        "call_profiles",
+        CALL_PROFILE.about,
+        (
+            *WHO,
+            *TIME,
+            *recorded(CALL_PROFILE, without={"file"}),
+            *columns("path text path of the file; null: there is none"),
+        ),
+    ),
+    TableSchema(
+        "under_way",
+        "A row a task run over a second whose end no worker recorded: the last that was seen.",
+        _UNDER_WAY,
+    ),
+    TableSchema("under_way_history", TASK_UNDER_WAY.about, _UNDER_WAY),
+    TableSchema(
+        "loops_blocked",
+        LOOP_BLOCKED.about,
+        (*WHO, *TIME, *recorded(LOOP_BLOCKED, without=_PLACED), _OF_A_THREAD[0]),
+    ),
+    TableSchema("scheduler_states", SCHEDULER_STATE.about, (*TIME, *recorded(SCHEDULER_STATE))),
+    TableSchema(
+        "clients_under_way",
+        CLIENT_UNDER_WAY.about,
+        (*TIME, *recorded(CLIENT_UNDER_WAY, without=_PLACED), *_OF_A_THREAD),
+    ),
+    TableSchema(
+        "task_samples",
+        TASK_SAMPLE.about,
+        (*WHO, *TIME, *recorded(TASK_SAMPLE, without=_PLACED), _OF_A_THREAD[0]),
+    ),
+    TableSchema(
+        "loop_samples",
+        LOOP_SAMPLE.about,
+        (*WHO, *TIME, *recorded(LOOP_SAMPLE, without=_PLACED), _OF_A_THREAD[0]),
+    ),
+    TableSchema(
+        "client_samples",
+        CLIENT_SAMPLE.about,
+        (*TIME, *recorded(CLIENT_SAMPLE, without=_PLACED), _OF_A_THREAD[0]),
+    ),
+    TableSchema(
+        "stacks",
+        "A row a distinct stack.",
+        (
+            *columns("number id its number, from 0"),
+            *recorded(STACK, without={"number", "parent"}),
+        ),
+    ),
     TableSchema(
         "events",
         "A row an event that user code recorded, of a kind of its own.",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dasfprof.analysis.model.clock_offsets import clock_offsets
+from dasfprof.analysis.model.links import ResultsByKey, find_links
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -29,32 +30,31 @@ class Producers:
     """
 
     def __init__(self, trace: Trace, slices: Slices) -> None:
+        self._links = find_links(trace)
+        self._first = np.searchsorted(self._links.row, np.arange(len(trace.tasks) + 1))
+        self._rows = slices.rows
+        #: The slice of each row of `TaskSlots`, -1 where there is none; the last is that of row -1.
+        self._slices = np.full(len(trace.tasks) + len(trace.scheduler_only) + 1, -1)
+        self._slices[slices.rows] = np.arange(len(slices))
         state = trace.tasks["state"]
-        succeeded = (state.isna() | (state == "memory")).to_numpy()
-        made = np.flatnonzero(succeeded[slices.rows])
-        self._slices = slices
-        self._times = np.sort(slices.stops[made])
-        ranks = np.searchsorted(self._times, slices.stops[made], side="right")
-        keys = trace.tasks["key_id"].to_numpy(dtype=np.int64)[slices.rows[made]]
-        order = np.argsort(keys * self._width + ranks)
-        #: Slices by key and end, and what orders them so.
-        self._made = made[order]
-        self._places = (keys * self._width + ranks)[order]
+        made = np.flatnonzero((state.isna() | (state == "memory")).to_numpy()[slices.rows])
+        keys = trace.tasks["key_id"].to_numpy()[slices.rows]
+        self._results = ResultsByKey(keys, slices.stops, made)
 
-    @property
-    def _width(self) -> int:
-        return len(self._times) + 1
+    def of_inputs(self, targets: Array) -> tuple[Array, Array]:
+        """Find the slices that made the inputs of some slices; gives pairs of both."""
+        rows = self._rows[targets]
+        counts = self._first[rows + 1] - self._first[rows]
+        links, of_target = _items(self._links.producer, self._first[rows], counts)
+        return self._slices[links], targets[of_target]
 
-    def of(self, keys: Array, before: Array) -> Array:
-        """Find the last run of each key that had ended by a time, else its first; -1: none."""
-        if not len(self._made):
-            return np.full(len(keys), -1, dtype=np.int64)
-        ranks = np.searchsorted(self._times, before, side="right")
-        at = np.searchsorted(self._places, keys * self._width + ranks, side="right") - 1
-        at = np.where((at >= 0) & (self._places[at] // self._width == keys), at, at + 1)
-        at = np.minimum(at, len(self._made) - 1)
-        found: Array = np.where(self._places[at] // self._width == keys, self._made[at], -1)
-        return found
+    def of_keys(self, keys: Array, before: Array) -> Array:
+        """Find the last slice of each key that had made a result by a time; -1: none.
+
+        A key's one run stands for a result that it made before by another clock alone.
+        """
+        found = self._results.last_before(keys, before)
+        return np.where(found < 0, self._results.only(keys), found)
 
 
 class Flows:
@@ -62,22 +62,19 @@ class Flows:
 
     Parameters
     ----------
-    producers
-        Finds the slices that they come from.
     slices
-        Those slices.
+        Where they come from: the task runs.
     places
         What `Tracks.places` gives.
     """
 
-    def __init__(self, producers: Producers, slices: Slices, places: Array) -> None:
-        self._producers = producers
+    def __init__(self, slices: Slices, places: Array) -> None:
         self._slices = slices
         self._places = places
         self._count = 0
 
-    def events(self, kind: str, keys: Array, targets: Slices, to: Array) -> Iterator[str]:
-        """Yield both ends of the arrows from the runs that made keys to some slices.
+    def events(self, kind: str, made: Array, targets: Slices, to: Array) -> Iterator[str]:
+        """Yield both ends of the arrows from the runs that made results to some slices.
 
         An arrow that would go back in time, since two clocks disagree, leaves its slice early; one
         that would have to leave it before its begin is left out.
@@ -86,13 +83,12 @@ class Flows:
         ----------
         kind
             What to call them.
-        keys
-            Ids of the keys.
+        made
+            The slice that made each; -1: none.
         targets, to
-            Slices, and which of them each key went to.
+            Slices, and which of them each went to.
         """
         source = self._slices
-        made = self._producers.of(keys, targets.starts[to])
         known = np.flatnonzero(made >= 0)
         made, to = made[known], to[known]
         arrival = targets.starts[to]
@@ -115,14 +111,12 @@ class Flows:
             yield f'{{"ph":"f","bp":"e","id":{number},{there},{arrived}{about}'
 
 
-def dependency_events(trace: Trace, flows: Flows, slices: Slices, part: slice) -> Iterator[str]:
+def dependency_events(
+    producers: Producers, flows: Flows, slices: Slices, part: slice
+) -> Iterator[str]:
     """Yield the arrows to some of the task runs from those whose results they took."""
-    lengths, ids = trace.task_dependencies
-    counts = np.maximum(lengths, 0)
-    rows = slices.rows[part]
-    begins = (np.cumsum(counts) - counts)[rows]
-    keys, of_row = _items(ids, begins, counts[rows])
-    return flows.events("dependency", keys, slices, part.start + of_row)
+    made, to = producers.of_inputs(np.arange(part.start, part.stop))
+    return flows.events("dependency", made, slices, to)
 
 
 class TransferSlices:
@@ -181,13 +175,15 @@ class TransferSlices:
         )
         yield from map("".join, zip(*pieces, strict=True))
 
-    def arrows(self, flows: Flows, part: slice) -> Iterator[str]:
+    def arrows(self, producers: Producers, flows: Flows, part: slice) -> Iterator[str]:
         """Yield the arrows to some of the slices from the task runs whose results they moved."""
         counts, ids = self._trace.transfer_keys
         counts = np.maximum(counts, 0)
         rows = self.slices.rows[part]
         keys, of_row = _items(ids, (np.cumsum(counts) - counts)[rows], counts[rows])
-        return flows.events("transfer", keys, self.slices, part.start + of_row)
+        to = part.start + of_row
+        made = producers.of_keys(keys, self.slices.starts[to])
+        return flows.events("transfer", made, self.slices, to)
 
 
 def _items(ids: Array, begins: Array, counts: Array) -> tuple[Array, Array]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.open_runs import LOST
 from dasfprof.analysis.model.statuses import status_seconds
 from dasfprof.analysis.model.times import recorded_times
 from dasfprof.analysis.trace import Trace
@@ -50,10 +51,15 @@ class TaskSlices:
         The trace.
     tracks
         Gets a track for each thread, more where runs of one overlap, as coroutines do.
+    ended
+        The rows of the trace's task runs from this one on had not ended: their slices begin, and do
+        not end, unless their worker was lost with them.
     """
 
-    def __init__(self, trace: Trace, tracks: Tracks) -> None:
+    def __init__(self, trace: Trace, tracks: Tracks, ended: int) -> None:
         self._trace = trace
+        self._open = np.arange(len(trace.tasks)) >= ended
+        self._open &= (trace.tasks["state"] != LOST).to_numpy(dtype=bool)
         self._statuses = status_seconds(trace)
         begins, durations = recorded_times(trace)["start"], trace.tasks["duration"].to_numpy()
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
@@ -92,9 +98,9 @@ class TaskSlices:
         where = places[slices.tracks[part]]
         functions = tasks["function"].cat
         pieces: list[Iterable[str]] = [
-            [f'{{"ph":"X",{place},' for place in where],
+            _phases(self._open[rows], where),
             microseconds("ts", slices.starts[part]),
-            microseconds("dur", slices.stops[part] - slices.starts[part]),
+            _durations(self._open[rows], slices.stops[part] - slices.starts[part]),
             named("name", functions.categories, functions.codes.to_numpy()[rows]),
             _categories(tasks["state"], rows),
             [f'"args":{{"key":{key}' for key in keys],
@@ -119,6 +125,19 @@ class TaskSlices:
             args = f'"key":{keys[row]},"exception":{json_text(text, _LONGEST)}'
             about = f'{at}"name":"{_FAILED}","cat":"error","args":{{{args}}}'
             yield f'{{"ph":"i","s":"t",{where[row]},{about}}}'
+
+
+def _phases(open_: Array, where: Array) -> list[str]:
+    """Write how each event begins: complete slices, and those that only begin."""
+    phases = np.where(open_, "B", "X").tolist()
+    return [f'{{"ph":"{phase}",{place},' for phase, place in zip(phases, where, strict=True)]
+
+
+def _durations(open_: Array, lengths: Array) -> list[str]:
+    written = microseconds("dur", lengths)
+    for row in np.flatnonzero(open_).tolist():
+        written[row] = ""
+    return written
 
 
 def microseconds(name: str, times: Array) -> list[str]:

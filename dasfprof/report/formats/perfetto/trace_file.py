@@ -17,6 +17,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -53,13 +54,15 @@ def write_perfetto(trace: Trace, path: Path, *, title: str) -> None:
     OSError
         If the file cannot be written.
     """
+    ended = len(trace.tasks)
+    trace = with_open_runs(trace)
     tracks = Tracks(title)
     for host in sorted(set(NamedWorkers(trace).hosts.tolist())):
         tracks.process(host)
     steps = StepSlices(trace, tracks)
     own = OwnEventMarks(trace, tracks)
     graphs, lives = tracks.add(RUN, "Graphs"), tracks.add(RUN, "Workers")
-    tasks = TaskSlices(trace, tracks)
+    tasks = TaskSlices(trace, tracks, ended)
     transfers = TransferSlices(trace, tracks)
     places = np.array(tracks.places(), dtype=object)
     events = chain(
@@ -94,13 +97,13 @@ def _slice_events(
     trace: Trace, tasks: TaskSlices, transfers: TransferSlices, places: Array
 ) -> Iterator[str]:
     """Yield task runs and transfers, each block with the arrows that lead to it."""
-    flows = Flows(Producers(trace, tasks.slices), tasks.slices, places)
+    producers, flows = Producers(trace, tasks.slices), Flows(tasks.slices, places)
     for part in tasks.slices.blocks(_BLOCK):
         yield from tasks.events(part, places)
-        yield from dependency_events(trace, flows, tasks.slices, part)
+        yield from dependency_events(producers, flows, tasks.slices, part)
     for part in transfers.slices.blocks(_BLOCK):
         yield from transfers.events(part, places)
-        yield from transfers.arrows(flows, part)
+        yield from transfers.arrows(producers, flows, part)
 
 
 def _counter_events(trace: Trace, tracks: Tracks) -> Iterator[str]:

@@ -1,5 +1,8 @@
 // The columns of the tables: what each shows, exports and is sorted by.
 
+/** Longer labels of numbers need more room for their two lines. */
+const LONG_LABEL = 20;
+
 /** Columns of a table that the page holds as lists. */
 function listedColumns(facts) {
   return facts.columns.map(({ label, kind, values }) => {
@@ -10,17 +13,24 @@ function listedColumns(facts) {
       label,
       hidden,
       numeric,
-      width: numeric ? 7 : 11,
+      width: numeric ? (label.length > LONG_LABEL ? 9 : 7) : 11,
       grow: numeric ? 1 : 2,
       text: (row) =>
         numeric
-          ? formatCell(values[row], decimals)
+          ? cellText(values[row], decimals)
           : values[row] === null
             ? "NA"
             : shortened(values[row], 200),
       value: (row) => values[row],
     };
   });
+}
+
+/** A number of a column; one that would show as 0, and is none, as less than what shows. */
+function cellText(value, decimals) {
+  const least = 10 ** -decimals;
+  if (value > 0 && value < least / 2) return `< ${formatCell(least, decimals)}`;
+  return formatCell(value, decimals);
 }
 
 function isUnknown({ values }) {

@@ -1,10 +1,13 @@
 // The sections of tables that the page holds as lists.
 
-/** Adds a section for each table that the page holds, in their order. */
-function buildTables(facts) {
+/**
+ * Adds a section for each table that the page holds, in their order; `selected` has what is called
+ * with a row that is chosen, by the table's name.
+ */
+function buildTables(facts, selected = {}) {
   for (const [name, table] of Object.entries(facts.tables)) {
     byId("tables").append(tableSection(name, table));
-    if (!table.absent) fillTable(name, table, facts);
+    if (!table.absent) fillTable(name, table, facts, selected[name]);
   }
 }
 
@@ -27,12 +30,12 @@ function hasStatuses(name) {
   return name.endsWith("status");
 }
 
-function fillTable(name, table, facts) {
+function fillTable(name, table, facts, selected) {
   const root = byId(`${name}-table`);
   const count = table.columns[0]?.values.length ?? 0;
   const listed = listedColumns(table);
   const columns = hasStatuses(name) ? withBars(listed, facts.timeline.statuses) : listed;
-  const shown = new DataTable(root, { name: table.title, columns, count });
+  const shown = new DataTable(root, { name: table.title, columns, count, selected });
   noteUnknown(root, table);
   exportButton(`${name}-csv`, shown, table.file);
   filterBox(`${name}-filter`, shown, table);

@@ -7,21 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.tables.time_accounting import CLASSES
-
 _NUMBER, _TEXT = "number", "text"
-_SECONDS = "Thread Time (s)"
 #: A table with more cells than this is left to CSV: nobody reads it in a page.
 _MAX_CELLS = 300_000
-
-
-def sum_classes(accounting: pd.DataFrame) -> pd.DataFrame:
-    """Sum the time accounting of workers up for all of them."""
-    classes = accounting.drop(columns=["Host", "Worker", "Share (%)"])
-    whole = classes.groupby(["Class", "Busy", "Meaning"], sort=False, as_index=False).sum()
-    order = whole["Class"].map({label: place for place, (label, _) in enumerate(CLASSES.values())})
-    whole = whole.take(np.argsort(order.to_numpy(), kind="stable")).reset_index(drop=True)
-    return whole.assign(**{"Share (%)": whole[_SECONDS] / whole[_SECONDS].sum() * 100})
 
 
 def table_facts(frame: pd.DataFrame) -> dict[str, Any]:

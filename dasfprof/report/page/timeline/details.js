@@ -6,10 +6,11 @@ const LONG_TEXT = 20_000;
 
 /** Fills the pane; `select(row)` is called when the person follows a key. */
 function showDetails(pane, tasks, row, select) {
-  pane.hidden = row < 0 || !tasks.rowOfKey;
+  pane.hidden = row < 0 || !tasks.whole;
   if (pane.hidden) return;
   const key = tasks.keys[row];
   const [type, dtype, shape] = tasks.result(row);
+  const open = tasks.isOpen(row);
   const track = tasks.trackTitle(tasks.trackOfRow[row]);
   const facts = [
     ["Key", longText(tasks.keyText(key))],
@@ -18,10 +19,10 @@ function showDetails(pane, tasks, row, select) {
     ["Worker", visible(track.worker)],
     ["Thread", track.thread],
     ["Started", `${formatCell(tasks.starts[row], 3)} s after the begin`],
-    ["Ran for", formatSeconds(tasks.durations[row])],
+    [open ? "Had run for" : "Ran for", formatSeconds(tasks.durations[row])],
     ["CPU", formatSeconds(tasks.cpu[row])],
     ...tasks.statuses.map((status) => [visible(status.name), formatSeconds(status.seconds[row])]),
-    ["Ended in", visible(tasks.stateName(row))],
+    [open ? "Had not ended" : "Ended in", visible(tasks.stateName(row))],
     ["Inputs", formatBytes(tasks.inputSizes[row])],
     ["Result", formatBytes(tasks.sizes[row])],
     ["Type", visible(type)],
@@ -45,8 +46,11 @@ function showDetails(pane, tasks, row, select) {
     parts.push(make("h4", { class: "error" }, "Exception"), make("pre", {}, longText(exception)));
   }
   parts.push(
-    ...keyList("Needs", "needs", tasks, tasks.dependenciesOf(key), select),
-    ...keyList("Is needed by", "needed", tasks, tasks.dependentsOf(key), select),
+    ...logRecords(tasks.logsOf(row)),
+    ...functionCode(tasks.codeOf(row)),
+    ...otherRuns(tasks, row, select),
+    ...keyList("Needs", "needs", tasks, tasks.inputsOf(row), select),
+    ...keyList("Is needed by", "needed", tasks, tasks.takersOf(row), select),
   );
   pane.replaceChildren(...parts);
   pane.scrollTop = 0;
@@ -59,21 +63,67 @@ function longText(text) {
     : visible(text);
 }
 
-function keyList(title, kind, tasks, keys, select) {
-  if (!keys.length) return [];
+/** Shows the source of what the task calls; of functions without it, where they are. */
+function functionCode(functions) {
+  return functions.map(([place, source]) => {
+    const lines = source.split("\n").map(visible).join("\n");
+    const shown = source ? [make("pre", { class: "code" }, lines)] : [];
+    return make("details", {}, make("summary", {}, `Code: ${visible(place)}`), ...shown);
+  });
+}
+
+/** Lists what the task run logged: level, message, exception and line of each record. */
+function logRecords(records) {
+  if (!records.length) return [];
+  const list = make("ul", { class: "logs" });
+  for (const [level, message, exception, line] of records) {
+    const what = exception ? `${message} (${exception})` : message;
+    const place = make("small", {}, ` ${visible(line)}`);
+    list.append(make("li", {}, make("b", {}, visible(level)), ` ${visible(what)}`, place));
+  }
+  return [make("h4", {}, `Logged (${formatCount(records.length)})`), list];
+}
+
+/** Lists the other runs of a task run's key. */
+function otherRuns(tasks, row, select) {
+  const runs = tasks.runsOf(tasks.keys[row]);
+  if (runs.length < 2) return [];
+  const entries = Array.from(runs, (run, at) => ({
+    row: run,
+    text: `run ${at + 1}`,
+    about: `${formatCell(tasks.starts[run], 3)} s, ${visible(tasks.stateName(run))}`,
+  }));
+  const title = `Run ${runs.indexOf(row) + 1} of ${formatCount(runs.length)} of this key`;
+  return linkList(
+    title,
+    "runs",
+    entries.filter((entry) => entry.row !== row),
+    select,
+  );
+}
+
+function keyList(title, kind, tasks, links, select) {
+  const entries = links.slice(0, LISTED_KEYS).map(({ key, row }) => ({
+    row,
+    text: shortened(tasks.keyText(key), 80),
+    about: row >= 0 ? formatBytes(tasks.sizes[row]) : "run not known",
+  }));
+  const count = links.length;
+  return count
+    ? linkList(`${title} (${formatCount(count)})`, kind, entries, select, count - entries.length)
+    : [];
+}
+
+/** Lists task runs to follow, and others that are not there. */
+function linkList(title, kind, entries, select, unlisted = entries.length - LISTED_KEYS) {
   const list = make("ul", { class: kind });
-  for (const key of keys.subarray(0, LISTED_KEYS)) {
-    const row = tasks.rowOfKey[key];
-    const text = shortened(tasks.keyText(key), 80);
-    const size = row >= 0 ? formatBytes(tasks.sizes[row]) : "did not run";
+  for (const { row, text, about } of entries.slice(0, LISTED_KEYS)) {
     const name =
       row >= 0
         ? make("button", { type: "button", onclick: () => select(row) }, text)
         : make("span", {}, text);
-    list.append(make("li", {}, name, make("small", {}, ` ${size}`)));
+    list.append(make("li", {}, name, make("small", {}, ` ${about}`)));
   }
-  if (keys.length > LISTED_KEYS) {
-    list.append(make("li", {}, `and ${formatCount(keys.length - LISTED_KEYS)} more`));
-  }
-  return [make("h4", {}, `${title} (${formatCount(keys.length)})`), list];
+  if (unlisted > 0) list.append(make("li", {}, `and ${formatCount(unlisted)} more`));
+  return [make("h4", {}, title), list];
 }

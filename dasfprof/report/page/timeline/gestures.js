@@ -13,7 +13,10 @@ class Gestures {
     surface.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
     surface.addEventListener("pointerdown", (event) => this.onPress(event));
     surface.addEventListener("pointermove", (event) => this.onHover(event));
-    surface.addEventListener("pointerleave", () => this.timeline.hover(-1));
+    surface.addEventListener("pointerleave", () => {
+      this.timeline.hover(-1);
+      this.timeline.events.pointed?.(null);
+    });
     surface.addEventListener("keydown", (event) => this.onKey(event));
     surface.addEventListener("dblclick", () => {
       if (this.timeline.selected >= 0) this.timeline.zoomTo(this.timeline.selected);
@@ -67,6 +70,8 @@ class Gestures {
     if (event.buttons) return timeline.hover(-1);
     const row = timeline.rowAt(event.offsetX, event.offsetY);
     timeline.hover(row, event.offsetX, event.offsetY);
+    const time = timeline.frame().time(event.offsetX);
+    timeline.events.pointed?.(event.offsetX >= GUTTER ? time : null);
     const track = timeline.view?.tracks[timeline.frame().track(event.offsetY)];
     surface.title = row < 0 && event.offsetX < GUTTER && track ? track.hint : "";
     surface.style.cursor = row >= 0 || track?.branch !== undefined ? "pointer" : "grab";
@@ -94,8 +99,8 @@ class Gestures {
       w: () => timeline.zoom(0.7),
       "-": () => timeline.zoom(1 / 0.7),
       s: () => timeline.zoom(1 / 0.7),
-      Home: () => timeline.showAll(),
-      0: () => timeline.showAll(),
+      Home: () => timeline.showWholeRun(),
+      0: () => timeline.showWholeRun(),
       f: () => timeline.selected >= 0 && timeline.zoomTo(timeline.selected),
       ".": () => timeline.step(1, 0),
       ",": () => timeline.step(-1, 0),

@@ -36,6 +36,13 @@ function clockText(seconds, step) {
   return `${seconds.toFixed(Math.min(decimals, 6))} s`;
 }
 
+/** As `clockText`, but rounded down: the end of what is shown is no later than it is. */
+function endText(seconds, step) {
+  const places = Math.min(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)), 6);
+  const unit = step >= 60 ? 60 : 10 ** -places;
+  return clockText(Math.floor(seconds / unit + 1e-6) * unit, step);
+}
+
 function paintRuler(context, frame, palette) {
   const { step, times } = ticks(frame.from, frame.to, frame.width, 92);
   context.font = "11px system-ui, sans-serif";

@@ -2,6 +2,8 @@
 
 const MANY_BARS = 6000;
 const LABEL_WIDTH = 44;
+/** Pixels of the teeth at the end of a bar that had not ended. */
+const OPEN_END = 6;
 /** The place in a palette of what has no colour of its own. */
 const OTHER = 7;
 const DIM = 16;
@@ -136,7 +138,8 @@ class Painter {
         const width = Math.max(end - x, 0.75);
         const lit = matches ? matches[row] : !view.lit || view.lit[row];
         context.fillStyle = (lit ? palette.series : palette.dimSeries)[colours[row]];
-        context.fillRect(x, y, width > 4 ? width - 1 : width, height);
+        if (tasks.isOpen(row) && width > 2 * OPEN_END) paintOpenBar(context, x, y, width, height);
+        else context.fillRect(x, y, width > 4 ? width - 1 : width, height);
         if (labels && width > LABEL_WIDTH && lit) {
           context.fillStyle = palette.inks[colours[row]];
           const most = Math.floor((width - 8) / 6.2);
@@ -208,6 +211,20 @@ class Painter {
       }
     }
   }
+}
+
+/** A bar whose right end is torn: its task had not ended. */
+function paintOpenBar(context, x, y, width, height) {
+  const teeth = Math.max(1, Math.round(height / OPEN_END));
+  context.beginPath();
+  context.moveTo(x, y);
+  for (let at = 0; at < teeth; at += 1) {
+    context.lineTo(x + width, y + (at * height) / teeth);
+    context.lineTo(x + width - OPEN_END, y + ((at + 0.5) * height) / teeth);
+  }
+  context.lineTo(x + width, y + height);
+  context.lineTo(x, y + height);
+  context.fill();
 }
 
 /** A track whose pixels are the fuller the more of their time is covered. */

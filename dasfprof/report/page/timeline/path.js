@@ -5,7 +5,10 @@ const KIND_COLOURS = { Scheduler: 6, Transfer: 3, Worker: 4, Unspill: 1, "Task o
 const WORK = "Compute";
 const MAX_LINKS = 300;
 
-/** The path in a track of its own, over all task runs, of which those on the path are lit. */
+/**
+ * The path in a track of its own, over all task runs, of which those on the path are lit, and those
+ * that had not ended, for which the run went on.
+ */
 function criticalView(tasks) {
   const { path } = tasks;
   const lit = new Uint8Array(tasks.count);
@@ -15,6 +18,7 @@ function criticalView(tasks) {
     lit[row] = 1;
     chain.push(row);
   }
+  for (let row = 0; row < tasks.count; row += 1) if (tasks.isOpen(row)) lit[row] = 1;
   const track = {
     title: "Critical path",
     hint: "what the run's length depended on",

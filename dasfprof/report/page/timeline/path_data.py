@@ -23,7 +23,8 @@ def path_columns(trace: Trace, rows: Array) -> tuple[dict[str, PackedColumn], di
     trace
         The trace.
     rows
-        The row of `Trace.tasks` that each row of the page is about.
+        The row of `Trace.tasks` that each row of the page is about; those of task runs that had
+        not ended are behind its last.
 
     Returns
     -------
@@ -33,7 +34,8 @@ def path_columns(trace: Trace, rows: Array) -> tuple[dict[str, PackedColumn], di
     """
     path = path_segments(trace)
     places = np.full(max(len(trace.tasks), path.rows.max(initial=-1) + 1), len(rows))
-    places[rows] = np.arange(len(rows))
+    ended = np.flatnonzero(rows < len(trace.tasks))
+    places[rows[ended]] = ended
     columns = {
         "path_starts": seconds(path.begin),
         "path_durations": seconds(path.length),

@@ -36,7 +36,8 @@ function hashTest(tasks, text, atBegin) {
 }
 
 /**
- * Finds the keys whose text holds the query, whatever the case of its letters.
+ * Finds the keys whose text holds the query, or what one of their runs logged does, whatever the
+ * case of its letters.
  *
  * Gives a flag for each key, or null if `isStale()` became true meanwhile.
  */
@@ -44,6 +45,11 @@ async function findKeys(tasks, query, isStale) {
   const wanted = asTold(tasks, query).toLowerCase();
   const found = new Uint8Array(tasks.facts.keys);
   const digits = /^[0-9]+$/.test(wanted) ? new NumbersWith(wanted) : null;
+  for (const [row, records] of Object.entries(tasks.facts.logs)) {
+    if (records.some((record) => record.join(" ").toLowerCase().includes(query.toLowerCase()))) {
+      found[tasks.keys[row]] = 1;
+    }
+  }
   let pause = performance.now() + SLICE_MS;
   for (let head = 0; head < tasks.headTexts.length; head += 1) {
     const begin = tasks.headFirsts[head];

@@ -13,9 +13,10 @@ function paintSelection(timeline, palette = currentPalette()) {
   context.clip();
   if (timeline.marked) paintMarked(context, timeline.marked, frame, palette);
   if (view.chain) paintChain(context, tasks, view, frame, palette);
-  if (selected >= 0 && tasks.dependencies) paintArrows(context, timeline, frame, palette);
+  if (selected >= 0 && tasks.whole) paintArrows(context, timeline, frame, palette);
   if (hovered >= 0) outline(context, timeline, frame, hovered, palette.text, 1);
   if (selected >= 0) outline(context, timeline, frame, selected, palette.accent, 2.5);
+  if (timeline.cursor !== null) paintCursor(context, frame, timeline.cursor, palette);
   context.restore();
 }
 
@@ -34,6 +35,11 @@ function paintMarked(context, [from, to], frame, palette) {
   for (const edge of [x - 2, end]) context.fillRect(edge, frame.top, 2, bottom - frame.top);
 }
 
+function paintCursor(context, frame, time, palette) {
+  context.fillStyle = palette.faint;
+  context.fillRect(Math.round(frame.x(time)), frame.top, 1, frame.height);
+}
+
 function outline(context, { tasks, view }, frame, row, colour, thickness) {
   const track = tracksOfRows(view, tasks.count)[row];
   if (track < 0) return;
@@ -44,10 +50,9 @@ function outline(context, { tasks, view }, frame, row, colour, thickness) {
   context.strokeRect(frame.x(tasks.starts[row]) - 1, frame.y(track), width + 1, height);
 }
 
-/** Paints arrows from the dependencies of the selected task, and dashed ones to its dependents. */
+/** Paints arrows from the runs whose results the selected one took, dashed to those that took its. */
 function paintArrows(context, { tasks, view, selected }, frame, palette) {
   const tracks = tracksOfRows(view, tasks.count);
-  const key = tasks.keys[selected];
   const arrow = (from, to, colour, dashes) => {
     if (from < 0 || to < 0 || tracks[from] < 0 || tracks[to] < 0) return;
     const end = tasks.starts[from] + tasks.durations[from];
@@ -55,16 +60,17 @@ function paintArrows(context, { tasks, view, selected }, frame, palette) {
     const [y0, y1] = [tracks[from], tracks[to]].map((track) => frame.y(track + 0.5));
     paintArrow(context, x0, y0, x1, y1, colour, dashes);
   };
-  for (const need of tasks.dependenciesOf(key).subarray(0, MAX_ARROWS)) {
-    arrow(tasks.rowOfKey[need], selected, palette.needs, []);
+  for (const { row } of tasks.inputsOf(selected).slice(0, MAX_ARROWS)) {
+    arrow(row, selected, palette.needs, []);
   }
-  for (const user of tasks.dependentsOf(key).subarray(0, MAX_ARROWS)) {
-    arrow(selected, tasks.rowOfKey[user], palette.needed, [5, 3]);
+  for (const { row } of tasks.takersOf(selected).slice(0, MAX_ARROWS)) {
+    arrow(selected, row, palette.needed, [5, 3]);
   }
 }
 
 /** What is told of the task run under the pointer, and of the critical path's segment there. */
-function told(tasks, row, path, segment) {
+function told(tasks, row, segment) {
+  const { path } = tasks;
   const parts = [formatSeconds(tasks.durations[row]), visible(tasks.workerName(row))];
   if (tasks.steps) parts.push(shortened(tasks.stepName(row), 40));
   const lines = [

@@ -22,6 +22,8 @@ class Tasks {
     this.keys = await columns.read("keys");
     this.functionOfKey = await columns.read("functions");
     this.states = await columns.read("states");
+    const { states, open_states: open } = this.facts;
+    this.openStates = states.map((state) => open.includes(state));
     this.steps = columns.has("steps") ? await columns.read("steps") : null;
     const kinds = await columns.read("path_kinds");
     this.path = {
@@ -43,21 +45,30 @@ class Tasks {
       .sort((one, other) => this.secondsOfFunction[other] - this.secondsOfFunction[one]);
   }
 
-  /** Reads the rest, with breaks in which the page answers. */
-  async readRest() {
+  /** Reads the keys' texts. */
+  async readKeys() {
     const { columns } = this;
-    this.headTexts = await columns.read("head_texts");
+    const texts = await columns.read("head_texts");
     this.headKinds = await columns.read("head_kinds");
     this.headFirsts = await columns.read("head_firsts");
     this.tails = [];
     for (let word = 0; word < 4; word += 1) {
       this.tails.push(columns.has(`tail${word}`) ? await columns.read(`tail${word}`) : null);
     }
+    this.headTexts = texts;
+  }
+
+  /** Reads the rest, with breaks in which the page answers. */
+  async readRest() {
+    const { columns } = this;
+    await this.readKeys();
     await breathe();
     const counts = await columns.read("dependency_counts");
     const distances = await columns.read("dependency_distances");
-    this.dependencies = dependencyRows(counts, distances);
+    this.dependencies = keyLinks(counts, distances);
     this.dependents = null;
+    this.runs = runsOfKeys(this.keys, this.starts, this.facts.keys);
+    await this.readLinks();
     await breathe();
     this.sizes = await columns.amounts("sizes");
     this.inputSizes = await columns.amounts("input_sizes");
@@ -73,10 +84,28 @@ class Tasks {
       this.statuses.push({ name, seconds, running });
       await breathe();
     }
-    this.rowOfKey = new Int32Array(this.facts.keys).fill(-1);
-    for (let row = 0; row < this.count; row += 1) {
-      const known = this.rowOfKey[this.keys[row]];
-      if (known < 0 || this.starts[known] < this.starts[row]) this.rowOfKey[this.keys[row]] = row;
+    this.whole = true;
+  }
+
+  /** Reads the inputs of the task runs that have others than their keys tell. */
+  async readLinks() {
+    const { columns } = this;
+    const rows = await columns.read("linked_rows");
+    const counts = await columns.read("link_counts");
+    const keys = await columns.read("link_keys");
+    const producers = await columns.read("link_producers");
+    this.linked = new Map();
+    this.linkedTakers = new Map();
+    for (let at = 0, next = 0; at < rows.length; at += 1) {
+      const inputs = [];
+      for (const end = next + counts[at]; next < end; next += 1) {
+        const producer = producers[next] - 1;
+        inputs.push({ key: keys[next], row: producer });
+        if (producer < 0) continue;
+        if (!this.linkedTakers.has(producer)) this.linkedTakers.set(producer, []);
+        this.linkedTakers.get(producer).push(rows[at]);
+      }
+      this.linked.set(rows[at], inputs);
     }
   }
 
@@ -102,6 +131,11 @@ class Tasks {
     return { worker: this.facts.workers[worker], thread: thread === null ? "loop" : `${thread}` };
   }
 
+  /** Whether a task run had not ended when the evidence does. */
+  isOpen(row) {
+    return this.openStates[this.states[row]] === true;
+  }
+
   stateName(row) {
     return this.facts.states[this.states[row]] ?? "unknown";
   }
@@ -113,6 +147,17 @@ class Tasks {
       if (seconds[row] > longest) [longest, place] = [seconds[row], at];
     }
     return place;
+  }
+
+  /** The functions that a task run calls: the place and the source of each. */
+  codeOf(row) {
+    const [known, name] = [this.facts.code, this.functionName(row)];
+    return Object.hasOwn(known, name) ? known[name] : [];
+  }
+
+  /** What a task run logged: level, message, exception and line of each record. */
+  logsOf(row) {
+    return this.facts.logs[row] ?? [];
   }
 
   exceptionText(row) {
@@ -147,21 +192,33 @@ class Tasks {
     return digits.replace(/^(.{8})(.{4})/, "$1-$2-") + "…";
   }
 
-  /** Keys that a key needs; those of them that ran are rows of `rowOfKey`. */
-  dependenciesOf(key) {
-    return this.dependencies.targets.subarray(
-      this.dependencies.offsets[key],
-      this.dependencies.offsets[key + 1],
-    );
+  /** The task runs of a key, by their start. */
+  runsOf(key) {
+    return targetsOf(this.runs, key);
   }
 
-  /** Keys that need a key. */
-  dependentsOf(key) {
-    this.dependents ??= reversed(this.dependencies);
-    return this.dependents.targets.subarray(
-      this.dependents.offsets[key],
-      this.dependents.offsets[key + 1],
-    );
+  /** What a task run took: keys, and the run that made each (-1: none that is known). */
+  inputsOf(row) {
+    const exact = this.linked.get(row);
+    if (exact) return exact;
+    return Array.from(targetsOf(this.dependencies, this.keys[row]), (key) => {
+      const runs = this.runsOf(key);
+      return { key, row: runs.length === 1 ? runs[0] : -1 };
+    });
+  }
+
+  /** The task runs that took the result of one, with their keys. */
+  takersOf(row) {
+    const key = this.keys[row];
+    const takers = [];
+    if (this.runsOf(key).length === 1) {
+      this.dependents ??= reversed(this.dependencies);
+      for (const taker of targetsOf(this.dependents, key)) {
+        for (const run of this.runsOf(taker)) if (!this.linked.has(run)) takers.push(run);
+      }
+    }
+    takers.push(...(this.linkedTakers.get(row) ?? []));
+    return takers.map((taker) => ({ key: this.keys[taker], row: taker }));
   }
 }
 
@@ -170,7 +227,29 @@ function floatText(number) {
   return Number.isInteger(number) ? `${number}.0` : String(number);
 }
 
-function dependencyRows(counts, distances) {
+/** The places that another one is linked to. */
+function targetsOf({ offsets, targets }, place) {
+  return targets.subarray(offsets[place], offsets[place + 1]);
+}
+
+/** Links from each key to its task runs, by their start. */
+function runsOfKeys(keys, starts, count) {
+  const offsets = new Uint32Array(count + 1);
+  for (const key of keys) offsets[key + 1] += 1;
+  for (let key = 0; key < count; key += 1) offsets[key + 1] += offsets[key];
+  const targets = new Uint32Array(keys.length);
+  const free = offsets.slice();
+  for (let row = 0; row < keys.length; row += 1) targets[free[keys[row]]++] = row;
+  for (let key = 0; key < count; key += 1) {
+    if (offsets[key + 1] - offsets[key] > 1) {
+      const runs = targets.subarray(offsets[key], offsets[key + 1]);
+      runs.sort((one, other) => starts[one] - starts[other]);
+    }
+  }
+  return { offsets, targets };
+}
+
+function keyLinks(counts, distances) {
   const offsets = new Uint32Array(counts.length + 1);
   const targets = new Uint32Array(distances.length);
   for (let key = 0, at = 0; key < counts.length; key += 1) {

@@ -7,11 +7,12 @@ const TRACKS_HEIGHT = [96, 430];
 const TRACK_HEIGHT = [5, 26];
 
 class Timeline {
-  /** `events` has `selected(row)` and `moved(from, to)`. */
+  /** `events` has `selected(row)`, `moved(from, to)` and, if wanted, `pointed(time)` (null: none). */
   constructor(tasks, root, events) {
     this.tasks = tasks;
     this.events = events;
     this.painter = new Painter(tasks);
+    this.ruler = paintRuler;
     this.root = root;
     this.canvas = root.querySelector("canvas.picture");
     this.overlay = root.querySelector("canvas.overlay");
@@ -20,7 +21,10 @@ class Timeline {
     /** The time that a finding speaks of. */
     this.marked = null;
     this.from = 0;
-    this.to = tasks.span || 1;
+    /** The end of the axis; the time at which a line is drawn, null: none. */
+    this.whole = tasks.span || 1;
+    this.cursor = null;
+    this.to = this.whole;
     this.scroll = 0;
     this.selected = -1;
     this.hovered = -1;
@@ -43,6 +47,17 @@ class Timeline {
     this.draw();
   }
 
+  /** Puts task runs on another axis; `ruler(context, frame, palette)` paints its marks. */
+  putOn(tasks, whole, ruler) {
+    Object.assign(this, { tasks, whole, ruler, painter: new Painter(tasks), from: 0, to: whole });
+  }
+
+  /** Draws a line at a time; null: none. */
+  point(time) {
+    this.cursor = time;
+    paintSelection(this);
+  }
+
   highlight(matches) {
     this.matches = matches;
     this.draw();
@@ -62,7 +77,7 @@ class Timeline {
     const end = start + this.tasks.durations[row];
     const span = this.to - this.from;
     if (start < this.from || end > this.to || (end - start) * 400 < span) {
-      const near = Math.min(span, Math.max((end - start) * 12, this.tasks.span / 2000, MIN_SPAN));
+      const near = Math.min(span, Math.max((end - start) * 12, this.whole / 2000, MIN_SPAN));
       const wanted = Math.max(near, (end - start) * 1.5);
       this.move((start + end) / 2 - wanted / 2, (start + end) / 2 + wanted / 2);
     }
@@ -73,7 +88,7 @@ class Timeline {
   }
 
   move(from, to) {
-    const whole = this.tasks.span || 1;
+    const { whole } = this;
     const span = Math.min(Math.max(to - from, MIN_SPAN), whole);
     // A window that was made longer or shorter than asked keeps its middle.
     const begin = (from + to) / 2 - span / 2;
@@ -85,7 +100,7 @@ class Timeline {
   }
 
   zoom(factor, around = (this.from + this.to) / 2) {
-    const whole = this.tasks.span || 1;
+    const { whole } = this;
     const span = Math.min(Math.max((this.to - this.from) * factor, MIN_SPAN), whole);
     const share = (around - this.from) / (this.to - this.from);
     const from = Math.min(Math.max(around - share * span, 0), whole - span);
@@ -93,18 +108,18 @@ class Timeline {
   }
 
   get showsAll() {
-    return this.to - this.from >= (this.tasks.span || 1) * 0.999999;
+    return this.to - this.from >= this.whole * 0.999999;
   }
 
-  showAll() {
-    this.move(0, this.tasks.span || 1);
+  showWholeRun() {
+    this.move(0, this.whole);
   }
 
   /** Marks a time, [from, to] or null, and shows it with some room around it. */
   mark(span) {
     this.marked = span;
-    if (!span) return this.showAll();
-    const room = Math.max((span[1] - span[0]) * 0.25, MIN_SPAN, this.tasks.span / 200);
+    if (!span) return this.showWholeRun();
+    const room = Math.max((span[1] - span[0]) * 0.25, MIN_SPAN, this.whole / 200);
     this.move(span[0] - room, span[1] + room);
   }
 
@@ -194,7 +209,7 @@ class Timeline {
       if (this.view.path) paintPath(context, this.view.path, frame, this.colours, palette);
       context.restore();
     } else paintOverview(context, this.tasks, frame, palette);
-    paintRuler(context, frame, palette);
+    this.ruler(context, frame, palette);
     paintTitles(context, this.view, frame, palette);
     paintSelection(this, palette);
   }
@@ -261,7 +276,7 @@ class Timeline {
     const segment = this.segmentAt(x, y);
     if (row !== before || segment !== this.segment) {
       this.segment = segment;
-      this.tip.replaceChildren(...told(tasks, row, this.view.path, segment));
+      this.tip.replaceChildren(...told(tasks.recorded ?? tasks, row, segment));
     }
     const left = Math.min(x + 14, this.width - this.tip.offsetWidth - 4);
     const below = y + 18 + this.tip.offsetHeight < this.height;

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.open_runs import OPEN_STATES
 from dasfprof.analysis.model.statuses import status_seconds
 from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.times import recorded_times
@@ -20,6 +21,7 @@ from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database import keys as key_parts
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, amounts, seconds, texts, whole_numbers
+from dasfprof.report.page.timeline.exact_links import exact_links
 from dasfprof.report.thread_tracks import ThreadTracks
 
 #: How many parts of the run the first picture has.
@@ -41,8 +43,9 @@ class TimelineData:
 
     #: Columns by name; those that the first exact picture needs come first.
     columns: dict[str, PackedColumn]
-    #: Small facts: ``tracks`` (``worker, thread, first``), ``workers``, ``functions``, ``steps``
-    #: (the last is that of no step; empty where none is known), ``span`` (seconds), ``overview``
+    #: Small facts: ``tracks`` (``worker, thread, first``), ``workers``, ``functions``, ``states``,
+    #: ``open_states`` (of task runs that had not ended), ``steps`` (the last is that of no step;
+    #: empty where none is known), ``span`` (seconds), ``overview``
     #: (busy share of each track and part of the run, in tenths).
     facts: dict[str, Any]
     #: The row of `Trace.tasks` that each row of the page is about. Task runs that have no time
@@ -75,6 +78,7 @@ class TimelineData:
             columns["steps"] = whole_numbers(codes[rows])
         columns |= _key_columns(trace.keys, key_order, halved=crowded)
         columns |= _dependency_columns(trace, ranks, key_order)
+        columns |= exact_links(trace, rows, ranks)
         columns["sizes"] = amounts(tasks["size"].to_numpy(dtype=float)[rows])
         columns["input_sizes"] = amounts(tasks["input_size"].to_numpy(dtype=float)[rows])
         columns["cpu"] = _spent(tasks["cpu"].to_numpy(dtype=float)[rows], crowded)
@@ -92,6 +96,7 @@ class TimelineData:
             "workers": tracks.workers,
             "functions": functions,
             "states": states,
+            "open_states": [state for state in states if state in OPEN_STATES],
             "steps": steps,
             "statuses": list(statuses),
             "overview": tracks.busy_shares(starts, durations, _span(trace), _OVERVIEW_BINS),

@@ -1,0 +1,203 @@
+"""What it costs a process to record what is under way: CPU time of the thread that looks.
+
+Real workers, schedulers and clients in this process. The scheduler's figures are those of its own
+looks during some seconds in which tasks come and go, so that each finds something changed; what the
+writer's thread does is not in these figures (see `bench_overhead`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import dask
+from distributed import Client, LocalCluster, Worker
+from measure import Result, percentile
+from native import run_apart
+
+import dasfprof
+from dasfprof.recording.under_way.client import ClientUnderWay
+from dasfprof.recording.under_way.loop import LoopWatch
+from dasfprof.recording.under_way.pulse import INTERVAL
+from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
+from dasfprof.recording.under_way.tasks import TasksUnderWay
+
+DEPTH, THREADS = 30, 4
+#: Seconds a second that each may take.
+LIMITS = {
+    "worker, 4 tasks that wait": 1.5e-3,
+    "worker, 4 tasks that compute": 1.5e-3,
+    "scheduler, many tasks of few functions": 0.5e-3,
+    "scheduler, 1,000 tasks of 3,000 functions": 2e-3,
+}
+
+_go_on = threading.Event()
+
+
+def deep(depth: int, wait: bool) -> int:
+    """Wait, or compute, in some depth of calls."""
+    if depth:
+        return deep(depth - 1, wait) + 1
+    while not _go_on.wait(None if wait else 0.002):
+        sum(range(20_000))
+    return 0
+
+
+def _wait(_: int) -> None:
+    _go_on.wait()
+
+
+def _after(number: int, _: Any) -> int:
+    return number
+
+
+def _client(threads: int = THREADS) -> Client:
+    dask.config.set({"distributed.scheduler.worker-saturation": "inf"})
+    return Client(
+        LocalCluster(
+            n_workers=1, threads_per_worker=threads, processes=False, dashboard_address=":0"
+        )
+    )
+
+
+@contextmanager
+def _timed(owner: type, method: str) -> Iterator[list[float]]:
+    """Collect the CPU seconds of each call of a method."""
+    seconds: list[float] = []
+    original = getattr(owner, method)
+
+    def timed(self: Any) -> None:
+        begin = time.thread_time()
+        original(self)
+        seconds.append(time.thread_time() - begin)
+
+    setattr(owner, method, timed)
+    try:
+        yield seconds
+    finally:
+        setattr(owner, method, original)
+
+
+def worker_looks(seconds: float, wait: bool) -> dict[str, list[float]]:
+    """Give the costs of a worker's looks, and of those of its client."""
+    with (
+        _timed(TasksUnderWay, "look") as tasks,
+        _timed(LoopWatch, "look") as loop,
+        _timed(ClientUnderWay, "look") as of_client,
+    ):
+        client = _client()
+        futures = client.map(deep, [DEPTH] * THREADS, [wait] * THREADS, pure=False)
+        _until(lambda: _executing(client) == len(futures))
+        time.sleep(1.5)
+        with dasfprof.profile(client, directory=tempfile.mkdtemp()):
+            time.sleep(seconds)
+    return {"worker": tasks, "event loop": loop, "client": of_client}
+
+
+def _executing(client: Client) -> int:
+    (worker,) = client.cluster.workers.values()
+    assert isinstance(worker, Worker)
+    return worker.state.executing_count
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.05)
+
+
+def scheduler_looks(seconds: float, submit: Callable[[Client], Any]) -> dict[str, list[float]]:
+    """Give the costs of a scheduler's looks while tasks come and go."""
+    with _timed(SchedulerUnderWay, "_look") as looks:
+        client = _client()
+        kept = submit(client)
+        with dasfprof.profile(client, directory=tempfile.mkdtemp()):
+            end = time.monotonic() + seconds
+            while kept and time.monotonic() < end:
+                client.submit(int, 1, pure=False)  # released at once: it may never run
+                time.sleep(0.2)
+    return {"scheduler": looks}
+
+
+def many_tasks(number: int) -> Callable[[Client], Any]:
+    """Give what submits tasks that wait for one that does not end."""
+
+    def submit(client: Client) -> Any:
+        first = client.submit(_wait, 0, key="first")
+        rest = [
+            client.map(_after, range(number // 10), _=first, key=f"function{name}")
+            for name in range(10)
+        ]
+        scheduler = client.cluster.scheduler
+        _until(lambda: len(scheduler.tasks) > number)
+        return [first, *(future for futures in rest for future in futures)]
+
+    return submit
+
+
+def many_functions(client: Client) -> Any:
+    """Submit 3,000 functions that have ended, and 1,000 tasks that have not."""
+    ended = [
+        client.submit(int, i, key=f"of{'abcdefghij'[i % 10]}{_word(i)}-1") for i in range(3000)
+    ]
+    client.gather(ended)
+    first = client.submit(_wait, 0, key="first")
+    _until(lambda: _executing(client) == 1)
+    return [first, *ended, *client.map(_wait, range(1000), key="waits")]
+
+
+def _word(number: int) -> str:
+    return "".join(chr(ord("a") + int(digit)) for digit in f"{number:04d}")
+
+
+#: Each is measured in a process of its own.
+CASES: dict[str, Callable[[float, int], dict[str, list[float]]]] = {
+    f"{THREADS} tasks that wait": lambda seconds, _: worker_looks(seconds, True),
+    f"{THREADS} tasks that compute": lambda seconds, _: worker_looks(seconds, False),
+    "many tasks of few functions": lambda seconds, tasks: scheduler_looks(
+        seconds, many_tasks(tasks)
+    ),
+    "1,000 tasks of 3,000 functions": lambda seconds, _: scheduler_looks(seconds, many_functions),
+}
+
+
+def main(arguments: list[str] | None = None) -> list[Result]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--tasks", type=int, default=100_000)
+    parser.add_argument("--here", help="measure one case in this process, print JSON")
+    options = parser.parse_args(arguments)
+    if options.here:
+        looks = CASES[options.here](options.seconds, options.tasks)
+        print(json.dumps(looks), flush=True)
+        os._exit(0)  # the cluster would take its time to forget so many tasks
+    columns = ["", "us a second (limit)", "us a look, median, 95 %", "looks"]
+    result = Result("Under way", columns)
+    size = ["--seconds", str(options.seconds), "--tasks", str(options.tasks)]
+    for case in CASES:
+        for who, looks in run_apart(__file__, "--here", case, *size).items():
+            _add(result, f"{who}, {case}", looks, options.seconds)
+    print(result.show(), flush=True)
+    return [result]
+
+
+def _add(result: Result, name: str, looks: list[float], seconds: float) -> None:
+    limit = LIMITS.get(name)
+    told = f"{sum(looks) / seconds * 1e6:.0f}" + (f" ({limit * 1e6:.0f})" if limit else "")
+    middle = f"{statistics.median(looks) * 1e6:.0f}, {percentile(looks, 0.95) * 1e6:.0f}"
+    result.rows.append([name, told, middle, str(len(looks))])
+    result.figures[name] = {"interval": INTERVAL, "seconds": seconds, "looks": looks}
+
+
+if __name__ == "__main__":
+    import bench_under_way  # so that its functions are pickled by their names
+
+    bench_under_way.main(sys.argv[1:])

@@ -1,0 +1,308 @@
+"""`compare` and its answer: everything that differs between two sides of runs."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import get_args
+
+import pandas as pd
+
+from dasfprof.analysis.comparison.findings import compare_findings
+from dasfprof.analysis.comparison.functions import compare_functions, share_in_common
+from dasfprof.analysis.comparison.matching import Matching, match_functions, match_steps
+from dasfprof.analysis.comparison.memory import compare_memory
+from dasfprof.analysis.comparison.parts import By, Evidence, Parts, path_parts, thread_parts
+from dasfprof.analysis.comparison.runs import (
+    ComparedRun,
+    Sources,
+    list_runs,
+    open_side,
+    typical_run,
+)
+from dasfprof.analysis.comparison.stacks import compare_calls, compare_places
+from dasfprof.analysis.comparison.surroundings import compare_surroundings
+from dasfprof.analysis.comparison.verdict import Verdict, judge, least_of_one, walls
+from dasfprof.analysis.comparison.waterfall import make_waterfall
+from dasfprof.analysis.comparison.words import in_words, notes_in_words, others_in_words
+from dasfprof.analysis.model.steps import NO_STEP
+from dasfprof.analysis.numeric.significance import p_value
+from dasfprof.analysis.stack_samples.places import By as Place
+from dasfprof.analysis.trace import Trace
+from dasfprof.errors import InvalidArgumentError
+from dasfprof.text import count_of
+
+#: Two sides that have less of their thread time in common functions are of different pipelines.
+_SAME_PIPELINE = 0.5
+
+
+def compare(before: Sources, after: Sources) -> RunComparison:
+    """Compare two runs, or several of each of two sides.
+
+    Parameters
+    ----------
+    before, after
+        What `open_run` takes, a `TraceAnalyser`, a `Trace`, or a list of those. A directory with
+        several runs, or of directories with a run each, stands for all of them.
+
+    Returns
+    -------
+    RunComparison
+        Its tables answer what differs; ``print(comparison)`` is the verdict.
+
+    Raises
+    ------
+    SourceNotFoundError, NotATraceError
+        If there is no such trace.
+    InvalidArgumentError
+        If a side has no run, or a source is of another type.
+
+    Examples
+    --------
+    >>> dasfprof.compare("traces/before", "traces/after").waterfall()  # doctest: +SKIP
+    """
+    return RunComparison(open_side(before), open_side(after))
+
+
+class RunComparison:
+    """Two sides of runs of a pipeline, before and after a change.
+
+    Runs that did not end are left out where their side has others; `notes` says so. All seconds are
+    means over the runs of a side.
+    """
+
+    def __init__(self, before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> None:
+        #: All runs of each side.
+        self.runs_before, self.runs_after = list(before), list(after)
+        self._before = [run for run in before if run.is_whole] or list(before)
+        self._after = [run for run in after if run.is_whole] or list(after)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Whether the side after is faster or slower, and how sure that is.
+
+        The wall time is that from the first submission to the last finish of a task.
+        """
+        return judge(self._before, self._after)
+
+    def slower_than(self, limit: float) -> float:
+        """Return the p-value of the side after being slower by more than a share.
+
+        It is the probability to see what was seen if it were slower by just that share; NaN where
+        nothing can be told, as with one run on a side: that may be one of the few that are far off.
+        """
+        first, second = walls(self._before), walls(self._after)
+        if self.verdict.kind == "cannot tell" or min(len(first), len(second)) < 2:
+            return math.nan
+        return p_value(first * (1 + limit), second, greater=True)
+
+    def waterfall(self, by: By = "function") -> pd.DataFrame:
+        """Lead from the wall time of one side to that of the other, along the critical path.
+
+        Parameters
+        ----------
+        by
+            ``"function"`` or ``"step"``.
+
+        Returns
+        -------
+        DataFrame
+            A row a class of time and function (or step), the largest difference first: ``Class``,
+            ``Function`` (or ``Step``), ``Before (s)``, ``After (s)``, ``Difference (s)``,
+            ``Meaning``. The differences sum to the difference of the wall times. A renamed
+            function is ``old → new``.
+        """
+        return self._summed(path_parts, by)
+
+    def thread_time(self, by: By = "function") -> pd.DataFrame:
+        """Lead from the seconds of all threads of one side to those of the other.
+
+        As `waterfall`, but of every second of every thread; ``(idle)`` where no task held it.
+        """
+        return self._summed(thread_parts, by)
+
+    @cached_property
+    def functions(self) -> pd.DataFrame:
+        """The functions of both sides.
+
+        A row a function, the one whose total differs most first: ``Function``; ``Tasks`` (``new``,
+        ``gone``, ``more``, ``fewer``, ``same``), ``Task Runs Before`` and ``After`` (a run);
+        ``Change (%)`` of the median duration; ``p`` of that, corrected for the number of functions
+        (Holm); ``Changed`` (``slower``, ``faster``, ``uncertain``); medians and 95th
+        percentiles of the duration, median size of a result, throughput of input, share of the
+        time on the CPU, the most that a process held while it ran (by samples), and total seconds
+        a run.
+
+        Of several runs a side the medians of runs are tested (Welch, of their logarithms); of one
+        run each its tasks (Mann-Whitney), and what differs by less than chance makes
+        between two runs is not called changed.
+        """
+        return compare_functions(*self._traces, self._functions, self._least)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """The steps of both sides, as `functions`; empty where no run has any."""
+        table = compare_functions(*self._traces, self._steps, self._least, "step")
+        return table if set(table["Step"]) - {NO_STEP} else table.head(0)
+
+    @cached_property
+    def memory(self) -> pd.DataFrame:
+        """The memory of workers: ``What``, ``Before (MB)``, ``After (MB)``, ``Change (%)``.
+
+        Figures that were not sampled in every run are left out.
+        """
+        return compare_memory(*self._traces)
+
+    def hot_lines(self, by: Place = "line") -> pd.DataFrame:
+        """Compare where tasks spent their time, of the runs whose stacks were sampled.
+
+        Parameters
+        ----------
+        by
+            ``"line"``, ``"function"`` or ``"library"``, as in `TraceAnalyser.hot_lines`. A line
+            that moved in its file is another one; its function is the same.
+
+        Returns
+        -------
+        DataFrame
+            A row each, the largest difference first: ``File``, ``Line``, ``Code`` (or ``Library``),
+            ``Before (s)``, ``After (s)``, ``Difference (s)``. Empty unless both sides have samples.
+        """
+        if by not in get_args(Place):
+            raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(Place))}.")
+        return compare_places(*self._traces, by)
+
+    def call_tree(self, least: float = 0.5) -> pd.DataFrame:
+        """Compare the calls that tasks made, of the runs whose stacks were sampled.
+
+        Parameters
+        ----------
+        least
+            Calls of a smaller share of the time are left out, percent.
+
+        Returns
+        -------
+        DataFrame
+            A row a call, each followed by those that it makes: ``Depth``, ``Code``, ``File``,
+            ``Before (s)``, ``After (s)``, ``Difference (s)``, of it and of what it calls. Empty
+            unless both sides have samples.
+        """
+        return compare_calls(*self._traces, least)
+
+    @cached_property
+    def findings(self) -> pd.DataFrame:
+        """The findings of both sides.
+
+        A row a rule and function: ``Status`` (``new``, ``gone``, ``same`` by whether most runs of
+        a side have it; ``now and then``: few runs of either), ``Severity``, ``Finding``,
+        ``Seconds at stake (s)`` as the last run that has it says, ``Runs Before``, ``Runs After``,
+        ``Rule``, ``Function``.
+        """
+        return compare_findings(self._before, self._after, self._functions)
+
+    @cached_property
+    def surroundings(self) -> pd.DataFrame:
+        """What differs around the runs, besides what ran how long.
+
+        ``What`` (versions, settings, hosts, workers, threads, graph, sizes), ``Before``, ``After``,
+        and ``Could explain it``: ``yes`` if such a change works in the direction that was seen,
+        ``possibly`` if either is possible. It is no proof.
+        """
+        told = self.verdict.kind in ("faster", "slower")
+        change = self.verdict.change if told else 0.0
+        return compare_surroundings(self._before, self._after, change)
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """The runs: ``Side``, ``Run``, ``Wall Time (s)``, ``Task Runs``, ``Remarks``."""
+        return list_runs(self.runs_before, self.runs_after)
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What to know before the rest is believed."""
+        runs, used = [*self.runs_before, *self.runs_after], [*self._before, *self._after]
+        left_out = [run for run in runs if not any(run is kept for kept in used)]
+        return notes_in_words(runs, left_out, self._evidence, len(self.renamed))
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        """The verdict and what made the difference, in words."""
+        found = in_words(self.verdict, self.surroundings, self.functions, self.waterfall())
+        if not self.same_pipeline:
+            found.insert(0, others_in_words(share_in_common(self.functions)))
+        return found
+
+    def __str__(self) -> str:
+        return " ".join(self.sentences)
+
+    def __repr__(self) -> str:
+        sides = f"{count_of(len(self._before), 'run')} and {count_of(len(self._after), 'run')}"
+        return f"RunComparison of {sides}: {self.verdict.kind}"
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write the comparison as one HTML file that needs neither server nor network.
+
+        Parameters
+        ----------
+        path
+            The file; an existing one is replaced.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+        """
+        # A look upwards: the page is what most people ask a comparison for.
+        from dasfprof import write_comparison
+
+        return write_comparison(self, path)
+
+    @cached_property
+    def typical(self) -> tuple[ComparedRun, ComparedRun]:
+        """The run of each side whose wall time is nearest to the median of its side."""
+        first, second = map(typical_run, (self._before, self._after))
+        return first, second
+
+    @cached_property
+    def renamed(self) -> dict[str, str]:
+        """The functions that are taken to be renamed: the name before of each name after."""
+        return dict(self._functions.renamed)
+
+    @property
+    def same_pipeline(self) -> bool:
+        """Whether functions that both have make up half of the time of each side."""
+        return share_in_common(self.functions) >= _SAME_PIPELINE
+
+    @cached_property
+    def _least(self) -> float:
+        """With one run each, the least share that can be told; infinite where it is unknown."""
+        if not len(self._before) == len(self._after) == 1:
+            return 0.0
+        least = least_of_one(self._before[0], self._after[0])
+        return least if math.isfinite(least) else math.inf
+
+    @cached_property
+    def _traces(self) -> tuple[list[Trace], list[Trace]]:
+        return [run.trace for run in self._before], [run.trace for run in self._after]
+
+    @cached_property
+    def _functions(self) -> Matching:
+        return match_functions(*self._traces)
+
+    @cached_property
+    def _steps(self) -> Matching:
+        return match_steps(*self._traces, self._functions)
+
+    @cached_property
+    def _evidence(self) -> Evidence:
+        return Evidence.of([*self._traces[0], *self._traces[1]])
+
+    def _summed(self, parts_of: Callable[[Trace, By, Evidence], Parts], by: By) -> pd.DataFrame:
+        if by not in get_args(By):
+            raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
+        matching = self._functions if by == "function" else self._steps
+        before, after = ([parts_of(trace, by, self._evidence) for trace in s] for s in self._traces)
+        return make_waterfall(before, after, matching, by.capitalize())

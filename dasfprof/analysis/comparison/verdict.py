@@ -1,0 +1,154 @@
+"""The verdict: whether one side is faster, how sure that is, and by what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.comparison.other_runs import least_of_others, other_walls
+from dasfprof.analysis.comparison.parts import RUNNING
+from dasfprof.analysis.comparison.runs import ComparedRun
+from dasfprof.analysis.comparison.spread import relative_spread
+from dasfprof.analysis.numeric.significance import name_of_test, p_value
+from dasfprof.database.columns import Array
+from dasfprof.text import count_of, format_duration, format_share
+
+Kind = Literal["faster", "slower", "no difference", "cannot tell"]
+
+#: A difference is certain if chance alone makes one as large in fewer than 1 of 100 comparisons.
+CERTAIN = 0.01
+#: With one run each no difference is told below this share: runs of the same program on the same
+#: machine differ by a few percent, which no single run shows.
+LEAST_OF_ONE = 0.05
+#: Standard deviations of the difference of two runs that 99 of 100 are within.
+_WITHIN = 2.58
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the side after is faster or slower than the side before."""
+
+    kind: Kind
+    #: Whether chance can be ruled out: p < 0.01, of several runs on each side.
+    certain: bool
+    #: Means of the sides' wall times, in seconds; NaN: unknown.
+    means: tuple[float, float]
+    #: Of the difference; NaN where no test can be made.
+    p: float
+    #: In a sentence: by how much, how sure that is, and of how many runs.
+    text: str
+
+    @property
+    def change(self) -> float:
+        """The difference as a share of the time before: below 0 if it is faster."""
+        before, after = self.means
+        return after / before - 1 if before > 0 else math.nan
+
+    @property
+    def difference(self) -> float:
+        """The seconds that the side after took longer."""
+        return self.means[1] - self.means[0]
+
+
+def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> Verdict:
+    """Compare the wall times of two sides."""
+    if refusal := _refusal(before, after):
+        means = _means(walls(before), walls(after))
+        return Verdict("cannot tell", False, means, math.nan, refusal)
+    first, second = walls(before), walls(after)
+    means = _means(first, second)
+    change = means[1] / means[0] - 1
+    words = f"{format_share(abs(change))} {'slower' if change > 0 else 'faster'}"
+    by_how_much = (
+        f"{words if change else 'as long'} "
+        f"({format_duration(means[0])} → {format_duration(means[1])})"
+    )
+    if len(first) == len(second) == 1:
+        return _of_one_each(before[0], after[0], by_how_much)
+    p = p_value(first, second)
+    runs = _runs_in_words(len(first), len(second))
+    test = f"{runs}, p {_p_in_words(p)} ({name_of_test(len(first), len(second))})"
+    if p < CERTAIN:
+        kind: Kind = "slower" if change > 0 else "faster"
+        if min(len(first), len(second)) == 1:  # which may be one of the few that are far off
+            text = f"{by_how_much}, likely, not certain: {test}."
+            return Verdict(kind, False, means, p, text)
+        return Verdict(kind, True, means, p, f"{by_how_much}, certain: {test}.")
+    text = f"No certain difference: {by_how_much} as seen; {test}."
+    return Verdict("no difference", False, means, p, text)
+
+
+def walls(side: Sequence[ComparedRun]) -> Array:
+    """Return the wall times of a side's runs."""
+    return np.array([run.seconds for run in side], dtype=float)
+
+
+def _means(first: Array, second: Array) -> tuple[float, float]:
+    return float(first.mean()), float(second.mean())
+
+
+def contributions(path: pd.DataFrame) -> list[tuple[str, float]]:
+    """Sum a waterfall up by function that ran, and by class of wait; the largest first."""
+    ran = path["Class"].isin(RUNNING)
+    who = path["Function"].where(ran, path["Class"].str.lower())
+    sums = path["Difference (s)"].groupby(who).sum()
+    order = np.argsort(-sums.abs().to_numpy(), kind="stable")
+    return [(str(sums.index[place]), float(sums.iloc[place])) for place in order]
+
+
+def _of_one_each(before: ComparedRun, after: ComparedRun, by_how_much: str) -> Verdict:
+    limit, means = least_of_one(before, after), (before.seconds, after.seconds)
+    if not math.isfinite(limit):
+        text = f"{by_how_much}; one run each, of too few tasks to tell how much chance makes."
+        return Verdict("cannot tell", False, means, math.nan, text)
+    others = len(other_walls(before, after))
+    as_others = f", as {others} other runs of it vary" if others else ""
+    cannot = f"one run each: cannot tell below {format_share(limit)}{as_others}"
+    if abs(means[1] / means[0] - 1) < limit:
+        text = f"No certain difference: {by_how_much} as seen; {cannot}."
+        return Verdict("no difference", False, means, math.nan, text)
+    kind: Kind = "slower" if means[1] > means[0] else "faster"
+    text = f"{by_how_much}, likely, not certain: {cannot}."
+    return Verdict(kind, False, means, math.nan, text)
+
+
+def least_of_one(before: ComparedRun, after: ComparedRun) -> float:
+    """Return the least difference that one run each can tell, as a share; NaN: unknown.
+
+    By what other runs of it vary by, where the history has enough; no less than the spread within
+    the two runs lets expect, and, without others, than `LEAST_OF_ONE`.
+    """
+    within = _WITHIN * math.hypot(*(relative_spread(run.trace) for run in (before, after)))
+    others = other_walls(before, after)
+    if len(others):
+        return float(np.nanmax([within, least_of_others(others, CERTAIN)]))
+    return max(within, LEAST_OF_ONE)
+
+
+def _refusal(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> str:
+    """Say why wall times cannot be compared; empty if they can."""
+    both = [run.name for run in before if any(run.is_same(other) for other in after)]
+    if both:
+        of = "The same run" if len(before) == len(after) == 1 else f"{both[0]}, the same run,"
+        return f"{of} is on both sides: there is nothing to tell."
+    for name, side in (("before", before), ("after", after)):
+        for run in side:
+            if not run.is_whole:
+                faults = " and ".join(run.faults) or "has no wall time"
+                return f"{run.name} ({name}) {faults}: its wall time cannot be compared."
+    return ""
+
+
+def _runs_in_words(first: int, second: int) -> str:
+    if first == second:
+        return f"{count_of(first, 'run')} each"
+    return f"{count_of(first, 'run')} before, {second} after"
+
+
+def _p_in_words(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"< {CERTAIN}" if p < CERTAIN else f"= {p:.2g}"

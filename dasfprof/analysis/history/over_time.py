@@ -1,0 +1,192 @@
+"""`history`: the runs of a directory as a table, and where their wall time changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.diagnosis.findings import SEVERITIES
+from dasfprof.analysis.history.kept import file_states, keep, read_kept
+from dasfprof.analysis.history.summary import summarise_run
+from dasfprof.analysis.tables.shared_columns import utc
+from dasfprof.analysis.trace.progress import is_wanted, track
+from dasfprof.database import find_runs
+from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
+from dasfprof.text import format_share
+
+By = Literal["name", "graph"]
+
+#: A run is compared with as many before it as there are, up to so many, and at least so many.
+_MOST_BEFORE, _LEAST_BEFORE = 10, 3
+#: A change is no less than this share of the wall time, and this many deviations.
+_LEAST_CHANGE, _DEVIATIONS = 0.1, 3 * 1.4826
+_PACKAGES = ("dasfprof", "dask", "distributed", "python")
+
+
+def history(
+    directory: str | os.PathLike[str] = ".", *, by: By = "name", progress: bool | None = None
+) -> pd.DataFrame:
+    """List the runs of a directory, and of the directories in it, over time.
+
+    Parameters
+    ----------
+    directory
+        Where the runs are.
+    by
+        What makes runs those of one pipeline: ``"name"`` (without the time that registration adds
+        to it) or ``"graph"`` (the same functions, each with as many tasks).
+    progress
+        See `TraceAnalyser`.
+
+    Returns
+    -------
+    DataFrame
+        A row a run, pipeline by pipeline, the oldest first: ``Pipeline``, ``Run``,
+        ``Began (UTC)``, ``Wall Time (s)`` (from the first submission to the last finish),
+        ``Efficiency (%)`` (share of the threads' time in which functions ran), ``Task Runs``,
+        ``Failed``, ``Findings`` (their number by severity), ``Versions``, and ``Change``:
+        ``did not end``; ``other graph`` than the run before; ``34 % slower`` or ``faster`` where
+        the wall time changed and stayed so; else empty. ``Directory``: where its files are.
+
+    Raises
+    ------
+    SourceNotFoundError
+        If there is no such directory, or no run in it.
+
+    Notes
+    -----
+    A run has changed if it differs from the median of up to ten runs of the same graph before it,
+    since the last change, by 10 % and by three deviations (of their median absolute
+    deviation), and the run after it, if there is one, does so too. Summaries are kept in the file
+    ``.dasfprof-history.json`` of each directory, so that only new runs are read.
+    """
+    if by not in get_args(By):
+        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
+    root = Path(directory)
+    if not root.is_dir():
+        raise SourceNotFoundError(f"there is no directory {os.fspath(directory)!r}.")
+    shown = is_wanted(progress)
+    places = [root, *sorted(path for path in root.iterdir() if path.is_dir())]
+    runs = [
+        {**summary, "directory": os.fspath(place)}
+        for place in places
+        for summary in _summaries(place, progress=shown)
+    ]
+    if not runs:
+        raise SourceNotFoundError(f"there is no run in {os.fspath(directory)!r}.")
+    runs.sort(key=lambda run: (str(run["pipeline"]), run["begin"] or 0.0))
+    pipelines: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        pipelines.setdefault(run["shape"] if by == "graph" else run["pipeline"], []).append(run)
+    ordered, changes = [], []
+    for own in pipelines.values():
+        own.sort(key=lambda run: run["begin"] or 0.0)
+        ordered += own
+        changes += changes_of(own)
+    return _table(ordered, changes)
+
+
+def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
+    """Sum up the runs in a directory, of which those that are known are not read."""
+    try:
+        states = file_states(directory)
+    except OSError:
+        return []
+    kept = read_kept(directory, states)
+    known = {name for files, _ in kept for name in files}
+    new = [directory / name for name in states if name not in known]
+    runs = find_runs(directory, new) if new else []
+    going_on = []
+    for run in track(runs, "Summing up runs", shown=progress, total=len(runs), unit="run"):
+        summary, stays = summarise_run(run)
+        if stays:
+            kept.append(({path.name: states[path.name] for path in run.files}, summary))
+        else:
+            going_on.append(summary)
+    if len(runs) > len(going_on):
+        keep(directory, kept)
+    return [summary for _, summary in kept] + going_on
+
+
+def kept_runs(directory: Path) -> list[dict[str, Any]]:
+    """Return the summaries that are kept in a directory, the oldest first; no run is read."""
+    try:
+        kept = read_kept(directory, file_states(directory))
+    except OSError:
+        return []
+    return sorted((summary for _, summary in kept), key=lambda run: run["begin"] or 0.0)
+
+
+def changes_of(runs: list[dict[str, Any]]) -> list[str]:
+    """Say of each run of a pipeline how it differs from those before it, as `history` does."""
+    found: list[str] = []
+    before: list[float] = []
+    shape = None
+    for place, run in enumerate(runs):
+        if not run["ended"] or run["seconds"] is None:
+            found.append("did not end" if not run["ended"] else "")
+            continue
+        changed = shape is not None and run["shape"] != shape
+        if changed:
+            before = []
+        shape = run["shape"]
+        following = [
+            other["seconds"]
+            for other in runs[place + 1 :]
+            if other["ended"] and other["seconds"] is not None and other["shape"] == shape
+        ][:1]
+        change = _change(before, run["seconds"], following)
+        found.append("other graph" if changed else change)
+        before = [] if change else before[-_MOST_BEFORE + 1 :]
+        before.append(run["seconds"])
+    return found
+
+
+def _change(before: list[float], seconds: float, following: list[float]) -> str:
+    """Say by how much a run is off those before it, if it and the next one are."""
+    if len(before) < _LEAST_BEFORE:
+        return ""
+    middle = float(np.median(before))
+    deviation = float(np.median(np.abs(np.array(before) - middle)))
+    least = max(_LEAST_CHANGE * middle, _DEVIATIONS * deviation)
+    off = [value - middle for value in (seconds, *following)]
+    if not (min(off) > least or max(off) < -least):
+        return ""
+    return f"{format_share(abs(off[0]) / middle)} {'slower' if off[0] > 0 else 'faster'}"
+
+
+def _table(runs: list[dict[str, Any]], changes: list[str]) -> pd.DataFrame:
+    def numbers(name: str) -> np.ndarray:
+        return np.array([np.nan if run[name] is None else run[name] for run in runs], dtype=float)
+
+    def texts(values: list[Any]) -> pd.Series:
+        return pd.Series(values, dtype=object)
+
+    return pd.DataFrame(
+        {
+            "Pipeline": texts([run["pipeline"] for run in runs]),
+            "Run": texts([run["run"] for run in runs]),
+            "Began (UTC)": utc(numbers("begin")),
+            "Wall Time (s)": numbers("seconds"),
+            "Efficiency (%)": numbers("efficiency") * 100,
+            "Task Runs": [int(run["tasks"]) for run in runs],
+            "Failed": [int(run["failed"]) for run in runs],
+            "Findings": texts([_findings(run["findings"]) for run in runs]),
+            "Versions": texts([_versions(run["versions"]) for run in runs]),
+            "Change": texts(changes),
+            "Directory": texts([run["directory"] for run in runs]),
+        }
+    )
+
+
+def _findings(counts: dict[str, int]) -> str:
+    named = [f"{counts[name]} {name}" for name in SEVERITIES if counts.get(name)]
+    return ", ".join(named) or "none"
+
+
+def _versions(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {versions[name]}" for name in _PACKAGES if name in versions)

@@ -1,0 +1,83 @@
+"""A run in a few figures, as plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dasfprof.analysis import diagnosis
+from dasfprof.analysis.model.accounting import RUNNING, make_accounts
+from dasfprof.analysis.model.critical_path import path_seconds
+from dasfprof.analysis.model.run_end import find_run_end
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.under_way import RecordingEnd
+from dasfprof.database import MultiEventDatabase
+from dasfprof.database.multi import Run
+from dasfprof.database.reader import TraceFile, is_dasf_trace
+
+#: What registration adds to the name of a pipeline: when the run was created, in Unix seconds.
+_CREATED = re.compile(r"-\d{9,}$")
+
+
+def summarise_run(run: Run) -> tuple[dict[str, Any], bool]:
+    """Sum up a run; also return whether that stays so: it is no longer being recorded.
+
+    The summary has what JSON has: ``run``, ``pipeline``, ``shape`` (of the graph of functions),
+    ``begin`` (Unix seconds), ``seconds`` (from the first submission to the last finish),
+    ``efficiency`` (share of the threads' time in which functions ran), ``tasks``, ``failed``,
+    ``ended``, ``findings`` (their number by severity), ``versions``. None: unknown.
+    """
+    trace = Trace.from_database(MultiEventDatabase(run.files), progress=False)
+    findings = diagnosis.diagnose(trace)["Severity"].value_counts()
+    summary = {
+        "run": run.name,
+        "pipeline": pipeline_of(run.name),
+        "shape": shape_of(trace),
+        "begin": _known(run.created or trace.begin),
+        "seconds": _known(path_seconds(trace)),
+        "efficiency": _known(_efficiency(trace)),
+        "tasks": len(trace.tasks),
+        "failed": int((trace.tasks["state"] == "erred").sum()),
+        "ended": find_run_end(trace) is None,
+        "findings": {str(name): int(count) for name, count in findings.items()},
+        "versions": _versions(run.files),
+    }
+    return summary, trace.recording is not RecordingEnd.GOES_ON
+
+
+def pipeline_of(run: str) -> str:
+    """Return the name of the pipeline of a run, by the run's."""
+    return _CREATED.sub("", run)
+
+
+def shape_of(trace: Trace) -> str:
+    """Return what is equal for runs of the same graph: how many keys of each function ran."""
+    codes, names = trace.keys.functions()
+    ran = np.unique(trace.tasks["key_id"].to_numpy())
+    counts = np.bincount(codes[ran], minlength=len(names))
+    text = repr(sorted((names[code], int(counts[code])) for code in np.flatnonzero(counts)))
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+def _efficiency(trace: Trace) -> float:
+    of_lives = make_accounts(trace).of_lives
+    whole = float(of_lives.sum())
+    return float(of_lives[:, list(RUNNING)].sum()) / whole if whole > 0 else math.nan
+
+
+def _versions(files: list[Path]) -> dict[str, str]:
+    for path in files:
+        if not is_dasf_trace(path):
+            told = TraceFile(path).read_header().get("versions")
+            if isinstance(told, dict):
+                return {str(name): str(version) for name, version in told.items()}
+    return {}
+
+
+def _known(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None

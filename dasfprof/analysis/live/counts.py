@@ -1,0 +1,171 @@
+"""`TaskCounts`: how many task runs of each step and function have ended, how fast and how long."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dasfprof.database.columns import Array
+
+#: Seconds over which rates are taken.
+WINDOW = 30.0
+
+#: Durations are counted in bins that are 9 % wide, from a microsecond to 12 days.
+_BINS_A_DOUBLING, _SHORTEST, _BINS = 8, 1e-6, 320
+#: Rows beyond these are counted together: names may come from whoever wrote the trace.
+_MOST_ROWS = 2000
+OTHERS = (None, "other functions")
+
+
+@dataclass
+class _Second:
+    """What ended within a second of the run."""
+
+    second: int
+    ended: Array
+    thread_seconds: Array
+
+
+class TaskCounts:
+    """Ended task runs, by step and function.
+
+    A *row* is a step (or None) and a function. Rows are numbered as they are first met.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str | None, str], int] = {}
+        self.done = np.zeros(0, dtype=np.int64)
+        self.failed = np.zeros(0, dtype=np.int64)
+        #: Unix seconds at which the first run of the row began; infinite where none has.
+        self.began = np.zeros(0)
+        self._timed = np.zeros(0, dtype=np.int64)
+        self._seconds = np.zeros(0)
+        self._histogram = np.zeros((0, _BINS), dtype=np.int64)
+        self._recent: deque[_Second] = deque()
+
+    @property
+    def rows(self) -> list[tuple[str | None, str]]:
+        """The step and the function of each row."""
+        return list(self._numbers)
+
+    def number(self, step: str | None, function: str) -> int:
+        """Return the number of a row."""
+        row = step, function
+        if len(self._numbers) >= _MOST_ROWS and row not in self._numbers:
+            row = OTHERS
+        number = self._numbers.setdefault(row, len(self._numbers))
+        if number >= len(self.done):
+            more = len(self.done) + 64
+            for name in ("done", "failed", "_timed", "_seconds", "_histogram"):
+                array = getattr(self, name)
+                grown = np.zeros((more, *array.shape[1:]), dtype=array.dtype)
+                grown[: len(array)] = array
+                setattr(self, name, grown)
+            self.began = np.concatenate([self.began, np.full(more - len(self.began), np.inf)])
+        return number
+
+    def add(self, rows: Array, done: Array, begins: Array, ends: Array, seconds: Array) -> None:
+        """Count task runs that ended.
+
+        Parameters
+        ----------
+        rows
+            Numbers of rows.
+        done
+            Whether each succeeded, else it failed.
+        begins, ends
+            Unix seconds.
+        seconds
+            That it held a thread; NaN: unknown.
+        """
+        count = len(self.done)
+        self.done += np.bincount(rows[done], minlength=count)
+        self.failed += np.bincount(rows[~done], minlength=count)
+        np.minimum.at(self.began, rows, begins)
+        timed = np.isfinite(seconds) & (seconds >= 0)
+        of, spans = rows[timed], seconds[timed]
+        self._timed += np.bincount(of, minlength=count)
+        self._seconds += np.bincount(of, spans, minlength=count)
+        bins = np.log2(np.maximum(spans, _SHORTEST) / _SHORTEST) * _BINS_A_DOUBLING
+        np.add.at(self._histogram, (of, np.minimum(bins.astype(np.int64), _BINS - 1)), 1)
+        self._add_recent(rows, ends, np.where(timed, seconds, 0.0))
+
+    def _add_recent(self, rows: Array, ends: Array, seconds: Array) -> None:
+        whole = ends[np.isfinite(ends)].max(initial=0.0)
+        if self._recent:
+            whole = max(whole, float(self._recent[-1].second))
+        known = ends > whole - 2 * WINDOW
+        rows, at, seconds = rows[known], ends[known].astype(np.int64), seconds[known]
+        for second in np.unique(at).tolist():
+            place = self._second(second)
+            there = at == second
+            count = len(place.ended)
+            place.ended += np.bincount(rows[there], minlength=count)[:count]
+            place.thread_seconds += np.bincount(rows[there], seconds[there], count)[:count]
+        while self._recent and self._recent[0].second < whole - 2 * WINDOW:
+            self._recent.popleft()
+
+    def _second(self, second: int) -> _Second:
+        """Return the counts of a second, all of the length that is needed now."""
+        for known in reversed(self._recent):
+            if known.second == second:
+                missing = len(self.done) - len(known.ended)
+                if missing:
+                    known.ended = np.append(known.ended, np.zeros(missing, dtype=np.int64))
+                    known.thread_seconds = np.append(known.thread_seconds, np.zeros(missing))
+                return known
+        new = _Second(second, np.zeros(len(self.done), np.int64), np.zeros(len(self.done)))
+        self._recent.append(new)
+        if len(self._recent) > 1 and self._recent[-2].second > second:
+            self._recent = deque(sorted(self._recent, key=lambda item: item.second))
+        return new
+
+    def rates(self, now: float) -> tuple[Array, Array]:
+        """Return what ended a second, over the last 30 s or since the row began.
+
+        Returns
+        -------
+        ended, thread_seconds
+            Task runs a second of each row, and their seconds in threads a second.
+        """
+        ended, seconds = np.zeros(len(self.done)), np.zeros(len(self.done))
+        for known in self._recent:
+            if now - WINDOW <= known.second <= now:
+                ended[: len(known.ended)] += known.ended
+                seconds[: len(known.ended)] += known.thread_seconds
+        spans = np.clip(now - self.began, 1.0, WINDOW)
+        return ended / spans, seconds / spans
+
+    def recent_thread_seconds(self, now: float) -> float:
+        """Return the seconds in threads a second of all task runs that ended lately."""
+        found = sum(
+            float(known.thread_seconds.sum())
+            for known in self._recent
+            if now - WINDOW <= known.second <= now
+        )
+        begun = float(np.min(self.began, initial=np.inf))
+        span: float = min(max(now - begun, 1.0), WINDOW)
+        return found / span
+
+    def means(self) -> Array:
+        """Return the mean seconds in a thread of each row, NaN where none is known."""
+        with np.errstate(invalid="ignore"):
+            return np.where(self._timed > 0, self._seconds / np.maximum(self._timed, 1), np.nan)
+
+    def mean(self) -> float:
+        """Return the mean seconds in a thread of all runs; 0 where none is known."""
+        return float(self._seconds.sum()) / max(int(self._timed.sum()), 1)
+
+    def median_of(self, function: str) -> float | None:
+        """Return the median seconds of a function's runs, to 9 %; None where none has ended."""
+        rows = [number for (_, name), number in self._numbers.items() if name == function]
+        histogram = self._histogram[rows].sum(axis=0)
+        total = int(histogram.sum())
+        if not total:
+            return None
+        place = int(np.searchsorted(np.cumsum(histogram), (total + 1) / 2))
+        middle: Any = _SHORTEST * 2 ** ((place + 0.5) / _BINS_A_DOUBLING)
+        return float(middle)

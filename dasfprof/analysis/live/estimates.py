@@ -1,0 +1,182 @@
+"""What follows from running totals: the time left, the tasks that run unusually long."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from dasfprof.analysis.live.counts import TaskCounts
+from dasfprof.analysis.live.open_tasks import OpenTask
+from dasfprof.analysis.live.state import FunctionProgress, LongTask, RunState, WorkerState
+from dasfprof.analysis.live.unfinished import Unfinished
+
+#: A task runs long beyond so many seconds and so many times the median of its function.
+LONG_SECONDS, LONG_TIMES = 10.0, 3.0
+#: Seconds that what has ended may take to be in the file.
+_LAG = 2.0
+_MOST_LONG = 100
+
+_NO_COUNTS = "How many tasks of each function wait is not recorded in this run."
+
+
+def describe(
+    run: str,
+    now: float,
+    written: float,
+    goes_on: bool | None,
+    *,
+    counts: TaskCounts,
+    unfinished: Unfinished,
+    tasks_of_graphs: int | None,
+    workers: list[WorkerState],
+    long_tasks: list[LongTask],
+) -> RunState:
+    """Put a state together.
+
+    Parameters
+    ----------
+    run, goes_on, workers, long_tasks
+        As in `RunState`.
+    now, written
+        Unix seconds by the scheduler's clock: now, and when its file was last written.
+    counts, unfinished
+        The running totals.
+    tasks_of_graphs
+        Number of tasks of all graphs that arrived; None: not known.
+    """
+    measured = max(written, now - _LAG)
+    counted = unfinished.counted is not None
+    functions = _functions(counts, unfinished.now() if counted else None, measured)
+    done, failed = int(counts.done.sum()), int(counts.failed.sum())
+    on_workers = waiting = total = None
+    if counted:
+        on_workers = sum(row.on_workers or 0 for row in functions)
+        waiting = sum(row.waiting or 0 for row in functions)
+        total = done + failed + on_workers + waiting
+    elif tasks_of_graphs is not None:
+        total = max(tasks_of_graphs, done + failed)
+    began = float(np.min(counts.began, initial=np.inf))
+    left, unknown = _time_left(counts, functions, total, measured) if goes_on else (None, 0)
+    threads = [worker.threads for worker in workers if worker.threads is not None]
+    busy = [worker.busy for worker in workers if worker.busy is not None]
+    return RunState(
+        run,
+        now,
+        began if np.isfinite(began) else None,
+        goes_on,
+        tuple(functions),
+        done,
+        failed,
+        on_workers,
+        waiting,
+        total,
+        total is not None and not counted,
+        sum(row.rate for row in functions),
+        None if left is None else max(left - (now - measured), 0.0),
+        unknown,
+        sum(threads) if threads else None,
+        sum(busy) if busy else None,
+        tuple(workers),
+        tuple(long_tasks),
+        () if counted or goes_on is False else (_NO_COUNTS,),
+    )
+
+
+def _functions(
+    counts: TaskCounts, left: dict[str, tuple[int, int]] | None, measured: float
+) -> list[FunctionProgress]:
+    """Return a row for each step and function, in the order in which they began.
+
+    What is left of a function that runs in several steps is in a row without a step: the scheduler
+    counts by function.
+    """
+    rows = counts.rows
+    steps_of = defaultdict(list)
+    for step, function in rows:
+        steps_of[function].append(step)
+    open_rows: dict[tuple[str | None, str], tuple[int, int]] = {}
+    for function, pair in (left or {}).items():
+        steps = steps_of.get(function, [])
+        open_rows[steps[0] if len(steps) == 1 else None, function] = pair
+    rates, _ = counts.rates(measured)
+    means = counts.means()
+    found = []
+    for number, row in enumerate([*rows, *(row for row in open_rows if row not in set(rows))]):
+        ended = number < len(rows)
+        done = int(counts.done[number]) if ended else 0
+        failed = int(counts.failed[number]) if ended else 0
+        on_workers, waiting = open_rows.get(row, (0, 0))
+        known = left is not None
+        mean = float(means[number]) if ended else np.nan
+        found.append(
+            FunctionProgress(
+                *row,
+                done,
+                failed,
+                on_workers if known else None,
+                waiting if known else None,
+                done + failed + on_workers + waiting if known else None,
+                float(rates[number]) if ended else 0.0,
+                mean if np.isfinite(mean) else None,
+            )
+        )
+    return found
+
+
+def _time_left(
+    counts: TaskCounts, functions: list[FunctionProgress], total: int | None, measured: float
+) -> tuple[float | None, int]:
+    """Estimate the seconds until all tasks of known length are done; count those that are not.
+
+    The work that is left, in seconds of threads by each function's mean, divided by the work that
+    was done a second lately: however many threads that took.
+    """
+    pace = counts.recent_thread_seconds(measured)
+    means = {row.function: row.mean_seconds for row in functions if row.mean_seconds is not None}
+    runs = int(counts.done.sum() + counts.failed.sum())
+    if total is None or not runs or pace <= 0:
+        return None, 0
+    if all(row.total is None for row in functions):
+        return (total - runs) * counts.mean() / pace, 0
+    work, unknown = 0.0, 0
+    for row in functions:
+        left = (row.on_workers or 0) + (row.waiting or 0)
+        work += left * means.get(row.function, 0.0)
+        unknown += 0 if row.function in means else left
+    return (None if unknown and not work else work / pace), unknown
+
+
+def long_tasks(tasks: list[tuple[str, float, OpenTask]], counts: TaskCounts) -> list[LongTask]:
+    """Return the tasks that run unusually long, the longest first.
+
+    Parameters
+    ----------
+    tasks
+        Workers' names, the time by their clocks, and their tasks under way.
+    counts
+        Tells the medians.
+    """
+    medians: dict[str, float | None] = {}
+    found = []
+    for worker, now, task in tasks:
+        seconds = now - task.since
+        if seconds <= LONG_SECONDS:
+            continue
+        if task.function not in medians:
+            medians[task.function] = counts.median_of(task.function)
+        median = medians[task.function]
+        if median is None or seconds > LONG_TIMES * median:
+            found.append(
+                LongTask(
+                    task.key,
+                    task.function,
+                    worker,
+                    task.state,
+                    seconds,
+                    median,
+                    task.line,
+                    task.waits,
+                )
+            )
+    return sorted(found, key=lambda task: -task.seconds)[:_MOST_LONG]

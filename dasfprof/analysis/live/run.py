@@ -1,0 +1,174 @@
+"""`LiveRun`: follows the files of a run and keeps its running totals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dasfprof.analysis.live import steps, workers
+from dasfprof.analysis.live.counts import TaskCounts
+from dasfprof.analysis.live.estimates import describe, long_tasks
+from dasfprof.analysis.live.files import RunFiles, Source
+from dasfprof.analysis.live.state import RunState
+from dasfprof.analysis.live.unfinished import EndedRuns, Unfinished
+from dasfprof.analysis.trace.keys import KeyTable, as_key_column
+from dasfprof.database.block_codec import Batch
+from dasfprof.database.columns import Array, Column, DictionaryColumn
+from dasfprof.database.following import FollowedFile
+from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN
+from dasfprof.schema.under_way import SCHEDULER_STATE
+
+_OF_SCHEDULER = {
+    TASK_RUN.name: ("key", "state", "start", "stop", "graph"),
+    SCHEDULER_STATE.name: ("tasks", "workers"),
+    **steps.WANTED_OF_SCHEDULER,
+    **workers.WANTED_OF_SCHEDULER,
+}
+#: Without the scheduler's file, the workers' files tell which task runs ended.
+_OF_WORKERS_ALONE = {**workers.WANTED, COMPUTE.name: ("key", "state")}
+
+
+class LiveRun:
+    """A run that may still be recorded.
+
+    Parameters
+    ----------
+    source
+        A directory, a run's name, a file or a glob, see `dasfprof.open_run`; or the run's files.
+        Of a directory with several runs the newest is taken.
+
+    Raises
+    ------
+    SourceNotFoundError, NotATraceError, InvalidArgumentError
+        If there is no run.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._files = RunFiles(source)
+        self._counts = TaskCounts()
+        self._unfinished = Unfinished()
+        self._steps = steps.LiveSteps()
+        self._workers = workers.Workers()
+        self._known: set[FollowedFile] = set()
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self._files.name
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files that are known of the run."""
+        return [file.path for file in self._files]
+
+    def size(self) -> int:
+        """Return how many bytes of the files were read."""
+        return sum(file.position for file in self._files)
+
+    def read(self) -> RunState:
+        """Read what was appended since the last call; return the run's state."""
+        self._files.read_headers()
+        self._files.find_new()
+        files = list(self._files)
+        alone = not any(file.header.get("plugin") == "SchedulerPlugin" for file in files)
+        for file in files:
+            plugin = file.header.get("plugin")
+            if plugin == "SchedulerPlugin":
+                self._take_scheduler(list(file.read(_OF_SCHEDULER)))
+            elif plugin == "StepRecorder":
+                self._steps.take(list(file.read(steps.WANTED)))
+            elif plugin in ("TracePlugin", "ResourceMonitor"):
+                self._take_worker(file, alone=alone)
+        return self._state()
+
+    def _take_scheduler(self, batches: list[Batch]) -> None:
+        counts = []
+        for batch in batches:
+            if batch.name == GRAPH.name:
+                self._steps.take_graphs(batch)
+            elif batch.name == SCHEDULER_STATE.name and batch.rows:
+                times, told = batch.fields["timestamp"].to_list(), batch.args["tasks"].to_list()
+                counts.append((times[-1], told[-1]))
+                self._workers.take_state(batch.args["workers"].to_list()[-1])
+        self._workers.take_from_scheduler(batches)
+        ended = [self._count_runs(batch) for batch in batches if batch.name == TASK_RUN.name]
+        self._unfinished.take([runs for runs in ended if runs is not None], counts)
+
+    def _take_worker(self, file: FollowedFile, *, alone: bool) -> None:
+        batches = list(file.read(_OF_WORKERS_ALONE)) if alone else self._workers.read(file)
+        if file not in self._known and file.header:
+            self._known.add(file)
+            self._workers.add_file(file)
+        if batches:
+            self._workers.take(file, batches)
+        for batch in batches:
+            if alone and batch.name == COMPUTE.name:
+                self._count_runs(batch)
+
+    def _count_runs(self, batch: Batch) -> EndedRuns | None:
+        """Count the task runs of a batch that ended for good, and return them."""
+        states = batch.args.get("state")
+        if not isinstance(states, DictionaryColumn) or "key" not in batch.args:
+            return None
+        done = _is(states, "memory")
+        rows = np.flatnonzero(done | _is(states, "erred"))
+        if not len(rows):
+            return None
+        key = as_key_column(batch.args["key"])
+        codes, names = KeyTable(key.heads, key.codes, key.tails).functions()
+        begins = _numbers(batch.fields["timestamp"], batch.rows)
+        seconds = _numbers(batch.fields["duration"], batch.rows)
+        ends = begins + seconds
+        if batch.name == TASK_RUN.name:
+            started, stopped = (_numbers(batch.args.get(x), batch.rows) for x in ("start", "stop"))
+            seconds = stopped - started
+            begins = np.where(np.isfinite(started), started, begins)
+        step_codes, step_names = self._steps.find(key, batch.args.get("graph"))
+        pairs, places = np.unique(step_codes[rows] * len(names) + codes[rows], return_inverse=True)
+        numbers = [
+            self._counts.number(step_names[pair // len(names)], names[pair % len(names)])
+            for pair in pairs.tolist()
+        ]
+        self._counts.add(
+            np.array(numbers, dtype=np.int64)[places],
+            done[rows],
+            begins[rows],
+            ends[rows],
+            seconds[rows],
+        )
+        return EndedRuns(names, codes[rows], ends[rows])
+
+    def _state(self) -> RunState:
+        schedulers = self._files.of("SchedulerPlugin")
+        files = schedulers or [*self._files]
+        goes_on = self._files.goes_on()
+        now = max((file.now() for file in files), default=0.0)
+        clocks = [file.clock for file in files if file.clock is not None]
+        if goes_on is False:
+            now = max(clocks, default=now)
+        return describe(
+            self._files.name,
+            now,
+            max(clocks, default=now),
+            goes_on,
+            counts=self._counts,
+            unfinished=self._unfinished,
+            tasks_of_graphs=self._steps.tasks if schedulers else None,
+            workers=self._workers.states(),
+            long_tasks=long_tasks(self._workers.open_tasks(), self._counts) if goes_on else [],
+        )
+
+
+def _is(states: DictionaryColumn, state: str) -> Array:
+    same = np.array([entry == state for entry in states.entries], dtype=bool)
+    found: Array = same[states.codes]
+    return found
+
+
+def _numbers(column: Column | None, rows: int) -> Array:
+    if column is None:
+        return np.full(rows, np.nan)
+    values: Any = getattr(column, "array", None)
+    return np.array(column.to_list() if values is None else values, dtype=float)

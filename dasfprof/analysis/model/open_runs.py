@@ -1,0 +1,179 @@
+"""Task runs that had begun and not ended when evidence ends, as rows beside those that ended."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.clock_offsets import clock_offsets
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.run_end import How, find_run_end, last_client_left
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.under_way import RUN
+from dasfprof.database.columns import Array
+
+#: States of task runs that have not ended. One of a worker that left has ended with it.
+RUNNING, WAITING, RELEASED, LOST = "running", "waiting", "released by the client", "lost"
+OPEN_STATES = (RUNNING, WAITING, RELEASED, LOST)
+
+#: Why workers leave that were asked to, as Dask's stimulus ids begin.
+_ASKED = ("retire-workers", "nanny-close", "client-restart", "scheduler-close", "worker-close")
+
+
+@once_per_trace
+def with_open_runs(trace: Trace) -> Trace:
+    """Return a trace whose task runs are followed by those that had not ended.
+
+    Their ``state`` is one of `OPEN_STATES`. They last until the last fact of their worker, or until
+    it left; ``cpu`` is that of this time. What their end would tell is unknown.
+    """
+    table = trace.under_way
+    if not len(table):
+        return trace
+    rows = _rows(trace, table)
+    joined, rest = _with_scheduler(trace, rows)
+    tasks = _appended(trace.tasks, joined)
+    lengths, ids = trace.task_dependencies
+    lengths = np.append(lengths, np.full(len(rows), -1, dtype=lengths.dtype))
+    return dataclasses.replace(
+        trace, tasks=tasks, scheduler_only=rest, task_dependencies=(lengths, ids)
+    )
+
+
+def open_rows(trace: Trace) -> pd.DataFrame:
+    """Return the task runs that had not ended, with the columns of `Trace.tasks`."""
+    return with_open_runs(trace).tasks.iloc[len(trace.tasks) :]
+
+
+def left_unasked(trace: Trace) -> Array:
+    """Return which lives of workers left while the run went on, and nobody asked them to.
+
+    Without a program's client it no longer goes on: those who leave then are shut down.
+    """
+    workers = trace.workers
+    left, end = workers["left"].to_numpy(dtype=float), find_run_end(trace)
+    reasons = workers["left_reason"].fillna("").to_numpy(dtype=object)
+    asked = np.array([str(reason).startswith(_ASKED) for reason in reasons], dtype=bool)
+    limit = float(np.fmin(last_client_left(trace), np.inf))  # of NaN the other
+    if end is not None and end.how in (How.LEFT, How.BROKEN_UP):
+        limit = min(limit, end.time)
+    found: Array = np.isfinite(left) & ~asked & (left < limit)
+    return found
+
+
+def _rows(trace: Trace, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns of `Trace.tasks` that workers tell of open runs."""
+    since, until = _spans(trace, table)
+    fetching = (table["state"] == "fetching").to_numpy()
+    start = np.where(fetching, until, since)
+    codes, names = trace.keys.functions()
+    who = trace.workers.iloc[table["worker_id"].to_numpy()]
+    return pd.DataFrame(
+        {
+            **{name: table[name].to_numpy() for name in RUN},
+            "host": _names(who["host"]),
+            "worker": _names(who["worker"]),
+            "function": make_categorical(codes[table["key_id"].to_numpy()], names),
+            "state": _names(_states(trace, table)),
+            "thread": _names(table["thread"].astype(object)),
+            "start": start,
+            "duration": until - start,
+            "received": since,
+            "ready": start,
+            "executing": start,
+            "seceded": _seceded(trace, table),
+            "cpu": _cpu(table, until - start),
+            "source": _names(np.full(len(table), "worker", dtype=object)),
+        }
+    )
+
+
+def _spans(trace: Trace, table: pd.DataFrame) -> tuple[Array, Array]:
+    """Return since when each run is under way, and until when its worker was seen or left."""
+    worker, seen = table["worker_id"].to_numpy(), table["time"].to_numpy(dtype=float)
+    last = np.fmax(trace.workers["last_seen"].to_numpy(dtype=float)[worker], seen)
+    left = (trace.workers["left"].to_numpy(dtype=float) + clock_offsets(trace))[worker]
+    since = table["since"].to_numpy(dtype=float)
+    since = np.where(np.isfinite(since), since, seen)
+    return since, np.fmax(np.fmin(last, left), since)
+
+
+def _states(trace: Trace, table: pd.DataFrame) -> Array:
+    end = find_run_end(trace)
+    by_client = end is not None and end.how is How.LEFT
+    state = table["state"].astype(object).to_numpy()
+    found = np.where(state == "fetching", WAITING, RUNNING).astype(object)
+    found[(state == "cancelled") | by_client] = RELEASED
+    found[left_unasked(trace)[table["worker_id"].to_numpy()]] = LOST
+    return found
+
+
+def _seceded(trace: Trace, table: pd.DataFrame) -> Array:
+    """Return when each run was first seen without the slot that it had; NaN: it has it."""
+    history = trace.under_way_history
+    first = history[history["state"] == "long-running"].drop_duplicates(RUN)
+    times = first.set_index(RUN)["time"]
+    found: Array = times.reindex(pd.MultiIndex.from_frame(table[RUN])).to_numpy(dtype=float)
+    return found
+
+
+def _cpu(table: pd.DataFrame, length: Array) -> Array:
+    """Return the CPU seconds of runs: one that computed when it was last seen goes on so."""
+    cpu = table["cpu"].to_numpy(dtype=float)
+    looked = table["time"].to_numpy(dtype=float) - table["since"].to_numpy(dtype=float)
+    running = (table["thread_state"] == "running").to_numpy(dtype=bool)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        grown = np.where(running & (looked > 0), cpu * np.fmax(length / looked, 1.0), cpu)
+    found: Array = np.fmin(grown, length)
+    return np.where(np.isnan(cpu), np.nan, found)
+
+
+def _with_scheduler(trace: Trace, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Add what the scheduler knows of the same runs; return also its rows of other runs."""
+    only = trace.scheduler_only
+    if not len(only):
+        return rows, only
+    index = pd.MultiIndex.from_frame(only[RUN])
+    own = pd.MultiIndex.from_frame(rows[RUN])
+    more = only[~index.duplicated(keep="last")].set_index(RUN)
+    names = [name for name in more.columns if name not in rows and name in trace.tasks]
+    found = more[names].reindex(own).reset_index(drop=True)
+    return pd.concat([rows, found], axis=1), only[~index.isin(own)]
+
+
+def _appended(tasks: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Append rows to task runs; what they lack is NA."""
+    count = len(rows)
+    columns: dict[str, Any] = {}
+    for name in tasks.columns:
+        old = tasks[name]
+        new = rows[name] if name in rows else pd.Series(np.full(count, np.nan), dtype=object)
+        if isinstance(old.dtype, pd.CategoricalDtype):
+            if not isinstance(new.dtype, pd.CategoricalDtype):
+                new = pd.Series(pd.Categorical(new.astype(object)))
+            columns[name] = _one_after_the_other(old.array, new.array)
+        elif old.dtype == object:
+            new = new.astype(object).where(new.notna(), None)
+            columns[name] = np.concatenate([old.to_numpy(), new.to_numpy(dtype=object)])
+        else:
+            values = pd.to_numeric(new).to_numpy(dtype=float)
+            whole = old.dtype.kind in "iu"
+            values = np.nan_to_num(values, nan=-1).astype(old.dtype) if whole else values
+            columns[name] = np.concatenate([old.to_numpy(), values])
+    return pd.DataFrame(columns, copy=False)
+
+
+def _one_after_the_other(first: pd.Categorical, second: pd.Categorical) -> pd.Categorical:
+    places = {text: place for place, text in enumerate(first.categories)}
+    codes = [places.setdefault(text, len(places)) for text in second.categories]
+    added = np.array([*codes, -1], dtype=np.int64)[second.codes]
+    return make_categorical(np.concatenate([first.codes.astype(np.int64), added]), list(places))
+
+
+def _names(values: Any) -> pd.Categorical:
+    codes, names = pd.factorize(np.asarray(values, dtype=object))
+    return make_categorical(codes, list(names))

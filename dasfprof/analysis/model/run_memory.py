@@ -1,0 +1,117 @@
+"""`memory_of_runs`: what the process of each task run held while it ran, by samples."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: Seconds before a run for which a sample tells what its process held as it began.
+_HOLDS = 1.0
+
+
+class RunMemory(NamedTuple):
+    """Bytes for each row of `Trace.tasks`; NaN where it cannot be told."""
+
+    #: The most that its process held in a sample taken while it ran.
+    highest: Array
+    #: By how much that is more than what the process held before, where it had the process to
+    #: itself. Memory that came and went between two samples is not in it.
+    rise: Array
+
+
+@once_per_trace
+def memory_of_runs(trace: Trace) -> RunMemory:
+    """Find what the process of each task run held."""
+    tasks = trace.tasks
+    found = RunMemory(np.full(len(tasks), np.nan), np.full(len(tasks), np.nan))
+    processes = _processes(trace)
+    samples = trace.samples.reindex(columns=["worker_id", "time", "memory"]).dropna()
+    samples = samples.sort_values("time", kind="stable")
+    of_sample = processes[samples["worker_id"].to_numpy(dtype=np.int64)]
+    times, memory = samples["time"].to_numpy(), samples["memory"].to_numpy(dtype=float)
+    starts = tasks["start"].to_numpy(dtype=float)
+    stops = starts + tasks["duration"].to_numpy(dtype=float)
+    seen = (tasks["source"] == "worker").to_numpy() & np.isfinite(stops)
+    of_run = np.where(seen, processes[tasks["worker_id"].to_numpy()], -1)
+    # What had not ended, and what nobody knows the times of, may have been there all the time.
+    begun, of_begun = trace.under_way["since"].to_numpy(dtype=float), trace.under_way["worker_id"]
+    begun = np.where(np.isfinite(begun), begun, -np.inf)
+    of_begun = processes[of_begun.to_numpy(dtype=np.int64)]
+    for process in np.unique(of_sample):
+        rows, own = np.flatnonzero(of_run == process), of_sample == process
+        if not len(rows):
+            continue
+        beside = begun[of_begun == process]
+        alone, idle_since = _alone(starts[rows], stops[rows], beside)
+        read = _Readings(times[own], memory[own], starts[rows], stops[rows])
+        found.highest[rows] = read.highest
+        found.rise[rows] = np.where(alone, read.rise(idle_since), np.nan)
+    return found
+
+
+def _processes(trace: Trace) -> Array:
+    """Number the process of each worker: several may share one."""
+    known = trace.workers[["host", "boot_id", "pid"]].astype(object)
+    numbers: dict[object, int] = {}
+    codes = []
+    for worker, process in enumerate(known.where(known.notna(), None).itertuples(index=False)):
+        # Of one whose process is unknown nothing tells that it shares one.
+        identity = (worker,) if process.pid is None else tuple(process)
+        codes.append(numbers.setdefault(identity, len(numbers)))
+    return np.array(codes, dtype=np.int64)
+
+
+def _alone(starts: Array, stops: Array, others: Array) -> tuple[Array, Array]:
+    """Return which runs had their process to themselves, and since when nothing had run before.
+
+    Parameters
+    ----------
+    starts, stops
+        Of the runs of a process.
+    others
+        When others began there that had not ended.
+    """
+    order = np.argsort(starts, kind="stable")
+    ended = np.maximum.accumulate(np.r_[-np.inf, stops[order]])[:-1]
+    nexts = np.r_[starts[order][1:], np.inf]
+    first_other = others.min(initial=np.inf)
+    alone, idle_since = np.empty(len(order), dtype=bool), np.empty(len(order))
+    own_stops = stops[order]
+    alone[order] = (ended <= starts[order]) & (own_stops <= nexts) & (own_stops <= first_other)
+    idle_since[order] = ended
+    return alone, idle_since
+
+
+class _Readings:
+    """The samples of a process while each of its runs lasted."""
+
+    def __init__(self, times: Array, memory: Array, starts: Array, stops: Array) -> None:
+        self._times, self._memory, self._starts = times, memory, starts
+        self._first = np.searchsorted(times, starts, side="left")
+        self._end = np.searchsorted(times, stops, side="right")
+        self.highest = _maxima(memory, self._first, self._end)
+
+    def rise(self, idle_since: Array) -> Array:
+        """Return how much the process held more than before: than in the sample before the run.
+
+        Where another run may have changed that since, than in the first sample of the run.
+        """
+        before = np.maximum(self._first - 1, 0)
+        at = self._times[before]
+        holds = (self._first > 0) & (at >= idle_since) & (self._starts - at <= _HOLDS)
+        base = np.where(holds, before, np.minimum(self._first, len(self._times) - 1))
+        enough = np.where(holds, self._end > self._first, self._end > self._first + 1)
+        return np.where(enough, np.maximum(self.highest - self._memory[base], 0.0), np.nan)
+
+
+def _maxima(values: Array, first: Array, end: Array) -> Array:
+    """Return the largest of ``values[first:end]``; NaN of nothing."""
+    padded = np.r_[values, -np.inf]
+    bounds = np.column_stack([first, np.maximum(end, first)]).ravel()
+    largest = np.maximum.reduceat(padded, bounds)[::2] if len(first) else np.empty(0)
+    return np.where(end > first, largest, np.nan)

@@ -1,0 +1,68 @@
+"""Tasks that no worker had begun at the end of a run, as far as the scheduler named them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from dask.utils import key_split
+
+from dasfprof.analysis.model.open_runs import RELEASED, WAITING, open_rows
+from dasfprof.analysis.model.run_end import How, find_run_end
+from dasfprof.analysis.trace import Trace
+
+NO_WORKER = "no-worker"
+
+
+class UnsentTask(NamedTuple):
+    """A task without a task run."""
+
+    #: Its text.
+    key: str
+    function: str
+    #: waiting, no-worker, or released by the client.
+    status: str
+
+
+def unsent_tasks(trace: Trace) -> list[UnsentTask]:
+    """List the tasks that no worker had begun at the end, as far as their keys are known.
+
+    The scheduler names the first 20 unfinished ones of each client and worker, and the first 100
+    that no worker may run.
+    """
+    end = find_run_end(trace)
+    if end is None:
+        return []
+    state: dict[str, Any] = end.state or {}
+    found = {
+        str(key): WAITING
+        for holder in (*(state.get("clients") or ()), *(state.get("workers") or ()))
+        for key in holder.get("keys") or ()
+    }
+    found |= {str(task["key"]): NO_WORKER for task in state.get("held_back") or ()}
+    unsent = trace.unsent if "key" in trace.unsent else trace.unsent.iloc[:0]
+    if len(unsent):
+        keys = trace.keys.texts(unsent["key"].to_numpy()).tolist()
+        states = unsent["state"].astype(object).tolist()
+        for key, name in zip(keys, states, strict=True):
+            found.setdefault(key, NO_WORKER if name == NO_WORKER else WAITING)
+    ran = _sent(trace, set(found))
+    return [
+        UnsentTask(key, str(key_split(key)), RELEASED if end.how is How.LEFT else status)
+        for key, status in found.items()
+        if key not in ran
+    ]
+
+
+def _sent(trace: Trace, wanted: set[str]) -> set[str]:
+    """Return which of some keys, as texts, have task runs."""
+    if not wanted:
+        return set()
+    ids = [open_rows(trace)["key_id"], trace.scheduler_only.get("key_id", ())]
+    ids.append(trace.tasks["key_id"])
+    known = np.unique(np.concatenate([np.asarray(column, dtype=np.int64) for column in ids]))
+    functions, names = trace.keys.functions()
+    near = {str(key_split(key)) for key in wanted}
+    codes = np.flatnonzero([name in near for name in names])
+    known = known[np.isin(functions[known], codes)]
+    return wanted & set(trace.keys.texts(known).tolist())

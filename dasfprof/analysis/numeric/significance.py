@@ -1,0 +1,164 @@
+"""Whether two groups of measurements differ: tests, and what many of them at once are worth.
+
+They need NumPy alone. All p-values are two-sided unless `greater` asks whether the second group
+is greater than the first.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+
+from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.database.columns import Array
+
+#: Ways to share out measurements from which on a sample of them is tried instead of all.
+_MOST_SPLITS = 20_000
+#: Ways from which on a permutation test can come below 1 in 100, two-sided.
+_ENOUGH_SPLITS = 200
+_PRECISION = 1e-12
+
+
+def p_value(first: Array, second: Array, *, greater: bool = False) -> float:
+    """Return the probability of a difference of means as large as seen, if there were none.
+
+    - Enough measurements (five in each group, say): a permutation test, exact where all ways to
+      share out the measurements can be tried (Pitman 1937). It supposes nothing of their spread.
+    - Fewer, at least two in each: Welch's t-test (Welch 1947), which supposes a normal spread.
+    - One against several: the t-test of a single case (Crawford and Howell 1998): the spread is
+      that of the several.
+    - One against one: NaN. Nothing tells how much they vary.
+    """
+    sizes = len(first), len(second)
+    if min(sizes) == 0 or max(sizes) == 1:
+        return math.nan
+    if min(sizes) > 1 and math.comb(sum(sizes), sizes[0]) >= _ENOUGH_SPLITS:
+        return permutation_p(first, second, greater=greater)
+    return welch_p(first, second, greater=greater)
+
+
+def name_of_test(first: int, second: int) -> str:
+    """Name the test that `p_value` makes of groups of these sizes; empty if it makes none."""
+    if min(first, second) == 0 or max(first, second) == 1:
+        return ""
+    if min(first, second) == 1:
+        return "t-test of a single run"
+    enough = math.comb(first + second, first) >= _ENOUGH_SPLITS
+    return "permutation test" if enough else "Welch's t-test"
+
+
+def permutation_p(first: Array, second: Array, *, greater: bool = False) -> float:
+    """Return the share of the ways to share out the measurements that differ as much or more."""
+    values = np.concatenate([first, second]).astype(float)
+    size, count = len(second), len(values)
+    splits = math.comb(count, size)
+    if splits <= _MOST_SPLITS:
+        chosen = np.array(list(combinations(range(count), size)))
+    else:
+        random = np.random.default_rng(0)  # the same answer each time
+        chosen = np.argsort(random.random((_MOST_SPLITS, count)), axis=1)[:, :size]
+    sums = values[chosen].sum(axis=1)
+    expected, seen = values.sum() * size / count, float(second.sum())
+    off, seen_off = (sums - expected, seen - expected)
+    if not greater:
+        off, seen_off = np.abs(off), abs(seen_off)
+    as_much = int(np.count_nonzero(off >= seen_off - _PRECISION * np.abs(values).sum()))
+    # A sample need not hold the split that was seen, which is one of them.
+    return as_much / splits if splits <= _MOST_SPLITS else (as_much + 1) / (_MOST_SPLITS + 1)
+
+
+def welch_p(first: Array, second: Array, *, greater: bool = False) -> float:
+    """Return the p-value of Welch's t-test, or, of one against several, of a single case's."""
+    sizes = np.array([len(first), len(second)])
+    difference = float(second.mean() - first.mean())
+    spreads = np.array([x.var(ddof=1) if len(x) > 1 else 0.0 for x in (first, second)])
+    if sizes.min() == 1:
+        spread, free = float(spreads.max()), float(sizes.max()) - 1
+        error = math.sqrt(spread * (1 + 1 / int(sizes.max())))
+    else:
+        parts = spreads / sizes
+        error = math.sqrt(float(parts.sum()))
+        squares = float((parts**2 / (sizes - 1)).sum())
+        free = float(parts.sum()) ** 2 / squares if squares > 0 else 1.0
+    if error == 0:
+        return float(difference <= 0) if greater else float(difference == 0)
+    t = difference / error
+    two_sided = student_p(t, free)
+    if not greater:
+        return two_sided
+    return two_sided / 2 if t > 0 else 1 - two_sided / 2
+
+
+def student_p(t: float, free: float) -> float:
+    """Return the probability that Student's t, of so many degrees of freedom, is as far from 0."""
+    return _incomplete_beta(free / 2, 0.5, free / (free + t * t))
+
+
+def student_quantile(p: float, free: float) -> float:
+    """Return the t beyond which, to either side, Student's distribution has a share `p`."""
+    low, high = 0.0, 1.0
+    while student_p(high, free) > p:
+        high *= 2
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_p(middle, free) > p else (low, middle)
+    return high
+
+
+def mann_whitney_p(first: Array, second: Array) -> float:
+    """Return the p-value of the Mann-Whitney U test, by its normal approximation.
+
+    With corrections for ties and continuity (Hollander and Wolfe 1999); good from some eight
+    measurements a group on, else NaN.
+    """
+    n, m = len(first), len(second)
+    if min(n, m) < 8:
+        return math.nan
+    values = np.concatenate([first, second])
+    ranks = Groups(np.zeros(n + m, dtype=np.int64), 1).ranks(values)
+    u = float(ranks[:n].sum()) - n * (n + 1) / 2
+    ties = np.unique(values, return_counts=True)[1].astype(float)
+    correction = float((ties**3 - ties).sum()) / ((n + m) * (n + m - 1))
+    variance = n * m / 12 * (n + m + 1 - correction)
+    if variance <= 0:
+        return 1.0
+    z = max(abs(u - n * m / 2) - 0.5, 0.0) / math.sqrt(variance)
+    return math.erfc(z / math.sqrt(2))
+
+
+def holm(p_values: Array) -> Array:
+    """Correct p-values of several tests for their number (Holm 1979); NaN are no tests."""
+    found = np.full(len(p_values), np.nan)
+    known = np.flatnonzero(np.isfinite(p_values))
+    order = known[np.argsort(p_values[known], kind="stable")]
+    raised = p_values[order] * np.arange(len(order), 0, -1)
+    found[order] = np.minimum(np.maximum.accumulate(raised), 1.0)
+    return found
+
+
+def _incomplete_beta(a: float, b: float, x: float) -> float:
+    """Return the regularised incomplete beta function, by its continued fraction (DLMF 8.17.22)."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(b, a, 1 - x)
+    front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    front = math.exp(front + a * math.log(x) + b * math.log1p(-x)) / a
+    # Lentz's method, from the innermost known convergent on.
+    fraction, c, d = 1.0, 1.0, 0.0
+    for step in range(500):
+        half = step // 2
+        if step == 0:
+            term = 1.0
+        elif step % 2:
+            term = -(a + half) * (a + b + half) * x / ((a + 2 * half) * (a + 2 * half + 1))
+        else:
+            term = half * (b - half) * x / ((a + 2 * half - 1) * (a + 2 * half))
+        d = 1 / (1 + term * d)
+        c = 1 + term / c
+        fraction *= c * d
+        if abs(c * d - 1) < _PRECISION and step:
+            break
+    return front * (fraction - 1)

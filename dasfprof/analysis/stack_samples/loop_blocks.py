@@ -1,0 +1,122 @@
+"""`loop_blocks`: when event loops did not turn, and what their threads did meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.stack_samples.places import all_stacks, import_of, line_of
+from dasfprof.analysis.stack_samples.task_samples import (
+    LOCK,
+    RUNNING,
+    WAITING,
+    Samples,
+)
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.under_way.state import Frame, Stack
+
+#: Functions in which an event loop waits for something to do.
+_IDLE = ("select", "EpollSelector.select", "KqueueSelector.select", "_poll", "poll")
+#: The share of a block from which it was spent with one thing.
+_MOST = 0.5
+
+
+@dataclass(frozen=True)
+class LoopBlock:
+    """A time in which an event loop did not turn."""
+
+    worker_id: int
+    #: Unix seconds: it last turned; it was seen to turn again, or last seen blocked.
+    start: float
+    stop: float
+    #: Whether it was seen to turn again.
+    ended: bool
+    #: The line at which its thread was seen longest, and the library's call in that; None: it was
+    #: not at work when it was looked at.
+    line: Frame | None
+    inside: str
+    #: The library that was imported there; None: none was.
+    imported: str | None
+    #: ``working``; ``no core``: it could have run; ``lock``: other threads of its process had the
+    #: interpreter's lock; ``waiting``: in a call that waits; ``unknown``.
+    cause: str
+    samples: int
+
+
+@once_per_trace
+def loop_blocks(trace: Trace) -> list[LoopBlock]:
+    """Return the times of a trace in which event loops did not turn, the longest first."""
+    table = trace.loop_samples
+    if not len(table):
+        return []
+    stacks, samples = list(map(_in_the_loop, all_stacks(trace))), Samples.of(table)
+    since, until = table["since"].to_numpy(dtype=float), table["until"].to_numpy(dtype=float)
+    worker = table["worker_id"].to_numpy()
+    blocks = []
+    order = np.lexsort((samples.time, since, worker))
+    same = (np.diff(worker[order]) == 0) & (np.diff(since[order]) == 0)
+    for rows in np.split(order, np.flatnonzero(~same) + 1):
+        ends = until[rows][np.isfinite(until[rows])]
+        seen = rows[~np.isfinite(until[rows])]
+        if not len(seen):
+            continue
+        stop = float(ends.min()) if len(ends) else float(samples.time[seen].max())
+        blocks.append(
+            _block(
+                int(worker[rows[0]]),
+                (float(since[rows[0]]), stop, bool(len(ends))),
+                samples.take(seen),
+                stacks,
+            )
+        )
+    return sorted(blocks, key=lambda block: block.start - block.stop)
+
+
+def _in_the_loop(stack: Stack) -> Stack:
+    """Return the frames of what an event loop has called."""
+    for place in range(len(stack) - 1, -1, -1):
+        frame = stack[place]
+        if frame.function.endswith("_run") and frame.file.endswith("asyncio/events.py"):
+            return stack[place + 1 :]
+    return stack
+
+
+def _block(
+    worker: int, when: tuple[float, float, bool], samples: Samples, stacks: list[Stack]
+) -> LoopBlock:
+    weights: dict[int, float] = {}
+    for stack, seconds in zip(samples.stack.tolist(), samples.interval.tolist(), strict=True):
+        if stack >= 0 and stacks[stack] and stacks[stack][-1].function not in _IDLE:
+            weights[stack] = weights.get(stack, 0.0) + seconds
+    at_work = sum(weights.values())
+    longest = stacks[max(weights, key=lambda stack: weights[stack])] if weights else None
+    line, inside = line_of(longest) if longest is not None else (None, "")
+    return LoopBlock(
+        worker,
+        *when,
+        line=line,
+        inside=inside,
+        imported=import_of(longest) if longest is not None else None,
+        cause=_cause(samples, at_work),
+        samples=len(samples),
+    )
+
+
+def _cause(samples: Samples, at_work: float) -> str:
+    total = samples.interval.sum()
+    if not total > 0:
+        return "unknown"
+    if np.nansum(samples.run_queue) >= _MOST * total:
+        return "no core"
+    by_activity = {
+        name: samples.interval[samples.activity == number].sum()
+        for name, number in (("working", RUNNING), ("lock", LOCK), ("waiting", WAITING))
+    }
+    cpu = np.nansum(samples.cpu)
+    if cpu < _MOST * total and by_activity["lock"] >= _MOST * total:
+        return "lock"
+    if at_work < _MOST * total:  # it was about to turn
+        return "unknown"
+    return "waiting" if by_activity["waiting"] >= _MOST * total else "working"

@@ -1,0 +1,107 @@
+"""What samples say of a function and of the client, in sentences for the evidence of findings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dasfprof.analysis.stack_samples.hot_places import hot_places
+from dasfprof.analysis.stack_samples.places import places
+from dasfprof.analysis.stack_samples.task_samples import Samples
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.under_way.lines import write_frame
+from dasfprof.analysis.under_way.state import Frame
+from dasfprof.database.columns import Array
+from dasfprof.text import clean, count_of, format_share
+
+#: The fewest samples, and the least share of its time, of a line that is named.
+_FEWEST, _LEAST = 20, 0.2
+#: The share of its time from which a function waits so long for cores that its lines are uncertain.
+_STARVED = 0.3
+#: The least share of a line's time that is told of.
+_WORTH_TELLING = 0.05
+#: The least share of the client's time of what is told of it.
+_MOSTLY = 0.5
+
+#: What the client was doing in a phase, see the schema's `CLIENT_SAMPLE`.
+_DOING = {
+    "program": "runs the program's own code",
+    "waiting": "waits for results",
+    "pickling": "pickles what it sends",
+    "optimising": "optimises graphs",
+    "hashing": "hashes values to name their tasks",
+    "sending": "sends graphs",
+    "building": "builds graphs",
+}
+
+
+def hottest_line(trace: Trace, function: str) -> str:
+    """Say at which line a function's tasks spend most of their time, and how; empty: unknown.
+
+    A line is named if its share is certain to be a fifth at least, and if the threads had cores
+    most of the time: the sampler is on the same host.
+    """
+    found = hot_places(trace, function)
+    samples = int(found.spent.samples.sum())
+    if samples < _FEWEST or not isinstance(found.names[0], Frame):
+        return ""
+    share, margin = float(found.spent.share[0]), float(found.spent.margin[0])
+    starved = np.nansum(found.spent.core_wait) > _STARVED * found.spent.seconds.sum()
+    if share - margin < _LEAST or starved:
+        return ""
+    inside = f", in {clean(found.inside[0])}" if found.inside[0] else ""
+    more = f" ({count_of(samples, 'sample')}, ± {margin * 100:.0f} points)"
+    spent = _split(found.spent.parts(0))
+    return (
+        f"{format_share(share)} of its time{more} is spent at "
+        f"{write_frame(found.names[0])}{inside}{f': {spent}' if spent else ''}. "
+    )
+
+
+def client_meanwhile(trace: Trace, begins: Array, ends: Array) -> str:
+    """Say what the client's main thread mostly did in some spans of time; empty: unknown.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    begins, ends
+        Unix seconds, in order and apart.
+    """
+    table = trace.client_samples
+    if not len(table) or not len(begins):
+        return ""
+    time = table["time"].to_numpy(dtype=float)
+    span = np.searchsorted(begins, time, "right") - 1
+    table = table[(span >= 0) & (time <= ends[np.maximum(span, 0)])]
+    samples = Samples.of(table)
+    total = float(samples.interval.sum())
+    if len(samples) < _FEWEST or not total > 0:
+        return ""
+    phases = table["phase"].astype(object).to_numpy()
+    by_phase = {phase: float(samples.interval[phases == phase].sum()) for phase in _DOING}
+    phase = max(by_phase, key=lambda each: by_phase[each])
+    if by_phase[phase] < _MOSTLY * total:
+        return ""
+    share = format_share(by_phase[phase] / total)
+    line = _longest_line(trace, samples.take(phases == phase), total)
+    return f"Meanwhile the client {_DOING[phase]} for {share} of the time{line}. "
+
+
+def _longest_line(trace: Trace, samples: Samples, total: float) -> str:
+    named = places(trace, "line")
+    seconds = np.bincount(named.of(samples.stack), samples.interval, len(named.names))
+    longest = int(seconds.argmax())
+    name = named.names[longest]
+    if not isinstance(name, Frame) or seconds[longest] < _LEAST * total:
+        return ""
+    return f", {format_share(float(seconds[longest]) / total)} at {write_frame(name)}"
+
+
+def _split(parts: dict[str, float]) -> str:
+    known = {name: share for name, share in parts.items() if np.isfinite(share)}
+    told = sorted((item for item in known.items() if item[1] >= _WORTH_TELLING), key=_by_share)
+    return ", ".join(f"{format_share(share)} {name}" for name, share in told)
+
+
+def _by_share(item: tuple[str, float]) -> float:
+    return -item[1]

@@ -1,0 +1,81 @@
+"""Columns that several tables share; texts, times and whole numbers as tables hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.busy_time import RunningSeconds
+from dasfprof.analysis.model.steps import has_steps, step_groups
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: The label of the begin of an interval.
+INTERVAL = "Time Interval (seconds from begin)"
+
+#: Unix seconds that nanoseconds in 64 bits can hold.
+_LATEST = 9.2e9
+#: Numbers up to here are exact in a float.
+_EXACT = float(1 << 53)
+
+
+def text(items: Array) -> pd.Series:
+    """Return texts as plain objects, whatever pandas makes of texts by itself."""
+    return pd.Series(items, dtype=object, copy=False)
+
+
+def known_texts(column: pd.Series) -> pd.Series:
+    """Return the texts of a column; empty for what is none."""
+    return text(np.array([each if isinstance(each, str) else "" for each in column], dtype=object))
+
+
+def utc(seconds: Array) -> pd.Series:
+    """Return Unix seconds as times without a zone, which spreadsheets can read; to microseconds."""
+    known = np.abs(seconds) < _LATEST
+    microseconds = np.round(np.where(known, seconds, 0.0) * 1e6).astype(np.int64)
+    times = microseconds.astype("datetime64[us]").astype("datetime64[ns]")
+    times[~known] = np.datetime64("NaT", "ns")
+    return pd.Series(times)
+
+
+def whole(numbers: Array) -> pd.Series:
+    """Return whole numbers; what is none, or has no end, is NA."""
+    rounded = np.round(numbers.astype(float))
+    known = np.abs(rounded) <= _EXACT
+    values = np.where(known, rounded, 0.0).astype(np.int64)
+    return pd.Series(pd.arrays.IntegerArray(values, ~known))
+
+
+def flags(found: Array, known: Array) -> pd.Series:
+    """Truths, NA where nothing is known."""
+    return pd.Series(pd.arrays.BooleanArray(found, ~known))
+
+
+def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -> dict[str, Array]:
+    """The columns that split the seconds of functions, each as `summed` makes it of the runs'."""
+    return {
+        "CPU (s)": summed(running.cpu),
+        "Waiting for a core (s)": summed(running.core_wait),
+        "Blocked (s)": summed(running.blocked),
+    }
+
+
+def step_column(trace: Trace, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Series]:
+    """The column in which tables of task runs end, where steps are known; else nothing.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    rows
+        Rows of `Trace.tasks` and, after those, of the other tables.
+    *more
+        Further tables of task runs.
+    """
+    if not has_steps(trace):
+        return {}
+    codes, names = step_groups(trace.tasks, *more)
+    texts = np.array([*names[:-1], np.nan], dtype=object)
+    return {"Step": pd.Series(texts[codes[rows]], dtype=object)}

@@ -1,0 +1,97 @@
+"""What the files of a run do not tell: a note for each gap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.trace.notes import Note
+from dasfprof.analysis.trace.tasks import P2P_BARRIER
+from dasfprof.analysis.trace.workers import Worker
+from dasfprof.database.columns import Array
+from dasfprof.text import count_of
+
+NO_WORKER_FILES = Note(
+    "no-worker-files",
+    "",
+    "no worker's file: task runs are as the scheduler saw them, without failed attempts, inputs "
+    "and CPU seconds.",
+)
+
+NO_SCHEDULER_FILE = Note(
+    "no-scheduler-file",
+    "",
+    "no scheduler's file: queueing, and what workers that died did last, are unknown.",
+)
+
+
+def of_shuffles(tasks: pd.DataFrame, messages: pd.DataFrame) -> Iterator[Note]:
+    """Yield a note if the bytes that P2P shuffles moved between workers are unknown."""
+    shuffled = (tasks["function"] == P2P_BARRIER).any()
+    if shuffled and not len(messages) and tasks["worker_id"].nunique() > 1:
+        text = "no messages of P2P shuffles: bytes that were moved are without these shuffles."
+        yield Note("no-shuffle-messages", "", text)
+
+
+def of_gpus(samples: pd.DataFrame, devices: pd.DataFrame, failures: pd.DataFrame) -> Iterator[Note]:
+    """Yield notes of GPUs that could not be read, in full or in part."""
+    if not len(samples):
+        yield Note("no-samples", "", "no resource samples: the columns about GPUs are NA.")
+        return
+    last = devices.drop_duplicates("worker_id", keep="last")["availability"].astype(object)
+    for reason, count in last[last != "available"].value_counts().sort_index().items():
+        where = count_of(count, "worker")
+        yield Note("gpu", where, f"no full readings of a GPU on {where}: {reason}.")
+    readings = samples.reindex(columns=["gpu_utilization", "gpu_memory_used"])
+    if not len(devices) and readings.isna().to_numpy().all():
+        yield Note("gpu", "", "no resource sample tells of a GPU: the columns about GPUs are NA.")
+    told = failures.reindex(columns=["uuid", "reason", "reading"]).astype(object).drop_duplicates()
+    for (uuid, reason), group in told.groupby(["uuid", "reason"], sort=True):
+        text = f"{uuid}: {', '.join(group['reading'])} not read: {reason}."
+        yield Note("gpu", str(uuid), text)
+
+
+def of_steps(steps: pd.Categorical, *, has_steps: bool) -> Iterator[Note]:
+    """Yield a note if the pipeline has steps, and some task runs belong to none of them."""
+    count = int(np.count_nonzero(steps.codes >= 0))
+    if count < len(steps) and (count or has_steps):
+        share = count / len(steps) * 100
+        text = f"{share:.0f} % of task runs belong to a step of the pipeline."
+        yield Note("steps", "", text)
+
+
+def of_input_sizes(sizes: Array) -> Iterator[Note]:
+    """Yield a note of task runs whose inputs have unknown sizes (NaN)."""
+    unknown = int(np.count_nonzero(np.isnan(sizes)))
+    if unknown:
+        text = f"{unknown} task runs have inputs whose size no file tells; it is NA."
+        yield Note("input-sizes", "", text)
+
+
+def of_lost_runs(runs: dict[str, Any], workers: Sequence[Worker]) -> Iterator[Note]:
+    """Yield a note for each worker with runs that ended, as the scheduler saw, and are in no file.
+
+    Parameters
+    ----------
+    runs
+        Columns of the runs that are in no worker's file.
+    workers
+        By their ids.
+    """
+    lost = np.flatnonzero(runs["lost"])
+    with np.errstate(invalid="ignore"):  # of times beyond any clock
+        durations = runs["scheduler_stop"] - runs["scheduler_start"]
+    for number in np.unique(runs["worker_id"][lost]).tolist():
+        rows = lost[runs["worker_id"][lost] == number]
+        label = workers[number].label
+        count = count_of(len(rows), "task run")
+        yield Note(
+            "lost-task-runs",
+            label,
+            f"{label}: the scheduler saw {count} ({durations[rows].sum():.3f} s) there that no "
+            f"worker's file holds ({runs['reason'][rows[0]]}); they are in trace.scheduler_only "
+            "and in no table.",
+        )

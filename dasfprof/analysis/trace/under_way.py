@@ -1,0 +1,211 @@
+"""The tables of work that had begun and not ended, and how the recording of a run ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.trace.columns import FactColumns, to_numbers
+from dasfprof.database.block_codec import Batch
+from dasfprof.database.columns import Array, Column, NumberColumn
+from dasfprof.database.writing_process import Writer
+from dasfprof.schema.stack_samples import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
+from dasfprof.schema.under_way import CLIENT_UNDER_WAY, LOOP_BLOCKED, STACK, TASK_UNDER_WAY
+
+Columns = dict[str, Any]
+
+#: Numbers of stacks beyond are damage.
+_MOST_STACKS = 1 << 31
+#: Events that have the number of a stack.
+STACKED = frozenset(
+    kind.name
+    for kind in (
+        TASK_UNDER_WAY,
+        LOOP_BLOCKED,
+        CLIENT_UNDER_WAY,
+        TASK_SAMPLE,
+        LOOP_SAMPLE,
+        CLIENT_SAMPLE,
+    )
+)
+#: The columns of events that hold numbers of stacks.
+_NUMBERS = {STACK.name: ("number", "parent"), **dict.fromkeys(STACKED, ("stack",))}
+#: What identifies a task run.
+RUN = ["key_id", "run_id", "worker_id"]
+
+
+class RecordingEnd(str, Enum):
+    """How the recording of a run ended."""
+
+    CLOSED = "closed"
+    """All files, or the scheduler's, are finished."""
+    GOES_ON = "goes on"
+    """Its processes run and write."""
+    CUT = "cut"
+    """A process ended without finishing its file: it was killed."""
+    UNKNOWN = "unknown"
+    """Files are not finished, and their processes ran on another host."""
+
+
+def recording_end(files: Iterable[tuple[str, Writer | None]]) -> RecordingEnd:
+    """Find how recording ended.
+
+    Parameters
+    ----------
+    files
+        For each file the plugin that wrote it, and what is known of its process if the file is not
+        finished. The scheduler's decide where there are any: workers may die before the run ends.
+    """
+    told = list(files)
+    told = [file for file in told if file[0] == "SchedulerPlugin"] or told
+    writers = [writer for _, writer in told]
+    if Writer.ALIVE in writers:
+        return RecordingEnd.GOES_ON
+    if Writer.ENDED in writers:
+        return RecordingEnd.CUT
+    return RecordingEnd.UNKNOWN if Writer.UNKNOWN in writers else RecordingEnd.CLOSED
+
+
+class StackNumbers:
+    """Numbers the stacks of all files one after another: each file counts its own from 0."""
+
+    def __init__(self) -> None:
+        self._first = 0
+        self._next = 0
+
+    def end_of_file(self) -> None:
+        """Let the numbers of the next file begin behind those of this one."""
+        self._first = self._next
+
+    def renumbered(self, batch: Batch) -> Batch:
+        """Return a batch with the numbers of all files in place of its file's own."""
+        new: dict[str, Column] = {}
+        for name in _NUMBERS.get(batch.name, ()):
+            if name in batch.args:
+                own = to_numbers(batch.args[name]).astype(np.float64)
+                known = (own >= 0) & (own < _MOST_STACKS)
+                numbers = np.where(known, np.nan_to_num(own) + self._first, -1).astype(np.int64)
+                self._next = max(self._next, int(numbers.max(initial=-1)) + 1)
+                new[name] = NumberColumn(numbers)
+        return replace(batch, args={**batch.args, **new}) if new else batch
+
+
+class WholeStacks:
+    """Puts stacks together, each of which may begin with the frames of another.
+
+    Parameters
+    ----------
+    columns
+        The events that have them.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        own = zip(columns["parent"].tolist(), columns["frames"], strict=True)
+        self._own = dict(zip(columns["number"].tolist(), own, strict=True))
+        self._whole: dict[int, tuple[Any, ...]] = {-1: ()}
+
+    def distinct(self, numbers: Array) -> tuple[Array, list[tuple[Any, ...]]]:
+        """Return the distinct stacks of numbers, and for each number its place among them.
+
+        The place is -1 where a stack, or one that it begins with, is not in the file.
+        """
+        rows: dict[tuple[Any, ...], int] = {}
+        places = [
+            rows.setdefault(frames, len(rows)) if (frames := self._frames(number)) else -1
+            for number in numbers.tolist()
+        ]
+        return np.array(places, dtype=np.int64), list(rows)
+
+    def _frames(self, number: int) -> tuple[Any, ...]:
+        pending = []
+        while number not in self._whole:
+            if number not in self._own:
+                return ()
+            parent, frames = self._own[number]
+            pending.append((number, frames))
+            # Where the file is damaged, a stack may be its own.
+            number = parent if parent < number else -1
+        whole = self._whole[number]
+        for number, frames in reversed(pending):
+            whole = self._whole[number] = (*whole, *(frames if type(frames) is tuple else ()))
+        return whole
+
+
+class UnderWayTables:
+    """Makes the tables of work under way and of samples of stacks.
+
+    Parameters
+    ----------
+    facts, columns
+        The reader's facts and columns by the names of events.
+    key_ids
+        The key ids that the collector gave at its end.
+    """
+
+    def __init__(
+        self, facts: dict[str, FactColumns], columns: dict[str, Columns], key_ids: Array
+    ) -> None:
+        self._facts, self._columns, self._ids = facts, columns, key_ids
+        used = [columns[event]["stack"] for event in sorted(STACKED) if "stack" in columns[event]]
+        stacks = WholeStacks(columns.pop(STACK.name))
+        #: The numbers of stacks that events have, and their rows of `stacks`.
+        self._numbers = np.unique(np.concatenate(used)) if used else np.empty(0, np.int64)
+        self._rows, frames = stacks.distinct(self._numbers)
+        #: See `Trace.stacks`.
+        self.stacks = pd.DataFrame({"frames": pd.Series(frames, dtype=object)})
+
+    def table(self, event: str) -> pd.DataFrame:
+        """Return what was recorded of one kind, in the order of time; a stack is its row."""
+        columns = self._columns.pop(event)
+        columns["time"] = columns.pop("timestamp")
+        if "key" in columns:
+            columns["key_id"] = columns.pop("key")
+        if "stack" in columns:
+            columns["stack"] = self._rows_of_stacks(columns["stack"])
+        if "waits_keys" in columns:
+            items = self._facts[event].list_items("waits_keys", self._ids)
+            columns["waits_keys"] = _as_tuples(columns["waits_keys"], items)
+        table = pd.DataFrame(columns, copy=False)
+        return table.sort_values("time", kind="stable", ignore_index=True)
+
+    def _rows_of_stacks(self, numbers: Array) -> Array:
+        if not len(self._numbers):
+            return np.full(len(numbers), -1, dtype=np.int64)
+        rows: Array = self._rows[np.searchsorted(self._numbers, numbers)]
+        return rows
+
+
+def not_ended(history: pd.DataFrame, tasks: pd.DataFrame) -> pd.DataFrame:
+    """Return the last row of each task run of a history whose end no worker recorded."""
+    last = history.drop_duplicates(RUN, keep="last")
+    last = last[last["state"] != "released"]  # while it waited for its inputs: it never ran
+    if not len(last):
+        return last.reset_index(drop=True)
+    near = tasks[RUN][np.isin(tasks["key_id"].to_numpy(), last["key_id"].to_numpy())]
+    unnumbered = last.assign(run_id=-1)
+    ended = _among(last, near) | (
+        (last["run_id"] < 0).to_numpy() & _among(unnumbered, near.assign(run_id=-1))
+    )
+    return last[~ended].reset_index(drop=True)
+
+
+def _among(runs: pd.DataFrame, others: pd.DataFrame) -> Array:
+    found: Array = pd.MultiIndex.from_frame(runs[RUN]).isin(pd.MultiIndex.from_frame(others[RUN]))
+    return found
+
+
+def _as_tuples(lengths: Array, items: Array) -> pd.Series:
+    ends = np.cumsum(np.maximum(lengths, 0))
+    ids = items.tolist()
+    lists = [
+        tuple(ids[end - length : end])
+        for length, end in zip(np.maximum(lengths, 0).tolist(), ends.tolist(), strict=True)
+    ]
+    found = np.empty(len(lists), dtype=object)
+    found[:] = lists
+    return pd.Series(found, dtype=object)

@@ -1,0 +1,82 @@
+"""Causes: what failed, and clients that do something else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dasfprof.analysis.under_way.cause import Cause
+from dasfprof.analysis.under_way.children import FUTURE_CALLS
+from dasfprof.analysis.under_way.lines import describe_stack, user_line
+from dasfprof.analysis.under_way.state import ClusterState, FailedTask
+from dasfprof.text import clean, count_of, elide, format_duration
+
+#: Seconds after the last task's end from which a client counts as being elsewhere.
+_IDLE = 5.0
+
+
+def killed_workers(state: ClusterState) -> Iterator[Cause]:
+    """Find tasks under which one worker after the other died."""
+    for task in state.failed:
+        if _is_killed_worker(task):
+            yield Cause(
+                "killed-workers",
+                "certain",
+                f"{elide(task.key, 60)} was given up: the workers that ran it died, one after the "
+                "other.",
+                f"The client got: {elide(clean(task.message), 300)}",
+                f"Run {task.function} alone on that input and watch its memory; a crash in a C "
+                "library ends the process as well. Their nannies log the exit code or signal.",
+                keys=(task.key,),
+                waiting=1 + (task.dependents or 0),
+                function=task.function,
+                worker=task.worker,
+            )
+
+
+def errors(state: ClusterState) -> Iterator[Cause]:
+    """Find errors because of which other tasks never run."""
+    failed = [task for task in state.failed if not _is_killed_worker(task)]
+    for task in failed[:5]:
+        rest = (
+            f", and {count_of(task.dependents, 'task')} that depend on it never ran"
+            if task.dependents
+            else ""
+        )
+        yield Cause(
+            "error",
+            "certain",
+            f"{elide(task.key, 60)} ended in an error{rest}.",
+            f"{elide(clean(task.message), 300)}",
+            f"Mend {task.function}, or give retries= where the error passes by itself.",
+            keys=(task.key,),
+            waiting=1 + (task.dependents or 0),
+            function=task.function,
+            worker=task.worker,
+        )
+
+
+def _is_killed_worker(task: FailedTask) -> bool:
+    return task.message.startswith("KilledWorker")
+
+
+def clients_elsewhere(state: ClusterState) -> Iterator[Cause]:
+    """Find clients that do something else although all tasks have ended."""
+    if state.unfinished != 0 or (state.quiet or 0.0) < _IDLE:
+        return
+    for client in state.clients:
+        activity = client.activity
+        if activity is None or not activity.stack or client.left:
+            continue
+        ago = format_duration(state.quiet or 0.0)
+        waits = activity.waits_in in FUTURE_CALLS
+        yield Cause(
+            "client-elsewhere",
+            "open",
+            f"All tasks ended {ago} before; the client "
+            f"{'waits in ' + str(activity.waits_in) if waits else 'does something else'}.",
+            f"Its main thread is at {describe_stack(activity.stack)}; the cluster keeps "
+            f"{count_of(client.wanted, 'result')} for it.",
+            "Look at that line of the program: the cluster has nothing left to do.",
+            line=user_line(activity.stack),
+            seconds=state.quiet,
+        )

@@ -1,0 +1,232 @@
+"""Makes a `ClusterState` of what `distributed.Client.dump_cluster_state` wrote.
+
+Objects in a dump are texts such as ``<TaskState 'load-1' processing>``. It holds no stacks, and
+nothing of locks, events and queues. Nothing in it is trusted.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dask.utils import key_split
+
+from dasfprof.analysis.under_way.state import (
+    UNFINISHED,
+    ClientNow,
+    ClusterState,
+    FailedTask,
+    HeldBackTask,
+    TaskUnderWay,
+    WorkerNow,
+)
+
+#: The most tasks that are held back, failed tasks, and keys of a worker or client.
+_MOST, _MOST_KEYS = 100, 20
+#: Seconds for which a task must have been sent before its worker is expected to know it: scheduler
+#: and workers wrote their parts one after the other.
+_SETTLED = 5.0
+#: A task, a worker or a status as a text, with its key, address or name.
+_TASK = re.compile(r"<TaskState (.*) ([\w-]+)>", re.DOTALL)
+_WORKER = re.compile(r"<WorkerState '([^']*)'")
+_STATUS = re.compile(r"<Status\.(\w+)")
+
+
+def state_from_dump(dump: Mapping[str, Any]) -> ClusterState:
+    """Return the state of a cluster at the time of a dump, see `read_dump`."""
+    scheduler = dump["scheduler"]
+    tasks = [task for task in scheduler["tasks"].values() if isinstance(task, dict)]
+    workers = _dicts(scheduler.get("workers"))
+    log = [entry for entry in _items(scheduler.get("transition_log")) if _is_transition(entry)]
+    time = max(
+        (
+            *(entry[-1] for entry in log),
+            *(_number(worker.get("last_seen")) or 0.0 for worker in workers.values()),
+        ),
+        default=0.0,
+    )
+    began = {_key(entry[0]): entry[-1] for entry in log}
+    counts: dict[str, Counter[str]] = {}
+    for task in tasks:
+        counts.setdefault(_function(task), Counter())[str(task.get("state"))] += 1
+    last = max((entry[-1] for entry in log if "processing" in entry[1:3]), default=None)
+    return ClusterState(
+        time=time,
+        unfinished=sum(task.get("state") in UNFINISHED for task in tasks),
+        counts={function: dict(states) for function, states in counts.items()},
+        tasks=tuple(_under_way(dump["workers"], time)),
+        held_back=tuple(_held_back(tasks, workers, began, time)),
+        workers=tuple(_workers(workers, dump["workers"], tasks, began, time)),
+        clients=tuple(_clients(scheduler)),
+        failed=tuple(_failed(tasks)),
+        quiet=None if last is None else max(0.0, time - last),
+        scheduler_answered=True,
+    )
+
+
+def _under_way(workers: Mapping[str, Any], time: float) -> Iterable[TaskUnderWay]:
+    for address, worker in _dicts(workers).items():
+        for task in _dicts(worker.get("tasks")).values():
+            since = _number(task.get("start_time"))
+            if task.get("state") in ("executing", "long-running"):
+                yield TaskUnderWay(
+                    key=_key(task.get("key")),
+                    function=_function(task),
+                    worker=address,
+                    state=task["state"],
+                    seconds=None if since is None else max(0.0, time - since),
+                )
+
+
+def _workers(
+    workers: Mapping[str, dict[str, Any]],
+    answers: Mapping[str, Any],
+    tasks: list[dict[str, Any]],
+    began: Mapping[str, float],
+    time: float,
+) -> Iterable[WorkerNow]:
+    sent: dict[str, list[str]] = {}
+    for task in tasks:
+        place = _WORKER.match(str(task.get("processing_on")))
+        if task.get("state") == "processing" and place:
+            sent.setdefault(place[1], []).append(_key(task.get("key")))
+    for address, worker in workers.items():
+        answer = answers.get(address)
+        known = None
+        if isinstance(answer, dict):
+            known = {
+                _key(task.get("key", key)): str(task.get("state"))
+                for key, task in _dicts(answer.get("tasks")).items()
+            }
+            known |= {
+                key: "unknown"
+                for key in sent.get(address, ())
+                if time - began.get(key, time) < _SETTLED
+            }
+        status = _STATUS.match(str(worker.get("status")))
+        memory = worker.get("memory")
+        keys = sent.get(address, [])
+        yield WorkerNow(
+            worker=str(address),
+            address=str(address),
+            threads=int(_number(worker.get("nthreads")) or 0),
+            status=status[1] if status else str(worker.get("status")),
+            silent=max(0.0, time - (_number(worker.get("last_seen")) or time)),
+            processing=len(keys),
+            processing_keys=tuple(keys[:_MOST_KEYS]),
+            known=known,
+            memory=_number(memory.get("process")) if isinstance(memory, dict) else None,
+            memory_limit=_number(worker.get("memory_limit")) or None,
+            answered=isinstance(answer, dict),
+        )
+
+
+def _held_back(
+    tasks: list[dict[str, Any]],
+    workers: Mapping[str, dict[str, Any]],
+    began: Mapping[str, float],
+    time: float,
+) -> Iterable[HeldBackTask]:
+    for task in [task for task in tasks if task.get("state") == "no-worker"][:_MOST]:
+        key = _key(task.get("key"))
+        asked: dict[str, Any] = {
+            "workers": sorted(map(str, _items(task.get("worker_restrictions")))),
+            "hosts": sorted(map(str, _items(task.get("host_restrictions")))),
+            "resources": _amounts(task.get("resource_restrictions")),
+        }
+        asked = {name: value for name, value in asked.items() if value}
+        yield HeldBackTask(
+            key=key,
+            function=_function(task),
+            seconds=time - began[key] if key in began else None,
+            restrictions=asked,
+            unmet=_unmet(asked, workers),
+        )
+
+
+def _unmet(asked: Mapping[str, Any], workers: Mapping[str, dict[str, Any]]) -> str:
+    """Return in words which restriction no worker meets; empty if it is none of them."""
+    if not workers:
+        return "there is no worker"
+    addresses, hosts = asked.get("workers", ()), asked.get("hosts", ())
+    if addresses and not workers.keys() & set(addresses):
+        return f"no worker {', '.join(addresses)}"
+    if hosts and not {str(worker.get("host")) for worker in workers.values()} & set(hosts):
+        return f"no worker on {', '.join(hosts)}"
+    for resource, amount in asked.get("resources", {}).items():
+        most = max(_amounts(w.get("resources")).get(resource, 0.0) for w in workers.values())
+        if most < amount:
+            return f"no worker has {resource}={amount:g}; the most that one has is {most:g}"
+    return "no worker meets all of them at once" if asked else ""
+
+
+def _clients(scheduler: Mapping[str, Any]) -> Iterable[ClientNow]:
+    for name, client in _dicts(scheduler.get("clients")).items():
+        wanted = [_TASK.match(str(task)) for task in _items(client.get("wants_what"))]
+        unfinished = [task[1] for task in wanted if task and task[2] in UNFINISHED]
+        yield ClientNow(
+            client=str(name),
+            wanted=len(wanted),
+            unfinished=len(unfinished),
+            keys=tuple(unfinished[:_MOST_KEYS]),
+        )
+
+
+def _failed(tasks: list[dict[str, Any]]) -> Iterable[FailedTask]:
+    erred = [task for task in tasks if task.get("state") == "erred"]
+    blamed = Counter(str(task.get("exception_blame")) for task in erred)
+    for task in [task for task in erred if task.get("exception_text")][:_MOST]:
+        blame = _TASK.match(str(task.get("exception_blame")))
+        if blame and _key(task.get("key")) == blame[1].strip("'\""):
+            workers = _items(task.get("erred_on"))
+            yield FailedTask(
+                key=_key(task.get("key")),
+                function=_function(task),
+                message=str(task["exception_text"]),
+                worker=str(workers[0]) if workers else None,
+                dependents=blamed[str(task.get("exception_blame"))] - 1,
+            )
+
+
+# --- Parts of a dump, whatever they hold ----------------------------------------------------------
+
+
+def _key(key: Any) -> str:
+    """Write a key as Python does: tuples are lists in a dump."""
+    return str(_tuples(key)) if isinstance(key, list) else str(key)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _function(task: Mapping[str, Any]) -> str:
+    return str(key_split(_tuples(task.get("key"))))
+
+
+def _dicts(value: Any) -> dict[str, dict[str, Any]]:
+    """Return the entries of a dict that are dicts."""
+    found = value.items() if isinstance(value, dict) else ()
+    return {str(name): item for name, item in found if isinstance(item, dict)}
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _number(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    return float(value) if is_number else None
+
+
+def _amounts(value: Any) -> dict[str, float]:
+    found = value.items() if isinstance(value, dict) else ()
+    return {str(name): _number(amount) or 0.0 for name, amount in found}
+
+
+def _is_transition(entry: Any) -> bool:
+    """Return whether an entry is key, start, finish, ..., time."""
+    return isinstance(entry, list) and len(entry) >= 4 and _number(entry[-1]) is not None

@@ -1,0 +1,255 @@
+"""`state_from_trace`: what a trace tells of the work that was under way at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.attempts import WORKER_LOST, find_attempts
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.open_runs import left_unasked
+from dasfprof.analysis.model.run_end import RunEnd, find_run_end, is_persons
+from dasfprof.analysis.model.worker_exits import exit_words
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.under_way.failed_tasks import failed_tasks
+from dasfprof.analysis.under_way.lost_messages import knows_nothing
+from dasfprof.analysis.under_way.state import (
+    ClientNow,
+    ClusterState,
+    HeldBackTask,
+    Primitive,
+    WorkerNow,
+)
+from dasfprof.analysis.under_way.tasks_from_trace import Stacks, activity_of, tasks_at
+
+#: Seconds before a client left in which it may have begun to leave.
+_LEAVING = 3.0
+#: Seconds without a task from which a client that is there counts as waiting elsewhere.
+_IDLE = 5.0
+#: Seconds that a worker's own facts may be older than those of the others.
+_LATE = 5.0
+
+
+@once_per_trace
+def state_from_trace(trace: Trace) -> ClusterState | None:
+    """Return what was under way at the end of a trace.
+
+    That is as the evidence ends, or as clients left that had work under way: before it was taken
+    away.
+
+    Returns
+    -------
+    ClusterState or None
+        None if nothing was under way, no task failed, and no client was there long after all had
+        ended.
+    """
+    end = find_run_end(trace) or _idle_end(trace)
+    failed = failed_tasks(trace)
+    if end is None and not failed:
+        return None
+    end = end or RunEnd(trace.end, None, _last_state(trace, trace.end))
+    row = end.state or {}
+    stacks = Stacks(trace)
+    blocked, stack = _blocked(trace, None, end.time)
+    tasks = tasks_at(trace, end.time, stacks)
+    return ClusterState(
+        time=end.time,
+        unfinished=end.unfinished,
+        counts=row.get("tasks") or {},
+        tasks=tasks,
+        held_back=tuple(_held_back(task, end.time) for task in row.get("held_back") or ()),
+        workers=(*_workers(trace, end, stacks), *_lost_workers(trace, end)),
+        clients=_clients(trace, end, stacks),
+        primitives=tuple(map(_primitive, row.get("primitives") or ())),
+        failed=failed,
+        quiet=_quiet(trace, end.time, [task.seconds for task in tasks]),
+        scheduler_blocked=blocked,
+        scheduler_stack=stacks[stack],
+    )
+
+
+def _idle_end(trace: Trace) -> RunEnd | None:
+    """Return when a client left long after the last task had ended, or evidence ended so."""
+    states = trace.scheduler_states
+    if not len(states) or not len(trace.clients_under_way):
+        return None
+    persons = np.array([is_persons(client) for client in states["client"]], dtype=bool)
+    left = states[(states["occasion"] == "client-left").to_numpy(dtype=bool) & persons]
+    time = float(left["time"].iloc[-1]) if len(left) else float(trace.end)
+    quiet = _quiet(trace, time, [])
+    end = RunEnd(time, None, _last_state(trace, time))
+    return end if quiet is not None and quiet >= _IDLE and end.unfinished == 0 else None
+
+
+def _last_state(trace: Trace, time: float) -> dict[str, Any] | None:
+    states = trace.scheduler_states
+    known = states[states["time"] <= time] if len(states) else states
+    if not len(known):
+        return None
+    return {str(name): value for name, value in known.iloc[-1].items()}
+
+
+def _quiet(trace: Trace, time: float, open_seconds: list[float | None]) -> float | None:
+    """Return the seconds since the last task ended or began."""
+    tasks = trace.tasks
+    ends = (tasks["start"] + tasks["duration"]).to_numpy(dtype=float)
+    ends = ends[ends <= time]
+    since = [time - float(ends.max())] if len(ends) else []
+    since += [seconds for seconds in open_seconds if seconds is not None]
+    return max(min(since), 0.0) if since else None
+
+
+def _held_back(task: dict[str, Any], time: float) -> HeldBackTask:
+    since = task.get("since")
+    return HeldBackTask(
+        key=str(task.get("key")),
+        function=str(task.get("function")),
+        seconds=None if since is None else max(time - float(since), 0.0),
+        restrictions=task.get("restrictions") or {},
+        unmet=str(task.get("unmet") or ""),
+    )
+
+
+def _primitive(row: dict[str, Any]) -> Primitive:
+    return Primitive(
+        kind=str(row.get("kind")),
+        name=str(row.get("name")),
+        waiting=int(row.get("waiting") or 0),
+        holders=tuple(map(str, row.get("holders") or ())),
+        limit=row.get("limit"),
+        is_set=row.get("set"),
+        items=row.get("items"),
+    )
+
+
+# --- workers -------------------------------------------------------------------------------------
+
+
+def _workers(trace: Trace, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
+    lives = {
+        str(life["address"]): (number, life)
+        for number, (_, life) in enumerate(trace.workers.iterrows())
+        if life["kind"] == "worker"
+    }
+    state = end.state
+    if state is None:
+        there = [life for _, life in lives.values() if not life["left"] <= end.time]
+        return [_unseen_worker(life) for life in there]
+    sampled = set(np.unique(trace.samples["worker_id"]).tolist()) if len(trace.samples) else set()
+    found = []
+    for row in state["workers"] or ():
+        number, life = lives.get(str(row.get("worker")), (-1, None))
+        silent = max(float(state["time"]) - float(row.get("last_seen") or state["time"]), 0.0)
+        if life is not None and number in sampled and not life["left"] <= end.time:
+            late = end.time - float(life["last_seen"])
+            silent = max(silent, late) if late > _LATE else silent
+        blocked, stack = _blocked(trace, number, end.time)
+        empty = knows_nothing(trace, end, row, life)
+        found.append(
+            WorkerNow(
+                worker=str(row.get("worker")) if life is None else str(life["worker"]),
+                address=str(row.get("worker")),
+                threads=int(row.get("threads") or 0),
+                status=str(row.get("status")),
+                silent=silent,
+                processing=int(row.get("processing") or 0),
+                processing_keys=tuple(map(str, row.get("keys") or ())),
+                known={} if empty else None,
+                answered=True if empty else None,
+                memory=row.get("memory"),
+                memory_limit=row.get("memory_limit"),
+                loop_blocked=blocked,
+                loop_stack=stacks[stack],
+            )
+        )
+    return found
+
+
+def _unseen_worker(life: pd.Series) -> WorkerNow:
+    threads = life["nthreads"]
+    return WorkerNow(
+        worker=str(life["worker"]),
+        address=str(life["address"]),
+        threads=0 if pd.isna(threads) else int(threads),
+        status="running",
+    )
+
+
+def _lost_workers(trace: Trace, end: RunEnd) -> list[WorkerNow]:
+    """Return workers that left unasked with tasks which did not end since."""
+    lost = np.flatnonzero(left_unasked(trace))
+    if not len(lost) or end.how is None:
+        return []
+    attempts = find_attempts(trace)
+    ended = attempts.loc[attempts["succeeded"] | (attempts["status"] == "erred"), "key_id"]
+    open_ = attempts[(attempts["category"] == WORKER_LOST) & ~attempts["key_id"].isin(set(ended))]
+    labels = trace.workers["worker"].to_numpy(dtype=object)
+    found = []
+    for number in lost.tolist():
+        own = open_[open_["life"] == number]
+        if len(own):
+            keys = trace.keys.texts(own["key_id"].to_numpy()[:20]).tolist()
+            address = str(trace.workers["address"].iloc[number])
+            found.append(
+                WorkerNow(
+                    worker=str(labels[number]),
+                    address=address,
+                    threads=0,
+                    status="lost",
+                    processing=len(own),
+                    processing_keys=tuple(keys),
+                    exit=exit_words(trace, number),
+                )
+            )
+    return found
+
+
+def _blocked(trace: Trace, who: int | None, time: float) -> tuple[float, int]:
+    """Return for how long an event loop had not turned, and its stack's number.
+
+    It is that of a row of the workers; None: of the scheduler.
+    """
+    loops = trace.loops_blocked
+    if not len(loops):
+        return 0.0, -1
+    ids = [who] if who is not None else np.flatnonzero(trace.workers["kind"] == "scheduler")
+    own = loops[np.isin(loops["worker_id"], ids) & (loops["time"] <= time).to_numpy()]
+    if not len(own) or np.isfinite(own["until"].iloc[-1]):
+        return 0.0, -1
+    return max(time - float(own["since"].iloc[-1]), 0.0), int(own["stack"].iloc[-1])
+
+
+# --- clients -------------------------------------------------------------------------------------
+
+
+def _clients(trace: Trace, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]:
+    history = trace.clients_under_way
+    history = history[history["time"] <= end.time] if len(history) else history
+    told = {str(row["client"]): row for row in (end.state or {}).get("clients") or ()}
+    names = dict.fromkeys([*told, *(history["client"].astype(str) if len(history) else ())])
+    found = []
+    for name in filter(is_persons, names):
+        row = told.get(name, {})
+        own = history[history["client"] == name] if len(history) else history
+        looked = _look_of(own, end.time)
+        found.append(
+            ClientNow(
+                client=name,
+                wanted=int(row.get("wanted") or 0),
+                unfinished=row.get("unfinished"),
+                keys=tuple(map(str, row.get("keys") or ())),
+                activity=None if looked is None else activity_of(looked, trace, stacks),
+                unchanged=None if looked is None else max(end.time - float(looked["since"]), 0.0),
+            )
+        )
+    return tuple(found)
+
+
+def _look_of(history: pd.DataFrame, time: float) -> pd.Series | None:
+    """Return the last look at a client; one that waited just before, where it then left."""
+    if not len(history):
+        return None
+    near = history[history["waits_in"].notna() & (history["time"] > time - _LEAVING)]
+    return (near if len(near) else history).iloc[-1]

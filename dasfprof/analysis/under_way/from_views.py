@@ -1,0 +1,203 @@
+"""Makes a `ClusterState` of what the processes of a live cluster answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dask.utils import key_split
+
+from dasfprof.analysis.under_way.state import (
+    Activity,
+    ClientNow,
+    ClusterState,
+    FailedTask,
+    Frame,
+    HeldBackTask,
+    Primitive,
+    TaskUnderWay,
+    WorkerNow,
+)
+
+#: A thread that used this share of a core between two looks runs. (As it is looked at, every thread
+#: of Python sleeps: it waits for the interpreter.)
+_RUNS = 0.02
+
+View = Mapping[str, Any]
+
+
+def state_from_views(views: View) -> ClusterState:
+    """Return the state of a cluster.
+
+    Parameters
+    ----------
+    views
+        ``time``; ``scheduler``: two looks at it, None where it did not answer;
+        ``scheduler_process``: the state of its process if it did not; ``workers``: by address,
+        ``view``, or ``silence`` and, as far as they are known, ``process`` and ``host``; None: not
+        asked.
+    """
+    looks = [look for look in views["scheduler"] if look is not None]
+    if not looks:
+        return ClusterState(
+            time=views["time"],
+            unfinished=None,
+            scheduler_answered=False,
+            scheduler_process=views["scheduler_process"],
+        )
+    first, last = looks[0], looks[-1]
+    answers = views["workers"] or {}
+    labels = _labels(last, answers)
+    return ClusterState(
+        time=last["time"],
+        unfinished=last["unfinished"],
+        counts=last["tasks"],
+        tasks=tuple(_tasks(labels, answers)),
+        held_back=tuple(_held_back(last)),
+        workers=tuple(_workers(first, last, labels, answers)),
+        clients=tuple(_clients(last)),
+        primitives=tuple(_primitives(last)),
+        failed=tuple(_failed(last, labels)),
+        quiet=last["quiet"],
+        scheduler_answered=len(looks) == len(views["scheduler"]),
+        scheduler_process=views["scheduler_process"],
+    )
+
+
+def _labels(scheduler: View, answers: Mapping[str, View]) -> dict[str, str]:
+    """Return what each worker is called: as in a trace, if its host's name is known."""
+    names = {
+        address: answer.get("host") or answer.get("view", {}).get("host")
+        for address, answer in answers.items()
+    }
+    at = {_host(address): name for address, name in names.items() if name}
+    return {
+        address: f"worker-{at[_host(address)]}-{worker['name']}"
+        if _host(address) in at
+        else address
+        for worker in scheduler["workers"]
+        for address in [worker["worker"]]
+    }
+
+
+def _host(address: str) -> str:
+    """Return scheme and host of an address: what stands before its port."""
+    return address.rpartition(":")[0]
+
+
+def _workers(
+    first: View, last: View, labels: Mapping[str, str], answers: Mapping[str, View]
+) -> Iterable[WorkerNow]:
+    # A task may begin and end between the looks at the scheduler and at the worker: only one that
+    # the scheduler waits for before and after is compared.
+    before = {worker["worker"]: set(worker["keys"]) for worker in first["workers"]}
+    for worker in last["workers"]:
+        address = worker["worker"]
+        answer = answers.get(address)
+        view = None if answer is None else answer.get("view")
+        yield WorkerNow(
+            worker=labels[address],
+            address=address,
+            threads=worker["threads"],
+            status=worker["status"] if view is None else view["status"],
+            silent=max(0.0, last["time"] - worker["last_seen"]) if view is None else 0.0,
+            processing=worker["processing"],
+            processing_keys=tuple(key for key in worker["keys"] if key in before.get(address, ())),
+            known=None
+            if view is None
+            else {str(key): state for key, state in view["known"].items()},
+            memory=worker["memory"],
+            memory_limit=worker["memory_limit"],
+            answered=None if answer is None else view is not None,
+            process_state=None if answer is None else answer.get("process"),
+        )
+
+
+def _tasks(labels: Mapping[str, str], answers: Mapping[str, View]) -> Iterable[TaskUnderWay]:
+    for address, answer in answers.items():
+        view = answer.get("view")
+        if view is not None:
+            for row in view["tasks"]:
+                yield _task(row, view, labels.get(address, address))
+
+
+def _task(row: View, view: View, worker: str) -> TaskUnderWay:
+    holds = [held for held in view["held"] if row["key"] in held["keys"]]
+    waits = row["waits_for"]
+    names = waits if isinstance(waits, list | tuple) else [] if waits is None else [waits]
+    return TaskUnderWay(
+        key=str(row["key"]),
+        function=str(key_split(row["key"])),
+        worker=worker,
+        state=row["state"],
+        seconds=None if row["since"] is None else max(0.0, view["time"] - row["since"]),
+        thread=row["thread"],
+        unchanged=view["pause"] if row["unchanged"] else 0.0,
+        activity=Activity(
+            thread_state=_thread_state(row, view["pause"]),
+            stack=tuple(Frame(*frame) for frame in row["stack"]),
+            waits_in=row["waits_in"],
+            waits_for=tuple(map(str, names)),
+            waits_keys=tuple(map(str, row["waits_keys"])),
+        ),
+        holds=tuple((held["kind"], held["name"]) for held in holds),
+        holds_certain=all(held["certain"] for held in holds),
+    )
+
+
+def _thread_state(row: View, pause: float) -> str | None:
+    """Return what a task's thread has done between two looks; None if that is unknown."""
+    if row["thread"] is None:
+        return "sleeping" if row["unchanged"] and row["stack"] else None  # a coroutine
+    if row["cpu"] is None or row["thread_state"] not in ("running", "sleeping"):
+        return None if row["thread_state"] == "sleeping" else row["thread_state"]
+    if row["cpu"] >= _RUNS * pause:
+        return "running"
+    return "sleeping" if row["unchanged"] else None
+
+
+def _held_back(scheduler: View) -> Iterable[HeldBackTask]:
+    for task in scheduler["held_back"]:
+        since = task["since"]
+        yield HeldBackTask(
+            key=task["key"],
+            function=task["function"],
+            seconds=None if since is None else max(0.0, scheduler["time"] - since),
+            restrictions=task["restrictions"],
+            unmet=task["unmet"],
+        )
+
+
+def _clients(scheduler: View) -> Iterable[ClientNow]:
+    for client in scheduler["clients"]:
+        yield ClientNow(
+            client=client["client"],
+            wanted=client["wanted"],
+            unfinished=client["unfinished"],
+            keys=tuple(client["keys"]),
+        )
+
+
+def _primitives(scheduler: View) -> Iterable[Primitive]:
+    for item in scheduler["primitives"]:
+        yield Primitive(
+            kind=item["kind"],
+            name=item["name"],
+            waiting=item.get("waiting", 0),
+            holders=tuple(map(str, item.get("holders", ()))),
+            limit=item.get("limit"),
+            is_set=item.get("set"),
+            items=item.get("items"),
+        )
+
+
+def _failed(scheduler: View, labels: Mapping[str, str]) -> Iterable[FailedTask]:
+    for task in scheduler["failed"]:
+        worker = task["worker"]
+        yield FailedTask(
+            key=task["key"],
+            function=task["function"],
+            message=task["message"],
+            worker=labels.get(worker, worker),
+            dependents=task["dependents"],
+        )

@@ -1,0 +1,225 @@
+"""Causes: tasks and clients that wait for Dask's locks, events, queues and variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dasfprof.analysis.under_way.cause import Cause
+from dasfprof.analysis.under_way.lines import describe_stack, name_some, since, user_line
+from dasfprof.analysis.under_way.state import Activity, ClusterState, Primitive, TaskUnderWay
+from dasfprof.text import count_of, elide
+
+#: Calls that wait for a primitive which others hold.
+_HELD = ("Lock", "Semaphore", "MultiLock")
+#: Calls that wait until another sets or puts something.
+_SIGNALS = ("Event", "Queue.get", "Queue.put", "Variable")
+#: Seconds from which a wait is worth a word.
+_LONG = 3.0
+
+
+def lock_cycles(state: ClusterState) -> Iterator[Cause]:
+    """Find tasks that wait for locks which they hold crosswise."""
+    waiting = [task for task in state.tasks if task.activity.waits_in in _HELD]
+    seen: set[str] = set()
+    for begin in waiting:
+        cycle = _cycle_from(begin, waiting, state)
+        if cycle is None or seen & {task.key for task in cycle}:
+            continue
+        seen |= {task.key for task in cycle}
+        certain = all(task.holds_certain for task in cycle)
+        told = "; ".join(
+            f"{elide(task.key, 60)} on {task.worker} {_held_names(task, cycle)} and waits "
+            f"for {task.activity.waits_in} {name_some(task.activity.waits_for)}"
+            for task in cycle
+        )
+        lines = "; ".join(describe_stack(task.activity.stack) for task in cycle)
+        yield Cause(
+            "lock-cycle",
+            "certain" if certain else "likely",
+            f"{count_of(len(cycle), 'task')} wait for each other's locks, and none can go on.",
+            f"{told}. They wait at: {lines}.",
+            "Take the locks in one order everywhere (sorted by name), or all at once with a "
+            "MultiLock; a time-out on acquire() makes the wait end.",
+            keys=tuple(task.key for task in cycle),
+            waiting=_waiting_for_any(cycle, waiting),
+            function=begin.function,
+            worker=begin.worker,
+            line=user_line(begin.activity.stack),
+            seconds=_shortest(cycle),
+        )
+
+
+def _cycle_from(
+    begin: TaskUnderWay, waiting: list[TaskUnderWay], state: ClusterState
+) -> list[TaskUnderWay] | None:
+    """Follow one holder of what each task waits for, back to the first."""
+    path = [begin]
+    while True:
+        holders = _holders(path[-1], state)
+        if not holders or not all(holder in waiting for holder in holders):
+            return None  # one that may hold it goes on, and may release it
+        if any(holder in path for holder in holders):
+            first = min(path.index(holder) for holder in holders if holder in path)
+            return path[first:]
+        path.append(holders[0])
+
+
+def _holders(task: TaskUnderWay, state: ClusterState) -> list[TaskUnderWay]:
+    """Return the tasks that hold, or may hold, what a task waits for.
+
+    None if it waits for a semaphore of several leases: any holder may release one.
+    """
+    wanted = set(task.activity.waits_for)
+    limits = {primitive.name: primitive.limit for primitive in state.primitives}
+    if any((limits.get(name) or 1) > 1 for name in wanted):
+        return []
+    return [
+        other
+        for other in state.tasks
+        if any(name in wanted and name not in other.activity.waits_for for _, name in other.holds)
+    ]
+
+
+def _held_names(task: TaskUnderWay, cycle: list[TaskUnderWay]) -> str:
+    wanted = {name for other in cycle if other is not task for name in other.activity.waits_for}
+    held = [name for _, name in task.holds if name in wanted - set(task.activity.waits_for)]
+    return f"{'holds' if task.holds_certain else 'may hold'} {name_some(held)}"
+
+
+def _waiting_for_any(cycle: list[TaskUnderWay], waiting: list[TaskUnderWay]) -> int:
+    names = {name for task in cycle for name in task.activity.waits_for}
+    return sum(bool(names & set(task.activity.waits_for)) for task in waiting)
+
+
+def held_locks(state: ClusterState) -> Iterator[Cause]:
+    """Find locks and semaphores that tasks or clients wait for, and who holds them."""
+    cycles = {key for cause in lock_cycles(state) for key in cause.keys}
+    for (kind, name), waiters in _waiters(state, _HELD).items():
+        tasks = [waiter for waiter in waiters if isinstance(waiter, TaskUnderWay)]
+        if tasks and all(task.key in cycles for task in tasks):
+            continue
+        holders = [
+            task
+            for task in state.tasks
+            if name in {held for _, held in task.holds} - set(task.activity.waits_for)
+        ]
+        primitive = _primitive(state, name)
+        yield _waits_cause(
+            kind,
+            name,
+            waiters,
+            _who_holds(holders, primitive),
+            f"Look at what the holder does: it may never release {name}. Use `with {kind}(...)`, "
+            "so that an error releases it, and a time-out on acquire().",
+        )
+
+
+def _who_holds(holders: list[TaskUnderWay], primitive: Primitive | None) -> str:
+    if holders:
+        if not all(task.holds_certain for task in holders) and len(holders) > 1:
+            keys = name_some([task.key for task in holders])
+            return f"held by {holders[0].worker}, by a task of it that runs or has ended ({keys})"
+        may = "" if holders[0].holds_certain else "may be "
+        return "; ".join(
+            f"{may}held by {elide(task.key, 60)} on {task.worker}, which is at "
+            f"{describe_stack(task.activity.stack)}"
+            for task in holders[:3]
+        )
+    if primitive is None:
+        return "who holds it is unknown"
+    if primitive.holders:
+        return (
+            f"{count_of(len(primitive.holders), 'lease')} of it are held, by no task that is seen "
+            "to run: a client may hold it, or a process that has died (its lease then times out)"
+        )
+    return "no lease of it is held"
+
+
+def unset_signals(state: ClusterState) -> Iterator[Cause]:
+    """Find events, queues and variables that tasks or clients wait for."""
+    for (kind, name), waiters in _waiters(state, _SIGNALS).items():
+        yield _waits_cause(
+            kind,
+            name,
+            waiters,
+            _signal_state(kind, _primitive(state, name)),
+            _SIGNAL_ADVICE[kind],
+        )
+
+
+_SIGNAL_ADVICE = {
+    "Event": "Look for the code that should set it, and whether that ran: a task that waits holds "
+    "its thread, which the setter may need. Pass a time-out to wait().",
+    "Queue.get": "Look for the code that should put something into it; a task that waits holds its "
+    "thread, which the producer may need. Pass a time-out to get().",
+    "Queue.put": "Look for the code that should take from it: the queue is full. Raise its "
+    "maxsize, or pass a time-out to put().",
+    "Variable": "Look for the code that should set it. Pass a time-out to get().",
+}
+
+
+def _signal_state(kind: str, primitive: Primitive | None) -> str:
+    if kind == "Event":
+        return "it is set" if primitive is not None and primitive.is_set else "nobody has set it"
+    if kind == "Variable":
+        return "nobody has set it"
+    if primitive is None or primitive.items is None:
+        return "how much is in it is unknown"
+    return f"{count_of(primitive.items, 'item')} in it"
+
+
+Waiters = list[TaskUnderWay | str]
+
+
+def _waiters(state: ClusterState, calls: tuple[str, ...]) -> dict[tuple[str, str], Waiters]:
+    """Return who waits in one of some calls: tasks, and the names of clients."""
+    found: dict[tuple[str, str], Waiters] = {}
+    for task in state.tasks:
+        if task.activity.waits_in in calls and (task.seconds is None or task.seconds >= _LONG):
+            for name in task.activity.waits_for:
+                found.setdefault((str(task.activity.waits_in), name), []).append(task)
+    for client in state.clients:
+        if client.activity is not None and client.activity.waits_in in calls:
+            for name in client.activity.waits_for:
+                place = f"the client at {describe_stack(client.activity.stack)}"
+                found.setdefault((str(client.activity.waits_in), name), []).append(place)
+    return found
+
+
+def _primitive(state: ClusterState, name: str) -> Primitive | None:
+    return next((item for item in state.primitives if item.name == name), None)
+
+
+def _waits_cause(kind: str, name: str, waiters: Waiters, known: str, suggestion: str) -> Cause:
+    tasks = [waiter for waiter in waiters if isinstance(waiter, TaskUnderWay)]
+    others = [waiter for waiter in waiters if isinstance(waiter, str)]
+    who = [count_of(len(tasks), "task")] if tasks else []
+    who += ["the client"] if others else []
+    verb = "wait" if len(tasks) + len(others) > 1 else "waits"
+    first = Activity() if not tasks else tasks[0].activity
+    seconds = _shortest(tasks)
+    places = [describe_stack(first.stack)] if tasks else []
+    return Cause(
+        "lock-wait" if kind in _HELD else "signal-wait",
+        "open",
+        f"{' and '.join(who)} {verb} for the {_noun(kind)} {elide(name, 60)!r}{since(tasks)}: "
+        f"{known}.",
+        f"{name_some([task.key for task in tasks]) or 'The client'}, at "
+        f"{'; '.join(places + others)}. No progress was seen; whether it comes yet is unknown.",
+        suggestion,
+        keys=tuple(task.key for task in tasks),
+        waiting=len(tasks) + len(others),
+        function=tasks[0].function if tasks else None,
+        worker=tasks[0].worker if tasks else None,
+        line=user_line(first.stack) if tasks else None,
+        seconds=seconds,
+    )
+
+
+def _noun(kind: str) -> str:
+    return {"Queue.get": "Queue (get)", "Queue.put": "Queue (put)"}.get(kind, kind)
+
+
+def _shortest(tasks: list[TaskUnderWay]) -> float | None:
+    """Return for how long all of some tasks have been under way."""
+    return min((task.seconds for task in tasks if task.seconds is not None), default=None)

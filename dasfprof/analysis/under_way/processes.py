@@ -1,0 +1,183 @@
+"""Causes: processes that do not answer, that are gone, or whose event loop does not turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dasfprof.analysis.under_way.cause import Cause, Certainty
+from dasfprof.analysis.under_way.lines import describe_stack, name_some, user_line
+from dasfprof.analysis.under_way.state import (
+    ClusterState,
+    ProcessState,
+    TaskUnderWay,
+    WorkerNow,
+)
+from dasfprof.text import count_of, format_duration
+
+#: Seconds without a heartbeat from which a worker counts as silent. Dask sends one each half to
+#: five seconds.
+_SILENT = 10.0
+#: Seconds for which an event loop must not have turned: on a busy host healthy ones pause, too.
+_BLOCKED = 10.0
+
+
+#: By the state of its process.
+_WHY_SCHEDULER_SILENT: dict[ProcessState | None, tuple[Certainty, str, str]] = {
+    "stopped": (
+        "certain",
+        "its process is stopped (SIGSTOP, a debugger, or a frozen container)",
+        "Continue the process (kill -CONT).",
+    ),
+    "busy": (
+        "likely",
+        "one thread computes and no other turns, as with a large graph, or a plugin that computes",
+        "Wait some seconds and look again. If it is still so, look at its stacks: "
+        "`py-spy dump --pid` shows them without its help.",
+    ),
+    None: (
+        "likely",
+        "it may be frozen, overloaded, or cut off by the network",
+        "Make sure that the address is the scheduler's, and not its dashboard's. Look at its "
+        "process and host; `py-spy dump --pid` shows its stacks without its help.",
+    ),
+}
+
+
+def silent_scheduler(state: ClusterState) -> Iterator[Cause]:
+    """Find that the scheduler does not answer, or its event loop does not turn."""
+    if state.scheduler_answered is False:
+        certainty, why, suggestion = _WHY_SCHEDULER_SILENT.get(
+            state.scheduler_process, _WHY_SCHEDULER_SILENT[None]
+        )
+        yield Cause(
+            "scheduler-silent",
+            certainty,
+            f"The scheduler does not answer: {why}.",
+            "No worker can get a task or report a result meanwhile.",
+            suggestion,
+            waiting=state.unfinished or 0,
+        )
+    elif state.scheduler_blocked >= _BLOCKED:
+        yield Cause(
+            "scheduler-blocked",
+            "certain",
+            "The scheduler's event loop has not turned for "
+            f"{format_duration(state.scheduler_blocked)}.",
+            f"It was at {describe_stack(state.scheduler_stack)}.",
+            "What runs there must not block: plugins, callbacks, run_on_scheduler, large graphs.",
+            waiting=state.unfinished or 0,
+            line=user_line(state.scheduler_stack),
+            seconds=state.scheduler_blocked,
+        )
+
+
+def silent_workers(state: ClusterState) -> Iterator[Cause]:
+    """Find workers that do not answer, and what they had to do."""
+    for worker in state.workers:
+        if worker.status == "lost" or not (worker.answered is False or worker.silent >= _SILENT):
+            continue
+        own = [task for task in state.tasks if task.worker == worker.worker]
+        keys = tuple(task.key for task in own) or worker.processing_keys
+        certainty, why, suggestion = _why_silent(worker)
+        since = f" since {format_duration(worker.silent)}" if worker.silent >= 1 else ""
+        yield Cause(
+            "worker-silent",
+            certainty,
+            f"{worker.worker} does not answer{since}: {why}.",
+            f"It has {count_of(worker.processing, 'task')}: {name_some(keys) or 'none known'}. "
+            f"{_last_seen(own, worker)}",
+            suggestion,
+            keys=keys,
+            waiting=max(worker.processing, len(keys)),
+            function=own[0].function if own else None,
+            worker=worker.worker,
+            line=user_line(own[0].activity.stack) if own else user_line(worker.loop_stack),
+            seconds=worker.silent or None,
+        )
+
+
+def _why_silent(worker: WorkerNow) -> tuple[Certainty, str, str]:
+    if worker.process_state == "stopped":
+        return (
+            "certain",
+            "its process is stopped (SIGSTOP, a debugger, or a frozen container)",
+            "Continue the process (kill -CONT), or end it: its tasks then go to other workers.",
+        )
+    if worker.process_state == "gone":
+        return (
+            "certain",
+            "its process has ended",
+            "Look at its log and the kernel's (out of memory?). Its tasks go to other workers once "
+            "the scheduler gives it up (distributed.scheduler.worker-ttl).",
+        )
+    # A healthy one may not answer for a moment: its host is overloaded, or C code holds the GIL.
+    certainty: Certainty = "likely" if worker.silent >= _SILENT else "open"
+    if worker.process_state == "busy":
+        return (
+            certainty,
+            "one thread computes and no other turns, as when a C extension holds the GIL",
+            "Let the extension release the GIL, call it in a subprocess, or give each worker one "
+            "thread and a longer distributed.scheduler.worker-ttl.",
+        )
+    if worker.process_state == "idle":
+        return (
+            certainty,
+            "all its threads sleep, as when a C extension waits and holds the GIL",
+            "Let the extension release the GIL while it waits; `py-spy dump --pid` shows its stacks"
+            " without its help.",
+        )
+    return (
+        certainty,
+        "it may be frozen, cut off by the network, overloaded, or a C extension holds the GIL",
+        "Look at its host and log; `py-spy dump --pid` shows its stacks without its help.",
+    )
+
+
+def _last_seen(own: list[TaskUnderWay], worker: WorkerNow) -> str:
+    if own:
+        return f"Last seen at {describe_stack(own[0].activity.stack)}."
+    if worker.loop_stack:
+        return f"Its event loop was last seen at {describe_stack(worker.loop_stack)}."
+    return "No stack of it was seen."
+
+
+def workers_lost_with_tasks(state: ClusterState) -> Iterator[Cause]:
+    """Find workers that left unasked while they had tasks."""
+    for worker in state.workers:
+        if worker.status == "lost" and (worker.processing or worker.processing_keys):
+            yield Cause(
+                "worker-lost",
+                "certain",
+                f"{worker.worker} was lost with {count_of(worker.processing, 'task')}.",
+                f"{name_some(worker.processing_keys) or 'Its tasks are unknown'}."
+                f" Its process: {worker.exit or 'how it ended is unknown'}.",
+                "Look at its log: a killed process (out of memory), a crash in a library, or the "
+                "batch system.",
+                keys=worker.processing_keys,
+                waiting=worker.processing,
+                worker=worker.worker,
+            )
+
+
+def blocked_loops(state: ClusterState) -> Iterator[Cause]:
+    """Find workers whose event loop does not turn."""
+    for worker in state.workers:
+        if (
+            worker.loop_blocked >= _BLOCKED
+            and worker.answered is not False
+            and worker.status != "lost"
+        ):
+            yield Cause(
+                "loop-blocked",
+                "certain",
+                f"The event loop of {worker.worker} has not turned for "
+                f"{format_duration(worker.loop_blocked)}.",
+                f"It was at {describe_stack(worker.loop_stack)}. Meanwhile the worker takes no "
+                "task, sends no result and no heartbeat.",
+                "Move what blocks to a thread: coroutines must await, not sleep or compute.",
+                keys=worker.processing_keys,
+                waiting=worker.processing,
+                worker=worker.worker,
+                line=user_line(worker.loop_stack),
+                seconds=worker.loop_blocked,
+            )

@@ -1,0 +1,130 @@
+"""``dasfprof compare``: what a change did to runs, and a gate for it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import click
+
+from dasfprof.report.terminal.paragraphs import say
+from dasfprof.text import clean, format_size
+
+_ROWS = 8
+#: Where the sources after ``--`` are kept, which Click would take for more of the same.
+_AFTER = "dasfprof.after"
+_SLOWER = 3
+
+
+class _TwoSides(click.Command):
+    """A command whose arguments a ``--`` divides into two sides."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            place = args.index("--")
+            args, ctx.meta[_AFTER] = args[:place], args[place + 1 :]
+        return super().parse_args(ctx, args)
+
+
+def _share(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
+    """Read a percentage."""
+    if text is None:
+        return None
+    try:
+        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else math.nan
+    except ValueError:
+        share = math.nan
+    if not 0 <= share < math.inf:
+        raise click.BadParameter(f"{text!r} is no percentage: give one such as 10%.")
+    return share
+
+
+def _sides(ctx: click.Context, sources: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    if _AFTER in ctx.meta:
+        before, after = list(sources), list(ctx.meta[_AFTER])
+        if not before or not after:
+            raise click.UsageError("One side has no run: give sources before and after the --.")
+        return before, after
+    if len(sources) != 2:
+        raise click.UsageError(
+            f"Got {len(sources)} sources. Give two, or several of each side with -- between: "
+            "dasfprof compare before/* -- after/*"
+        )
+    return [sources[0]], [sources[1]]
+
+
+@click.command(cls=_TwoSides)
+@click.argument("sources", metavar="BEFORE... [--] AFTER...", nargs=-1)
+@click.option(
+    "--fail-if-slower",
+    "limit",
+    metavar="PERCENT",
+    callback=_share,
+    help="End with exit code 3 if AFTER is certainly slower by more than this, such as 10%.",
+)
+@click.option(
+    "--head",
+    type=click.IntRange(min=1),
+    default=_ROWS,
+    show_default=True,
+    help="Number of rows of each table.",
+)
+@click.option(
+    "--html",
+    "page",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write a page: the waterfall, both timelines, all tables. It needs no network.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with all rows.")
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    sources: tuple[str, ...],
+    limit: float | None,
+    head: int,
+    page: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Say whether runs got faster or slower, how sure that is, and by what.
+
+    BEFORE and AFTER are as for `dasfprof analyse`; a directory stands for all runs in it. With --
+    between them each side may be several sources. One run each shows what differs, but chance may
+    be the cause: record five of each side to be certain. They are held against what other runs of
+    the same pipeline vary by, if `dasfprof history` has summed up five in their directory.
+
+    The JSON document has "verdict", "gate", "sentences", "notes", and the tables "runs",
+    "waterfall", "waterfall_by_step", "thread_time", "functions", "steps", "memory", "hot_lines",
+    "findings" and "surroundings".
+
+    \b
+    Examples:
+      dasfprof compare traces/load-1795159303 traces/load-1795160412
+      dasfprof compare before/* -- after/*
+      dasfprof compare --html compared.html before/ after/
+      dasfprof compare --fail-if-slower 10% baseline/ new/
+    """
+    before, after = _sides(ctx, sources)
+    from dasfprof.analysis.comparison import check_slower
+    from dasfprof.analysis.comparison import compare as compare_runs
+
+    comparison = compare_runs(before, after)
+    gate = None if limit is None else check_slower(comparison, limit)
+    if as_json:
+        from dasfprof.report.comparison_data import comparison_data
+        from dasfprof.report.json_text import json_of
+
+        click.echo(json_of(comparison_data(comparison, gate)))
+    else:
+        from dasfprof.report.terminal.comparison import print_comparison
+
+        print_comparison(comparison, head)
+        if gate is not None:
+            say(gate.text, apart=True)
+    if page is not None:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        comparison.report(page)
+        say(f"Wrote {clean(page)}, {format_size(page.stat().st_size)}.", apart=True, err=as_json)
+    if gate is not None and gate.is_closed:
+        ctx.exit(_SLOWER)

@@ -1,0 +1,93 @@
+"""``dasfprof history``: the runs of a directory over time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dasfprof.report.terminal.output import echo, terminal_width
+from dasfprof.report.terminal.paragraphs import heading, say
+from dasfprof.report.terminal.tables import format_table
+from dasfprof.text import clean, count_of, elide
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Signs of the longest bar.
+_BAR = 16
+_EXPENDABLE = ("Versions", "Efficiency (%)", "Failed", "Run")
+
+
+@click.command()
+@click.argument("directory", default=".")
+@click.option(
+    "--by",
+    type=click.Choice(["name", "graph"]),
+    default="name",
+    show_default=True,
+    help="What makes runs those of one pipeline: their name, or the shape of their graph.",
+)
+@click.option(
+    "--last",
+    type=click.IntRange(min=1),
+    default=30,
+    show_default=True,
+    help="Number of the newest runs of each pipeline to show.",
+)
+@click.option(
+    "--html",
+    "page",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write an index page instead: a chart and a table of each pipeline, links to reports.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, of all runs.")
+def history(directory: str, by: str, last: int, page: Path | None, *, as_json: bool) -> None:
+    """List the runs of a directory over time, and where their wall time changed.
+
+    Runs in the directories in DIRECTORY belong to it too. Summaries of runs are kept in the file
+    .dasfprof-history.json of each directory, so that only new runs are read.
+
+    The JSON document is a list of objects, a run each. The index page leads to the reports that
+    there are: files of a run's name and .html, as `dasfprof report` writes them, beside the run's
+    files or beside the page.
+
+    \b
+    Examples:
+      dasfprof history traces
+      dasfprof history --by graph traces
+      dasfprof history --html traces/index.html traces
+      dasfprof history --json traces | jq '.[] | select(.Change != "")'
+    """
+    from dasfprof.analysis.history import history as history_of
+    from dasfprof.report.page.history.html import pipelines_of, write_history
+
+    table = history_of(directory, by=by)  # type: ignore[arg-type]  # Click has checked it
+    if page is not None:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        words = f"Wrote {clean(write_history(table, page))}: {count_of(len(table), 'run')}."
+        say(words, err=as_json)
+    if as_json:
+        from dasfprof.report.json_text import json_of
+
+        values = table.astype(object).where(table.notna(), None)
+        click.echo(json_of(values.to_dict("records")))
+    if as_json or page is not None:
+        return
+    table["Began (UTC)"] = table["Began (UTC)"].dt.floor("s")
+    for position, (name, own) in enumerate(pipelines_of(table)):
+        shown = f" (the last {last})" if len(own) > last else ""
+        runs = f", {count_of(len(own), 'run')}{shown}"
+        heading(elide(name, terminal_width()), runs, apart=position > 0)
+        newest = own.tail(last).drop(columns=["Pipeline", "Directory"])
+        newest.insert(3, "Bar", _bars(newest["Wall Time (s)"]))
+        echo(format_table(newest, terminal_width(), expendable=_EXPENDABLE))
+
+
+def _bars(seconds: pd.Series) -> list[str]:
+    """Draw each wall time as a share of the longest."""
+    longest = float(seconds.max())
+    known = seconds.fillna(0.0).tolist()
+    return ["█" * round(value / longest * _BAR) if longest > 0 else "" for value in known]

@@ -1,0 +1,162 @@
+"""``dasfprof stuck``: why a live cluster, or one that was dumped, does not come to an end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dasfprof.errors import NoSchedulerError
+from dasfprof.report.json_text import json_of
+from dasfprof.text import clean, format_date
+
+if TYPE_CHECKING:
+    from dasfprof.analysis.under_way.state import ClusterState
+
+#: Seconds between two looks of --watch.
+_INTERVAL = 2.0
+_LIMIT = 2.0
+#: Schemes of addresses in Dask; those whose addresses have a port.
+_WITH_PORT = ("tcp", "tls", "ws", "wss")
+_SCHEMES = (*_WITH_PORT, "ucx", "ucxx", "inproc")
+_SUFFIXES = (".msgpack.gz", ".yaml")
+_NO_STACKS = (
+    "A dump holds no stacks and nothing of locks, events and queues: where tasks are, and what "
+    "they wait for, is unknown."
+)
+
+
+@click.command()
+@click.argument("source", metavar="[ADDRESS|DUMP]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document a look, on a line.")
+@click.option("--watch", is_flag=True, help="Look again every 2 s, until Ctrl-C.")
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=0.1, max=600),
+    default=_LIMIT,
+    show_default=True,
+    help="Seconds to wait for the answer of each process.",
+)
+def stuck(source: str | None, *, as_json: bool, watch: bool, limit: float) -> None:
+    """Print why the work of a cluster does not end.
+
+    ADDRESS is the scheduler's, such as tcp://host:8786, or a scheduler file; default: that of
+    Dask's configuration (scheduler-address). Nothing is installed on the cluster and nothing
+    changed there; no profiler has to be on. Certificates for tls:// are those of Dask's
+    configuration (distributed.comm.tls).
+
+    DUMP is a file, or a URL that fsspec can open, which Client.dump_cluster_state() wrote. It holds
+    no stacks, so that less is found in it.
+
+    Causes come in the order of how many tasks wait for them: certain ones are proved, likely ones
+    fit what is seen, and open ones are what is seen, which a healthy run may show as well.
+
+    \b
+    Examples:
+      dasfprof stuck tcp://10.0.0.7:8786
+      dasfprof stuck scheduler.json --watch
+      dasfprof stuck --json | jq '.causes[0].text'
+      dasfprof stuck dask-cluster-dump.msgpack.gz
+    """
+    if source is not None and _is_dump(source):
+        if watch:
+            raise click.UsageError("--watch is for live clusters; a dump does not change.")
+        from dasfprof.analysis.under_way.dump_file import read_dump
+        from dasfprof.analysis.under_way.from_dump import state_from_dump
+
+        state = state_from_dump(read_dump(source))
+        title = f"{clean(source)}, a dump of {format_date(state.time)} UTC"
+        _print(state, title, as_json=as_json, note=_NO_STACKS)
+        return
+    address = _address(source)
+    try:
+        while True:
+            _print(_look(address, limit), address, as_json=as_json)
+            if not watch:
+                return
+            time.sleep(_INTERVAL)
+            if not as_json:
+                click.echo()
+    except KeyboardInterrupt:
+        if not watch:
+            raise
+
+
+def _is_dump(source: str) -> bool:
+    """Return whether a source is a dump: a file, or a URL of another scheme than Dask's."""
+    scheme, separator, _ = source.partition("://")
+    if separator:
+        import fsspec
+
+        return scheme not in _SCHEMES and scheme in fsspec.available_protocols()
+    if source.endswith(_SUFFIXES):
+        return True
+    path = Path(source)
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(1) != b"{"  # with which a scheduler file begins
+
+
+def _address(source: str | None) -> str:
+    """Return the scheduler's address with its scheme."""
+    import dask
+
+    if source is None:
+        source = dask.config.get("scheduler-address", default=None)
+        if source is None:
+            raise click.UsageError("pass the scheduler's address, such as tcp://host:8786.")
+    if "://" not in source and Path(source).is_file():
+        source = _address_in(Path(source))
+    if "://" not in source:
+        source = f"{dask.config.get('distributed.comm.default-scheme', default='tcp')}://{source}"
+    scheme, _, place = source.partition("://")
+    if scheme not in _SCHEMES:
+        raise click.UsageError(
+            f"{clean(source)!r} is neither a scheduler's address (tcp, tls, ws, ...) nor a URL of "
+            "a dump that fsspec can open."
+        )
+    if scheme in _WITH_PORT and not place.rpartition(":")[2].isdigit():
+        raise click.UsageError(
+            f"{clean(source)!r} has no port; a scheduler's address is like tcp://host:8786."
+        )
+    return source
+
+
+def _address_in(path: Path) -> str:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["address"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise click.UsageError(
+            f"{clean(path)} is no scheduler file ({clean(error)}); `dask scheduler "
+            "--scheduler-file` writes one."
+        ) from error
+    return str(found)
+
+
+def _look(address: str, limit: float) -> ClusterState:
+    from distributed import Security
+
+    from dasfprof.inspection import look_at
+
+    try:
+        return asyncio.run(look_at(address, Security().get_connection_args("client"), limit))
+    except NoSchedulerError as error:
+        raise click.UsageError(clean(error)) from error
+
+
+def _print(state: ClusterState, title: str, *, as_json: bool, note: str | None = None) -> None:
+    from dasfprof.analysis.under_way.causes import find_causes
+
+    causes = find_causes(state)
+    if as_json:
+        click.echo(json_of({"causes": list(map(asdict, causes)), "state": asdict(state)}))
+        return
+    from dasfprof.report.terminal.causes import print_causes
+
+    print_causes(state, causes, title, note)

@@ -1,0 +1,163 @@
+"""``dasfprof watch``: a run while it is being recorded."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
+from dasfprof.report.terminal.output import echo, terminal_width
+from dasfprof.report.terminal.paragraphs import say
+from dasfprof.report.terminal.summary import print_summary
+from dasfprof.text import clean
+
+if TYPE_CHECKING:
+    from dasfprof.analysis.live import LiveRun, RunState
+
+#: Seconds between two states.
+_INTERVAL = 1.0
+
+
+@click.command()
+@click.argument("source", default=".")
+@click.option("--once", is_flag=True, help="Print one state and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print states as JSON documents, one a line.")
+def watch(source: str, *, once: bool, as_json: bool) -> None:
+    """Show a run while it goes on, from its files: nothing is asked of the cluster.
+
+    What is done, running and waiting by step and function, the time left, the workers, tasks that
+    run unusually long with the line that they are in, and findings so far, each second until the
+    run ends; then its summary. Ctrl-C ends the view, not the run.
+
+    SOURCE is as for `dasfprof analyse`; of a directory with several runs the newest is shown.
+    Default: the working directory. Without a terminal a line is printed whenever something changes.
+
+    \b
+    Examples:
+      dasfprof watch traces/
+      dasfprof watch --once traces/Tutorial_5
+      dasfprof watch --json traces/ | jq .seconds_left
+    """
+    from dasfprof.analysis.live import LiveRun
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run = LiveRun(source)
+    for warning in caught:
+        echo(f"Note: {clean(warning.message)}", err=True)
+    try:
+        if as_json:
+            _print_documents(run, once=once)
+        elif once:
+            _print_state(run.read(), source)
+        else:
+            _watch(run, source)
+    except KeyboardInterrupt:
+        return
+
+
+def _print_documents(run: LiveRun, *, once: bool) -> None:
+    from dasfprof.report.json_text import json_of
+
+    while True:
+        began = time.monotonic()
+        state = run.read()
+        click.echo(json_of(state.document()))
+        sys.stdout.flush()
+        if once or state.goes_on is False:
+            return
+        _wait_until(began + _INTERVAL)
+
+
+def _print_state(state: RunState, source: str) -> None:
+    from dasfprof.report.terminal.console import console
+    from dasfprof.report.terminal.live_view import live_view
+
+    target = console()
+    words = f"Findings so far: dasfprof analyse {clean(source)}"
+    target.print(live_view(state, width=target.width, when_findings=words))
+
+
+def _watch(run: LiveRun, source: str) -> None:
+    """Show states until the run ends, then its summary."""
+    state = run.read()
+    if state.goes_on is False:
+        say(f"Run {clean(state.run)} has ended.")
+    elif sys.stdout.isatty():
+        _watch_in_terminal(run, state, source)
+    else:
+        _watch_in_lines(run, state)
+    _summarise(run, source)
+
+
+def _watch_in_lines(run: LiveRun, state: RunState) -> None:
+    from dasfprof.report.terminal.live_view import state_line
+
+    last = ""
+    while True:
+        began = time.monotonic()
+        line = state_line(state)
+        _, _, news = line.partition("  ")
+        if news != last:
+            echo(line)
+            sys.stdout.flush()
+            last = news
+        if state.goes_on is False:
+            return
+        _wait_until(began + _INTERVAL)
+        state = run.read()
+
+
+def _watch_in_terminal(run: LiveRun, state: RunState, source: str) -> None:
+    from rich.live import Live
+
+    from dasfprof.cli.findings_so_far import WHEN, FindingsSoFar
+    from dasfprof.report.terminal.console import console
+    from dasfprof.report.terminal.live_view import live_view
+
+    target = console()
+    # By default the signal ends the process at once, without the cursor.
+    signal.signal(signal.SIGTERM, _exit)
+    with (
+        FindingsSoFar(source, run.size) as findings,
+        Live(console=target, auto_refresh=False, redirect_stdout=False) as shown,
+    ):
+        while True:
+            began = time.monotonic()
+            target.width = terminal_width()
+            view: Any = live_view(
+                state,
+                width=target.width,
+                height=target.size.height,
+                findings=findings.latest(),
+                when_findings=WHEN,
+            )
+            shown.update(view, refresh=True)
+            if state.goes_on is False:
+                return
+            _wait_until(began + _INTERVAL)
+            state = run.read()
+
+
+def _summarise(run: LiveRun, source: str) -> None:
+    from dasfprof import TraceAnalyser
+    from dasfprof.database import MultiEventDatabase
+    from dasfprof.report.run_summary import title_of
+
+    analyser = TraceAnalyser(MultiEventDatabase(run.paths))
+    print_summary(analyser.trace, title_of(analyser.trace, default=Path(source).name))
+    print_answers(analyser, DEFAULT_ROWS)
+
+
+def _wait_until(moment: float) -> None:
+    time.sleep(max(moment - time.monotonic(), 0.0))
+
+
+def _exit(number: int, _: object) -> None:
+    sys.exit(128 + number)

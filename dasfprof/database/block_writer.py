@@ -1,0 +1,167 @@
+"""`BlockWriter`: folds and encodes rows in slices and appends a frame for each kind of event."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from dasfprof.database import frames, values
+from dasfprof.database.block_codec import BlockEncoder, Rows
+from dasfprof.database.deflate import deflate
+from dasfprof.database.handover import GivenUpError
+from dasfprof.database.losses import Losses, cause_of, is_full
+from dasfprof.database.sources import Folded, Source
+from dasfprof.schema.declaration import Schema
+
+#: Rows encoded at a time. `benchmarks/` measures the cost and how long an event loop waits.
+SLICE_ROWS = 250
+
+#: Rows, with their positions among all events of the file.
+_Part = tuple[Rows, list[int]]
+
+
+class _Block:
+    """Rows of one schema and their encoder; the rows are kept, as a full disk may split them."""
+
+    def __init__(self, schema: Schema, constants: dict[str, Any] | None) -> None:
+        self.encoder = BlockEncoder(schema, constants)
+        self._constants = constants
+        self.parts: list[_Part] = []
+
+    def extend(self, rows: Rows, sequence: list[int]) -> list[Exception]:
+        self.parts.append((rows, sequence))
+        return self.encoder.extend(rows, sequence)
+
+    def halves(self, rest: Callable[[], None]) -> tuple[_Block, _Block]:
+        """Return two blocks, of the first and of the second half of the rows."""
+        middle = sum(len(rows) for rows, _ in self.parts) // 2
+        schema = self.encoder.schema
+        halves = _Block(schema, self._constants), _Block(schema, self._constants)
+        position = 0
+        for rows, sequence in self.parts:
+            cut = min(max(middle - position, 0), len(rows))
+            position += len(rows)
+            for half, place in zip(halves, (slice(cut), slice(cut, None)), strict=True):
+                if sequence[place]:
+                    half.extend(rows[place], sequence[place])
+            rest()
+        return halves
+
+
+class BlockWriter:
+    """Encodes rows and appends the blocks to a file; counts what cannot be written.
+
+    Not safe to use from two threads.
+
+    Parameters
+    ----------
+    put
+        Appends a frame to the file; the second argument is its number of events.
+    losses
+        Where dropped facts and errors are counted.
+    rest
+        Called between slices, to let other threads run.
+    """
+
+    def __init__(
+        self, put: Callable[[bytes, int], None], losses: Losses, rest: Callable[[], None]
+    ) -> None:
+        self._put = put
+        self._losses = losses
+        self._rest = rest
+        #: Positions used so far.
+        self.events = 0
+        # Not even one row could be written: later blocks are not split again.
+        self._full = False
+
+    def write(self, source: Source, rows: list[Any], *, finish: bool = False) -> None:
+        """Fold, encode and append rows taken from a source."""
+        blocks: dict[Schema, _Block] = {}
+        step = SLICE_ROWS * source.width
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            self._encode(partial(source.fold, part), len(part) // source.width, source, blocks)
+            self._rest()
+        if finish:
+            self._encode(source.finish, 0, source, blocks)
+        for block in blocks.values():
+            if block.encoder.rows:
+                self._store(block)
+
+    def append(self, frame: bytes) -> None:
+        """Append a frame without events; an empty frame appends the header of a new file only."""
+        failure = self._append(frame, 0)
+        if failure is not None:
+            self._losses.warn("cannot write facts to", failure)
+
+    def frame(self, block: dict[str, Any]) -> bytes:
+        """Build a frame from a map and the entries that every frame has."""
+        return frames.build_frame(values.pack({**block, **self._about()}))
+
+    def _about(self) -> dict[str, Any]:
+        return {"clock": [time.time(), time.monotonic()], **self._losses.about()}
+
+    def _encode(
+        self,
+        fold: Callable[[], Folded],
+        count: int,
+        source: Source,
+        blocks: dict[Schema, _Block],
+    ) -> None:
+        """Fold and encode; an error must neither end the thread nor reach the user's code."""
+        try:
+            folded = [(schema, rows, positions) for schema, rows, positions in fold() if rows]
+        except Exception as error:
+            self.could_not_encode(count, error)
+            return
+        first = self.events
+        for schema, rows, positions in folded:
+            if schema not in blocks:
+                blocks[schema] = _Block(schema, source.constants)
+            for reason in blocks[schema].extend(rows, [first + place for place in positions]):
+                self.could_not_encode(1, reason)
+            self.events += len(rows)
+
+    def _store(self, block: _Block) -> bool:
+        """Append a block, or as many of its first rows as the disk has room for."""
+        encoder = block.encoder
+        try:
+            payload = encoder.payload(self._rest, **self._about())
+            frame = frames.build_frame(deflate(payload))
+        except Exception as error:
+            self.could_not_encode(encoder.rows, error)
+            return True
+        failure = self._append(frame, encoder.rows)
+        if failure is None:
+            self._full = False
+            return True
+        if is_full(failure) and encoder.rows > 1 and not self._full:
+            first, second = block.halves(self._rest)
+            if self._store(first):
+                return self._store(second)
+            self._drop(second.encoder.rows, failure)
+            return False
+        self._full = is_full(failure)
+        self._drop(encoder.rows, failure)
+        return False
+
+    def _append(self, frame: bytes, rows: int) -> Exception | None:
+        """Append a frame; return the error if it could not be written."""
+        try:
+            self._put(frame, rows)
+        except Exception as error:
+            return error
+        return None
+
+    def _drop(self, count: int, error: Exception) -> None:
+        if not isinstance(error, GivenUpError):
+            self._losses.add(cause_of(error), count)
+        self._losses.warn("cannot write facts to", error)
+
+    def could_not_encode(self, count: int, error: Exception) -> None:
+        """Count facts that an error in encoding lost."""
+        self._losses.add("not encoded", count)
+        self._losses.errors += 1
+        self._losses.warn("cannot encode facts for", error, trace=True)

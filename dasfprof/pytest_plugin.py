@@ -1,0 +1,154 @@
+"""The pytest fixture `dasfprof_run`: what a test computes is profiled, and can be asserted on.
+
+pytest loads this module in every session of an environment that has dasfprof: it imports nothing
+else before the fixture is used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from dasfprof.analysis import TraceAnalyser
+    from dasfprof.analysis.comparison.runs import Sources
+
+_OPTION = "dasfprof_traces"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that says where runs of tests are kept."""
+    parser.getgroup("dasfprof").addoption(
+        "--dasfprof-traces",
+        dest=_OPTION,
+        metavar="DIR",
+        help="keep the runs that `dasfprof_run` records in DIR, a directory a test",
+    )
+
+
+class ProfiledTest:
+    """What a test computed; it can be asked when the block of `dasfprof_run` has ended."""
+
+    def __init__(self, directory: Path) -> None:
+        #: Where the run's files are.
+        self.directory = directory
+        self._analyser: TraceAnalyser | None = None
+
+    @property
+    def analyser(self) -> TraceAnalyser:
+        """The run, for every other question."""
+        if self._analyser is None:
+            from dasfprof import TraceAnalyser
+
+            self._analyser = TraceAnalyser(self.directory, progress=False)
+        return self._analyser
+
+    @property
+    def seconds(self) -> float:
+        """The wall time from the first submission to the last finish of a task."""
+        from dasfprof.analysis.model.critical_path import path_seconds
+
+        return path_seconds(self.analyser.trace)
+
+    def time_in(self, name: str) -> float:
+        """Return the seconds that the functions of this name, or the tasks of this step, ran.
+
+        They are those of all threads together.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If nothing of that name ran: a misspelt name would pass every test.
+        """
+        import numpy as np
+
+        from dasfprof import InvalidArgumentError
+        from dasfprof.analysis.model.steps import step_groups
+
+        tasks = self.analyser.trace.tasks
+        codes, steps = step_groups(tasks)
+        wanted = np.array([step == name or step.startswith(f"{name}/") for step in steps])
+        own = (tasks["function"] == name).to_numpy(dtype=bool) | wanted[codes]
+        if not own.any():
+            known = sorted({*tasks["function"].astype(str), *steps[:-1]})
+            raise InvalidArgumentError(
+                f"no function or step {name!r} ran; there are {', '.join(known) or 'none'}."
+            )
+        return float(tasks["duration"].to_numpy(dtype=float)[own].sum())
+
+    def assert_no_finding(self, severity: str = "high") -> None:
+        """Fail the test if a finding is as grave as this, or graver."""
+        from dasfprof import InvalidArgumentError
+        from dasfprof.analysis.diagnosis.findings import SEVERITIES
+
+        if severity not in SEVERITIES:
+            raise InvalidArgumentError(
+                f"severity={severity!r}: give one of {', '.join(SEVERITIES)}."
+            )
+        grave = SEVERITIES[: SEVERITIES.index(severity) + 1]
+        findings = self.analyser.diagnose()
+        found = findings[findings["Severity"].isin(grave)]
+        lines = found["Severity"] + ": " + found["Finding"] + " " + found["Suggestion"]
+        assert not len(found), "\n".join(lines)
+
+    def assert_not_slower(
+        self, baseline: Sources, limit: float = 0.1, *, others: Iterable[ProfiledTest] = ()
+    ) -> None:
+        """Fail the test if it is certain that the run is slower than others by more than a share.
+
+        One run alone is never certain: it may be one of the few that are far off.
+
+        Parameters
+        ----------
+        baseline
+            What `dasfprof.compare` takes: best a directory with five runs of the same test, as
+            ``--dasfprof-traces`` writes them.
+        limit
+            The share: 0.1 is 10 %.
+        others
+            Further runs of the same, profiled in the same test.
+        """
+        from dasfprof import compare
+        from dasfprof.analysis.comparison import check_slower
+
+        comparison = compare(baseline, [run.analyser for run in (self, *others)])
+        gate = check_slower(comparison, limit)
+        assert not gate.is_closed, f"{gate.text} {comparison}"
+
+
+Profile = Callable[..., AbstractContextManager[ProfiledTest]]
+
+
+@pytest.fixture
+def dasfprof_run(request: pytest.FixtureRequest, tmp_path: Path) -> Profile:
+    """Profile a block of the test: ``with dasfprof_run(client) as run: ...``.
+
+    Without a client the current one of Dask is profiled. Ask the run after the block:
+    ``run.time_in("shuffle")``, ``run.assert_no_finding("high")``,
+    ``run.assert_not_slower("baseline", 0.1, others=runs)``, ``run.analyser``.
+    """
+    kept = request.config.getoption(_OPTION, None)
+    name = "".join(sign if sign.isalnum() else "_" for sign in request.node.name)
+    root = Path(os.fspath(kept)) / name if kept else tmp_path / "dasfprof"
+
+    @contextmanager
+    def profiled(client: Client | None = None) -> Iterator[ProfiledTest]:
+        from distributed import default_client
+
+        from dasfprof import profile
+
+        number = 0
+        while (directory := root / str(number)).exists():
+            number += 1
+        directory.mkdir(parents=True)
+        with profile(client or default_client(), name, directory=directory):
+            yield ProfiledTest(directory)
+
+    return profiled

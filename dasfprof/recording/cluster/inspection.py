@@ -1,0 +1,156 @@
+"""Asks a live cluster what it has under way, with a time limit for each process.
+
+Nothing is installed there and nothing changed: functions are sent by value, and no client is
+registered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from distributed import rpc
+from distributed.comm import get_address_host_port
+from distributed.protocol.pickle import dumps
+
+from dasfprof.errors import NoSchedulerError
+from dasfprof.recording.cluster.calls import run_pickled
+from dasfprof.recording.cluster.modules_by_value import WithModules
+from dasfprof.recording.cluster.time_limit import within
+from dasfprof.recording.dask_internals.inspection.looks import (
+    look_at_scheduler,
+    look_at_worker,
+    look_at_workers,
+    state_of_nannys_process,
+)
+from dasfprof.recording.dask_internals.inspection.processes import state_of_listener
+
+#: Seconds between two looks at a worker.
+PAUSE = 0.6
+#: Seconds to wait for each process.
+LIMIT = 2.0
+#: Schemes of addresses that have a host and a port, at which something listens or not.
+_WITH_PORT = ("tcp", "tls", "ws", "wss")
+
+
+async def views_of(
+    address: str, connection_args: dict[str, Any] | None = None, limit: float = LIMIT
+) -> dict[str, Any]:
+    """Ask the processes of a live cluster what they have under way.
+
+    Takes little longer than the limit if only workers do not answer, however many.
+
+    Parameters
+    ----------
+    address
+        The scheduler's.
+    connection_args
+        Of the client or of its `distributed.Security`: certificates for TLS.
+    limit
+        Seconds to wait for each process.
+
+    Returns
+    -------
+    dict
+        ``time``; ``scheduler``: two looks at it (see `looks.look_at_scheduler`), before and after
+        those at the workers, None for one that it did not answer; ``scheduler_process``: the state
+        of its process if it did not answer; ``workers``: what `looks.look_at_workers` returns,
+        None if the scheduler did not answer.
+
+    Raises
+    ------
+    NoSchedulerError
+        If nothing listens at the address, or something that is not a Dask scheduler.
+    """
+    call = _Calls(address, connection_args or {}, limit)
+    await call.check_listening()
+    first = await call.scheduler(look_at_scheduler)
+    if first is None:
+        process = await call.process_of_scheduler()
+        return {
+            "time": time.time(),
+            "scheduler": [None, None],
+            "scheduler_process": process,
+            "workers": None,
+        }
+    asked = [dumps(WithModules(look)) for look in (look_at_worker, state_of_nannys_process)]
+    # It waits for the workers, so it gets more time than they do.
+    workers = await call.scheduler(
+        look_at_workers, *asked, min(PAUSE, limit / 3), limit, limit=2 * limit
+    )
+    last = await call.scheduler(look_at_scheduler)
+    return {
+        "time": time.time(),
+        "scheduler": [first, last],
+        "scheduler_process": None if last is not None else await call.process_of_scheduler(),
+        "workers": workers,
+    }
+
+
+class _Calls:
+    """Calls of functions on a scheduler."""
+
+    def __init__(self, address: str, connection_args: dict[str, Any], limit: float) -> None:
+        self.address = address
+        self.connection_args = connection_args
+        self.limit = limit
+
+    async def check_listening(self) -> None:
+        """Raise an error at once if nothing listens: Dask would try again and again."""
+        if self.address.partition("://")[0] not in _WITH_PORT:
+            return
+        try:
+            host, port = get_address_host_port(self.address)
+            _, writer = await within(self.limit, asyncio.open_connection(host, port))
+        except asyncio.TimeoutError:
+            raise NoSchedulerError(
+                f"nothing accepts a connection at {self.address} in {self.limit:g} s: a wrong "
+                "address, a firewall, or a host that is down. `--limit` sets the seconds."
+            ) from None
+        except (OSError, ValueError) as error:
+            raise NoSchedulerError(f"nothing listens at {self.address} ({error}).") from error
+        writer.close()
+
+    async def scheduler(
+        self, function: Callable[..., Any], *args: Any, limit: float | None = None
+    ) -> Any:
+        """Run a function on the scheduler, sent by value; None if it does not answer in time.
+
+        Raises
+        ------
+        NoSchedulerError
+            If what answers is no Dask scheduler, or allows no functions.
+        """
+        try:
+            response = await within(limit or self.limit, self._run(function, args))
+        except asyncio.TimeoutError:
+            return None
+        except Exception as error:
+            raise NoSchedulerError(
+                f"what listens at {self.address} does not answer as a Dask scheduler does ({error})"
+                ". Pass the scheduler's address, not its dashboard's or a worker's; a cluster with "
+                "TLS has tls:// there, and its certificates in Dask's configuration "
+                "(distributed.comm.tls)."
+            ) from error
+        if not isinstance(response, dict) or response.get("status") != "OK":
+            reason = response.get("exception_text") if isinstance(response, dict) else response
+            raise NoSchedulerError(
+                f"the process at {self.address} refused to be looked at ({reason}). Pass the "
+                "scheduler's address; it has to allow functions (distributed.scheduler.pickle)."
+            )
+        return response["result"]
+
+    async def _run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        async with rpc(self.address, connection_args=self.connection_args) as scheduler:
+            sent = dumps(WithModules(function)), args
+            return await scheduler.run_function(
+                function=dumps(run_pickled), args=dumps(sent), kwargs=dumps({})
+            )
+
+    async def process_of_scheduler(self) -> str | None:
+        """Return the state of the scheduler's process, if it runs on this host."""
+        if self.address.partition("://")[0] not in _WITH_PORT:
+            return None
+        return await state_of_listener(None, *get_address_host_port(self.address))

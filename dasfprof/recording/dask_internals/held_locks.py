@@ -1,0 +1,157 @@
+"""Which of Dask's locks and semaphores the tasks of this process hold.
+
+The scheduler knows leases only, so `acquire` and `release` are wrapped in the processes of workers.
+Wrappers call the original first and keep its result and its exceptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import distributed
+from distributed import get_worker
+
+from dasfprof.recording.dask_internals import names
+from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
+
+#: The most tasks of which locks are kept: those that never release any would fill the memory.
+_MOST = 10_000
+
+#: Arguments of `MultiLock.acquire` without the one that says how many of its locks are wanted.
+_ALL_LOCKS = 3
+
+
+class _Held(NamedTuple):
+    #: None is held by an object that is gone: the scheduler takes its lease back.
+    owner: weakref.ref[Any]
+    kind: str
+    name: str
+
+
+#: By the name that Dask gives to the asyncio task of a task.
+_held: dict[str, list[_Held]] = {}
+_lock = threading.Lock()
+
+
+def held_by(key: Any) -> list[list[str]]:
+    """Return kind and name of what the task of a key holds."""
+    if not _held:
+        return []
+    held = list(_held.get(_task_name(key), ()))
+    return [[one.kind, one.name] for one in held if one.owner() is not None]
+
+
+def _task_name(key: Any) -> str:
+    return f"execute({key!r})"
+
+
+def _current_task() -> str | None:
+    """Return the name of the task that this thread or coroutine runs."""
+    with contextlib.suppress(RuntimeError):  # no event loop runs here
+        current = asyncio.current_task()
+        if current is not None:
+            name = current.get_name()
+            return name if name.startswith("execute(") else None
+    with contextlib.suppress(ValueError):  # no worker's thread
+        threads = getattr(get_worker(), names.ACTIVE_THREADS.attribute, {})
+        thread = threading.get_ident()
+        if thread in threads:
+            return _task_name(threads[thread])
+    return None
+
+
+def _acquired(owner: Any) -> None:
+    task = _current_task()
+    if task is not None:
+        kind = _kind(owner)
+        wanted = owner.names if kind == "MultiLock" else [owner.name]
+        held = [_Held(weakref.ref(owner), kind, str(name)) for name in wanted]
+        with _lock:
+            if task in _held or len(_held) < _MOST:
+                _held[task] = _held.get(task, []) + held
+
+
+def _kind(owner: Any) -> str:
+    """Return Dask's name of the class, also for a class derived from it."""
+    return next(
+        kind.__name__ for kind in type(owner).__mro__ if kind.__module__.startswith("distributed.")
+    )
+
+
+def _released(owner: Any) -> None:
+    """Forget a lease of an object: of the current task, else of the first that got one by it."""
+    current = _current_task()
+    with _lock:
+        for task in sorted(_held, key=lambda task: task != current):
+            mine = [one for one in _held[task] if one.owner() is owner]
+            if not mine:
+                continue
+            gone = mine if mine[0].kind == "MultiLock" else mine[:1]
+            left = [one for one in _held[task] if not any(one is lost for lost in gone)]
+            if left:
+                _held[task] = left
+            else:
+                del _held[task]
+            return
+
+
+def _note_acquired(original: Any, patch: Patch) -> Any:
+    def acquire(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        if patch.active:
+            with contextlib.suppress(Exception):
+                # Which of its locks a MultiLock holds that asked for some of them is not known.
+                some = len(args) > _ALL_LOCKS or kwargs.get("num_locks") is not None
+                if result and not some and not asyncio.iscoroutine(result):
+                    _acquired(args[0])
+        return result
+
+    return acquire
+
+
+def _note_acquired_by_coroutine(original: Any, patch: Patch) -> Any:
+    async def acquire(*args: Any, **kwargs: Any) -> Any:
+        result = await original(*args, **kwargs)
+        if patch.active and result:
+            with contextlib.suppress(Exception):
+                _acquired(args[0])
+        return result
+
+    return acquire
+
+
+def _note_released(original: Any, patch: Patch) -> Any:
+    def release(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        if patch.active:
+            with contextlib.suppress(Exception):
+                _released(args[0])
+        return result
+
+    return release
+
+
+def _place() -> list[Patch]:
+    semaphore, multi_lock = distributed.Semaphore, distributed.MultiLock
+    wrappers = (
+        (semaphore, "acquire", _note_acquired),
+        (semaphore, names.ACQUIRE.attribute, _note_acquired_by_coroutine),
+        (semaphore, "release", _note_released),
+        (multi_lock, "acquire", _note_acquired),
+        (multi_lock, "release", _note_released),
+    )
+    return [Patch(owner, name, wrap) for owner, name, wrap in wrappers if hasattr(owner, name)]
+
+
+_patches = SharedPatches(_place, _held.clear)
+
+
+def watch_locks() -> Callable[[], None]:
+    """Notice from now on what tasks of this process acquire; returns the function that ends it."""
+    _patches.enter()
+    return _patches.leave

@@ -1,0 +1,224 @@
+"""One look at a whole cluster: what its scheduler and, asked by it, its workers have under way.
+
+The scheduler asks each worker by itself, with a time limit, so that one that does not answer does
+not keep the others' answers back. Of such a worker its nanny, or the scheduler if it runs on the
+same host, says in which state its process is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from itertools import islice
+from typing import Any
+
+from distributed import rpc
+from distributed.comm import get_address_host_port
+from distributed.protocol.pickle import dumps
+
+from dasfprof.recording.dask_internals.inspection import processes
+from dasfprof.recording.dask_internals.inspection.scheduler_view import MOST_KEYS, scheduler_view
+from dasfprof.recording.dask_internals.inspection.stacks import frames_of_coroutine
+from dasfprof.recording.dask_internals.inspection.worker_view import tasks_under_way, worker_view
+
+#: Seconds after which a worker that has not answered counts as slow: its process is looked at.
+_PATIENCE = 0.3
+#: Of how many tasks a worker tells the state, beside those that the scheduler asks for.
+_MOST_KNOWN = 200
+#: The most transitions, newest first, among which the last begin or end of a task is looked for.
+_MOST_TRANSITIONS = 10_000
+#: The most failed tasks, and the most that depend on one, which are counted.
+_MOST_FAILED, _MOST_DEPENDENTS = 20, 100_000
+
+
+def look_at_scheduler(dask_scheduler: Any) -> dict[str, Any]:
+    """Return what a scheduler has under way.
+
+    Returns
+    -------
+    dict
+        What `scheduler_view` returns; ``host``; ``time``; ``quiet``: seconds since a task began or
+        ended, None if unknown; ``failed``: tasks that ended in an error for good, a dict each with
+        ``key, function, message, worker, dependents``.
+    """
+    return {
+        **scheduler_view(dask_scheduler),
+        "host": socket.gethostname(),
+        "time": time.time(),
+        "quiet": _quiet(dask_scheduler),
+        "failed": _failed(dask_scheduler),
+    }
+
+
+def _quiet(scheduler: Any) -> float | None:
+    for entry in islice(reversed(scheduler.transition_log), _MOST_TRANSITIONS):
+        _, start, finish, *_, timestamp = entry
+        if "processing" in (start, finish):
+            return max(0.0, time.time() - float(timestamp))
+    return None
+
+
+def _failed(scheduler: Any) -> list[dict[str, Any]]:
+    found: dict[Any, dict[str, Any]] = {}
+    for entry in list(getattr(scheduler, "erred_tasks", ())):
+        task = scheduler.tasks.get(entry.key)
+        if task is None or task.state != "erred" or task.exception_blame is not task:
+            continue
+        if len(found) < _MOST_FAILED and task.key not in found:
+            found[task.key] = {
+                "key": str(task.key),
+                "function": str(task.prefix.name),
+                "message": str(task.exception_text or entry.exception_text),
+                "worker": next(iter(task.erred_on or ()), None),
+                "dependents": _dependents(task),
+            }
+    return list(found.values())
+
+
+def _dependents(failed: Any) -> int | None:
+    """Count the tasks that never run because of one."""
+    seen = {failed}
+    pending = [failed]
+    while pending:
+        for task in pending.pop().dependents:
+            if task not in seen and task.exception_blame is failed:
+                seen.add(task)
+                pending.append(task)
+        if len(seen) > _MOST_DEPENDENTS:
+            return None
+    return len(seen) - 1
+
+
+async def look_at_workers(
+    look: bytes, look_at_process: bytes, pause: float, limit: float, dask_scheduler: Any
+) -> dict[str, dict[str, Any]]:
+    """Ask all workers at once what they have under way.
+
+    Parameters
+    ----------
+    look, look_at_process
+        `look_at_worker` and `state_of_nannys_process`, pickled.
+    pause
+        Seconds between two looks at a worker.
+    limit
+        Seconds to wait for each process.
+
+    Returns
+    -------
+    dict
+        By address: ``view`` (see `look_at_worker`), or ``silence`` (why there is none) and
+        ``process`` (see `processes.process_state`) with its ``host``, as far as they are known.
+    """
+
+    async def ask(worker: Any) -> dict[str, Any]:
+        keys = list(islice((getattr(task, "key", task) for task in worker.processing), MOST_KEYS))
+        view = asyncio.ensure_future(
+            _call(worker.address, dask_scheduler, look, (keys, pause), limit)
+        )
+        await asyncio.wait({view}, timeout=pause + _PATIENCE)
+        process = {}
+        if not view.done() or view.exception() is not None:
+            process = await _process_of(worker, dask_scheduler, look_at_process, limit)
+        try:
+            return {"view": await view}
+        except Exception as error:
+            return {"silence": f"{type(error).__name__}: {error}", **process}
+
+    workers = list(dask_scheduler.workers.values())
+    answers = await asyncio.gather(*map(ask, workers))
+    return {
+        worker.address: answer
+        for worker, answer in zip(workers, answers, strict=True)
+        if worker.address in dask_scheduler.workers
+    }
+
+
+async def _call(
+    address: str, scheduler: Any, function: bytes, args: tuple[Any, ...], limit: float
+) -> Any:
+    """Run a function on another process of the cluster."""
+
+    async def run() -> Any:
+        async with rpc(address, connection_args=scheduler.connection_args) as process:
+            return await process.run(function=function, args=dumps(args))
+
+    call = asyncio.ensure_future(run())
+    done, _ = await asyncio.wait({call}, timeout=limit)
+    if not done:
+        _abort(call)
+        raise asyncio.TimeoutError(f"no answer in {limit:g} s")
+    response = call.result()
+    if response["status"] == "error":
+        raise RuntimeError(response.get("exception_text", "unknown"))
+    return response["result"]
+
+
+def _abort(call: asyncio.Task[Any]) -> None:
+    """Abort the connection of a call: one that is merely forgotten is a warning in Dask's log."""
+    for frame in frames_of_coroutine(call.get_coro()):
+        abort = getattr(frame.f_locals.get("comm"), "abort", None)
+        if abort is not None:
+            abort()
+    call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    call.cancel()
+
+
+async def _process_of(worker: Any, scheduler: Any, look: bytes, limit: float) -> dict[str, Any]:
+    try:
+        if worker.nanny:
+            answer: dict[str, Any] = await _call(worker.nanny, scheduler, look, (), limit)
+            return answer
+        state = await processes.state_of_listener(
+            getattr(worker, "pid", None), *get_address_host_port(worker.address)
+        )
+        return {"process": state, "host": socket.gethostname()} if state else {}
+    except Exception:  # no nanny answers, or the address has no port
+        return {}
+
+
+async def state_of_nannys_process(dask_worker: Any) -> dict[str, Any]:
+    """Return the state of a nanny's worker process, and its host."""
+    return {
+        "host": socket.gethostname(),
+        "process": await processes.process_state(dask_worker.pid),
+    }
+
+
+async def look_at_worker(keys: list[Any], pause: float, dask_worker: Any) -> dict[str, Any]:
+    """Return what a worker has under way, from two looks at it.
+
+    Parameters
+    ----------
+    keys
+        Tasks that the scheduler has sent to it.
+    pause
+        Seconds between the looks.
+
+    Returns
+    -------
+    dict
+        What `worker_view` returns; ``host``; ``pause``: seconds between the looks. In ``known``
+        are those of `keys` that it knew at either. Each task has ``unchanged``: whether its stack
+        was the same both times; its ``cpu`` is what its thread used meanwhile.
+    """
+    cpu: dict[Any, float] = {}
+    known = _known(dask_worker, keys)
+    begin = time.monotonic()
+    before = {
+        (row["key"], row["run_id"], row["thread"]): row["stack"]
+        for row in tasks_under_way(dask_worker, 0.0, cpu)
+    }
+    await asyncio.sleep(pause)
+    view = worker_view(dask_worker, _MOST_KNOWN, cpu)
+    for row in view["tasks"]:
+        same = before.get((row["key"], row["run_id"], row["thread"]))
+        row["unchanged"] = same is not None and same == row["stack"]
+        row["cpu"] = row["cpu"] if same is not None else None
+    view["known"] = {**view["known"], **known, **_known(dask_worker, keys)}
+    return {**view, "host": socket.gethostname(), "pause": time.monotonic() - begin}
+
+
+def _known(worker: Any, keys: list[Any]) -> dict[Any, str]:
+    tasks = worker.state.tasks
+    return {key: str(tasks[key].state) for key in keys if key in tasks}

@@ -1,0 +1,158 @@
+"""What the operating system says of a process that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+
+#: Seconds between two readings of the CPU time of its threads, and the most of them: on a host with
+#: too much to do, a thread that computes gets little time.
+_PAUSE, _MOST_READINGS = 0.4, 4
+#: A thread with this share of the CPU time that its process uses is the only one that computes.
+_ALONE = 0.8
+#: A process that uses this share of a core sleeps: a thread that waits for the interpreter's lock
+#: wakes each 5 ms.
+_SLEEPS = 0.03
+#: Where threads wait that a container's freezer has stopped.
+_FREEZERS = ("do_freezer_trap", "__refrigerator")
+#: The kernel's number for a socket that listens.
+_LISTENS = "0A"
+
+#: Of each thread: the letter of its state, its CPU seconds, and where in the kernel it waits.
+Threads = dict[str, tuple[str, float, str]]
+
+
+async def process_state(pid: int | None) -> str | None:
+    """Return in which state a process of this host is.
+
+    Returns
+    -------
+    str or None
+        stopped; gone; busy: one thread computes and all others sleep; idle: all threads sleep. None
+        if it is none of these, or unknown.
+    """
+    if not os.path.isdir("/proc/self/task"):
+        return None
+    begin = time.monotonic()
+    before = _threads(pid)
+    state = None if before else "gone"
+    for _ in range(_MOST_READINGS):
+        if state is None:
+            await asyncio.sleep(_PAUSE)
+            after = _threads(pid)
+            state = _judge(before, after, time.monotonic() - begin) if after else "gone"
+    return state
+
+
+def _judge(before: Threads, after: Threads, seconds: float) -> str | None:
+    letters = {letter for letter, *_ in after.values()}
+    if letters <= {"T", "t"} or all(place in _FREEZERS for *_, place in after.values()):
+        return "stopped"
+    used = [cpu - before[thread][1] for thread, (_, cpu, _) in after.items() if thread in before]
+    if sum(used) <= _SLEEPS * seconds:
+        return "idle" if "R" not in letters else None
+    return "busy" if max(used) >= _ALONE * sum(used) else None
+
+
+def _threads(pid: int | None) -> Threads:
+    """Read the threads of a process; none if it has ended."""
+    found: Threads = {}
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    tick = os.sysconf("SC_CLK_TCK")
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/stat") as file:
+                fields = file.read().rpartition(") ")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        if fields[0] not in "ZX":
+            cpu = (int(fields[11]) + int(fields[12])) / tick
+            found[thread] = fields[0], cpu, _waits_in(pid, thread)
+    return found
+
+
+def _waits_in(pid: int | None, thread: str) -> str:
+    try:
+        with open(f"/proc/{pid}/task/{thread}/wchan") as file:
+            return file.read()
+    except OSError:  # not every system tells
+        return ""
+
+
+async def state_of_listener(pid: int | None, host: str, port: int) -> str | None:
+    """Return the state of a process that listens on a port, see `process_state`.
+
+    None if the host is another one, or another process listens there, as that of a tunnel does.
+
+    Parameters
+    ----------
+    pid
+        The process; None: whichever listens, if it is to be found.
+    host, port
+        Where it listens.
+    """
+    if not _is_own(host):
+        return None
+    sockets = _listening(port)
+    if sockets is None:
+        return None
+    if not sockets:
+        return "gone"
+    if pid is None:
+        pid = next((int(found) for found in _processes() if sockets & _sockets(found)), None)
+    if pid is None or not sockets & _sockets(str(pid)):
+        return None
+    return await process_state(pid)
+
+
+def _is_own(host: str) -> bool:
+    """Return whether an address is one of this host's."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, 0, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(address)
+    except OSError:
+        return False
+    return True
+
+
+def _listening(port: int) -> set[str] | None:
+    """Return the numbers of the sockets that listen on a port; None if they are unknown."""
+    found = set()
+    try:
+        for table in ("tcp", "tcp6"):
+            path = f"/proc/net/{table}"
+            if table == "tcp6" and not os.path.exists(path):
+                continue
+            with open(path) as file:
+                for line in list(file)[1:]:
+                    fields = line.split()
+                    if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
+                        found.add(fields[9])
+    except (OSError, ValueError, IndexError):
+        return None
+    return found
+
+
+def _processes() -> list[str]:
+    return [name for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _sockets(pid: str) -> set[str]:
+    """Return the numbers of the sockets that a process has open, as far as they can be read."""
+    found = set()
+    try:
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            target = os.readlink(f"/proc/{pid}/fd/{number}")
+            if target.startswith("socket:["):
+                found.add(target[8:-1])
+    except OSError:
+        pass
+    return found

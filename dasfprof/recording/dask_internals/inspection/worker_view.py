@@ -1,0 +1,212 @@
+"""What a live worker has under way."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import sys
+import time
+from itertools import islice
+from types import FrameType
+from typing import Any
+
+from dasfprof.recording.dask_internals.inspection import primitives, stacks, waits
+
+#: The most tasks without a thread that are returned.
+MOST = 100
+
+#: States of tasks whose inputs are not on the worker yet.
+_FETCHING = ("fetch", "flight", "missing")
+
+
+def tasks_under_way(
+    worker: Any, older_than: float = 1.0, cpu: dict[Any, float] | None = None
+) -> list[dict[str, Any]]:
+    """Return the tasks that the worker has begun and not ended, a dict each.
+
+    Parameters
+    ----------
+    worker
+        The worker.
+    older_than
+        Seconds; younger ones are left out.
+    cpu
+        By thread and key: the CPU seconds of the thread as the task was first seen. Kept from call
+        to call by the caller; without it the CPU seconds of the tasks are unknown.
+
+    Returns
+    -------
+    list of dict
+        ``key, run_id, state, since, thread, cpu, thread_state, stack, waits_in, waits_for,
+        waits_keys``. ``stack`` is a `stacks.Stack`; it is empty for tasks without a thread.
+    """
+    now = time.time()
+    in_threads = _threads(worker, cpu)
+    kernel = stacks.Threads() if in_threads else None
+    rows = []
+    for ident, (key, frames, seconds) in in_threads.items():
+        if _is_younger(worker, key, now - older_than):
+            continue
+        row = _row(worker, key, frames)
+        row |= {"thread": str(ident), "cpu": seconds}
+        row["thread_state"] = kernel.state(ident) if kernel is not None else None
+        rows.append(row)
+    keys = {key for key, *_ in in_threads.values()}
+    rows += [*_coroutines(worker, keys, now - older_than), *_fetching(worker)]
+    return rows
+
+
+def _is_younger(worker: Any, key: Any, since: float) -> bool:
+    """Return whether a task was given its thread after a time: then nothing else is looked at."""
+    begin = getattr(worker.state.tasks.get(key), "start_time", None)
+    return begin is not None and begin > since
+
+
+def _threads(
+    worker: Any, cpu: dict[Any, float] | None
+) -> dict[int, tuple[Any, list[FrameType], float | None]]:
+    """Return key, frames and CPU seconds of the task in each thread.
+
+    The lock keeps a task from ending meanwhile, and so its thread.
+    """
+    begin = getattr(importlib.import_module("distributed.worker"), "_run_task_simple", None)
+    code = getattr(inspect.unwrap(begin), "__code__", None) if begin is not None else None
+    found = {}
+    with worker.active_threads_lock:
+        active = dict(worker.active_threads)
+        frames = stacks.current_frames() if active else {}
+        for ident, key in active.items():
+            seconds = None
+            if cpu is not None:
+                used = stacks.thread_cpu(ident)
+                seconds = None if used is None else used - cpu.setdefault((ident, key), used)
+            found[ident] = key, stacks.frames_of_thread(frames.get(ident), code), seconds
+    if cpu is not None:
+        for place in [place for place in cpu if active.get(place[0]) != place[1]]:
+            del cpu[place]
+    return found
+
+
+def _row(worker: Any, key: Any, frames: list[FrameType]) -> dict[str, Any]:
+    task = worker.state.tasks.get(key)
+    wait = waits.wait_in(frames)
+    return {
+        "key": key,
+        "run_id": getattr(task, "run_id", -1),
+        "state": "cancelled" if task is None else str(task.state),
+        "since": getattr(task, "start_time", None),
+        "thread": None,
+        "cpu": None,
+        "thread_state": None,
+        "stack": stacks.stack_of(frames),
+        "waits_in": wait[0] if wait else None,
+        "waits_for": wait[1] if wait else None,
+        "waits_keys": wait[2] if wait else [],
+    }
+
+
+def _coroutines(worker: Any, in_threads: set[Any], since: float) -> list[dict[str, Any]]:
+    """Return the tasks that are coroutines on the worker's event loop, and began before a time."""
+    keys = [
+        key
+        for key in map(key_of, list(worker.state.executing))
+        if key not in in_threads and not _is_younger(worker, key, since)
+    ]
+    if not keys:
+        return []
+    loop = getattr(worker.loop, "asyncio_loop", None)
+    try:
+        tasks = {task.get_name(): task for task in asyncio.all_tasks(loop)}
+    except RuntimeError:  # no loop runs, or it changed meanwhile
+        tasks = {}
+    rows = []
+    for key in keys[:MOST]:
+        task = tasks.get(f"execute({key!r})")
+        frames = stacks.frames_of_coroutine(task.get_coro()) if task is not None else []
+        rows.append(_row(worker, key, _of_users(frames)))
+    return rows
+
+
+def key_of(item: Any) -> Any:
+    """Return the key of a task's state, or the key itself."""
+    return getattr(item, "key", item)
+
+
+def _of_users(frames: list[FrameType]) -> list[FrameType]:
+    """Leave out the frames of Dask around a coroutine that is a task."""
+    names = [frame.f_code.co_name for frame in frames]
+    begin = names.index("_run_task_async") + 1 if "_run_task_async" in names else 0
+    return frames[begin:]
+
+
+def _fetching(worker: Any) -> list[dict[str, Any]]:
+    """Return the tasks that wait for their inputs to arrive, without a time of their begin."""
+    rows = []
+    for task in list(getattr(worker.state, "waiting", ()))[:MOST]:
+        row = _row(worker, task.key, [])
+        inputs = [needed.key for needed in list(task.waiting_for_data)]
+        rows.append({**row, "state": "fetching", "since": None, "waits_keys": inputs[:MOST]})
+    return rows
+
+
+def worker_view(
+    worker: Any, most_known: int = 2000, cpu: dict[Any, float] | None = None
+) -> dict[str, Any]:
+    """Return what a worker knows of itself and of its tasks.
+
+    Parameters
+    ----------
+    worker
+        The worker.
+    most_known
+        The most tasks whose states are returned.
+    cpu
+        See `tasks_under_way`.
+
+    Returns
+    -------
+    dict
+        ``address, name, status, threads, time, tasks`` (see `tasks_under_way`), ``known`` (state
+        by key, of at most `most_known` tasks), ``ready`` (how many wait for a thread), ``held``
+        (dicts with kind, name, leases, ``keys``: the tasks that hold it, and whether that is
+        ``certain``, which Python tells from 3.13 on; else all that run there), ``pid, python``.
+    """
+    state = worker.state
+    tasks = tasks_under_way(worker, 0.0, cpu)
+    return {
+        "address": worker.address,
+        "name": str(worker.name),
+        "status": worker.status.name,
+        "threads": state.nthreads,
+        "time": time.time(),
+        "tasks": tasks,
+        "known": {key: str(task.state) for key, task in islice(state.tasks.items(), most_known)},
+        "ready": len(state.ready),
+        "held": _holders(worker, tasks),
+        **stacks.process_facts(),
+    }
+
+
+def _holders(worker: Any, tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the locks that this process holds, with the keys of the tasks that may hold them."""
+    held = primitives.held_semaphores()
+    if not held:
+        return []
+    running = [row["key"] for row in tasks if row["thread"] is not None]
+    owners: dict[int, list[Any]] = {}
+    if sys.version_info >= (3, 13):  # reading a frame's variables changes nothing from here on
+        for key, frames, _ in _threads(worker, None).values():
+            for frame in frames:
+                for value in list(frame.f_locals.values()):
+                    owners.setdefault(id(value), []).append(key)
+    return [
+        {
+            "kind": kind,
+            "name": name,
+            "leases": leases,
+            "keys": owners.get(at) or running,
+            "certain": len(set(owners.get(at, ()))) == 1,
+        }
+        for kind, name, leases, at in held
+    ]

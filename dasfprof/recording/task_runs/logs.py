@@ -1,0 +1,86 @@
+"""`watch_logs`: records what task runs log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from dasfprof.recording.dask_internals import names
+from dasfprof.recording.dask_internals.task_logs import listen
+from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.task_runs.results import type_name
+from dasfprof.recording.under_way.rows import UnderWayRows
+from dasfprof.schema.tasks import LOG_RECORD
+
+#: Characters of a message that are kept.
+_LONGEST = 500
+#: The most records of a worker, the first errors of task runs not counted.
+MOST = 10_000
+#: Values of these types are filled into a message without calling code of the program.
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def watch_logs(
+    worker: Any,
+    settings: RunSettings,
+    rows: UnderWayRows,
+    guard: HookGuard,
+    undo: list[Callable[[], object]],
+) -> None:
+    """Record what each task run of a worker logs.
+
+    Parameters
+    ----------
+    worker, guard
+        The worker, and what handles errors.
+    settings
+        Which records, and whether with their values.
+    rows
+        Of the file of the plugin.
+    undo
+        Gets what ends it.
+    """
+    written = 0
+
+    def write(key: Any, run_id: int, record: logging.LogRecord, is_first_error: bool) -> None:
+        nonlocal written
+        written += not is_first_error
+        if written > MOST and not is_first_error:
+            rows.losses.add("too many logs")
+            return
+        kind = record.exc_info[0] if record.exc_info else None
+        rows.write(
+            LOG_RECORD,
+            {
+                "key": key,
+                "run_id": run_id,
+                "logger": record.name,
+                "level": record.levelname,
+                "message": _message(record, settings.log_values)[:_LONGEST],
+                "exception": None if kind is None else type_name(kind),
+                "line": f"{record.pathname}:{record.lineno} {record.funcName}",
+                "error": int(is_first_error),
+            },
+        )
+
+    if names.ACTIVE_THREADS.exists():
+        too_many = rows.losses.add
+        undo.append(
+            listen(worker, settings.log_level, write, lambda: too_many("too many logs"), guard)
+        )
+
+
+def _message(record: logging.LogRecord, with_values: bool) -> str:
+    """Return a record's message.
+
+    Values may be secrets, and may be of classes whose code would be called.
+    """
+    if type(record.msg) is not str:
+        return type_name(type(record.msg))
+    args = record.args
+    values = args.values() if isinstance(args, dict) else args
+    if with_values and values and all(type(value) in _PLAIN for value in values):
+        return record.getMessage()
+    return record.msg

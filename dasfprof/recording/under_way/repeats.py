@@ -1,0 +1,92 @@
+"""`Repeats`: when a row of something under way is due; `Busy`: whether its thread runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Seconds until the first repetition, and the most until the next.
+FIRST, LONGEST = 1.0, 60.0
+
+#: Seconds by which a look may come early.
+_TOLERANCE = 0.2
+
+
+class Repeats:
+    """Decides when a row is due: at the first look, 1, 2, 4 ... 60 s later, and after changes.
+
+    Parameters
+    ----------
+    now
+        Monotonic seconds of the first look.
+    """
+
+    __slots__ = ("_due", "_facts", "_gap", "_seen", "_state", "_steady")
+
+    def __init__(self, now: float) -> None:
+        self._gap = FIRST / 2
+        self._due = now
+        self._facts: Any = None
+        #: The thread's state as it was last seen, as it was at two looks on end, and as written.
+        self._seen: str | None = None
+        self._steady: str | None = None
+        self._state: str | None = None
+
+    def is_due(self, now: float, facts: Any, state: str | None) -> bool:
+        """Return whether a row is due, which is then taken to be written.
+
+        Parameters
+        ----------
+        now
+            Monotonic seconds.
+        facts
+            What makes a row due when it is another than the last one that was written.
+        state
+            The thread's. A change counts when it was seen at two looks: a thread that sleeps most
+            of the time is seen running now and then, and the reverse.
+        """
+        if state == self._seen:
+            self._steady = state
+        self._seen = state
+        if now >= self._due - _TOLERANCE:
+            self._gap = min(LONGEST, 2 * self._gap)
+            self._due = now + self._gap
+        elif facts == self._facts and self._steady == self._state:
+            return False
+        self._facts, self._state = facts, state
+        return True
+
+
+#: The share of a core from which a thread counts as running.
+_BUSY = 0.05
+
+
+class Busy:
+    """Distinguishes a thread that waits for the interpreter's lock from a sleeping one.
+
+    To the kernel both sleep, and while another thread of the process looks at it, a thread that
+    runs Python code has to wait. So one that used a core since the last look counts as running.
+    """
+
+    __slots__ = ("_cpu", "_looked")
+
+    def __init__(self) -> None:
+        self._cpu: float | None = None
+        self._looked = 0.0
+
+    def state(self, state: str | None, cpu: float | None, now: float) -> str | None:
+        """Return the state of a thread.
+
+        Parameters
+        ----------
+        state
+            By the kernel.
+        cpu
+            CPU seconds that the thread has used until now.
+        now
+            Monotonic seconds.
+        """
+        before, looked = self._cpu, self._looked
+        self._cpu, self._looked = cpu, now
+        if before is None or cpu is None or cpu - before < _BUSY * (now - looked):
+            return state
+        return "running"

@@ -1,0 +1,110 @@
+"""`SchedulerUnderWay`: what a scheduler has under way, once a second while it changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from time import monotonic, thread_time
+from typing import Any
+
+from dasfprof.recording.dask_internals import names
+from dasfprof.recording.dask_internals.inspection.scheduler_view import MOST_WANTED, scheduler_view
+from dasfprof.recording.dask_internals.scheduler_changes import fingerprint
+from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.under_way.loop import LoopWatch
+from dasfprof.recording.under_way.pulse import INTERVAL, Pulse
+from dasfprof.recording.under_way.rows import UnderWayRows
+from dasfprof.schema.under_way import SCHEDULER_STATE
+
+#: Seconds between two rows while nothing changes.
+QUIET_INTERVAL = 10.0
+
+#: The share of its time that the scheduler's event loop may spend on rows, up to one row in
+#: `QUIET_INTERVAL`: those of large clusters are made less often.
+SHARE = 0.0005
+
+#: The most results of a client that are looked through as it leaves.
+_MOST_WANTED_AT_LAST = 100_000
+
+
+class SchedulerUnderWay:
+    """Writes rows on the scheduler's event loop. No method raises.
+
+    Parameters
+    ----------
+    scheduler
+        The scheduler; only read.
+    rows
+        Where they go.
+    guard
+        Handles errors.
+    """
+
+    def __init__(self, scheduler: Any, rows: UnderWayRows, guard: HookGuard) -> None:
+        self._scheduler = scheduler
+        self._rows = rows
+        self._guard = guard
+        self._loop = asyncio.get_running_loop()
+        self._pulse = Pulse("under-way scheduler", [LoopWatch(scheduler, self._rows).look], guard)
+        self._can_record = names.has_under_way(names.SCHEDULER)
+        self._stopped = False
+        self._last: tuple[Any, ...] | None = None
+        #: When a row is due that tells of no change, and until when there is none.
+        self._due = self._rest_until = 0.0
+
+    def start(self) -> None:
+        """Start to look once a second: on the event loop, and at it in a thread."""
+        self._loop.call_later(INTERVAL, self._tick)
+        self._pulse.start()
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._stopped = True
+        self._pulse.stop()
+
+    def _tick(self) -> None:
+        if not self._stopped:
+            self._guarded(self._look)
+            self._loop.call_later(INTERVAL, self._tick)
+
+    def _guarded(self, write: Callable[[], None]) -> None:
+        try:
+            if self._can_record:
+                write()
+        except Exception:
+            self._guard.caught("a look at what is under way")
+
+    def _look(self) -> None:
+        now = monotonic()
+        if now < self._rest_until:
+            return
+        current = fingerprint(self._scheduler)
+        if now >= self._due or current != self._last:
+            self._last = current
+            begin = thread_time()
+            self._write("interval")
+            self._due = now + QUIET_INTERVAL
+            cost = thread_time() - begin
+            self._rest_until = now + min(QUIET_INTERVAL, cost / SHARE) - INTERVAL / 2
+
+    def note(self, message: Any) -> None:
+        """Write a row if the scheduler logs that a client's tasks are released next."""
+        if isinstance(message, dict) and message.get("action") == "remove-client":
+            self._guarded(partial(self._client_leaves, message.get("client")))
+
+    def _client_leaves(self, client: Any) -> None:
+        if client in self._scheduler.clients:  # Dask removes one that has closed a second time
+            self._write("client-left", client, _MOST_WANTED_AT_LAST)
+
+    def close(self) -> None:
+        """Write the last row, once."""
+        if not self._stopped:
+            self._stopped = True
+            self._guarded(partial(self._write, "closing"))
+
+    def _write(
+        self, occasion: str, client: str | None = None, most_wanted: int = MOST_WANTED
+    ) -> None:
+        view = scheduler_view(self._scheduler, most_wanted)
+        self._rows.write(SCHEDULER_STATE, {"occasion": occasion, "client": client, **view})

@@ -1,0 +1,1 @@
+"""Two sides of runs in a page: their timelines, a waterfall, tables, sampled calls."""

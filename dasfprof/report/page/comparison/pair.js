@@ -1,0 +1,176 @@
+// Two timelines under one axis, with one window, one cursor and one selection.
+
+const PAIR_VIEWS = { threads: "Threads", critical: "Critical path" };
+
+class Pair {
+  /** `runs`: before and after, each with `name` and `tasks`, whose keys are read. */
+  constructor(root, runs, names) {
+    this.runs = runs;
+    this.names = names;
+    this.tasks = runs.map((run) => run.tasks);
+    this.seconds = this.tasks.map((tasks, side) => secondsByLabel(names, SIDES[side], tasks));
+    this.chosen = make("output", { class: "chosen", "aria-live": "polite" });
+    this.legend = make("ul", { class: "legend" });
+    this.stages = runs.map((run, side) => this.stage(run, side));
+    root.replaceChildren(this.tools(), this.legend, ...this.stages, this.chosen);
+    this.timelines = this.tasks.map(
+      (tasks, side) =>
+        new Timeline(tasks, this.stages[side].querySelector(".timeline"), {
+          selected: (row) => this.onSelected(side, row),
+          moved: (from, to) => this.other(side)?.follow(from, to),
+          pointed: (time) => this.timelines.forEach((timeline) => timeline.point(time)),
+        }),
+    );
+    for (const timeline of this.timelines) {
+      timeline.follow = (from, to) => {
+        if (timeline.from !== from || timeline.to !== to) timeline.move(from, to);
+      };
+    }
+    this.ranks = rankedLabels(this.seconds);
+    this.show("wall", "threads");
+    this.showLegend();
+  }
+
+  other(side) {
+    return this.timelines?.[1 - side];
+  }
+
+  tools() {
+    const steps = this.tasks.every((tasks) => tasks.steps);
+    const axes = { wall: "Wall time", step: steps ? "Step by step" : "Function by function" };
+    const choice = (title, name, options, chosen) =>
+      make(
+        "fieldset",
+        { class: "choice" },
+        make("legend", {}, title),
+        ...Object.entries(options).map(([value, text]) => {
+          const checked = chosen === value;
+          const radio = { type: "radio", name, value, checked, onchange: () => this.refresh() };
+          return make("label", {}, make("input", radio), make("span", {}, text));
+        }),
+      );
+    const button = (text, label, act) =>
+      make("button", { type: "button", "aria-label": label, onclick: act }, text);
+    return make(
+      "div",
+      { class: "tools" },
+      choice("Axis", "pair-axis", axes, "wall"),
+      choice("View", "pair-view", PAIR_VIEWS, "threads"),
+      make(
+        "span",
+        { class: "buttons" },
+        button("−", "Zoom out of both", () => this.timelines[0].zoom(2)),
+        button("+", "Zoom into both", () => this.timelines[0].zoom(0.5)),
+        button("Whole runs", "Show the whole runs", () => this.timelines[0].showWholeRun()),
+      ),
+    );
+  }
+
+  stage({ name, tasks }, side) {
+    const overlay = {
+      class: "overlay",
+      tabindex: "0",
+      role: "application",
+      "aria-label": `Timeline of the run ${SIDES[side]}`,
+    };
+    return make(
+      "div",
+      { class: "plots", "data-side": SIDES[side] },
+      make("h3", {}, `${SIDES[side] === "before" ? "Before" : "After"}: ${shortened(name, 90)}`),
+      make("ul", { class: "legend path-legend", hidden: true }, ...pathLegend(tasks.path)),
+      make(
+        "div",
+        { class: "timeline" },
+        make("canvas", { class: "picture", "aria-hidden": "true" }),
+        make("canvas", overlay),
+        make("div", { class: "tip", hidden: true }),
+      ),
+    );
+  }
+
+  refresh() {
+    const checked = (name) => document.querySelector(`input[name=${name}]:checked`).value;
+    this.show(checked("pair-axis"), checked("pair-view"));
+  }
+
+  show(axis, view) {
+    const { whole, places, ruler } =
+      axis === "wall" ? wallAxis(this.tasks) : stepAxis(this.tasks, this.names);
+    for (const [side, timeline] of this.timelines.entries()) {
+      const tasks = onAxis(this.tasks[side], places[side]);
+      timeline.putOn(tasks, whole, ruler);
+      timeline.colours = this.coloursOf(side);
+      timeline.show(view === "critical" ? criticalView(tasks) : flattenView(tasks));
+      this.stages[side].querySelector(".path-legend").hidden = view !== "critical";
+    }
+  }
+
+  coloursOf(side) {
+    const tasks = this.tasks[side];
+    const ofCode = Uint8Array.from(tasks.facts.functions, (name) =>
+      Math.min(this.ranks.get(this.names.label(SIDES[side], name)) ?? OTHER, OTHER),
+    );
+    return Uint8Array.from({ length: tasks.count }, (_, row) => ofCode[tasks.functionOf(row)]);
+  }
+
+  showLegend() {
+    const shown = [...this.ranks.keys()].slice(0, OTHER);
+    const entries = shown.map((label, rank) => {
+      const swatch = make("i");
+      swatch.style.background = `var(--series-${rank})`;
+      const choose = () => this.light(this.lit === label ? null : label);
+      return make("li", {}, make("button", { type: "button", onclick: choose }, swatch, shortened(label, 40)));
+    });
+    const others = this.ranks.size - shown.length;
+    if (others > 0) {
+      const swatch = make("i");
+      swatch.style.background = `var(--series-${OTHER})`;
+      entries.push(make("li", {}, swatch, counted(others, "other")));
+    }
+    this.legend.replaceChildren(...entries);
+  }
+
+  onSelected(side, row) {
+    if (row < 0) return this.light(null);
+    const other = this.other(side);
+    if (other.selected >= 0) {
+      other.selected = -1;
+      other.draw();
+    }
+    this.light(this.names.label(SIDES[side], this.tasks[side].functionName(row)));
+  }
+
+  /** Lights a function, by its label, in both runs, and says what it took; null: all are lit. */
+  light(label) {
+    this.lit = label;
+    for (const [side, timeline] of this.timelines.entries()) {
+      const tasks = this.tasks[side];
+      const code =
+        label === null
+          ? undefined
+          : placesByLabel(this.names, SIDES[side], tasks.facts.functions).get(label);
+      const flags = () => Uint8Array.from({ length: tasks.count }, (_, row) => tasks.functionOf(row) === code);
+      timeline.highlight(label === null ? null : flags());
+    }
+    this.chosen.textContent = label === null ? "" : visible(this.told(label));
+  }
+
+  told(label) {
+    const parts = this.seconds.map((seconds, side) => {
+      const own = seconds.get(label);
+      if (!own) return `${SIDES[side]} it did not run`;
+      const times = `${formatCount(own.length)} × ${formatSeconds(median(own))} (median)`;
+      return `${SIDES[side]} ${times}, ${formatSeconds(sumOf(own))} in all`;
+    });
+    return `${label}: ${parts.join("; ")}`;
+  }
+}
+
+/** The labels of functions, those that took most in both runs first, each with its place. */
+function rankedLabels(seconds) {
+  const totals = new Map();
+  for (const side of seconds)
+    for (const [label, own] of side) totals.set(label, (totals.get(label) ?? 0) + sumOf(own));
+  const labels = [...totals].sort((one, other) => other[1] - one[1]).map(([label]) => label);
+  return new Map(labels.map((label, rank) => [label, rank]));
+}

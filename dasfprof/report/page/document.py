@@ -1,0 +1,128 @@
+"""`write_document`: a page as one HTML file that needs nothing else, neither server nor network.
+
+The page's data stand in it as JSON and as packed columns; its policy allows its own script and
+style alone. What a trace holds is data only: the script shows it as text.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from dasfprof.report.page.packing import PackedColumn, pack_all
+
+#: Scripts of every page, in the order in which they rest on each other.
+SHARED_SCRIPTS = (
+    "format.js",
+    "data.js",
+    "timeline/tasks.js",
+    "timeline/views.js",
+    "timeline/path.js",
+    "timeline/painter.js",
+    "timeline/marks.js",
+    "summary.js",
+    "findings.js",
+    "timeline/gestures.js",
+    "timeline/selection.js",
+    "timeline/timeline.js",
+    "tables/table.js",
+    "tables/columns.js",
+    "tables/sections.js",
+    "accounting.js",
+    "comparison/axis.js",
+    "comparison/names.js",
+    "comparison/pair.js",
+)
+
+
+def write_document(
+    path: Path,
+    *,
+    title: str,
+    body: str,
+    scripts: Sequence[str],
+    facts: Mapping[str, Any],
+    columns: Mapping[str, PackedColumn],
+) -> None:
+    """Write a page.
+
+    Parameters
+    ----------
+    path
+        The file; an existing one is replaced.
+    title
+        Any text.
+    body
+        The name of the file of the body.
+    scripts
+        The names of the files of its scripts, beside those of every page.
+    facts
+        What is read first; the facts about the columns are added.
+    columns
+        The columns by name.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    about = {name: column.about for name, column in columns.items()}
+    head, tail = asset("document.html").split("{{data}}")
+    head = _filled(head, title, body, (*SHARED_SCRIPTS, *scripts), {**facts, "columns": about})
+    with path.open("wb") as file:
+        file.write(head.encode())
+        file.writelines(_elements(columns))
+        file.write(tail.encode())
+
+
+def asset(name: str) -> str:
+    """Return the text of a file of the pages."""
+    return files("dasfprof.report.page").joinpath(name).read_text(encoding="utf-8")
+
+
+def style_hash(text: str) -> str:
+    """Return the hash of a script or style for the Content-Security-Policy."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def ascii_html(text: str) -> str:
+    """Write any text, lone surrogates too, as the text of an element."""
+    return html.escape(text).encode("ascii", "xmlcharrefreplace").decode()
+
+
+def _filled(
+    head: str, title: str, body: str, scripts: Sequence[str], facts: Mapping[str, Any]
+) -> str:
+    script = "".join(f"// {name}\n{asset(name)}\n" for name in scripts)
+    script = f'(() => {{\n"use strict";\n{script}}})();\n'
+    style = asset("page.css")
+    contents = {
+        "title": ascii_html(title),
+        "script-hash": style_hash(script),
+        "style-hash": style_hash(style),
+        "style": style,
+        "body": asset(body),
+        "facts": _as_json(facts),
+        "script": script,
+    }
+    return re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: contents[mark[1]], head)
+
+
+def _elements(columns: Mapping[str, PackedColumn]) -> Iterator[bytes]:
+    for name, packed in pack_all(columns).items():
+        yield f'<script type="text/plain" id="{html.escape(f"column-{name}")}">'.encode()
+        yield packed
+        yield b"</script>\n"
+
+
+def _as_json(facts: Any) -> str:
+    """Write JSON that cannot end the element that it stands in."""
+    text = json.dumps(facts, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

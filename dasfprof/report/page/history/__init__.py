@@ -1,0 +1,1 @@
+"""The index page of a directory's runs over time."""

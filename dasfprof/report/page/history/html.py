@@ -1,0 +1,128 @@
+"""`write_history`: runs over time as an index page, which leads to their reports."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pandas as pd
+
+from dasfprof.report.file_names import file_for
+from dasfprof.report.page.document import asset, style_hash
+from dasfprof.report.page.history.chart import ChartedRun, wall_time_chart
+from dasfprof.text import count_of, escape
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+_NUMBERS = ("Wall Time (s)", "Efficiency (%)", "Task Runs", "Failed")
+_LEFT_OUT = ("Pipeline", "Directory")
+
+
+def write_history(runs: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
+    """Write runs over time as one HTML file; an existing file is replaced.
+
+    The page is a chart and a table of each pipeline. It has no script and forbids itself the
+    network. A run's name is a link where there is its report: a file of the run's name and
+    ``.html``, as `dasfprof report` writes it, beside the run's files or beside the page.
+
+    Parameters
+    ----------
+    runs
+        What `dasfprof.history` returns.
+    path
+        The file to write.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    path = Path(path)
+    pipelines = list(pipelines_of(runs))
+    counts = f"{count_of(len(runs), 'run')} of {count_of(len(pipelines), 'pipeline')}"
+    style = asset("page.css")
+    contents = {
+        "title": "Runs over time",
+        "subtitle": counts,
+        "style": style,
+        "style-hash": style_hash(style),
+        "sections": "".join(_section(name, own, path) for name, own in pipelines),
+    }
+    template = asset("history/history.html")
+    text = re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: contents[mark[1]], template)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def pipelines_of(runs: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Divide what `dasfprof.history` returns where the pipeline changes."""
+    names = runs["Pipeline"]
+    numbers = (names != names.shift()).cumsum()
+    for _, own in runs.groupby(numbers, sort=True):
+        yield str(own["Pipeline"].iloc[0]), own.reset_index(drop=True)
+
+
+def _section(name: str, runs: pd.DataFrame, page: Path) -> str:
+    rows = runs.to_dict("records")
+    links = [_report_of(row, page) for row in rows]
+    charted = [
+        ChartedRun(str(row["Run"]), _date(row), float(row["Wall Time (s)"]), row["Change"], link)
+        for row, link in zip(rows, links, strict=True)
+    ]
+    labels = [label for label in runs.columns if label not in _LEFT_OUT]
+    labels.insert(labels.index("Efficiency (%)"), labels.pop(labels.index("Change")))
+    head = "".join(f'<th scope="col"{_class(label)}>{escape(label)}</th>' for label in labels)
+    # The newest first: that is what one looks for.
+    newest_first = zip(rows[::-1], links[::-1], strict=True)
+    body = "".join(_row(row, link, labels) for row, link in newest_first)
+    return (
+        f'<section><header class="section-head"><h2>{escape(name)}</h2>'
+        f"<output>{count_of(len(runs), 'run')}</output></header>{wall_time_chart(charted)}"
+        f'<div class="scrolled"><table class="runs"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div></section>\n"
+    )
+
+
+def _row(row: dict[Hashable, object], link: str, labels: list[str]) -> str:
+    cells = []
+    for label in labels:
+        text = escape(_cell(label, row))
+        if label == "Run" and link:
+            text = f'<a href="{escape(link)}">{text}</a>'
+        cells.append(f"<td{_class(label)}>{text}</td>")
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _cell(label: str, row: dict[Hashable, object]) -> str:
+    value = row[label]
+    if label == "Began (UTC)":
+        return _date(row)
+    if pd.isna(value):  # type: ignore[call-overload]
+        return "NA"
+    if isinstance(value, float):
+        return f"{value:,.1f}" if label.endswith("(%)") else f"{value:,.3f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _class(label: str) -> str:
+    return ' class="number"' if label in _NUMBERS else ""
+
+
+def _date(row: dict[Hashable, object]) -> str:
+    began = row["Began (UTC)"]
+    return f"{began:%Y-%m-%d %H:%M:%S}" if isinstance(began, pd.Timestamp) else "unknown"
+
+
+def _report_of(row: dict[Hashable, object], page: Path) -> str:
+    """Return the address of a run's report, relative to the page; empty: there is none."""
+    name = file_for(str(row["Run"]), ".html")
+    for place in (Path(str(row["Directory"])), page.parent):
+        if (place / name).is_file():
+            relative = os.path.relpath(place / name, page.parent)
+            return "./" + quote(Path(relative).as_posix())
+    return ""

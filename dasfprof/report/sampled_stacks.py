@@ -1,0 +1,68 @@
+"""`sampled_stacks`: the sampled stacks of a run, added up, as formats of other tools take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.stack_samples.places import all_stacks
+from dasfprof.analysis.stack_samples.task_samples import Samples, run_of_samples
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.under_way.state import Frame, Stack
+from dasfprof.database.columns import Array
+
+#: What stands for a stack that is unknown.
+_UNKNOWN = (Frame("(unknown)", "", 0),)
+
+
+@dataclass(frozen=True)
+class SampledStacks:
+    """Distinct stacks of one kind of thread, and their seconds."""
+
+    #: tasks, client, event loops.
+    of: str
+    #: Dask's name of the function, the client's phase, the worker of the loop.
+    name: str
+    stacks: list[tuple[Stack, float]]
+
+    @property
+    def seconds(self) -> float:
+        """Of all of them."""
+        return sum(seconds for _, seconds in self.stacks)
+
+
+def sampled_stacks(trace: Trace) -> Iterator[SampledStacks]:
+    """Return the stacks of tasks by function, of the client by phase, of loops by worker."""
+    tasks = with_open_runs(trace).tasks
+    runs = run_of_samples(trace)
+    if len(runs):
+        functions = tasks["function"].cat
+        codes = np.r_[functions.codes.to_numpy(dtype=np.int64), -1][runs]
+        yield from _groups(trace, "tasks", trace.task_samples, codes, list(functions.categories))
+    if len(trace.client_samples):
+        phases = trace.client_samples["phase"].astype("category").cat
+        codes = phases.codes.to_numpy(dtype=np.int64)
+        yield from _groups(trace, "client", trace.client_samples, codes, list(phases.categories))
+    if len(trace.loop_samples):
+        seen = trace.loop_samples[trace.loop_samples["until"].isna()]
+        labels = trace.workers["worker"].astype(object).tolist()
+        yield from _groups(trace, "event loops", seen, seen["worker_id"].to_numpy(), labels)
+
+
+def _groups(
+    trace: Trace, of: str, table: pd.DataFrame, codes: Array, names: list[str]
+) -> Iterator[SampledStacks]:
+    frames, samples = all_stacks(trace), Samples.of(table)
+    groups, places = np.unique(codes * (len(frames) + 1) + samples.stack + 1, return_inverse=True)
+    seconds = np.bincount(places.reshape(-1), samples.interval, len(groups))
+    found: dict[int, list[tuple[Stack, float]]] = {}
+    for group, spent in zip(groups.tolist(), seconds.tolist(), strict=True):
+        code, stack = divmod(group, len(frames) + 1)
+        known = frames[stack - 1] if stack else ()
+        found.setdefault(code, []).append((known or _UNKNOWN, spent))
+    for code, stacks in found.items():
+        yield SampledStacks(of, str(names[code]) if code >= 0 else "(unknown)", stacks)

@@ -1,0 +1,262 @@
+"""A run while it goes on, as it stands in a terminal: `live_view`, and `state_line` for pipes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from dasfprof.analysis.live.state import FunctionProgress, LongTask, RunState, WorkerState
+from dasfprof.report.live_words import (
+    counts_in_words,
+    pace_in_words,
+    rate,
+    share_in_words,
+    state_in_words,
+)
+from dasfprof.text import clean, count_of, elide, format_duration, format_size
+
+#: Least columns at which a part is shown, and widths of bars.
+_WIDE, _BAR, _WHOLE_BAR = 90, 16, 40
+_SEVERITIES = {"high": "red", "medium": "yellow", "low": "cyan"}
+#: Share of its limit beyond which a worker's memory is near Dask's pause.
+_FULL = 0.8
+_LONGEST_KEY, _LONGEST_LINE = 60, 100
+#: Lines for headings and gaps, and the least rows of a table.
+_FRAME, _FEWEST = 16, 3
+#: Seconds of silence that are told.
+_SILENT = 10.0
+
+
+def live_view(
+    state: RunState,
+    *,
+    width: int,
+    height: int | None = None,
+    findings: Sequence[dict[str, Any]] | None = None,
+    when_findings: str = "",
+) -> RenderableType:
+    """Lay out a run's state.
+
+    Parameters
+    ----------
+    state
+        The state.
+    width, height
+        Of the terminal; without a height all rows are shown.
+    findings
+        Rows of `TraceAnalyser.diagnose`; None: not looked for.
+    when_findings
+        What to say where there are none.
+    """
+    room = 1000 if height is None else max(height - _FRAME - 2 * len(state.long_tasks[:3]), 6)
+    share = max(room // 2, _FEWEST)
+    parts: list[RenderableType] = [_head(state), _whole(state, width)]
+    parts += ["", _functions(state, share, width)]
+    if state.workers:
+        parts += [
+            "",
+            _workers(state.workers, max(room - min(len(state.functions), share), 3), width),
+        ]
+    if state.long_tasks:
+        parts += ["", *_long_tasks(state.long_tasks, 3 if height else 20, width)]
+    parts += ["", *_findings(findings, when_findings, 3 if height else 10, width)]
+    parts += [Text(f"Note: {note}", "dim") for note in state.notes]
+    return Group(*parts)
+
+
+def state_line(state: RunState) -> str:
+    """Write a state in a line, for logs and pipes."""
+    words = [counts_in_words(state)]
+    words += pace_in_words(state)
+    if state.threads is not None and state.busy is not None:
+        words.append(f"{state.busy} of {count_of(state.threads, 'thread')} busy")
+    if state.long_tasks:
+        longest = state.long_tasks[0]
+        words.append(
+            f"{count_of(len(state.long_tasks), 'task')} unusually long: "
+            f"{elide(longest.key, _LONGEST_KEY)} for {format_duration(longest.seconds)}"
+        )
+    return f"{time.strftime('%H:%M:%S', time.localtime(state.time))}  {', '.join(words)}"
+
+
+def _head(state: RunState) -> Text:
+    text = Text(clean(state.run), "bold")
+    return text.append(f"  {state_in_words(state)}", "green" if state.goes_on else "")
+
+
+def _whole(state: RunState, width: int) -> RenderableType:
+    line = Text(counts_in_words(state))
+    for words in pace_in_words(state):
+        line.append(f", {words}")
+    if state.threads is not None and state.busy is not None:
+        line.append(f", {state.busy} of {count_of(state.threads, 'thread')} busy")
+    if not state.total:
+        return line
+    bar = _bar(state.done + state.failed, state.total, min(_WHOLE_BAR, width - 8))
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row(share_in_words(state), bar)
+    return Group(line, grid)
+
+
+def _functions(state: RunState, most: int, width: int) -> RenderableType:
+    if not state.functions:
+        return Text("No task has ended yet.", "dim")
+    counted = any(row.total is not None for row in state.functions)
+    stepped = any(row.step is not None for row in state.functions)
+    table = _table()
+    if stepped:
+        table.add_column("Step", overflow="ellipsis", no_wrap=True, max_width=24)
+    table.add_column("Function", overflow="ellipsis", no_wrap=True, min_width=8, max_width=40)
+    if counted and width >= _WIDE:
+        table.add_column("", width=_BAR)
+    columns = ["Done", *(["On workers", "Waiting"] if counted else []), "Failed"]
+    columns += ["Total"] if counted else []
+    columns += ["Rate", "Mean"]
+    for label in columns:
+        table.add_column(label, justify="right", no_wrap=True)
+    for row in _shown(state.functions, most):
+        cells: list[RenderableType] = [elide(row.step or "", 200)] if stepped else []
+        cells.append(elide(row.function, 200))
+        if counted and width >= _WIDE:
+            cells.append(_bar(row.done + row.failed, row.total or 0, _BAR))
+        cells.append(f"{row.done:,}")
+        if counted:
+            cells += [_some(row.on_workers), _some(row.waiting)]
+        cells.append(Text(_some(row.failed), "red"))
+        if counted:
+            cells.append(_some(row.total))
+        cells.append(f"{rate(row.rate)}/s" if row.rate else "")
+        cells.append("" if row.mean_seconds is None else format_duration(row.mean_seconds))
+        table.add_row(*cells)
+    return _with_rest(table, len(state.functions) - most, "function")
+
+
+def _shown(rows: Sequence[FunctionProgress], most: int) -> list[FunctionProgress]:
+    """Return the rows to show: those where something happens before those that are done."""
+    if len(rows) <= most:
+        return list(rows)
+    order = sorted(rows, key=lambda row: -(row.rate + (row.on_workers or 0)))
+    kept = {id(row) for row in order[:most]}
+    return [row for row in rows if id(row) in kept]
+
+
+def _workers(workers: Sequence[WorkerState], most: int, width: int) -> RenderableType:
+    table = _table()
+    table.add_column("Worker", overflow="ellipsis", no_wrap=True, max_width=30)
+    hosts = {worker.host for worker in workers}
+    if len(hosts) > 1:
+        table.add_column("Host", overflow="ellipsis", no_wrap=True, max_width=24)
+    for label in ("Busy", "Open tasks", "Memory"):
+        table.add_column(label, justify="right", no_wrap=True)
+    if width >= _WIDE:
+        table.add_column("", width=_BAR)
+    table.add_column("Status", no_wrap=True)
+    order = sorted(workers, key=lambda worker: -(_memory_share(worker) or 0.0))
+    kept = {worker.address for worker in order[:most]}
+    for worker in workers:
+        if worker.address not in kept:
+            continue
+        cells: list[RenderableType] = [elide(worker.name, 60)]
+        cells += [elide(worker.host, 60)] if len(hosts) > 1 else []
+        cells.append("" if worker.busy is None else f"{worker.busy} of {worker.threads or '?'}")
+        cells.append(_some(worker.open_tasks))
+        cells.append(_memory(worker))
+        if width >= _WIDE:
+            share = _memory_share(worker)
+            style = "red" if share and share >= _FULL else "green"
+            cells.append("" if share is None else _bar(share, 1.0, _BAR, style))
+        cells.append(_status(worker))
+        table.add_row(*cells)
+    return _with_rest(table, len(workers) - most, "worker")
+
+
+def _memory(worker: WorkerState) -> str:
+    if worker.memory is None:
+        return ""
+    limit = f" of {format_size(worker.memory_limit)}" if worker.memory_limit else ""
+    return format_size(worker.memory) + limit
+
+
+def _memory_share(worker: WorkerState) -> float | None:
+    if worker.memory is None or not worker.memory_limit:
+        return None
+    return min(worker.memory / worker.memory_limit, 1.0)
+
+
+def _status(worker: WorkerState) -> Text:
+    status = clean(worker.status or "")
+    text = Text(status, "" if status == "running" else "yellow")
+    if worker.silent_for is not None and worker.silent_for > _SILENT:
+        text.append(f" silent for {format_duration(round(worker.silent_for))}", "red")
+    return text
+
+
+def _long_tasks(tasks: Sequence[LongTask], most: int, width: int) -> Iterator[RenderableType]:
+    yield Text("Tasks that run unusually long", "bold")
+    for task in tasks[:most]:
+        median = "no other run of its function has ended"
+        if task.median_seconds is not None:
+            median = f"the median of its function is {format_duration(task.median_seconds)}"
+        text = Text(elide(task.key, min(_LONGEST_KEY, width - 4)), "yellow")
+        text.append(
+            f" {task.state} on worker {elide(task.worker, 40)} for {format_duration(task.seconds)}",
+            "default",
+        )
+        text.append(f"; {median}", "dim default")
+        yield Padding(text, (0, 0, 0, 2))
+        if task.line is not None:
+            waits = f", waits in {elide(task.waits, 60)}" if task.waits else ""
+            line = f"{elide(task.line, min(_LONGEST_LINE, width - 6))}{waits}"
+            yield Padding(Text(line), (0, 0, 0, 4))
+    if len(tasks) > most:
+        yield Text(f"  and {len(tasks) - most:,} more", "dim")
+
+
+def _findings(
+    findings: Sequence[dict[str, Any]] | None, otherwise: str, most: int, width: int
+) -> Iterator[RenderableType]:
+    if findings is None:
+        yield Text(otherwise, "dim")
+        return
+    yield Text("Findings so far" + ("" if findings else ": none of the known faults."), "bold")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in findings[:most]:
+        severity = clean(str(finding.get("Severity")))
+        text = elide(finding.get("Finding"), max(2 * width - 30, 60))
+        table.add_row(Text(f"  {severity}", _SEVERITIES.get(severity, "")), text)
+    yield table
+
+
+def _table() -> Table:
+    return Table(
+        box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", show_edge=False
+    )
+
+
+def _with_rest(table: Table, more: int, noun: str) -> RenderableType:
+    if more <= 0:
+        return table
+    return Group(table, Text(f"and {count_of(more, noun)} more", "dim"))
+
+
+def _bar(part: float, whole: float, width: int, style: str = "green") -> ProgressBar:
+    return ProgressBar(
+        total=max(whole, part, 1e-9),
+        completed=part,
+        width=width,
+        complete_style=style,
+        finished_style=style,
+    )
+
+
+def _some(count: int | None) -> str:
+    return f"{count:,}" if count else ""

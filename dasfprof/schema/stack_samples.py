@@ -1,0 +1,67 @@
+"""What is recorded of the lines in which threads spend their time, some 20 times a second."""
+
+from __future__ import annotations
+
+from dasfprof.schema.declaration import Column, event_kind
+
+#: What a sample of any thread holds. Its seconds are whole numbers of 1/1024 s, as are its times.
+_OF_A_SAMPLE = (
+    Column("stack", "int", "id", "number of the Stack in the same file; -1: unknown"),
+    Column(
+        "activity",
+        "text",
+        "text",
+        "what the thread did at that instant, by the kernel: running (or it could have, and had no "
+        "core), lock (it waited for the interpreter's lock), waiting (for anything else); None: "
+        "unknown",
+    ),
+    Column(
+        "interval",
+        "float",
+        "seconds",
+        "what this stands for: between the last times at which looks were due, until this look and "
+        "until the one before",
+    ),
+    Column("cpu", "time", "seconds", "CPU time of the thread since the last look; None: unknown"),
+    Column(
+        "run_queue",
+        "time",
+        "seconds",
+        "the thread could run since the last look and had no core; None: unknown",
+    ),
+)
+
+TASK_SAMPLE = event_kind(
+    "Task Sample",
+    "The stack of a thread while it ran a task, from the task's function on. It belongs to the "
+    "task run of that thread and time.",
+    recorder="TracePlugin",
+    columns="""
+thread          text     text     identity of the thread
+""",
+    more=_OF_A_SAMPLE,
+)
+
+LOOP_SAMPLE = event_kind(
+    "Loop Sample",
+    "The stack of the thread of an event loop that had not turned for 50 ms and more; and, without "
+    "a stack, that it turned again.",
+    recorder="TracePlugin",
+    columns="""
+since           time     time     it last turned
+until           time     time     it had turned again; None: not yet
+""",
+    more=_OF_A_SAMPLE,
+)
+
+CLIENT_SAMPLE = event_kind(
+    "Client Sample",
+    "The stack of the client's main thread.",
+    recorder="StepRecorder",
+    columns="""
+phase           text     text     what it was busy with, by the innermost of Dask's calls: waiting
+    (for the cluster), pickling, optimising, hashing (of names for tasks), sending (a graph),
+    building (a graph, or any other call of Dask's); program where it was in none
+""",
+    more=_OF_A_SAMPLE,
+)

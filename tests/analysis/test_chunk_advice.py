@@ -1,0 +1,124 @@
+"""Advice on chunks: no larger than what there is, by what time did with size, shapes for arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from traces import Plugin, row
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.model.chunks import find_chunks, larger_shape
+from dasfprof.schema.tasks import COMPUTE
+
+T = 1.7e9
+ARRAY = {"type": "numpy.ndarray", "dtype": "float64"}
+
+
+def ran(key: Any, place: int, seconds: float, **values: Any) -> tuple[Any, ...]:
+    """A task run that holds one of two threads for 8 ms more than its function takes."""
+    lane, turn = place % 2, place // 2
+    begin = T + turn * 0.02
+    times = {"received": begin, "ready": begin, "executing": begin, "done": begin + seconds + 0.008}
+    return row(
+        COMPUTE,
+        key=key,
+        run_id=place,
+        **{"state": "memory", "timestamp": begin + 0.004, "duration": seconds, "thread": str(lane)},
+        **times,
+        **{"cpu": seconds, "disk_read": 0.0, "deserialize": 0.0, **values},
+    )
+
+
+def written(path: Path, *rows: tuple[Any, ...]) -> TraceAnalyser:
+    Plugin(path / "run").write((COMPUTE, rows))
+    return TraceAnalyser(path / "run", progress=False)
+
+
+def advised(analyser: TraceAnalyser) -> str:
+    table = analyser.diagnose().set_index("Rule")
+    return str(table.loc["tasks-too-small", "Suggestion"])
+
+
+def test_no_chunk_is_larger_than_the_array(tmp_path: Path) -> None:
+    """An array of 1.28 MB in 16 chunks: all of them are one that is 16 times larger."""
+    shape = {"size": 80_000, "shape": (100, 100), **ARRAY}
+    rows = [ran(("inc", i, j), i * 4 + j, 0.001, **shape) for i in range(4) for j in range(4)]
+    (found,) = written(tmp_path, *rows).chunk_sizing().to_dict("records")
+    assert found["Times Larger"] == 16.0
+    assert found["Wanted Chunk Size (MB)"] == pytest.approx(1.28)
+    assert found["Task Runs Then"] == 1
+
+
+def test_what_splits_an_array_has_chunks_of_its_pieces(tmp_path: Path) -> None:
+    """64 pieces of 25 kB, each cut out of the same 1.6 MB."""
+    rows = [
+        ran(
+            ("getitem", i),
+            i,
+            0.001,
+            size=25_000,
+            input_size=1_600_000,
+            dependencies=["whole"],
+            shape=(3125,),
+            **ARRAY,
+        )
+        for i in range(64)
+    ]
+    analyser = written(tmp_path, *rows)
+    (found,) = analyser.chunk_sizing().to_dict("records")
+    assert found["Chunk Size (MB)"] == pytest.approx(0.025)
+    assert found["Wanted Chunk Size (MB)"] <= 1.6
+    # A third of a layer's tasks a thread: 64 / 6 of them in each.
+    assert "chunks of 267 kB in place of 25 kB, chunks=(33333,) in place of (3125,)" in advised(
+        analyser
+    )
+
+
+def test_time_that_grows_with_a_power_of_the_size(tmp_path: Path) -> None:
+    """Blocks of a product, square, some of half the side: the time grows with the side's cube."""
+    rows = []
+    for i in range(36):
+        side = 100 if i % 2 else 50
+        values = {"size": 8 * side**2, "shape": (side, side), **ARRAY}
+        rows.append(ran(("matmul", i // 6, i % 6), i, 1e-9 * side**3, **values))
+    analyser = written(tmp_path, *rows)
+    found = find_chunks(analyser.trace)
+    assert found.power.tolist() == pytest.approx([1.5])
+    (sized,) = analyser.chunk_sizing(0.5).to_dict("records")
+    # The mean of 0.125 and 1 ms; 8 ms for half of the time: to the power of 2/3.
+    assert sized["Times Larger"] == pytest.approx((0.008 / 0.0005625) ** (2 / 3), rel=0.01)
+    assert sized["Time Grows by Power"] == pytest.approx(1.5)
+
+
+def test_sizes_of_one_kind_tell_nothing_of_time(tmp_path: Path) -> None:
+    shape = {"size": 80_000, "shape": (100, 100), **ARRAY}
+    rows = [ran(("inc", i, j), i * 8 + j, 0.001, **shape) for i in range(8) for j in range(8)]
+    analyser = written(tmp_path, *rows)
+    assert np.isnan(find_chunks(analyser.trace).power).all()
+    assert "if its time grows as they do: all were about as large" in advised(analyser)
+
+
+def test_what_makes_no_arrays_has_no_chunks(tmp_path: Path) -> None:
+    rows = [ran(f"fit-{i}", i, 0.001, size=50_000, type="Model") for i in range(64)]
+    words = advised(written(tmp_path, *rows))
+    assert words.startswith("Put 11 inputs into each task of fit, as a list.")
+    assert "chunks of" not in words
+
+
+@pytest.mark.parametrize(
+    ("shape", "blocks", "factor", "expected"),
+    [
+        ((100, 100), (10, 10), 4.0, (200, 200)),
+        ((100, 100), (1, 10), 4.0, (100, 400)),  # it is whole that way already
+        ((100, 100), (2, 10), 9.0, (200, 450)),
+        ((100,), (4,), 9.0, (400,)),
+        ((50, 1, 50), (16, 16, 16), 8.0, (100, 2, 100)),
+    ],
+)
+def test_larger_shapes(
+    shape: tuple[int, ...], blocks: tuple[int, ...], factor: float, expected: tuple[int, ...]
+) -> None:
+    assert larger_shape(shape, blocks, factor) == expected

@@ -1,0 +1,213 @@
+"""Protects what is read of a cluster's dump, and that any other file is an error of our own."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from distributed import Client, LocalCluster, wait
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dasfprof import DumpError, MissingExtraError, SourceNotFoundError
+from dasfprof.analysis.under_way import dump_file
+from dasfprof.analysis.under_way.causes import find_causes
+from dasfprof.analysis.under_way.dump_file import read_dump
+from dasfprof.analysis.under_way.from_dump import state_from_dump
+from dasfprof.analysis.under_way.state import ClusterState
+
+
+def fails(_: Any = None) -> None:
+    raise ValueError("a planted error")
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    """Dump a cluster in both formats."""
+    place = tmp_path_factory.mktemp("dumps")
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        done = client.submit(int, key="done-0", pure=False)
+        failed = client.submit(fails, key=("fails", 1), pure=False)
+        after = client.submit(len, failed, key="after-0")
+        held = client.submit(len, "", key="held-0", resources={"GPU": 2}, pure=False)
+        running = client.submit(time.sleep, 20, key=("sleep", 0, "x"), pure=False)
+        wait([done, after])
+        scheduler = cluster.scheduler
+        end = time.monotonic() + 60
+        while not (scheduler.unrunnable and any(w.processing for w in scheduler.workers.values())):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        client.dump_cluster_state(str(place / "dump"))
+        client.dump_cluster_state(str(place / "dump"), format="yaml")
+        yield {"msgpack": place / "dump.msgpack.gz", "yaml": place / "dump.yaml"}
+        del held, running
+
+
+def state_of(path: Path | str) -> ClusterState:
+    return state_from_dump(read_dump(str(path)))
+
+
+@pytest.mark.parametrize("form", ["msgpack", "yaml"])
+def test_facts(dumps: dict[str, Path], form: str) -> None:
+    state = state_of(dumps[form])
+    assert abs(state.time - time.time()) < 300
+    assert state.unfinished == 2
+    assert state.counts == {
+        "done": {"memory": 1},
+        "fails": {"erred": 1},
+        "after": {"erred": 1},
+        "held": {"no-worker": 1},
+        "sleep": {"processing": 1},
+    }
+    (task,) = state.tasks
+    assert (task.key, task.function, task.state) == ("('sleep', 0, 'x')", "sleep", "executing")
+    assert task.seconds is not None and task.seconds >= 0
+    (held,) = state.held_back
+    assert (held.key, held.unmet) == ("held-0", "no worker has GPU=2; the most that one has is 0")
+    (failed,) = state.failed
+    assert (failed.key, failed.function) == ("('fails', 1)", "fails")
+    assert (failed.message, failed.dependents) == ("ValueError('a planted error')", 1)
+    assert [worker.threads for worker in state.workers] == [1, 1]
+    assert {worker.status for worker in state.workers} == {"running"}
+    assert {worker.answered for worker in state.workers} == {True}
+    (client,) = [client for client in state.clients if client.wanted]
+    assert (client.wanted, client.unfinished) == (5, 2)
+    kinds = {cause.kind: cause.certainty for cause in find_causes(state)}
+    assert kinds == {"error": "certain", "no-worker": "certain"}
+
+
+def changed(dumps: dict[str, Path], tmp_path: Path, change: Any) -> ClusterState:
+    content = msgpack.unpackb(gzip.decompress(dumps["msgpack"].read_bytes()), strict_map_key=False)
+    change(content)
+    path = tmp_path / "changed.msgpack.gz"
+    path.write_bytes(gzip.compress(msgpack.packb(content)))
+    return state_of(path)
+
+
+def test_a_worker_that_did_not_answer(dumps: dict[str, Path], tmp_path: Path) -> None:
+    def silence(dump: Any) -> None:
+        first = next(iter(dump["workers"]))
+        dump["workers"][first] = "OSError('Timed out')"
+
+    state = changed(dumps, tmp_path, silence)
+    assert {worker.answered for worker in state.workers} == {True, False}
+    assert [cause.kind for cause in find_causes(state)].count("worker-silent") == 1
+
+
+def test_a_task_that_its_worker_does_not_know(dumps: dict[str, Path], tmp_path: Path) -> None:
+    def forget(dump: Any) -> None:
+        for worker in dump["workers"].values():
+            worker["tasks"] = {}
+
+    # It was sent just before the dump: its worker may have written its part earlier.
+    assert "views-differ" not in {
+        cause.kind for cause in find_causes(changed(dumps, tmp_path, forget))
+    }
+
+    def age(dump: Any) -> None:
+        forget(dump)
+        for entry in dump["scheduler"]["transition_log"]:
+            entry[-1] -= 100
+
+    (cause,) = [
+        cause
+        for cause in find_causes(changed(dumps, tmp_path, age))
+        if cause.kind == "views-differ"
+    ]
+    assert cause.keys == ("('sleep', 0, 'x')",)
+
+
+def test_a_url(dumps: dict[str, Path]) -> None:
+    assert state_of(f"file://{dumps['msgpack']}").unfinished == 2
+
+
+def test_a_missing_package_is_named() -> None:
+    with pytest.raises(MissingExtraError, match="s3fs"):
+        read_dump("s3://bucket/dump.msgpack.gz")
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(SourceNotFoundError, match=r"nothing\.yaml"):
+        read_dump(str(tmp_path / "nothing.yaml"))
+    with pytest.raises(DumpError):
+        read_dump(str(tmp_path))
+
+
+FOREIGN = {
+    "empty": b"",
+    "text": b"Dear scheduler: what is it?\n",
+    "json": b"[1, 2]",
+    "a map of something else": msgpack.packb({"scheduler": {"tasks": 3}, "workers": []}),
+    "no tasks": msgpack.packb({"scheduler": {}, "workers": {}}),
+    "gzip of nothing": gzip.compress(b""),
+    "keys that are lists": b"\x81\x91\x01\x01",
+    "binary": bytes(range(256)),
+    "yaml that is cut": b"scheduler:\n  tasks: {a: [\n",
+    "yaml that runs code": b"scheduler: !!python/object/apply:os.system ['false']\n",
+    "deep yaml": b"scheduler: " + b"[" * 5000,
+    "deep msgpack": b"\x81\x01" + b"\x91" * 5000,
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_foreign_files(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "foreign"
+    path.write_bytes(FOREIGN[name])
+    with pytest.raises(DumpError, match="foreign"):
+        read_dump(str(path))
+
+
+def test_cut_and_damaged_files(dumps: dict[str, Path], tmp_path: Path) -> None:
+    content = dumps["msgpack"].read_bytes()
+    path = tmp_path / "damaged.msgpack.gz"
+    for end in (3, 11, len(content) // 2, len(content) - 9):
+        path.write_bytes(content[:end])
+        with pytest.raises(DumpError, match="damaged"):
+            read_dump(str(path))
+    path.write_bytes(content[:100] + b"\0\0\0\0" + content[104:])
+    with pytest.raises(DumpError, match="damaged"):
+        read_dump(str(path))
+
+
+def test_a_file_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(dump_file, "MOST_BYTES", 10_000)
+    path = tmp_path / "large"
+    path.write_bytes(gzip.compress(b"\x80" * 20_000))
+    with pytest.raises(DumpError, match=r"more than 10 kB"):
+        read_dump(str(path))
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+@given(data=st.data())
+def test_any_values_in_a_dump(dumps: dict[str, Path], data: Any) -> None:
+    """Whatever stands in it, a state comes of it, and causes."""
+    content = msgpack.unpackb(gzip.decompress(dumps["msgpack"].read_bytes()), strict_map_key=False)
+    for _ in range(3):
+        place = content["scheduler"], content["workers"]
+        part: Any = data.draw(st.sampled_from(place))
+        while True:
+            name = data.draw(st.sampled_from(sorted(part, key=str)))
+            inner = part[name]
+            if isinstance(inner, dict) and inner and data.draw(st.booleans()):
+                part = inner
+                continue
+            if name != "tasks" or part is not content["scheduler"]:
+                part[name] = data.draw(VALUES)
+            break
+    find_causes(state_from_dump(content))

@@ -1,0 +1,487 @@
+"""Comparisons: that planted changes are named, that nothing is seen where nothing changed, and
+that differences sum to the whole."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import traces
+from distributed import Client, LocalCluster
+from traces import Plan, Plugin, Task, compute, record, write_as_dasf
+from traces.hung import hung
+from traces.noisy import Noisy
+
+import dasfprof
+from dasfprof import InvalidArgumentError, SourceNotFoundError
+from dasfprof.analysis import Trace
+from dasfprof.analysis.comparison import RunComparison, compare
+from dasfprof.schema.stack_samples import TASK_SAMPLE
+
+#: Pairs of sides of five runs each, drawn from a pool of runs; how many of them must be right.
+PAIRS, RIGHT = 20, 19
+_POOL = 8
+
+PLANTED = {
+    "load 10 % slower": Noisy(times={"load": 1.1}),
+    "load 25 % slower": Noisy(times={"load": 1.25}),
+    "clean 25 % faster": Noisy(times={"clean": 0.75}),
+    "clean 2x slower": Noisy(times={"clean": 2.0}),
+    "sum 2x slower": Noisy(times={"sum": 2.0}),
+    "a worker fewer": Noisy(workers=1),
+    "clean one after another": Noisy(serial=True),
+    "chunks halved": Noisy(chunks=48),
+    "20 ms of overhead a task": Noisy(overhead=0.022),
+}
+#: What the words must name before anything else, after the verdict.
+NAMED_FIRST = {
+    "load 10 % slower": "load takes",
+    "load 25 % slower": "load takes",
+    "clean 25 % faster": "clean takes",
+    "clean 2x slower": "clean takes",
+    "sum 2x slower": "sum takes",
+    "a worker fewer": "Workers 2 → 1",
+    "clean one after another": "Dependencies in the graph",
+    "chunks halved": "Task runs 55 → 109",
+    "20 ms of overhead a task": "On the critical path: task overhead +",
+}
+
+
+class Pools:
+    """Runs of each kind, written and opened once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._made: dict[str, list[Trace]] = {}
+
+    def of(self, name: str, noisy: Noisy, seed: int, count: int = _POOL) -> list[Trace]:
+        if name not in self._made:
+            places = [self._directory / f"{name}-{n}" for n in range(count)]
+            self._made[name] = [
+                Trace.from_database(noisy.write(place, seed * 100 + n))
+                for n, place in enumerate(places)
+            ]
+        return self._made[name]
+
+    def pairs(self, name: str) -> list[RunComparison]:
+        base, other = self.of("base", Noisy(), 1, 2 * _POOL), self.of(name, PLANTED[name], 2)
+        drawn = [random.Random(seed) for seed in range(PAIRS)]
+        return [compare(draw.sample(base, 5), draw.sample(other, 5)) for draw in drawn]
+
+
+@pytest.fixture(scope="module")
+def pools(tmp_path_factory: pytest.TempPathFactory) -> Pools:
+    return Pools(tmp_path_factory.mktemp("pools"))
+
+
+def rest(comparison: RunComparison) -> str:
+    """What is said after the verdict; chance may explain small differences of the wall time."""
+    return " ".join(comparison.sentences[1:])
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_was_changed_is_named_first(pools: Pools, name: str) -> None:
+    found = pools.pairs(name)
+    named = [rest(comparison) for comparison in found]
+    wanted = NAMED_FIRST[name]
+    wrong = [text for text in named if wanted not in text.split(",")[0]]
+    assert len(wrong) <= PAIRS - RIGHT, wrong
+    assert not any(c.verdict.kind == "slower" for c in found if name.endswith("faster"))
+    assert not any(c.verdict.kind == "faster" for c in found if not name.endswith("faster"))
+
+
+@pytest.mark.parametrize("name", ["load 25 % slower", "clean 2x slower", "a worker fewer"])
+def test_large_changes_are_certain(pools: Pools, name: str) -> None:
+    for comparison in pools.pairs(name):
+        verdict = comparison.verdict
+        assert (verdict.kind, verdict.certain) == ("slower", True)
+        assert verdict.p == 2 / 252  # no split of the ten is farther off
+
+
+def test_where_nothing_changed_nothing_is_seen(pools: Pools) -> None:
+    base = pools.of("base", Noisy(), 1, 2 * _POOL)
+    right, functions = 0, 0
+    for seed in range(PAIRS):
+        runs = random.Random(seed).sample(base, 10)
+        comparison = compare(runs[:5], runs[5:])
+        right += comparison.verdict.kind == "no difference"
+        functions += bool((comparison.functions["Changed"] != "uncertain").any())
+        assert comparison.surroundings.empty
+    assert right >= RIGHT
+    assert functions <= PAIRS - RIGHT
+
+
+def test_one_run_each_is_never_certain(pools: Pools) -> None:
+    base = pools.of("base", Noisy(), 1, 2 * _POOL)
+    seen = [compare(base[n], base[n + 1]) for n in range(0, len(base), 2)]
+    assert {comparison.verdict.kind for comparison in seen} == {"no difference"}
+    assert all("one run each: cannot tell below" in str(comparison) for comparison in seen)
+    slower = compare(base[0], pools.of("clean 2x slower", PLANTED["clean 2x slower"], 2)[0])
+    assert (slower.verdict.kind, slower.verdict.certain) == ("slower", False)
+    assert np.isnan(slower.slower_than(0.1))
+    assert slower.functions["Changed"].tolist()[0] == "slower"
+    assert slower.functions["Function"].tolist()[0] == "clean"
+
+
+def a_run(directory: Path, number: int, seconds: float) -> Path:
+    """Write a run of forty equal tasks, one after another, that takes so many seconds."""
+    each = seconds / 40
+    tasks = [Task(f"f-{n}", 0, n * each, (n + 1) * each) for n in range(40)]
+    run = f"naps-{1_790_000_000 + number}"
+    facts = {"run": run, "run_uuid": run, "run_created": 1_790_000_000.0 + number}
+    directory.mkdir(exist_ok=True)
+    Plan(tasks, 1, 1, **facts).write_files(directory)  # type: ignore[arg-type]
+    return directory / run
+
+
+def test_one_run_each_is_held_against_what_others_vary_by(tmp_path: Path) -> None:
+    first, second = a_run(tmp_path, 50, 10.0), a_run(tmp_path, 51, 11.5)
+    alone = compare(first, second)
+    assert "cannot tell below 5 %." in alone.verdict.text
+    assert alone.verdict.kind == "slower"
+    walls = [10.0, 10.5, 9.5, 10.2, 9.8, 10.1, 9.9]
+    for number, wall in enumerate(walls):
+        a_run(tmp_path, number, wall)
+    a_run(tmp_path / "elsewhere", 60, 99.0)
+    assert "other runs" not in compare(first, second).verdict.text  # nobody has summed them up
+    dasfprof.history(tmp_path, progress=False)
+    # Student's t of 6 degrees of freedom, 1 in 100: 3.707.
+    least = np.expm1(3.707 * np.sqrt(2) * np.std(np.log(walls), ddof=1))
+    found = compare(first, second)
+    assert f"cannot tell below {least:.0%}".replace("%", " %") in found.verdict.text
+    assert "as 7 other runs of it vary" in found.verdict.text
+    assert found.verdict.kind == "no difference"
+    assert found.functions["Changed"].tolist() == ["uncertain"]
+    assert compare(first, a_run(tmp_path, 52, 14.0)).verdict.kind == "slower"
+
+
+def test_runs_that_take_as_long(tmp_path: Path) -> None:
+    verdict = compare(a_run(tmp_path / "a", 1, 10.0), a_run(tmp_path / "b", 2, 10.0)).verdict
+    assert verdict.kind == "no difference"
+    assert verdict.text.startswith("No certain difference: as long (10 s → 10 s) as seen")
+
+
+def test_runs_before_the_last_change_do_not_count(tmp_path: Path) -> None:
+    for number, wall in enumerate([20.0, 20.1, 19.9, 20.0, 10.0, 10.01, 9.99, 10.0, 10.02]):
+        a_run(tmp_path, number, wall)
+    dasfprof.history(tmp_path, progress=False)
+    found = compare(a_run(tmp_path, 50, 10.0), a_run(tmp_path, 51, 10.3))
+    assert "as 5 other runs of it vary" in found.verdict.text
+    assert found.verdict.kind == "slower"  # 3 %, where none of the five is off by one
+
+
+def test_slower_by_more_than_a_limit(pools: Pools) -> None:
+    for name, limit, certain in [
+        ("clean 2x slower", 0.10, True),  # 34 % by construction
+        ("clean 2x slower", 0.50, False),
+        ("load 10 % slower", 0.10, False),  # of the whole it is less
+        ("clean 25 % faster", 0.0, False),
+    ]:
+        p_values = [comparison.slower_than(limit) for comparison in pools.pairs(name)]
+        assert all((p < 0.01) is certain for p in p_values), (name, limit)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_differences_sum_to_the_whole(pools: Pools, name: str, tmp_path: Path) -> None:
+    plans = [Noisy().plan(7), PLANTED[name].plan(8)]
+    for place, plan in zip("ab", plans, strict=True):
+        plan.write(tmp_path / place)
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+    # The first graph arrives at 0; the last task is known as it stops.
+    walls = [max(task.stop for task in plan.tasks) for plan in plans]
+    lives = [wall * plan.workers * plan.threads for wall, plan in zip(walls, plans, strict=True)]
+    for by in ("function", "step"):
+        for table, whole in (
+            (comparison.waterfall(by), walls),
+            (comparison.thread_time(by), lives),
+        ):
+            sums = table[["Before (s)", "After (s)", "Difference (s)"]].sum()
+            np.testing.assert_allclose(sums, [*whole, whole[1] - whole[0]], atol=1e-3)
+    np.testing.assert_allclose(comparison.verdict.means, walls, atol=1e-6)
+
+
+def test_they_sum_where_clocks_contradict_each_other(tmp_path: Path) -> None:
+    """A task that takes the result of one that ended, by its clock, after it; and the next."""
+    tasks = [
+        Task("a-1", 0, 0.0, 2.0),
+        Task("b-1", 1, 1.0, 1.5, dependencies=["a-1"]),
+        Task("c-1", 0, 2.0, 3.0, executing=1.6, ready=1.6, dependencies=["b-1"], thread=2),
+    ]
+    events = [
+        compute(task.key, 1.79e9 + task.start, task.stop - task.start, f"w{task.worker}")
+        for task in tasks
+    ]
+    for event, task in zip(events, tasks, strict=True):
+        event.args["dependencies"] = list(task.dependencies)
+    record(tmp_path / "b", events)
+    Plan(tasks, run_uuid="a").write_files(tmp_path / "a")
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+    sums = comparison.waterfall()[["Before (s)", "After (s)"]].sum()
+    np.testing.assert_allclose(sums, comparison.verdict.means, atol=1e-6)
+
+
+def one_after_another(*seconds: tuple[str, float], thread: int = 1) -> list[Task]:
+    """Plan tasks in a chain, half a second apart, of which half is on the CPU."""
+    tasks: list[Task] = []
+    at = 0.5
+    for place, (name, length) in enumerate(seconds):
+        before = [tasks[-1].key] if tasks else []
+        key = f"{name}-{place}"
+        tasks.append(
+            Task(key, 0, at, at + length, cpu=length / 2, dependencies=before, thread=thread)
+        )
+        at += length + 0.5
+    return tasks
+
+
+def test_a_waterfall_by_hand(tmp_path: Path) -> None:
+    first = Plan(one_after_another(("load", 1.0), ("sum", 2.0)), workers=1)
+    second = Plan(one_after_another(("load", 1.0), ("sum", 4.0), ("store", 1.0)), workers=1)
+    first.write(tmp_path / "a")
+    second.write(tmp_path / "b")
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+    table = comparison.waterfall().set_index(["Class", "Function"])["Difference (s)"]
+    assert {part: round(seconds, 6) for part, seconds in table.items() if round(seconds, 6)} == {
+        ("Computing", "sum"): 1.0,
+        ("Blocked", "sum"): 1.0,
+        ("Computing", "store"): 0.5,
+        ("Blocked", "store"): 0.5,
+        ("Scheduler", "store"): 0.5,
+    }
+    functions = comparison.functions.set_index("Function")
+    assert functions["Tasks"].to_dict() == {"sum": "same", "store": "new", "load": "same"}
+    assert functions["Change (%)"]["sum"] == pytest.approx(100)
+    assert functions["Total After (s)"]["sum"] == pytest.approx(4.0)
+
+
+def test_sampling_on_one_side_could_explain_it(tmp_path: Path) -> None:
+    first, second = a_run(tmp_path / "a", 1, 10.0), a_run(tmp_path / "b", 2, 14.0)
+    row = {"interval": 0.1, "activity": "running", "thread": "1"}
+    samples = [traces.row(TASK_SAMPLE, timestamp=traces.T + 0.1, stack=-1, **row)]
+    facts = {"run": second.name, "run_uuid": second.name}
+    Plugin(tmp_path / "b", host="node2", **facts).write((TASK_SAMPLE, samples))
+    around = compare(first, tmp_path / "b").surroundings.set_index("What")
+    assert around.loc["Stacks sampled"].tolist() == ["no", "yes", "possibly"]
+
+
+def test_the_share_on_the_cpu_and_memory(tmp_path: Path) -> None:
+    for place, cpu, memory in (("a", 0.25, 2e6), ("b", 0.75, 6e6)):
+        tasks = [Task(f"f-{n}", 0, n, n + 1.0, cpu=cpu) for n in range(4)]
+        used = [(0, float(n), {"memory": int(memory) * (n + 1)}) for n in range(3)]
+        held = [(0, 1.0, {"state": "running", "size": int(memory / 2)})]
+        Plan(tasks, 1, 1, used=used, held=held, run_uuid=place).write_files(tmp_path / place)
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+    row = comparison.functions.iloc[0]
+    assert row[["CPU Before (%)", "CPU After (%)"]].tolist() == pytest.approx([25.0, 75.0])
+    highest = row[["Highest Memory Before (MB)", "Highest Memory After (MB)"]]
+    assert highest.tolist() == pytest.approx([6.0, 18.0])
+    assert comparison.memory.to_numpy(dtype=object).tolist() == [
+        ["Process of a worker, at most", 6.0, 18.0, pytest.approx(200.0)],
+        ["Process of a worker, mean", 4.0, 12.0, pytest.approx(200.0)],
+        ["Results held by a worker, at most", 1.0, 3.0, pytest.approx(200.0)],
+    ]
+    Plan(tasks, 1, 1, resources=False, run_uuid="c").write_files(tmp_path / "c")
+    assert compare(tmp_path / "a", tmp_path / "c").memory.empty
+
+
+def test_a_renamed_function_is_known_by_its_place(tmp_path: Path) -> None:
+    Noisy().write(tmp_path / "a", 1)
+    Noisy(names={"clean": "scrub", "load": "read"}).write(tmp_path / "b", 2)
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+    functions = comparison.functions.set_index("Function")["Tasks"].to_dict()
+    assert functions == dict.fromkeys(("load → read", "clean → scrub", "sum", "total"), "same")
+    assert set(comparison.waterfall()["Function"]) == set(functions)
+    assert "2 functions are taken to be renamed" in comparison.notes[0]
+
+
+def test_two_that_may_be_the_renamed_one_are_new(tmp_path: Path) -> None:
+    chain = [Task("load-1", 0, 0.0, 1.0), Task("sum-1", 0, 1.0, 2.0, dependencies=["load-1"])]
+    other = [Task("a-1", 0, 0.0, 1.0), Task("b-1", 1, 0.0, 1.0)]
+    other.append(Task("sum-1", 0, 1.0, 2.0, dependencies=["a-1", "b-1"]))
+    Plan(chain).write(tmp_path / "a")
+    Plan(other, run_uuid="2").write(tmp_path / "b")
+    found = compare(tmp_path / "a", tmp_path / "b").functions.set_index("Function")["Tasks"]
+    assert found.to_dict() == {"load": "gone", "a": "new", "b": "new", "sum": "same"}
+
+
+def test_findings_that_are_new_gone_and_the_same(tmp_path: Path) -> None:
+    failing = [Task(f"f-{n}", n % 2, 0.5 * n, 0.5 * n + 0.4) for n in range(8)]
+    broken = [*failing, Task("f-9", 0, 4.0, 5.0, state="erred", exception="ValueError('no')")]
+    Plan(failing).write(tmp_path / "a")
+    Plan(broken, run_uuid="2").write(tmp_path / "b")
+    forth = compare(tmp_path / "a", tmp_path / "b").findings
+    back = compare(tmp_path / "b", tmp_path / "a").findings
+    assert "new" in set(forth["Status"])
+    assert set(forth.loc[forth["Status"] == "new", "Rule"]) == set(
+        back.loc[back["Status"] == "gone", "Rule"]
+    )
+
+
+def test_what_differs_around_and_what_it_could_explain(tmp_path: Path) -> None:
+    plan = Noisy(workers=1, of_runs=0.0).plan(3)
+    plan.versions = {"dask": "2025.1.0", "dasfprof": "0.1.0"}
+    plan.write(tmp_path / "b")
+    Noisy(of_runs=0.0).write(tmp_path / "a", 4)
+    found = compare(tmp_path / "a", tmp_path / "b").surroundings.set_index("What")
+    assert found.to_numpy().tolist() == [
+        ["2026.8.0", "2025.1.0", "possibly"],
+        ["2", "1", "yes"],
+        ["4", "2", "yes"],
+    ]
+    assert found.index.tolist() == ["Version of dask", "Workers", "Threads"]
+
+
+def test_settings_that_differ(tmp_path: Path) -> None:
+    for name, target in (("a", "0.6"), ("b", "0.3")):
+        plan = Noisy(of_runs=0.0).plan(3)
+        plan.settings = {"distributed.worker.memory.target": target, "array.chunk-size": "128MiB"}
+        plan.write(tmp_path / name)
+    found = compare(tmp_path / "a", tmp_path / "b").surroundings
+    assert found.to_numpy().tolist() == [
+        ["Setting distributed.worker.memory.target", "0.6", "0.3", ""]
+    ]
+
+
+# --- what cannot be compared ----------------------------------------------------------------
+
+
+def words(before: object, after: object) -> str:
+    """Compare; every table must be there, whatever the runs are."""
+    comparison = compare(before, after)  # type: ignore[arg-type]
+    for table in (
+        *(comparison.waterfall(by) for by in ("function", "step")),
+        *(comparison.thread_time(by) for by in ("function", "step")),
+        comparison.functions,
+        comparison.steps,
+        comparison.memory,
+        *(comparison.hot_lines(by) for by in ("line", "function", "library")),
+        comparison.call_tree(),
+        comparison.findings,
+        comparison.surroundings,
+        comparison.runs,
+    ):
+        assert isinstance(table, pd.DataFrame)
+    return " ".join([str(comparison), *comparison.notes])
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    return Noisy().write(tmp_path / "good", 1)
+
+
+def test_the_same_run_twice(good: Path) -> None:
+    assert "The same run is on both sides" in words(good, good)
+
+
+def test_a_run_without_tasks(good: Path, tmp_path: Path) -> None:
+    Plan(run_uuid="2").write(tmp_path / "empty")
+    assert "has no task runs: its wall time cannot be compared" in words(good, tmp_path / "empty")
+    assert "has no task runs" in words(tmp_path / "empty", good)
+
+
+def test_a_run_that_did_not_end(good: Path, tmp_path: Path) -> None:
+    hung().write(tmp_path / "hung")
+    assert "did not end" in words(good, tmp_path / "hung")
+    several = words(good, [tmp_path / "hung", Noisy().write(tmp_path / "other", 2)])
+    assert "did not end: it is left out" in several or "left out" in several
+    assert "one run each" in several
+
+
+def test_a_run_that_failed(good: Path, tmp_path: Path) -> None:
+    plan = Noisy().plan(2)
+    plan.tasks[-1].state, plan.tasks[-1].exception = "erred", "ValueError('no')"
+    plan.write(tmp_path / "failed")
+    assert "has 1 failed task" in words(good, tmp_path / "failed")
+
+
+def test_different_pipelines(good: Path, tmp_path: Path) -> None:
+    other = Plan([Task(f"other-{n}", 0, n, n + 1.0) for n in range(9)], run_uuid="2")
+    other.write(tmp_path / "other")
+    assert "seem to be different pipelines" in words(good, tmp_path / "other")
+
+
+def test_damaged_and_missing_files(good: Path, tmp_path: Path) -> None:
+    damaged = Noisy().write(tmp_path / "damaged", 2)
+    file = next(damaged.glob("*TracePlugin*"))
+    file.write_bytes(file.read_bytes()[:-200])
+    assert "has damaged files" in words(good, damaged)
+    for path in good.glob("*SchedulerPlugin*"):
+        path.unlink()
+    assert "no scheduler's file" in words(good, Noisy().write(tmp_path / "whole", 3))
+
+
+def test_runs_of_older_recorders(good: Path, tmp_path: Path) -> None:
+    events = [compute(f"load-{n}", 1.79e9 + n, 1.0, "w") for n in range(5)]
+    words(good, record(tmp_path / "events", events))
+    words(good, write_as_dasf(tmp_path / "dasf", events))
+
+
+def test_sources_that_are_none(good: Path, tmp_path: Path) -> None:
+    (tmp_path / "void").mkdir()
+    with pytest.raises(SourceNotFoundError, match="no run in the directory"):
+        compare(good, tmp_path / "void")
+    with pytest.raises(SourceNotFoundError, match="no trace file"):
+        compare(tmp_path / "typo", good)
+    with pytest.raises(InvalidArgumentError, match="one side has no run"):
+        compare([], good)
+    with pytest.raises(InvalidArgumentError, match="cannot compare 3"):
+        compare([3], good)  # type: ignore[list-item]
+    with pytest.raises(InvalidArgumentError, match="give one of function, step"):
+        compare(good, good).waterfall("worker")  # type: ignore[arg-type]
+
+
+def test_a_directory_stands_for_all_its_runs(tmp_path: Path) -> None:
+    for n in range(3):
+        Noisy().write(tmp_path / "together", n)
+        Noisy().write(tmp_path / "apart" / str(n), n)
+    files = sorted((tmp_path / "together").iterdir())
+    after = Noisy().write(tmp_path / "one", 9)
+    for side in (tmp_path / "together", tmp_path / "apart", files, (tmp_path / "apart").iterdir()):
+        comparison = compare(side, after)
+        assert comparison.runs["Side"].tolist() == ["before"] * 3 + ["after"]
+        assert comparison.runs["Wall Time (s)"].notna().all()
+
+
+# --- recorded runs ------------------------------------------------------------------------------
+
+
+def load(number: int) -> int:
+    time.sleep(0.1)
+    return number
+
+
+def clean(number: int, seconds: float) -> int:
+    time.sleep(seconds)
+    return number
+
+
+def compute_naps(client: Client, seconds: float) -> None:
+    loaded = client.map(load, range(4), pure=False)
+    client.gather(client.map(clean, loaded, seconds=seconds, pure=False))
+
+
+def test_recorded_runs(tmp_path: Path) -> None:
+    """Sleeping tasks, of which one kind sleeps a second longer after the change."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        compute_naps(client, 0.0)  # what is imported and sent once is in no run
+        for turn in range(3):
+            for side, seconds in (("before", 0.1), ("after", 1.1)):
+                with dasfprof.profile(client, f"naps-{turn}", directory=tmp_path / side):
+                    compute_naps(client, seconds)
+    comparison = dasfprof.compare(tmp_path / "before", tmp_path / "after")
+    assert len(comparison.runs) == 6
+    # On each of two threads two tasks of a second more; on a slow machine all else varies.
+    path = comparison.waterfall()
+    assert path["Difference (s)"].sum() == pytest.approx(comparison.verdict.difference, abs=1e-3)
+    own = path[(path["Function"] == "clean") & (path["Class"] == "Blocked")]
+    assert own["Difference (s)"].sum() == pytest.approx(2.0, abs=0.5)
+    functions = comparison.functions.set_index("Function")
+    assert functions["Changed"].to_dict() == {"clean": "slower", "load": "uncertain"}
+    assert functions.index[0] == "clean"

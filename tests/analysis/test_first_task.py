@@ -1,0 +1,193 @@
+"""The time to the first task is split as planned runs have it, and unknown parts stay unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from diagnosed_plans import found
+from refuters import refute
+from traces import Plan, Plugin, T, Task, row
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.report.run_summary import start_in_words, summarise
+from dasfprof.schema.under_way import CLIENT_UNDER_WAY, STACK
+
+#: Recording begins at 0, the first graph is pickled from 2 s on and known at 3 s.
+SENT: dict[str, Any] = {"since": 0.0, "start": 2.0, "at": 2.25, "optimising": 0.5}
+PROGRAM = 1.5
+
+
+def plan(*, turns: int = 4, **more: Any) -> Plan:
+    """Four threads of two workers, which join at 3.5 s, run tasks of a second from 3.75 s on."""
+    tasks = [
+        Task(
+            f"load-{number}",
+            lane // 2,
+            3.75 + turn,
+            4.75 + turn,
+            arrival=3.0,
+            thread=lane % 2,
+        )
+        for number, (turn, lane) in enumerate(
+            (turn, lane) for turn in range(turns) for lane in range(4)
+        )
+    ]
+    facts: dict[str, Any] = {
+        "graphs": [3.0],
+        "taken_up": [2.5],
+        "joined": [3.5, 3.6],
+        "graphs_sent": [SENT],
+    }
+    return Plan(tasks, **{**facts, **more})
+
+
+def seconds(analyser: TraceAnalyser) -> dict[str, float]:
+    table = analyser.time_to_first_task()
+    return dict(zip(table["Stage"], table["Time (s)"], strict=True))
+
+
+def test_each_stage(tmp_path: Path) -> None:
+    analyser = plan().write(tmp_path)
+
+    assert seconds(analyser) == pytest.approx(
+        {
+            "Waiting for input": 0.0,
+            "Program": PROGRAM,
+            "Optimising": 0.5,
+            "Pickling": 0.25,
+            "Sending": 0.25,
+            "Scheduler": 0.5,
+            "Waiting for workers": 0.5,
+            "Starting": 0.25,
+        },
+        abs=1e-6,
+    )
+    shares = analyser.time_to_first_task()["Share (%)"]
+    assert shares.sum() == pytest.approx(100)
+    assert shares[1] == pytest.approx(40)
+    assert start_in_words(summarise(analyser.trace)) == (
+        "The first task began 3.75 s after recording did: program 1.5 s, optimising 500 ms, "
+        "pickling 250 ms, sending 250 ms, scheduler 500 ms, workers 500 ms, starting 250 ms."
+    )
+
+
+def test_a_late_start_is_told(tmp_path: Path) -> None:
+    finding = found(plan(), tmp_path)["late-start"]
+
+    # The scheduler has no task for 3 s; the last is done 7.75 s after recording began.
+    assert (
+        "come late: 3 s pass before the scheduler has any, 39 % of the time" in finding["Finding"]
+    )
+    assert "program 1.5 s, optimising 500 ms, pickling 250 ms" in finding["Evidence"]
+    assert "sending 250 ms, scheduler 500 ms" in finding["Evidence"]
+    assert finding["Seconds at stake (s)"] == pytest.approx(3.0)
+    assert finding["Severity"] == "medium"
+    assert "read inputs in tasks" in finding["Suggestion"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        ({**SENT, "optimising": 1.9}, "fewer partitions and layers to optimise"),
+        ({**SENT, "start": 0.5}, "large objects out of the graph: load them in tasks"),
+    ],
+)
+def test_what_takes_longest_is_to_be_changed(
+    sent: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    assert words in found(plan(graphs_sent=[sent]), tmp_path)["late-start"]["Suggestion"]
+
+
+def test_a_start_of_less_than_a_tenth_is_not_told(tmp_path: Path) -> None:
+    # 3 s before the first graph, and 29.75 s from there to the end of the last task.
+    assert "late-start" not in found(plan(turns=29), tmp_path)
+
+
+def test_a_start_of_under_a_tenth_of_a_second_is_not_told(tmp_path: Path) -> None:
+    sent = {"since": 2.92, "start": 2.95, "at": 2.96, "optimising": 0.0}
+    tasks = [Task(f"load-{n}", n, 3.01, 3.2, arrival=3.0) for n in range(2)]
+    small = Plan(tasks, graphs=[3.0], taken_up=[2.98], graphs_sent=[sent], joined=[0.0, 0.0])
+
+    assert "late-start" not in found(small, tmp_path)
+
+
+def test_nothing_is_guessed(tmp_path: Path) -> None:
+    """Without the client's own times only the scheduler's and the workers' are known."""
+    analyser = plan(graphs_sent=()).write(tmp_path)
+    told = seconds(analyser)
+
+    assert {stage for stage, found in told.items() if np.isnan(found)} == {
+        "Waiting for input",
+        "Program",
+        "Optimising",
+        "Pickling",
+        "Sending",
+    }
+    assert told["Scheduler"] == pytest.approx(0.5)
+    assert start_in_words(summarise(analyser.trace)) == (
+        "Of the time to the first task: scheduler 500 ms, workers 500 ms, starting 250 ms; "
+        "unknown: input, program, optimising, pickling, sending."
+    )
+    assert "late-start" not in set(analyser.diagnose()["Rule"])
+
+
+def test_another_host_s_clock_tells_no_sending(tmp_path: Path) -> None:
+    analyser = plan(graphs_sent=[{**SENT, "host": "laptop"}]).write(tmp_path)
+    told = seconds(analyser)
+
+    assert np.isnan(told["Sending"])
+    assert (told["Program"], told["Pickling"]) == pytest.approx((PROGRAM, 0.25))
+    assert analyser.time_to_first_task()["Share (%)"].isna().all()
+    findings = analyser.diagnose()
+    # 1.5 + 0.5 + 0.25 + 0.5 s are known.
+    (text,) = findings["Finding"][findings["Rule"] == "late-start"]
+    assert "come late: 2.75 s pass" in text
+    assert not refute(tmp_path, findings)
+
+
+def test_unknown_optimising_is_part_of_the_program(tmp_path: Path) -> None:
+    told = seconds(plan(graphs_sent=[{**SENT, "optimising": None}]).write(tmp_path))
+
+    assert told["Program"] == pytest.approx(2.0)
+    assert np.isnan(told["Optimising"])
+
+
+def test_tasks_that_ran_before_recording_began_tell_nothing(tmp_path: Path) -> None:
+    early = plan()
+    early.tasks.append(Task("old-0", 0, 0.5, 1.0, thread=3))
+    analyser = early.write(tmp_path)
+
+    assert not len(analyser.time_to_first_task())
+    assert start_in_words(summarise(analyser.trace)) == ""
+
+
+def test_a_graph_of_another_client_is_not_timed_by_this_one_s_times(tmp_path: Path) -> None:
+    analyser = plan(graphs_sent=[{**SENT, "client": "other"}]).write(tmp_path)
+    assert np.isnan(seconds(analyser)["Program"])
+
+
+def test_time_at_a_prompt_is_its_user_s(tmp_path: Path) -> None:
+    """A notebook's kernel waits for its first cell until 1.25 s, as looks at it say."""
+    plan().write_files(tmp_path)
+    kernel = ["run_forever", "/site-packages/ipykernel/kernelapp.py", 1]
+    stacks = [
+        row(STACK, number=0, frames=[kernel], parent=-1),
+        row(STACK, number=1, frames=[kernel, ["run_code", "/IPython/shell.py", 2]], parent=-1),
+    ]
+    looks = [
+        row(CLIENT_UNDER_WAY, timestamp=T + at, since=T + at, client="c", stack=stack)
+        for at, stack in ((0.25, 0), (1.25, 1))
+    ]
+    Plugin(tmp_path, "StepRecorder", host="node2").write((STACK, stacks), (CLIENT_UNDER_WAY, looks))
+    analyser = TraceAnalyser(tmp_path, progress=False)
+    told = seconds(analyser)
+
+    assert told["Waiting for input"] == pytest.approx(1.0)
+    assert told["Program"] == pytest.approx(PROGRAM - 1.0)
+    findings = analyser.diagnose()
+    (text,) = findings["Finding"][findings["Rule"] == "late-start"]
+    assert "come late: 2 s pass" in text
+    assert not refute(tmp_path, findings)

@@ -1,0 +1,135 @@
+"""The memory of functions is what samples show, and unknown where they cannot tell."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from traces import Plugin, T, row
+
+import dasfprof
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.schema.resources import RESOURCE_USAGE
+from dasfprof.schema.tasks import COMPUTE
+from dasfprof.schema.under_way import TASK_UNDER_WAY
+
+MB = 1_000_000
+
+
+def samples(directory: Path, memory: dict[float, float], **worker: Any) -> None:
+    """Write samples of a process: MB by seconds."""
+    rows = [
+        row(RESOURCE_USAGE, timestamp=T + at, time=T + at, memory=int(held * MB))
+        for at, held in memory.items()
+    ]
+    Plugin(directory, "ResourceMonitor", **worker).write((RESOURCE_USAGE, rows))
+
+
+def runs(directory: Path, *tasks: tuple[str, float, float], begun: Any = (), **worker: Any) -> None:
+    """Write task runs of a worker: key, start and stop; and since when others go on."""
+    done = [
+        row(COMPUTE, timestamp=T + start, duration=stop - start, key=key, run_id=1, state="memory")
+        for key, start, stop in tasks
+    ]
+    under_way = [
+        row(
+            TASK_UNDER_WAY,
+            timestamp=T + since + 1,
+            key=f"open-{since}",
+            run_id=2,
+            state="executing",
+            since=T + since,
+            thread="7",
+            waits_keys=[],
+        )
+        for since in begun
+    ]
+    Plugin(directory, **worker).write((COMPUTE, done), (TASK_UNDER_WAY, under_way))
+
+
+def answered(directory: Path) -> dict[str, tuple[Any, ...]]:
+    table = TraceAnalyser(directory, progress=False).function_memory()
+    columns = ("Task Runs", "Sampled", "Highest (MB)", "Alone", "Largest Rise (MB)")
+    table = table.set_index("Function")[list(columns)]
+    return {
+        str(name): tuple(None if np.isnan(value) else round(float(value), 6) for value in values)
+        for name, values in zip(table.index, table.to_numpy(dtype=float), strict=True)
+    }
+
+
+def test_against_values_by_hand(tmp_path: Path) -> None:
+    held = {0: 100, 1: 100, 2: 300, 3: 500, 4: 150, 5: 160, 6: 400, 7: 160, 20: 200}
+    samples(tmp_path, {**held, 30.5: 50, 31.5: 80, 32.5: 60})
+    runs(
+        tmp_path,
+        ("load-1", 1.5, 3.5),  # 500, and 100 half a second before
+        ("load-2", 3.6, 3.9),  # between two samples
+        ("sum-1", 4.5, 6.5),  # 400, beside the other
+        ("sum-2", 5.5, 6.2),
+        ("mul-1", 6.6, 7.5),  # 160; the sample before is of another's time
+        ("late-1", 19.5, 20.5),  # 200; the sample before is old
+        ("grow-1", 30.0, 33.0),  # 80, and 50 in its first sample
+    )
+    assert answered(tmp_path) == {
+        "load": (2, 1, 500, 1, 400),
+        "sum": (2, 2, 400, 0, None),
+        "mul": (1, 1, 160, 0, None),
+        "late": (1, 1, 200, 0, None),
+        "grow": (1, 1, 80, 1, 30),
+    }
+    table = TraceAnalyser(tmp_path, progress=False).function_memory()
+    assert table["Function"].tolist() == ["load", "sum", "late", "mul", "grow"]
+    assert table["Task Key"].tolist()[0] == "load-1"
+    assert set(table["Worker"]) == {"worker-node1-0"}
+
+
+def test_a_process_that_is_shared(tmp_path: Path) -> None:
+    """Two workers of one process, and a task that does not end, are beside what runs there."""
+    for number in (0, 1):
+        worker = {"host": "node2", "name": number, "address": f"tcp://10.0.0.2:400{number}"}
+        samples(tmp_path, {0: 10, 1: 30, 2: 20}, **worker)
+        runs(tmp_path, (f"of{number}-1", 0.5, 1.5), **worker)
+    samples(tmp_path, {0: 10, 1: 30, 2: 90, 3: 20}, host="node3", address="tcp://10.0.0.3:4000")
+    three = {"host": "node3", "address": "tcp://10.0.0.3:4000"}
+    runs(tmp_path, ("before-1", 0.5, 1.5), ("beside-1", 1.6, 2.5), begun=[1.55], **three)
+    assert answered(tmp_path) == {
+        "of0": (1, 1, 30, 0, None),
+        "of1": (1, 1, 30, 0, None),
+        "before": (1, 1, 30, 1, 20),
+        "beside": (1, 1, 90, 0, None),
+    }
+
+
+def test_without_samples_nothing_is_told(tmp_path: Path) -> None:
+    runs(tmp_path, ("load-1", 1.5, 3.5))
+    assert answered(tmp_path) == {"load": (1, 0, None, 0, None)}
+    (row_,) = TraceAnalyser(tmp_path, progress=False).function_memory().to_dict("records")
+    assert (row_["Worker"], row_["Task Key"]) == ("", "")
+
+
+def hold(megabytes: int) -> int:
+    time.sleep(0.5)  # samples of the process without the block are in here
+    block = bytearray(megabytes * MB)
+    block[:: 1 << 10] = b"\x01" * len(block[:: 1 << 10])
+    time.sleep(1.5)
+    return len(block)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
+def test_a_task_that_holds_a_block(tmp_path: Path) -> None:
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=tmp_path),
+    ):
+        for megabytes in (100, 200):
+            assert client.submit(hold, megabytes, pure=False).result() == megabytes * MB
+    (told,) = TraceAnalyser(tmp_path, progress=False).function_memory().to_dict("records")
+    assert (told["Function"], told["Sampled"], told["Alone"]) == ("hold", 2, 2)
+    # Of 200 MB, if the process's own memory did not shrink meanwhile.
+    assert 180 <= told["Largest Rise (MB)"] <= 230
+    assert told["Highest (MB)"] >= 200

@@ -1,0 +1,144 @@
+"""The history of a directory: its figures, its change points, and the summaries that it keeps."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from traces import Plan, Task
+from traces.hung import hung
+
+import dasfprof
+from dasfprof.analysis.history.kept import FILE
+from dasfprof.cli.main import cli
+
+
+def write(
+    directory: Path, number: int, seconds: float, *, name: str = "load", tasks: int = 2
+) -> None:
+    """Write a run of some tasks, one after another, that take so many seconds together."""
+    each = seconds / tasks
+    plan = [Task(f"f-{n}", 0, n * each, (n + 1) * each) for n in range(tasks)]
+    run = f"{name}-{1_790_000_000 + number}"
+    directory.mkdir(exist_ok=True)
+    Plan(plan, 1, 2, run=run, run_uuid=run, run_created=1_790_000_000.0 + number).write_files(
+        directory
+    )
+
+
+def changes(directory: Path, **options: str) -> list[str]:
+    return dasfprof.history(directory, progress=False, **options)["Change"].tolist()  # type: ignore[arg-type]
+
+
+def test_a_run_is_a_row(tmp_path: Path) -> None:
+    write(tmp_path, 0, 4.0)
+    write(tmp_path / "inner", 1, 8.0, tasks=4)
+    table = dasfprof.history(tmp_path, progress=False)
+    # Of the one worker's two threads one is busy all the time.
+    assert table[["Wall Time (s)", "Efficiency (%)"]].round(6).to_numpy().tolist() == [
+        [4.0, 50.0],
+        [8.0, 50.0],
+    ]
+    assert table["Run"].tolist() == ["load-1790000000", "load-1790000001"]
+    assert table["Pipeline"].tolist() == ["load", "load"]
+    assert table["Task Runs"].tolist() == [2, 4]
+    assert table["Change"].tolist() == ["", "other graph"]
+    assert table["Began (UTC)"].tolist() == [
+        pd.Timestamp("2026-09-21 14:13:20"),
+        pd.Timestamp("2026-09-21 14:13:21"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        ([4.0, 4.1, 3.9, 5.0, 5.1, 4.9], ["", "", "", "25 % slower", "", ""]),
+        ([4.0, 4.1, 3.9, 2.0, 2.1], ["", "", "", "50 % faster", ""]),
+        ([4.0, 4.1, 3.9, 5.0, 4.0], [""] * 5),  # it did not stay so
+        ([4.0, 4.1, 3.9, 4.3, 4.3], [""] * 5),  # under 10 %
+        ([4.0, 6.0, 3.0, 5.0, 7.0, 7.0], [""] * 6),  # they vary as much
+        ([4.0, 8.0, 8.0], [""] * 3),  # too few before
+        ([4.0, 4.0, 4.0, 8.0], ["", "", "", "100 % slower"]),  # the last: no later one tells
+    ],
+)
+def test_changes_of_the_wall_time(
+    tmp_path: Path, seconds: list[float], expected: list[str]
+) -> None:
+    for number, wall in enumerate(seconds):
+        write(tmp_path, number, wall)
+    assert changes(tmp_path) == expected
+
+
+def test_pipelines_by_name_or_graph(tmp_path: Path) -> None:
+    write(tmp_path, 0, 4.0, name="a")
+    write(tmp_path, 1, 4.0, name="b")
+    write(tmp_path, 2, 4.0, name="a", tasks=3)
+    by_name = dasfprof.history(tmp_path, progress=False)["Run"].str[0].tolist()
+    by_graph = dasfprof.history(tmp_path, by="graph", progress=False)["Run"].str[0].tolist()
+    assert (by_name, by_graph) == (["a", "a", "b"], ["a", "b", "a"])
+    assert changes(tmp_path) == ["", "other graph", ""]
+    assert changes(tmp_path, by="graph") == ["", "", ""]
+
+
+def test_a_run_that_did_not_end(tmp_path: Path) -> None:
+    hung().write(tmp_path)
+    assert changes(tmp_path) == ["did not end"]
+
+
+def test_known_runs_are_not_read_again(tmp_path: Path) -> None:
+    write(tmp_path, 0, 4.0)
+    write(tmp_path, 1, 5.0)
+    first = dasfprof.history(tmp_path, progress=False)
+    for path in tmp_path.glob("*.msgpack"):  # as large and as old, but no trace any more
+        facts = path.stat()
+        path.write_bytes(b"x" * facts.st_size)
+        os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    write(tmp_path, 2, 6.0)
+    second = dasfprof.history(tmp_path, progress=False)
+    pd.testing.assert_frame_equal(second.head(2), first)
+    assert second["Wall Time (s)"].round(6).tolist() == [4.0, 5.0, 6.0]
+
+
+def test_a_run_that_was_written_anew_is_read_again(tmp_path: Path) -> None:
+    write(tmp_path, 0, 4.0)
+    dasfprof.history(tmp_path, progress=False)
+    for path in tmp_path.glob("*.msgpack"):
+        path.unlink()
+    write(tmp_path, 0, 6.0)
+    assert dasfprof.history(tmp_path, progress=False)["Wall Time (s)"].round(6).tolist() == [6.0]
+
+
+@pytest.mark.parametrize("kept", ["", "{", "[]", '{"version": 1}', '{"version": 1, "runs": [3]}'])
+def test_damaged_summaries_are_made_again(tmp_path: Path, kept: str) -> None:
+    write(tmp_path, 0, 4.0)
+    (tmp_path / FILE).write_text(kept)
+    assert len(dasfprof.history(tmp_path, progress=False)) == 1
+    assert json.loads((tmp_path / FILE).read_text())["version"] == 1
+
+
+def test_nothing_to_list(tmp_path: Path) -> None:
+    with pytest.raises(dasfprof.SourceNotFoundError, match="no run in"):
+        dasfprof.history(tmp_path)
+    with pytest.raises(dasfprof.SourceNotFoundError, match="no directory"):
+        dasfprof.history(tmp_path / "typo")
+    with pytest.raises(dasfprof.InvalidArgumentError, match="give one of name, graph"):
+        dasfprof.history(tmp_path, by="size")  # type: ignore[arg-type]
+
+
+def test_the_command(tmp_path: Path) -> None:
+    for number, wall in enumerate([4.0, 4.0, 4.0, 8.0]):
+        write(tmp_path, number, wall)
+    write(tmp_path, 9, 1.0, name="other")
+    run = CliRunner().invoke(cli, ["history", str(tmp_path)], env={"COLUMNS": "120"})
+    assert run.exit_code == 0
+    assert "load, 4 runs" in run.stdout
+    assert "other, 1 run\n" in run.stdout
+    assert "100 % slower" in run.stdout
+    assert "█" * 16 in run.stdout
+    document = json.loads(CliRunner().invoke(cli, ["history", "--json", str(tmp_path)]).stdout)
+    assert [run["Change"] for run in document] == ["", "", "", "100 % slower", ""]
+    assert CliRunner().invoke(cli, ["history", str(tmp_path / "no")]).exit_code == 1

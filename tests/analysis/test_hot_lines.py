@@ -1,0 +1,342 @@
+"""Samples of stacks become lines, shares and splits: values worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from traces import Plugin, T, row
+from traces.in_memory import made_trace
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.stack_samples.places import import_of, library_of, line_of
+from dasfprof.analysis.stack_samples.sentences import client_meanwhile, hottest_line
+from dasfprof.analysis.stack_samples.task_samples import run_of_samples
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.under_way.state import Frame
+from dasfprof.errors import InvalidArgumentError
+from dasfprof.schema.stack_samples import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
+from dasfprof.schema.tasks import COMPUTE
+from dasfprof.schema.under_way import STACK, TASK_UNDER_WAY
+
+SITE = "/env/lib/python3.12/site-packages"
+WORK, NORM = "/home/me/kmeans.py", f"{SITE}/numpy/linalg/_linalg.py"
+STACKS = [
+    (T, 0, [["step", WORK, 40]], -1),
+    (T, 1, [["step", WORK, 41]], -1),
+    (T, 2, [["norm", NORM, 2800]], 1),
+    (T, 3, [["dot", f"{SITE}/numpy/_core/x.py", 5]], -1),  # no line of the user's
+]
+
+
+def sample(at: float, stack: int, **more: Any) -> tuple[Any, ...]:
+    facts = {"activity": "running", "interval": 0.1, "cpu": 0.1, "run_queue": 0.0}
+    return row(TASK_SAMPLE, timestamp=T + at, **{"thread": "7", "stack": stack, **facts, **more})
+
+
+def compute(key: str, start: float, stop: float, thread: str = "7") -> tuple[Any, ...]:
+    return row(
+        COMPUTE,
+        timestamp=T + start,
+        duration=stop - start,
+        key=key,
+        state="memory",
+        thread=thread,
+    )
+
+
+def analyser(directory: Path, samples: list[tuple[Any, ...]], *more: Any) -> TraceAnalyser:
+    runs = [compute("step-1", 0.0, 1.0), compute("load-1", 1.0, 2.0)]
+    Plugin(directory).write((STACK, STACKS), (COMPUTE, runs), (TASK_SAMPLE, samples), *more)
+    return TraceAnalyser(directory)
+
+
+def test_lines_with_their_shares(tmp_path: Path) -> None:
+    samples = [
+        sample(0.1, 0),
+        sample(0.2, 2, interval=0.2),
+        sample(0.4, 2, interval=0.2),
+        sample(0.5, 1),
+        sample(0.6, -1, cpu=None, run_queue=None),
+        sample(1.5, 3, interval=0.3),
+    ]
+    asked = analyser(tmp_path, samples)
+    table = asked.hot_lines()
+    assert table["Line"].tolist()[:2] == [41, 5]
+    by_line = table.set_index("Line")
+    assert by_line.loc[41, "Time (s)"] == pytest.approx(0.5)
+    assert by_line.loc[41, "File"] == WORK
+    assert by_line.loc[41, "Code"] == "step"
+    assert by_line.loc[41, "Inside"] == "norm (numpy)"
+    assert by_line.loc[41, "Samples"] == 3
+    assert by_line.loc[41, "Share (%)"] == pytest.approx(50)
+    assert by_line.loc[40, "Inside"] == ""
+    assert by_line.loc[5, "Code"] == "dot"
+    unknown = table[table["Line"].isna()]
+    assert unknown["Code"].tolist() == ["(unknown)"]
+    assert unknown["Time (s)"].tolist() == pytest.approx([0.1])
+    of_step = asked.hot_lines("step")
+    assert of_step["Time (s)"].sum() == pytest.approx(0.7)
+    assert asked.hot_lines(function="load")["Code"].tolist() == ["dot"]
+    assert not len(asked.hot_lines(function="no such"))
+    assert not len(asked.hot_lines(step="no such"))
+    functions = asked.hot_lines(by="function")
+    assert functions["Code"].tolist()[:2] == ["norm", "dot"]
+    libraries = asked.hot_lines(by="library").set_index("Library")["Time (s)"]
+    assert libraries["numpy"] == pytest.approx(0.7)
+    assert libraries["(program)"] == pytest.approx(0.2)
+    with pytest.raises(InvalidArgumentError, match="by='file'"):
+        asked.hot_lines(by="file")  # type: ignore[arg-type]
+
+
+def test_margins_are_wilsons(tmp_path: Path) -> None:
+    """20 of 100 samples of one weight: 20 % with an interval of 13.3 % to 28.9 %."""
+    samples = [sample(0.005 * n, 0 if n < 20 else 1) for n in range(100)]
+    table = analyser(tmp_path, samples).hot_lines().set_index("Line")
+    assert table.loc[40, "Share (%)"] == pytest.approx(20)
+    assert table.loc[40, "Margin (points)"] == pytest.approx((28.88 - 13.34) / 2, abs=0.02)
+
+
+def test_time_on_a_core_belongs_to_the_lines_that_did_not_wait(tmp_path: Path) -> None:
+    """A line computes for 40 ms, the next sleeps for 60 ms: each interval holds both."""
+    samples = [
+        sample(0.1 * n, line, cpu=0.04, activity=("running", "waiting")[line])
+        for n, line in enumerate([0, 0, 1, 1, 1] * 2)
+    ]
+    table = analyser(tmp_path, samples).hot_lines().set_index("Line")
+    assert table.loc[40, "Computing (s)"] == pytest.approx(0.4)
+    assert table.loc[40, "Waiting (s)"] == pytest.approx(0.0)
+    assert table.loc[41, "Computing (s)"] == pytest.approx(0.0)
+    assert table.loc[41, "Waiting (s)"] == pytest.approx(0.6)
+
+
+def test_threads_that_want_the_interpreters_lock(tmp_path: Path) -> None:
+    samples = [sample(0.1 * n, 0, cpu=0.025, run_queue=0.005, activity="lock") for n in range(10)]
+    table = analyser(tmp_path, samples).hot_lines()
+    assert table["Computing (s)"].tolist() == pytest.approx([0.25])
+    assert table["Waiting for a core (s)"].tolist() == pytest.approx([0.05])
+    assert table["Interpreter's Lock (s)"].tolist() == pytest.approx([0.7])
+    assert table["Waiting (s)"].tolist() == pytest.approx([0.0])
+
+
+def test_what_the_kernel_does_not_count_is_unknown(tmp_path: Path) -> None:
+    samples = [sample(0.1 * n, 0, cpu=None, run_queue=None, activity=None) for n in range(10)]
+    table = analyser(tmp_path, samples).hot_lines()
+    assert table["Time (s)"].tolist() == pytest.approx([1.0])
+    parts = ["Computing (s)", "Waiting for a core (s)", "Interpreter's Lock (s)", "Waiting (s)"]
+    assert table[parts].isna().to_numpy().all()
+
+
+def test_samples_belong_to_the_run_of_their_thread_and_time(tmp_path: Path) -> None:
+    runs = [compute("other-1", 0.0, 2.0, thread="8")]
+    open_run = row(
+        TASK_UNDER_WAY,
+        timestamp=T + 9,
+        key="hangs-1",
+        state="executing",
+        since=T + 5,
+        thread="7",
+        stack=-1,
+    )
+    samples = [
+        sample(0.5, 0),
+        sample(1.5, 0),
+        sample(0.5, 0, thread="8"),
+        sample(3.0, 0),  # between two runs
+        sample(6.0, 0),
+        sample(0.5, 0, thread="9"),
+    ]
+    asked = analyser(tmp_path, samples, (COMPUTE, runs), (TASK_UNDER_WAY, [open_run]))
+    for function, number in {"step": 1, "load": 1, "other": 1, "hangs": 1}.items():
+        assert asked.hot_lines(function)["Samples"].sum() == number, function
+    assert asked.hot_lines()["Samples"].sum() == 6
+    assert np.count_nonzero(run_of_samples(asked.trace) < 0) == 2
+
+
+def test_equal_threads_of_two_workers_are_two(tmp_path: Path) -> None:
+    for number in (1, 2):
+        Plugin(tmp_path, name=number, address=f"tcp://10.0.0.1:400{number}").write(
+            (STACK, STACKS[:1]),
+            (COMPUTE, [compute(f"of{'ab'[number - 1]}-1", 0.0, 1.0)]),
+            (TASK_SAMPLE, [sample(0.1 * n, 0) for n in range(1, 1 + number)]),
+        )
+    asked = TraceAnalyser(tmp_path)
+    assert asked.hot_lines("ofa")["Samples"].tolist() == [1]
+    assert asked.hot_lines("ofb")["Samples"].tolist() == [2]
+
+
+def test_tree_of_calls(tmp_path: Path) -> None:
+    samples = [sample(0.1, 0), sample(0.2, 2), sample(0.3, 2), sample(0.4, 3), sample(0.5, -1)]
+    table = analyser(tmp_path, samples).call_tree()
+    assert table["Depth"].tolist() == [0, 1, 0]
+    assert table["Code"].tolist() == ["step", "norm", "dot"]
+    assert table["Time (s)"].tolist() == pytest.approx([0.3, 0.2, 0.1])
+    assert table["Self (s)"].tolist() == pytest.approx([0.1, 0.2, 0.1])
+    assert table["Share (%)"].tolist() == pytest.approx([60, 40, 20])
+    few = analyser(tmp_path / "few", samples).call_tree(least=30)
+    assert few["Code"].tolist() == ["step", "norm"]
+
+
+def test_what_the_client_did(tmp_path: Path) -> None:
+    main = [(T, 0, [["main", "/home/me/run.py", 9]], -1), (T, 1, [["load", WORK, 41]], 0)]
+    lightgbm = [
+        (T, 2, [["_find_and_load", "<frozen importlib._bootstrap>", 1360]], 0),
+        (T, 3, [["<module>", f"{SITE}/lightgbm/__init__.py", 3]], 2),
+        (T, 4, [["<module>", f"{SITE}/pandas/__init__.py", 9]], 3),
+    ]
+
+    def seen(at: float, stack: int, phase: str) -> tuple[Any, ...]:
+        facts = {"activity": "running", "interval": 0.5, "cpu": 0.5, "run_queue": 0.0}
+        return row(CLIENT_SAMPLE, timestamp=T + at, stack=stack, phase=phase, **facts)
+
+    Plugin(tmp_path, "StepRecorder").write(
+        (STACK, [*main, *lightgbm]),
+        (
+            CLIENT_SAMPLE,
+            [
+                seen(0.5, 0, "waiting"),
+                seen(1.0, 0, "waiting"),
+                *(seen(t, 1, "program") for t in (4.0, 4.5, 5.0)),
+                seen(6.0, 4, "program"),
+            ],
+        ),
+    )
+    Plugin(tmp_path).write((COMPUTE, [compute("step-1", 0.0, 2.0)]))
+    table = TraceAnalyser(tmp_path).client_activity()
+    assert table["Phase"].tolist() == ["program", "waiting", "program"]
+    assert table["Line"].tolist() == [41, 9, 9]
+    assert table["Time (s)"].tolist() == pytest.approx([1.5, 1.0, 0.5])
+    assert table["Cluster Idle (s)"].tolist() == pytest.approx([1.5, 0.0, 0.5])
+    assert table["Importing"].tolist() == ["", "", "lightgbm"]
+
+
+def test_blocked_loops(tmp_path: Path) -> None:
+    run = [["Handle._run", "/env/lib/python3.12/asyncio/events.py", 88]]
+    stacks = [
+        (T, 0, [["<module>", "<string>", 1]], -1),
+        (T, 1, run, 0),
+        (T, 2, [["loads", f"{SITE}/cloudpickle/x.py", 7]], 1),
+        (T, 3, [["EpollSelector.select", "/env/lib/python3.12/selectors.py", 468]], 0),
+    ]
+
+    def seen(at: float, since: float, stack: int, until: float | None = None, **more: Any) -> Any:
+        facts = {"activity": "running", "interval": 0.1, "cpu": 0.1, "run_queue": 0.0}
+        until = None if until is None else T + until
+        facts |= {"until": until, "since": T + since, "stack": stack}
+        return row(LOOP_SAMPLE, timestamp=T + at, **{**facts, **more})
+
+    samples = [
+        seen(1.1, 1.0, 2),
+        seen(1.2, 1.0, 2),
+        seen(1.35, 1.0, -1, until=1.3),
+        seen(5.2, 5.0, 3, cpu=0.0, run_queue=0.1),
+        seen(6.2, 6.0, 2, cpu=0.0, activity="lock"),
+        seen(7.9, 7.0, 3),
+        seen(9.5, 9.4, -1, until=9.45),  # it was never looked at
+    ]
+    Plugin(tmp_path).write((STACK, stacks), (LOOP_SAMPLE, samples))
+    table = TraceAnalyser(tmp_path).loop_blocks()
+    assert table["Duration (s)"].tolist() == pytest.approx([0.9, 0.3, 0.2, 0.2])
+    assert table["Cause"].tolist() == ["unknown", "working", "no core", "lock"]
+    assert table["Code"].tolist()[:2] == ["", "loads"]
+    assert table["Line"].tolist()[1] == 7
+
+
+@pytest.mark.parametrize(
+    ("file", "library"),
+    [
+        (NORM, "numpy"),
+        (f"{SITE}/six.py", "six"),
+        ("/usr/lib/python3/dist-packages/yaml/reader.py", "yaml"),
+        ("/usr/lib/python3.11/json/decoder.py", "(Python)"),
+        ("<frozen importlib._bootstrap>", "(Python)"),
+        ("C:\\env\\Lib\\site-packages\\pandas\\io.py", "pandas"),
+        (WORK, "(program)"),
+        ("<ipython-input-3-x>", "(program)"),
+    ],
+)
+def test_libraries(file: str, library: str) -> None:
+    assert library_of(file) == library
+
+
+def test_the_line_of_a_stack() -> None:
+    mine, norm = Frame("step", WORK, 41), Frame("norm", NORM, 2800)
+    assert line_of((mine, norm)) == (mine, "norm (numpy)")
+    assert line_of((norm, mine)) == (mine, "")  # a callback of the user's
+    assert line_of((norm,)) == (norm, "")
+    begin = Frame("_find_and_load", "<frozen importlib._bootstrap>", 1)
+    assert import_of((mine, norm)) is None
+    assert import_of((mine, begin)) == ""
+
+
+@pytest.mark.parametrize("question", ["hot_lines", "call_tree", "client_activity", "loop_blocks"])
+def test_without_samples_answers_are_empty(question: str) -> None:
+    analyser = TraceAnalyser(made_trace([], workers=[]))
+    assert isinstance(getattr(analyser, question)(), pd.DataFrame)
+    assert not len(getattr(analyser, question)())
+
+
+def test_reading_a_file_of_samples_of_all_forms(tmp_path: Path) -> None:
+    analyser(tmp_path, [sample(0.1, 0)])
+    trace = Trace.from_database(tmp_path)
+    (only,) = trace.task_samples.to_dict("records")
+    assert (only["interval"], only["cpu"], only["activity"]) == (0.1, 0.1, "running")
+
+
+# --- in findings ----------------------------------------------------------------------------------
+
+
+def test_a_finding_cites_the_hottest_line(tmp_path: Path) -> None:
+    runs = [compute(f"step-{n}", n, n + 0.9) for n in range(8)]
+    runs += [compute(f"load-{n}", n + 0.9, n + 0.91) for n in range(8)]
+    samples = [sample(0.05 + n * 0.1, 2 if n % 5 else 0) for n in range(80) if n % 10 < 9]
+    Plugin(tmp_path).write((STACK, STACKS), (COMPUTE, runs), (TASK_SAMPLE, samples))
+    findings = TraceAnalyser(tmp_path).diagnose().set_index("Rule")
+    evidence = findings.loc["dominating-function", "Evidence"]
+    line = f"at {WORK}:41 step, in norm (numpy): 100 % computing. "
+    assert line in evidence
+    assert "(72 samples, ± " in evidence
+
+
+def test_a_line_is_named_only_where_that_is_certain(tmp_path: Path) -> None:
+    few = [sample(0.01 * n, 0) for n in range(15)]
+    assert hottest_line(analyser(tmp_path / "few", few).trace, "step") == ""
+    many_lines = [(T, n, [["step", WORK, n]], -1) for n in range(10)]
+    even = [sample(0.005 * n, n % 10) for n in range(150)]
+    runs = [compute("step-1", 0.0, 1.0)]
+    Plugin(tmp_path / "even").write((STACK, many_lines), (COMPUTE, runs), (TASK_SAMPLE, even))
+    assert hottest_line(TraceAnalyser(tmp_path / "even").trace, "step") == ""
+    hidden = [sample(0.005 * n, -1) for n in range(150)]
+    assert hottest_line(analyser(tmp_path / "hidden", hidden).trace, "step") == ""
+    sleeping = [sample(0.005 * n, 1, cpu=0.0, activity="waiting") for n in range(150)]
+    words = hottest_line(analyser(tmp_path / "sleeps", sleeping).trace, "step")
+    assert words.endswith(f"is spent at {WORK}:41 step: 100 % waiting. ")
+    assert hottest_line(analyser(tmp_path / "none", []).trace, "step") == ""
+    starved = [sample(0.005 * n, 1, cpu=0.05, run_queue=0.05) for n in range(150)]
+    assert hottest_line(analyser(tmp_path / "starved", starved).trace, "step") == ""
+
+
+def test_what_the_client_did_in_gaps(tmp_path: Path) -> None:
+    main = [(T, 0, [["main", "/home/me/run.py", 9]], -1), (T, 1, [["load", WORK, 41]], 0)]
+
+    def seen(at: float, stack: int, phase: str) -> tuple[Any, ...]:
+        facts = {"activity": "running", "interval": 0.1, "cpu": 0.1, "run_queue": 0.0}
+        return row(CLIENT_SAMPLE, timestamp=T + at, stack=stack, phase=phase, **facts)
+
+    samples = [seen(0.1 * n, 0, "waiting") for n in range(30)]
+    samples += [seen(3.05 + 0.1 * n, 1 if n % 5 else 0, "program") for n in range(30)]
+    Plugin(tmp_path, "StepRecorder").write((STACK, main), (CLIENT_SAMPLE, samples))
+    trace = TraceAnalyser(tmp_path).trace
+    begins, ends = np.array([T + 1.0, T + 3.0]), np.array([T + 1.25, T + 6.0])
+    words = client_meanwhile(trace, begins, ends)
+    assert words == (
+        "Meanwhile the client runs the program's own code for 91 % of the time, "
+        f"73 % at {WORK}:41 load. "
+    )
+    assert client_meanwhile(trace, begins[:1], ends[:1]) == ""  # three samples
+    assert client_meanwhile(trace, begins[:0], ends[:0]) == ""
+    halves = np.array([T + 0.0]), np.array([T + 2.96])
+    assert client_meanwhile(trace, *halves).startswith("Meanwhile the client waits for results")

@@ -1,0 +1,116 @@
+"""Other programs on a busy host are named where they are blamed, and only they."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from diagnosed_plans import found
+from refuters import refute
+from traces import Plan, Task, filled
+
+#: The number of the process that writes a plan's files, as their headers say.
+OWN = os.getpid()
+#: A process that it descends from, and two that do not belong to the run.
+CLIENT, STRESS, EDITOR = OWN + 1, OWN + 2, OWN + 3
+
+
+def process(pid: int, name: str, cores: float, **more: Any) -> dict[str, Any]:
+    facts = {"pid": pid, "name": name, "owner": "ann", "cpu": 100 * cores, "memory": 10_000_000}
+    return {**facts, "interval": 5.0, **more}
+
+
+def waiting(*looks: list[dict[str, Any]], workers: int = 2) -> Plan:
+    """Tasks that wait for a core half of their time, and what is seen of their host every 5 s."""
+    tasks: list[Task] = filled(["loop"], 1.0, count=16)
+    for task in tasks:
+        task.cpu = task.run_queue = 0.5
+    seen = [(0, 5.0 * n, facts) for n, rows in enumerate(looks, 1) for facts in rows]
+    return Plan(tasks, seen=seen, workers=workers)
+
+
+def worker(cores: float = 1.0) -> dict[str, Any]:
+    return process(OWN, "python", cores, ancestors=[CLIENT, 1234567])
+
+
+def test_a_program_that_takes_the_cores_is_named(tmp_path: Path) -> None:
+    looks = [
+        [worker(), process(STRESS, "stress", 1.5), process(EDITOR, "vim", 0.02)],
+        [worker(), process(STRESS, "stress", 0.5), process(STRESS + 9, "stress", 0.3)],
+    ]
+    finding = found(waiting(*looks), tmp_path)["cpu-oversubscribed"]
+
+    # (1.5 + 0.5 + 0.3) cores for 5 s each of 10 s; vim's 0.01 are not named, but counted.
+    told = "Other programs used 1.2 of the cores of node1 (2 looks): stress of ann 1.1. "
+    assert told in finding["Evidence"]
+    assert "Move other programs off the host (stress of ann)" in finding["Suggestion"]
+
+
+def test_the_run_s_own_processes_are_no_other_programs(tmp_path: Path) -> None:
+    """The client above the worker and what the worker started are the run's."""
+    looks = [
+        [
+            worker(),
+            process(CLIENT, "python", 1.0),
+            process(STRESS, "loky", 2.0, ancestors=[OWN + 5, OWN, CLIENT]),
+        ]
+    ]
+    finding = found(waiting(*looks), tmp_path)["cpu-oversubscribed"]
+
+    assert "No other program used much of a core of node1 (1 look)." in finding["Evidence"]
+    assert finding["Suggestion"].startswith("Run fewer threads: no more than the host has cores,")
+    assert "other programs" not in finding["Suggestion"]
+
+
+def test_a_sibling_is_another_program(tmp_path: Path) -> None:
+    """What the same shell started is not the run's."""
+    sibling = process(STRESS, "stress", 1.0, ancestors=[1234567])
+    finding = found(waiting([worker(), sibling]), tmp_path)["cpu-oversubscribed"]
+    assert "stress of ann" in finding["Suggestion"]
+
+
+def test_what_nobody_looked_for_is_not_recorded(tmp_path: Path) -> None:
+    finding = found(waiting(), tmp_path)["cpu-oversubscribed"]
+
+    assert "ther program" not in finding["Evidence"]
+    assert "whether any ran is not recorded" in finding["Suggestion"]
+
+
+def test_programs_by_cpu_and_memory(tmp_path: Path) -> None:
+    looks = [
+        [worker(), process(STRESS, "stress", 1.5), process(STRESS + 9, "stress", 0.5)],
+        [worker(0.5), process(STRESS, "stress", 1.0, memory=50_000_000)],
+    ]
+    table = waiting(*looks).write(tmp_path).host_processes()
+
+    stress, own = table.to_dict("records")
+    assert stress == {
+        "Node": "node1",
+        "Process": "stress",
+        "Owner": "ann",
+        "Whose": "other",
+        "Processes": 2,
+        "Cpu Seconds": pytest.approx(15.0),
+        "Cores": pytest.approx(1.5),
+        "Memory Used (MB)": pytest.approx(50.0),
+        "Looks": 2,
+    }
+    assert (own["Process"], own["Whose"]) == ("python", "run")
+    assert (own["Cpu Seconds"], own["Cores"]) == pytest.approx((7.5, 0.75))
+
+
+def test_another_name_or_number_is_refuted(tmp_path: Path) -> None:
+    looks = [[worker(), process(STRESS, "stress", 1.5)]]
+    analyser = waiting(*looks).write(tmp_path)
+    findings = analyser.diagnose()
+    for words, others in (
+        ("stress of ann 1.5", "yes of ann 1.5"),
+        ("used 1.5 of", "used 2 of"),
+    ):
+        changed = findings.copy()
+        changed["Evidence"] = [text.replace(words, others) for text in findings["Evidence"]]
+        assert changed["Evidence"].tolist() != findings["Evidence"].tolist()
+        assert refute(tmp_path, changed)
+    assert not refute(tmp_path, findings)

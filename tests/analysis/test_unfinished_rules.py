@@ -1,0 +1,221 @@
+"""A run that did not end is called so, with its cause; one that ended, or was healthy, is not."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+from refuters import refute
+from traces import T
+from traces.hung import ENDED, FIRST, PERSON, Hung, client, hung
+
+from dasfprof.analysis import TraceAnalyser
+
+
+def findings(run: Hung, directory: Path) -> list[dict[str, Any]]:
+    table = run.write(directory).diagnose()
+    against = refute(directory, table)
+    assert not against, "\n".join(against)
+    return table.to_dict("records")
+
+
+def test_a_task_that_hangs_is_the_first_finding(tmp_path: Path) -> None:
+    first, *rest = findings(hung(closed=False), tmp_path)
+    assert (first["Severity"], first["Rule"]) == ("high", "unfinished-run")
+    assert "did not end: 1 task was unfinished" in first["Finding"]
+    assert "f-1" in first["Finding"]
+    assert "20 s" in first["Finding"]
+    assert "/home/me/work.py:7 f" in first["Finding"]
+    assert not [one for one in rest if one["Severity"] == "high"]
+
+
+def test_its_thread_is_blocked_and_something_was_submitted(tmp_path: Path) -> None:
+    table = hung(closed=False).write(tmp_path).time_accounting()
+    seconds = dict(zip(table["Class"], table["Thread Time (s)"], strict=True))
+    # Two threads for 20 s: one is blocked, the other has no task that could run.
+    assert abs(seconds["Blocked"] - 20.0) < 0.01
+    assert abs(seconds["No runnable task"] - 20.0) < 0.01
+    assert seconds.get("Nothing submitted", 0.0) < 0.01
+    assert table["Share (%)"].max() <= 100
+
+
+def test_tasks_of_a_killed_scheduler_that_had_not_been_sent_were_submitted(tmp_path: Path) -> None:
+    state = {"unfinished": 3, "tasks": {"f": {"no-worker": 3}}}
+    run = Hung(states=[(2.0, state), (19.0, state)], closed=False)
+    table = run.write(tmp_path).time_accounting()
+    seconds = dict(zip(table["Class"], table["Thread Time (s)"], strict=True))
+    assert abs(seconds["No runnable task"] - 40.0) < 0.01  # the graph came at 0
+    assert "Nothing submitted" not in seconds
+
+
+def test_what_a_client_took_away_as_it_left_was_under_way(tmp_path: Path) -> None:
+    run = hung(left=(20.0, "handle-worker-cleanup"))
+    taken = {"unfinished": 1, "occasion": "client-left", "client": PERSON}
+    run.states = [*run.states[:1], (19.0, {**run.states[0][1], **taken})]
+    run.states += [(19.5, {"unfinished": 0, "clients": []})]
+    run.runs = [{"key": "f-1", "known": 19.0, "state": "released", "why": "remove-client-1"}]
+    found = findings(run, tmp_path)
+    assert found[0]["Rule"] == "unfinished-run"
+    assert "when its client left" in found[0]["Finding"]
+    assert "lost-workers" not in {one["Rule"] for one in found}
+    table = TraceAnalyser(tmp_path, progress=False).processed_tasks()
+    assert table["Status"].tolist() == ["released by the client"]
+    assert table["Error Category"].tolist() == ["cancelled"]
+
+
+def test_a_program_that_left_unfinished_tasks_on_purpose_is_no_grave_matter(tmp_path: Path) -> None:
+    run = hung(waits_in=None)
+    run.open["f-1"] = {"since": 18.0}
+    taken = {"unfinished": 1, "occasion": "client-left", "client": PERSON}
+    run.states = [(19.9, {**run.states[0][1], **taken}), (20.0, {"unfinished": 0, "clients": []})]
+    first, *_ = findings(run, tmp_path)
+    assert (first["Rule"], first["Severity"]) == ("unfinished-run", "medium")
+
+
+def test_fire_and_forget_that_the_end_cut_off(tmp_path: Path) -> None:
+    run = hung(left=(20.0, "nanny-close"))
+    run.open["f-1"] = {"since": 18.0}
+    clients = [client(unfinished=0), client("fire-and-forget", 1)]
+    state = {"unfinished": 1, "tasks": {"f": {"processing": 1}}, "clients": clients}
+    run.states = [(19.0, state), (19.9, {**state, "occasion": "closing"})]
+    run.runs = [{"key": "f-1", "known": 20.0, "state": "released", "why": "nanny-close-1"}]
+    found = findings(run, tmp_path)
+    (own,) = [one for one in found if one["Rule"] == "unfinished-run"]
+    assert own["Severity"] == "low"
+    assert "fire_and_forget" in own["Finding"]
+    assert "lost-workers" not in {one["Rule"] for one in found}
+    assert not any("kill" in one["Finding"] + one["Suggestion"] for one in found)
+
+
+def test_futures_that_were_cancelled_while_the_run_went_on(tmp_path: Path) -> None:
+    run = Hung(ended=[("g-1", 3.0, 20.0)], states=[(1.0, {"unfinished": 1})])
+    run.states += [(20.0, {"unfinished": 0})]
+    run.runs = [
+        {"key": "f-1", "known": 2.0, "state": "released", "why": "cancel-key-1"},
+        {
+            "key": "g-1",
+            "sent": 3.0,
+            "known": 20.0,
+            "state": "memory",
+            "why": ENDED,
+            "run_id": 0,
+        },
+    ]
+    found = findings(run, tmp_path)
+    (own,) = [one for one in found if one["Rule"] == "given-up-tasks"]
+    assert own["Severity"] == "low"
+    assert "1 task" in own["Finding"]
+    assert {"unfinished-run", "lost-workers"}.isdisjoint(one["Rule"] for one in found)
+
+
+def test_a_run_that_ended_has_no_such_finding(tmp_path: Path) -> None:
+    run = Hung(
+        open={"g-1": {"at": 10.0, "run_id": 0}},
+        ended=[("g-1", 0.0, 20.0)],
+        states=[(1.0, {"unfinished": 1}), (20.0, {"unfinished": 0, "clients": []})],
+        runs=[
+            {
+                "key": "g-1",
+                "sent": 0.0,
+                "known": 20.0,
+                "state": "memory",
+                "why": ENDED,
+                "run_id": 0,
+            }
+        ],
+    )
+    rules = {one["Rule"] for one in findings(run, tmp_path)}
+    assert {"unfinished-run", "given-up-tasks", "killed-workers"}.isdisjoint(rules)
+
+
+def test_workers_that_leave_together_after_all_has_ended(tmp_path: Path) -> None:
+    """The last state is older than the last task's end; and one that says that all ended."""
+    for number, states in enumerate(
+        ([(1.0, {"unfinished": 1})], [(1.0, {"unfinished": 1}), (19.9, {"unfinished": 0})])
+    ):
+        ended = {"key": "g-1", "known": 19.5, "state": "memory", "why": ENDED, **FIRST}
+        run = Hung(ended=[("g-1", 0.0, 19.5)], states=states, runs=[ended])
+        run.left = (20.0, "handle-worker-cleanup")
+        rules = {one["Rule"] for one in findings(run, tmp_path / str(number))}
+        assert {"unfinished-run", "lost-workers"}.isdisjoint(rules)
+
+
+def test_one_worker_that_leaves_at_the_end_died_or_was_shut_down(tmp_path: Path) -> None:
+    """Only the exit code of its process tells which."""
+    for code, words in (
+        (None, "nothing tells whether it died or was shut down"),
+        (-signal.SIGTERM, "nothing tells whether it died or was shut down"),
+        (-signal.SIGKILL, "when recording ended"),
+    ):
+        run = hung(left=(18.5, "handle-worker-cleanup"), exit_code=code)
+        run.runs = [{"key": "f-1", "known": 18.5, "state": "released", "why": f"{run.left[1]}-1"}]
+        found = findings(run, tmp_path / str(code))
+        assert words in found[0]["Finding"]
+        assert not any("left together" in one["Finding"] for one in found)
+        lost = [one for one in found if "was lost with 1 task" in one["Finding"]]
+        assert bool(lost) == (code == -signal.SIGKILL)
+        if lost:
+            assert "killed by SIGKILL" in lost[0]["Evidence"] + lost[0]["Finding"]
+
+
+def test_a_client_that_leaves_with_a_result_did_not_wait_in_vain(tmp_path: Path) -> None:
+    """As `next(as_completed(...))` does: it waited for what came, and left what did not."""
+    for ended, severity in ((19.0, "medium"), (5.0, "high")):
+        run = hung(waits_in="as_completed")
+        run.open = {"f-1": {"at": 18.0}}
+        run.ended = [("g-1", 0.0, ended)]
+        taken = {"unfinished": 1, "occasion": "client-left", "client": PERSON}
+        run.states = [(19.9, {**run.states[0][1], **taken})]
+        run.states += [(20.0, {"unfinished": 0, "clients": []})]
+        first, *_ = findings(run, tmp_path / severity)
+        assert (first["Rule"], first["Severity"]) == ("unfinished-run", severity)
+
+
+def test_tasks_that_no_worker_had_are_listed(tmp_path: Path) -> None:
+    held = [
+        {
+            "key": "g-1",
+            "function": "g",
+            "since": T + 1,
+            "restrictions": {"resources": {"GPU": 1}},
+            "unmet": "no worker has GPU=1",
+        }
+    ]
+    run = hung(closed=False)
+    state = {**run.states[0][1], "unfinished": 3, "held_back": held}
+    state["clients"] = [client(unfinished=3, keys=("f-1", "g-1", "h-1"))]
+    run.states = [(1.0, state), (19.0, state)]
+    analyser = run.write(tmp_path)
+    table = analyser.processed_tasks().set_index("Task")
+    assert table["Status"].to_dict() == {"f-1": "running", "g-1": "no-worker", "h-1": "waiting"}
+    assert abs(table["Run Method Seconds"]["f-1"] - 20.0) < 0.01
+    counts = analyser.processed_tasks("function").set_index("Function")
+    assert counts.loc["f", ["Total", "Succeeded", "Failed", "Unfinished"]].tolist() == [1, 0, 0, 1]
+    first = analyser.diagnose().iloc[0]
+    assert "cannot run" in first["Finding"]
+    assert "no worker has GPU=1" in first["Finding"]
+
+
+def test_status_tables_and_task_table_have_the_rows(tmp_path: Path) -> None:
+    analyser = hung(closed=False).write(tmp_path)
+    (task,) = analyser.per_task_status().to_dict("records")
+    assert (task["Task Key"], task["State"]) == ("f-1", "running")
+    assert abs(task["Running (s)"] - 20.0) < 0.01
+    (task,) = analyser.per_task_bottleneck().to_dict("records")
+    assert (task["Task Key"], task["State"]) == ("f-1", "running")
+    assert abs(task["Duration (s)"] - 20.0) < 0.01
+    (function,) = analyser.per_function_status().to_dict("records")
+    assert function["Task Runs"] == 1
+
+
+def test_a_worker_that_was_asked_to_leave_is_not_lost(tmp_path: Path) -> None:
+    for reason, lost in (("retire-workers", False), ("handle-worker-cleanup", True)):
+        run = Hung(states=[(1.0, {"unfinished": 1}), (20.0, {"unfinished": 0})])
+        run.left = (10.0, reason)
+        run.runs = [{"key": "f-1", "known": 10.0, "state": "released", "why": f"{reason}-1"}]
+        directory = tmp_path / reason
+        rules = {one["Rule"] for one in findings(run, directory)}
+        assert ("lost-workers" in rules) == lost
+        (category,) = TraceAnalyser(directory, progress=False).processed_tasks()["Error Category"]
+        assert category == ("worker lost" if lost else "worker closed")

@@ -1,0 +1,180 @@
+"""Programs that hang, with real processes: the planted cause is the first finding, however the run
+is looked at: while it goes on, after SIGINT, SIGTERM and SIGKILL of the client, and after Ctrl-C,
+which all of its processes get. Healthy programs have none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hung_programs
+import pytest
+from refuters import refute
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.under_way.causes import find_causes
+from dasfprof.analysis.under_way.from_trace import state_from_trace
+
+TESTS = Path(hung_programs.__file__).parent
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+#: Causes that are looked at in each run of the suite, and how those programs end.
+USUAL = {
+    "event": signal.SIGINT,
+    "crossed": signal.SIGKILL,
+    "parents": signal.SIGTERM,
+    "thread-lock": signal.SIGINT,
+    "loop": signal.SIGKILL,
+    "frozen": signal.SIGTERM,
+    "restriction": signal.SIGINT,
+    "killed": signal.SIGKILL,
+    "error": signal.SIGINT,
+    "elsewhere": signal.SIGKILL,
+}
+#: Programs that leave work behind, and the gravest that may be said of it.
+GIVEN_UP = {"forgotten": "low", "cancelled": "low", "abandoned": "medium"}
+HANGING = [name for name in hung_programs.PLANTS if name not in GIVEN_UP]
+slow = [pytest.mark.slow]
+CASES: list[Any] = [
+    pytest.param(name, end, id=f"{name}-{end.name}", marks=[] if USUAL.get(name) == end else slow)
+    for name in HANGING
+    for end in ENDS
+]
+CASES += [  # each process of the program gets the signal, as of Ctrl-C in a terminal
+    pytest.param(name, "ctrl-c", id=f"{name}-ctrl-c", marks=[] if name == "event" else slow)
+    for name in HANGING
+]
+#: Findings of no healthy run.
+GRAVE = ("unfinished-run", "killed-workers", "lost-workers")
+
+
+@contextmanager
+def program(name: str, traces: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a program until it has planted what it is about; end all of its processes."""
+    path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    process = subprocess.Popen(
+        [sys.executable, hung_programs.__file__, name, str(traces)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert select.select([process.stdout], [], [], 300)[0], "nothing was planted"
+        assert process.stdout.readline().startswith("planted"), name
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # all of its processes have ended
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def looked_at(traces: Path) -> TraceAnalyser:
+    return TraceAnalyser(traces, progress=False)
+
+
+def first_finding(analyser: TraceAnalyser) -> dict[str, Any]:
+    table = analyser.diagnose()
+    assert "rule-failed" not in set(table["Rule"]), table["Evidence"].tolist()
+    first = (
+        table.iloc[0].to_dict() if len(table) else {"Finding": "", "Evidence": "", "Severity": ""}
+    )
+    return {str(name): value for name, value in first.items()}
+
+
+def says(finding: dict[str, Any], name: str) -> bool:
+    text = f"{finding['Finding']} {finding['Evidence']}"
+    return re.search(hung_programs.PLANTS[name].says, text, re.DOTALL) is not None
+
+
+def until(condition: Callable[[], bool], seconds: float, what: Callable[[], object]) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what()
+        time.sleep(0.5)
+
+
+@pytest.mark.parametrize(("name", "end"), CASES)
+def test_the_planted_cause_is_named_first(
+    name: str, end: signal.Signals | str, tmp_path: Path
+) -> None:
+    plant = hung_programs.PLANTS[name]
+    with program(name, tmp_path / "traces") as process:
+        seen: dict[str, Any] = {}
+
+        def is_named() -> bool:
+            seen.update(first_finding(looked_at(tmp_path / "traces")))
+            return says(seen, name)
+
+        until(is_named, 120, lambda: f"live: {seen}")
+        if isinstance(end, signal.Signals):
+            process.send_signal(end)
+        else:
+            os.killpg(process.pid, signal.SIGINT)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:  # Dask waits for processes that do not end
+            process.kill()
+    analyser = looked_at(tmp_path / "traces")
+    finding = first_finding(analyser)
+    assert says(finding, name), finding
+    if name != "elsewhere":
+        assert finding["Severity"] == "high"
+    state = state_from_trace(analyser.trace)
+    assert state is not None
+    assert find_causes(state)[0].kind in plant.kinds
+    findings = analyser.diagnose()
+    against = refute(tmp_path / "traces", findings)
+    assert not against, "\n".join(against)
+    rules = set(findings.query("Severity == 'high'")["Rule"])
+    assert {"lost-workers", "scheduler-bound", "client-gaps"}.isdisjoint(rules)
+    assert analyser.time_accounting()["Share (%)"].max() <= 100.0
+
+
+@pytest.mark.parametrize("name", GIVEN_UP)
+def test_what_was_given_up_is_said_as_such(name: str, tmp_path: Path) -> None:
+    with program(name, tmp_path / "traces") as process:
+        process.wait(120)
+    table = looked_at(tmp_path / "traces").diagnose()
+    own = table[table["Rule"].isin(["unfinished-run", "given-up-tasks"])]
+    assert len(own) == 1, table["Finding"].tolist()
+    assert re.search(hung_programs.PLANTS[name].says, own["Finding"].iloc[0])
+    assert own["Severity"].iloc[0] == GIVEN_UP[name]
+    assert "high" not in set(table["Severity"]), table["Finding"].tolist()
+    assert "lost-workers" not in set(table["Rule"])
+
+
+HEALTHY = [
+    pytest.param(name, marks=[] if name in ("sleeping", "set-later") else [pytest.mark.slow])
+    for name in hung_programs.HEALTHY
+]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_run_is_not_said_to_hang(name: str, tmp_path: Path) -> None:
+    with program(name, tmp_path / "traces") as process:
+
+        def ended() -> bool:
+            table = looked_at(tmp_path / "traces").diagnose()
+            own = table[table["Rule"].isin(GRAVE)]
+            assert "high" not in set(own["Severity"]), own["Finding"].tolist()
+            return process.poll() is not None
+
+        until(ended, 240, lambda: "it did not end")
+        assert process.returncode == 0
+    table = looked_at(tmp_path / "traces").diagnose()
+    assert set(GRAVE).isdisjoint(table["Rule"]), table["Finding"].tolist()

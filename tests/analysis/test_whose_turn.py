@@ -1,0 +1,122 @@
+"""Gaps, chains and waits that are nobody's fault, or not that of whom they seem to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from diagnosed_plans import found
+from traces import Plan, Task
+
+
+def two_turns(*clients: str, begin: float = 6.0) -> Plan:
+    """Plan two graphs of four tasks of 1 s, the second of which comes at `begin`."""
+    tasks = [
+        Task(
+            f"part{turn}-{n}",
+            n % 2,
+            at,
+            at + 1,
+            arrival=at,
+            thread=n // 2,
+            graph=f"update-graph-{turn}",
+            cause=f"update-graph-{turn}",
+        )
+        for turn, at in enumerate((0.0, begin))
+        for n in range(4)
+    ]
+    return Plan(tasks, graphs=(0.0, begin), clients=clients)
+
+
+def test_one_client_that_submits_late(tmp_path: Path) -> None:
+    finding = found(two_turns("a", "a"), tmp_path)["client-gaps"]
+
+    assert finding["Seconds at stake (s)"] == pytest.approx(5.0)
+    assert "is not recorded" in finding["Suggestion"]
+
+
+def test_another_client_s_turn_is_no_gap(tmp_path: Path) -> None:
+    assert "client-gaps" not in found(two_turns("a", "b"), tmp_path)
+
+
+def test_a_client_that_waits_for_workers_makes_no_gap(tmp_path: Path) -> None:
+    # All workers leave at 1 s; others join at 5.5 s, and the next graph comes at 6 s.
+    plan = two_turns("a", "a")
+    plan.workers, plan.joined = 4, [0.0, 0.0, 5.5, 5.5]
+    plan.left = [(n, 1.0, "retire-workers-1") for n in (0, 1)]
+    for task in plan.tasks[4:]:
+        task.worker += 2
+    finding = found(plan, tmp_path).get("client-gaps")
+
+    assert finding is None or finding["Seconds at stake (s)"] == pytest.approx(0.5)
+
+
+def test_the_longest_gap_is_no_longer_than_all_of_them(tmp_path: Path) -> None:
+    # From 1 to 6 s nothing is submitted, and until 3 s no worker is there.
+    plan = two_turns("a", "a")
+    plan.workers, plan.joined = 4, [0.0, 0.0, 3.0, 3.0]
+    plan.left = [(n, 1.0, "retire-workers-1") for n in (0, 1)]
+    for task in plan.tasks[4:]:
+        task.worker += 2
+    finding = found(plan, tmp_path)["client-gaps"]
+
+    assert "for 3 s (" in finding["Finding"]
+    assert "The longest, 3 s, is before" in finding["Evidence"]
+
+
+def test_a_run_without_workers_for_a_time(tmp_path: Path) -> None:
+    # The graph comes at 0, both workers join at 6 s; the run ends at 8 s.
+    tasks = [Task(f"fit-{n}", n % 2, 6.0, 8.0, thread=n // 2) for n in range(4)]
+    finding = found(Plan(tasks, joined=[6.0, 6.0]), tmp_path)["no-workers"]
+
+    assert (finding["Severity"], finding["Seconds at stake (s)"]) == ("medium", 6.0)
+    assert "for 6 s (75 % of the run)" in finding["Finding"]
+    assert (finding["Start (s)"], finding["Stop (s)"]) == (0.0, 6.0)
+
+
+def test_a_time_without_workers_and_without_tasks_costs_nothing(tmp_path: Path) -> None:
+    plan = two_turns("a", "a")
+    plan.workers, plan.joined = 4, [0.0, 0.0, 6.0, 6.0]
+    plan.left = [(n, 1.0, "retire-workers-1") for n in (0, 1)]
+    for task in plan.tasks[4:]:
+        task.worker += 2
+
+    assert "no-workers" not in found(plan, tmp_path)
+
+
+@pytest.mark.parametrize("inputs", [True, False])
+def test_only_tasks_with_inputs_make_a_chain(inputs: bool, tmp_path: Path) -> None:
+    tasks = [
+        Task(
+            f"score-{n}",
+            n % 2,
+            float(n),
+            n + 1.0,
+            arrival=float(n),
+            dependencies=[f"score-{n - 1}"] if inputs and n else (),
+            cause=f"task-finished-{n - 1}" if inputs and n else "update-graph-1",
+        )
+        for n in range(10)
+    ]
+    graphs = (0.0,) if inputs else tuple(map(float, range(10)))
+
+    assert ("serial-chain" in found(Plan(tasks, graphs=graphs), tmp_path)) is inputs
+
+
+@pytest.mark.parametrize(("readers", "rule"), [((0,), "blocked-tasks"), ((0, 1), "io-bound")])
+def test_storage_is_waited_for_where_all_workers_read(
+    readers: tuple[int, ...], rule: str, tmp_path: Path
+) -> None:
+    tasks = [
+        Task(f"ask-{n}{lane}", lane % 2, n, n + 1.0, cpu=0.01, thread=lane // 2)
+        for n in range(4)
+        for lane in range(4)
+    ]
+    used: list[tuple[int, float, dict[str, Any]]] = [
+        (n, at, {"process_io.read_size": at * 1e8 * (n in readers)})
+        for n in (0, 1)
+        for at in (0.0, 4.0)
+    ]
+
+    assert found(Plan(tasks, used=used), tmp_path).keys() == {rule}

@@ -1,0 +1,165 @@
+"""``dasfprof compare``: what it prints, its JSON, its gate, and what it says to wrong use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from shell import shell
+from traces import Plan
+from traces.noisy import Noisy
+
+import dasfprof
+from dasfprof.cli.main import cli
+
+
+def compare(*args: object) -> Result:
+    return CliRunner().invoke(
+        cli, ["compare", *map(str, args)], env={"COLUMNS": "110"}, catch_exceptions=False
+    )
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five runs of each side, each in a directory of its own; after, clean takes twice as long."""
+    place = tmp_path_factory.mktemp("sides")
+    for number in range(5):
+        Noisy().write(place / "before" / str(number), number)
+        Noisy(times={"clean": 2.0}).write(place / "after" / str(number), 50 + number)
+    return place
+
+
+def several(side: Path) -> list[Path]:
+    """What the shell makes of ``side/*``."""
+    return sorted(side.iterdir())
+
+
+def test_the_verdict_comes_first(sides: Path) -> None:
+    result = compare(*several(sides / "before"), "--", *several(sides / "after"))
+    heads = [
+        "pipeline-1790000000 and 4 more runs → pipeline-1790000050 and 4 more runs",
+        "% slower (2.0",
+        "certain: 5 runs each, p < 0.01",
+        "clean takes",
+        "On the critical path: clean +",
+        "along the critical path",
+        "of all threads",
+        "Functions",
+        "Findings that are new or gone",
+        "What differs around them: nothing",
+    ]
+    places = [result.stdout.index(head) for head in heads]
+    assert places == sorted(places)
+    assert result.exit_code == 0
+
+
+def test_the_lines_of_a_waterfall_sum_to_the_whole(sides: Path) -> None:
+    result = compare("--head", "1", sides / "before", sides / "after")
+    whole = dasfprof.compare(sides / "before", sides / "after").verdict.difference
+    lines = (
+        result.stdout.split("along the critical path")[1].split("of all threads")[0].splitlines()
+    )
+    shown = [float(line.split()[-1]) for line in lines if line.startswith(("Computing", "1"))]
+    assert len(shown) == 2
+    assert sum(shown) == pytest.approx(whole, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("limit", "code", "words"),
+    [
+        ("10%", 3, "Certain to be slower by more than 10 %"),
+        ("80 %", 0, "Not certain to be slower by more than 80 %"),
+    ],
+)
+def test_the_gate(sides: Path, limit: str, code: int, words: str) -> None:
+    result = compare("--fail-if-slower", limit, sides / "before", sides / "after")
+    assert (result.exit_code, words in result.stdout) == (code, True)
+    back = compare("--fail-if-slower", limit, sides / "after", sides / "before")
+    assert back.exit_code == 0
+
+
+def test_the_gate_never_closes_for_one_run_on_a_side(sides: Path) -> None:
+    result = compare("--fail-if-slower", "1%", sides / "before" / "0", sides / "after" / "0")
+    assert result.exit_code == 0
+    assert "one run on a side is never certain" in " ".join(result.stdout.split())
+    several = compare("--fail-if-slower", "1%", sides / "before", sides / "after" / "0")
+    assert several.exit_code == 0
+    assert "likely, not certain: 5 runs before, 1 after" in several.stdout
+    same = compare("--fail-if-slower", "1%", sides / "before", sides / "before")
+    assert same.exit_code == 0
+    assert "on both sides" in same.stdout
+
+
+def test_one_json_document(sides: Path) -> None:
+    result = compare("--json", "--fail-if-slower", "10%", sides / "before", sides / "after")
+    document = json.loads(result.stdout)
+    assert result.exit_code == 3
+    assert document["verdict"]["kind"] == "slower"
+    assert document["gate"]["closed"] is True
+    assert [run["Side"] for run in document["runs"]] == ["before"] * 5 + ["after"] * 5
+    difference = document["verdict"]["after"] - document["verdict"]["before"]
+    for name in ("waterfall", "waterfall_by_step"):
+        parts = [row["Difference (s)"] for row in document[name]]
+        assert sum(parts) == pytest.approx(difference, abs=1e-9)
+
+
+def test_a_page_beside_the_tables_or_the_document(sides: Path, tmp_path: Path) -> None:
+    page = tmp_path / "new" / "page.html"
+    result = compare("--html", page, sides / "before", sides / "after")
+    assert "along the critical path" in result.stdout
+    assert "Wrote" in result.stdout
+    assert page.read_text().startswith("<!doctype html>")
+    again = compare("--json", "--html", page, "--fail-if-slower", "10%", *sorted(sides.iterdir()))
+    assert again.exit_code == 0  # after comes first by name: it got faster
+    assert json.loads(again.stdout)["verdict"]["kind"] == "faster"
+    assert "Wrote" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("a",), "Got 1 sources"),
+        (("a", "b", "c"), "with -- between"),
+        (("--", "b"), "One side has no run"),
+        (("a", "--"), "One side has no run"),
+        (("--fail-if-slower", "10", "a", "b"), "'10' is no percentage"),
+        (("--fail-if-slower", "x%", "a", "b"), "'x%' is no percentage"),
+        (("--fail-if-slower", "-1%", "a", "b"), "'-1%' is no percentage"),
+    ],
+)
+def test_wrong_use(args: tuple[str, ...], words: str) -> None:
+    result = compare(*args)
+    assert (result.exit_code, words in result.stderr) == (2, True), result.stderr
+
+
+def test_what_is_not_there(sides: Path, tmp_path: Path) -> None:
+    result = compare(sides / "before", tmp_path)
+    assert result.exit_code == 1
+    assert "there is no run in the directory" in result.stderr
+
+
+def test_a_run_that_cannot_be_compared(sides: Path, tmp_path: Path) -> None:
+    Plan(run_uuid="none").write_files(tmp_path / "none")
+    result = compare("--fail-if-slower", "10%", sides / "before", tmp_path / "none")
+    assert result.exit_code == 0
+    assert "has no task runs: its wall time cannot be compared" in " ".join(result.stdout.split())
+
+
+def test_as_a_shell_runs_it(sides: Path) -> None:
+    command = ["compare", "--fail-if-slower", "10%", *several(sides / "before"), "--"]
+    result = shell("dasfprof", *command, *several(sides / "after"), cwd=sides)
+    assert result.returncode == 3, result.stderr
+    assert "Certain to be slower by more than 10 %" in result.stdout
+
+
+def test_the_example_workflow_uses_what_there_is() -> None:
+    text = (Path(dasfprof.__file__).parent / "analysis" / "comparison" / "CI.md").read_text()
+    (workflow,) = (part.split("```")[0] for part in text.split("```yaml")[1:])
+    steps = yaml.safe_load(workflow)["jobs"]["compare"]["steps"]
+    commands = "\n".join(step.get("run", "") for step in steps)
+    for name, option in (("run", "--directory"), ("compare", "--fail-if-slower")):
+        assert f"dasfprof {name} {option}" in commands
+        assert option in {opt for param in cli.commands[name].params for opt in param.opts}

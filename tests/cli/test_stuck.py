@@ -1,0 +1,418 @@
+"""Protects `dasfprof stuck`: the planted cause comes first, and no healthy cluster is accused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import planted_faults as faults
+import pytest
+from distributed import Client, LocalCluster, Nanny, Scheduler, SpecCluster
+from shell import BIN, environment, shell, wait_until
+
+import dasfprof
+from dasfprof.inspection import look_at
+
+#: Seconds for each process: other programs may keep this machine busy.
+LIMIT = 8.0
+#: By the function of a task: the kind of the first cause that names it, and what is said.
+PLANTED = {
+    faults.waits_for_event: ("signal-wait", "Event 'never-set'", "nobody has set it"),
+    faults.takes_from_queue: ("signal-wait", "Queue (get) 'never-fed'", "0 items in it"),
+    faults.puts_into_queue: ("signal-wait", "Queue (put) 'never-read'", "1 item in it"),
+    faults.reads_variable: ("signal-wait", "Variable 'never-assigned'", "nobody has set it"),
+    faults.wants_lock: ("lock-wait", "Lock 'held'", "held by"),
+    faults.wants_semaphore: ("lock-wait", "Semaphore 'one-lease'", "held by"),
+    faults.wants_multi_lock: ("lock-wait", "MultiLock"),
+    faults.waits_for_thread_lock: ("sleeping", "sleeps", "waits_for_thread_lock"),
+    faults.reads_socket: ("sleeping", "sleeps", "reads_socket"),
+    faults.runs_subprocess: ("sleeping", "sleeps", "runs_subprocess"),
+    faults.sleeps: ("sleeping", "sleeps", "sleeps"),
+    faults.pauses_without_gil: ("sleeping", "sleeps", "pauses_without_gil"),
+    faults.awaits: ("sleeping", "sleeps", "awaits"),
+    faults.loops: ("running", "runs", "loops"),
+}
+#: By the function of the only task of a worker that does not answer.
+SILENT = {
+    faults.pauses_with_gil: ("likely", "all its threads sleep"),
+    faults.computes_with_gil: ("likely", "one thread computes and no other turns"),
+    faults.is_frozen: ("certain", "its process is stopped (SIGSTOP"),
+}
+
+
+def key_of(function: Any, number: int = 0) -> str:
+    return f"{function.__name__}-{number}"
+
+
+def plant(client: Client, function: Any, *args: Any, number: int = 0, **options: Any) -> Any:
+    return client.submit(function, *args, key=key_of(function, number), pure=False, **options)
+
+
+HOLDERS = (faults.holds_lock, faults.holds_semaphore, faults.holds_multi_lock)
+#: Seconds without a heartbeat from which a worker that does not answer counts as likely stuck.
+SILENCE = 11.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SpecCluster]:
+    """Start a cluster with all faults that fit into one."""
+    threads = {"many": 20, "crossed": 2, "gil": 1, "busy": 1, "frozen": 1}
+    workers = {
+        name: {"cls": Nanny, "options": {"nthreads": number, "memory_limit": 0}}
+        for name, number in threads.items()
+    }
+    scheduler = {"cls": Scheduler, "options": {"dashboard": False, "host": "127.0.0.1"}}
+    with SpecCluster(workers=workers, scheduler=scheduler) as cluster, Client(cluster) as client:
+        client.wait_for_workers(len(workers), timeout=240)
+        futures = plant_faults(client, cluster)
+        yield cluster
+        del futures
+
+
+def plant_faults(client: Client, cluster: SpecCluster) -> list[Any]:
+    """Start every fault, and wait until its effect is there."""
+    states = {state.name: state for state in cluster.scheduler.workers.values()}
+    extensions = cluster.scheduler.extensions
+    futures = [plant(client, function, workers="many") for function in HOLDERS]
+    wait_until(lambda: sum(map(bool, extensions["semaphores"].leases.values())) == 2)
+    wait_until(lambda: extensions["multi_locks"].locks)
+    futures += [plant(client, function, workers="many") for function in PLANTED]
+    futures += [
+        plant(client, faults.takes_both, *names, workers="crossed", number=number)
+        for number, names in enumerate([("a", "b"), ("b", "a")])
+    ]
+    wait_until(lambda: len(states["many"].executing) == len(PLANTED) + len(HOLDERS))
+    futures += [
+        plant(client, function, workers=worker)
+        for function, worker in zip(SILENT, ("gil", "busy", "frozen"), strict=True)
+    ]
+    wait_until(lambda: states["frozen"].executing)
+    os.kill(states["frozen"].pid, signal.SIGSTOP)
+    wait_until(
+        lambda: all(
+            time.time() - states[name].last_seen > SILENCE for name in ("gil", "busy", "frozen")
+        )
+    )
+    return futures
+
+
+@pytest.fixture(scope="module")
+def document(cluster: SpecCluster, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Give what the command prints with --json."""
+    done = shell(
+        *("dasfprof", "stuck", cluster.scheduler_address, "--json", "--limit", LIMIT),
+        cwd=tmp_path_factory.mktemp("stuck"),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def first_cause(document: Any, function: Any, number: int = 0) -> Any:
+    """Give the first of the causes that name a task."""
+    key = key_of(function, number)
+    return next(cause for cause in document["causes"] if key in cause["keys"])
+
+
+@pytest.mark.parametrize("function", PLANTED, ids=lambda function: function.__name__)
+def test_the_planted_cause_is_named_first(document: Any, function: Any) -> None:
+    kind, *words = PLANTED[function]
+    cause = first_cause(document, function)
+    assert (cause["kind"], cause["certainty"]) == (kind, "open")
+    for word in words:
+        assert word in cause["text"]
+    assert cause["line"].startswith(faults.__file__)
+    assert cause["line"].endswith(f" {function.__name__}")
+    assert cause["suggestion"] and cause["evidence"]
+    assert 1 < cause["seconds"] < 600
+
+
+@pytest.mark.parametrize("function", SILENT, ids=lambda function: function.__name__)
+def test_a_worker_that_does_not_answer(document: Any, function: Any) -> None:
+    certainty, words = SILENT[function]
+    cause = first_cause(document, function)
+    assert (cause["kind"], cause["certainty"], cause["waiting"]) == ("worker-silent", certainty, 1)
+    assert words in cause["text"]
+    assert cause["seconds"] > SILENCE
+
+
+def test_crossed_locks_are_the_cycle(document: Any) -> None:
+    cause = first_cause(document, faults.takes_both)
+    assert cause["kind"] == "lock-cycle"
+    assert cause["certainty"] == ("certain" if sys.version_info >= (3, 13) else "likely")
+    assert set(cause["keys"]) == {key_of(faults.takes_both, 0), key_of(faults.takes_both, 1)}
+    holds = "holds" if cause["certainty"] == "certain" else "may hold"
+    for words in ("a and waits for Lock b", "b and waits for Lock a"):
+        assert f"{holds} {words}" in cause["evidence"]
+
+
+def test_causes_come_by_the_number_of_tasks_that_wait(document: Any) -> None:
+    ranks = [(cause["certainty"] == "open", -cause["waiting"]) for cause in document["causes"]]
+    assert ranks == sorted(ranks)
+
+
+def test_a_table_has_the_same(cluster: SpecCluster, document: Any) -> None:
+    with Client(cluster) as client:
+        table = dasfprof.stuck(client, limit=LIMIT)
+    told = table[table["Certainty"] != "open"]  # what merely runs changes from look to look
+    found = [cause for cause in document["causes"] if cause["certainty"] != "open"]
+    assert set(told["Kind"]) == {cause["kind"] for cause in found}
+    assert list(table)[:4] == ["Certainty", "Cause", "Waiting Tasks", "Time (s)"]
+
+
+def test_an_asynchronous_client_awaits_it(cluster: SpecCluster) -> None:
+    async def ask() -> Any:
+        async with Client(cluster.scheduler_address, asynchronous=True) as client:
+            return await dasfprof.stuck(client, limit=LIMIT)
+
+    assert "lock-cycle" in set(asyncio.run(ask())["Kind"])
+
+
+def test_nothing_is_left_behind(cluster: SpecCluster) -> None:
+    """The look registers no client, task or plugin, and imports nothing on workers."""
+    scheduler = cluster.scheduler
+    before = [*scheduler.clients], [*scheduler.tasks], [*scheduler.plugins]
+    asyncio.run(look_at(cluster.scheduler_address, limit=LIMIT))
+    assert ([*scheduler.clients], [*scheduler.tasks], [*scheduler.plugins]) == before
+    with Client(cluster) as client:
+        many = next(w.address for w in scheduler.workers.values() if w.name == "many")
+        (loaded,) = client.run(faults.loaded_modules, workers=[many]).values()
+    assert loaded == []
+
+
+def test_what_is_printed(cluster: SpecCluster, tmp_path: Path) -> None:
+    done = shell(*("dasfprof", "stuck", cluster.scheduler_address, "--limit", LIMIT), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *rest = done.stdout.splitlines()
+    assert first == cluster.scheduler_address
+    assert "tasks under way" in rest[0]
+    text = " ".join(done.stdout.split())
+    assert "5 workers with 25 threads, 3 of which do not answer" in text
+    assert "wait for each other's locks, and none can go on." in text
+    assert f"waits in Event never-set at {faults.__file__}" in text
+
+
+# --- Faults of a whole cluster --------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def processes(n_workers: int) -> Iterator[Client]:
+    """Start workers with two threads each."""
+    options = {"n_workers": n_workers, "threads_per_worker": 2, "dashboard_address": None}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def in_process(**options: Any) -> Iterator[Client]:
+    """Start a cluster within this process."""
+    settings = {"n_workers": 1, "threads_per_worker": 1, "protocol": "tcp", **options}
+    with (
+        LocalCluster(processes=False, dashboard_address=None, **settings) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def causes_of(client: Client) -> list[dict[str, Any]]:
+    return dasfprof.stuck(client, limit=LIMIT).to_dict("records")
+
+
+def test_parents_that_hold_all_threads() -> None:
+    with processes(n_workers=1) as client:
+        parents = [plant(client, faults.gathers_children, n, number=n) for n in range(2)]
+        tasks = client.cluster.scheduler.tasks
+        wait_until(lambda: len(tasks) == 6)
+        # A wait that is younger than some seconds is not worth a word.
+        first = wait_until(lambda: causes_of(client))[0]
+        del parents
+    assert (first["Kind"], first["Certainty"]) == ("threads-held-by-parents", "likely")
+    assert first["Waiting Tasks"] == 6
+    assert "hold all 2 threads of the cluster" in first["Cause"]
+    assert "worker_client()" in first["Suggestion"]
+    assert first["Line"].endswith(" gathers_children")
+
+
+def test_restrictions_that_no_worker_meets() -> None:
+    with in_process() as client:
+        futures = [
+            plant(client, len, "", number=0, resources={"GPU": 2}),
+            plant(client, abs, 1, number=0, workers="tcp://10.1.2.3:4", allow_other_workers=False),
+            plant(client, int, "1", number=0, workers="no-such-host", allow_other_workers=False),
+        ]
+        wait_until(lambda: len(client.cluster.scheduler.unrunnable) == 3)
+        found = {cause["Function"]: cause for cause in causes_of(client)}
+        del futures
+    assert {cause["Certainty"] for cause in found.values()} == {"certain"}
+    assert "no worker has GPU=2; the most that one has is 0" in found["len"]["Cause"]
+    assert "no worker tcp://10.1.2.3:4" in found["abs"]["Cause"]
+    assert "no worker on no-such-host" in found["int"]["Cause"]
+
+
+def test_all_workers_are_paused() -> None:
+    memory = {"pause": 0.01, "target": False, "spill": False, "terminate": False}
+    settings = {f"distributed.worker.memory.{name}": value for name, value in memory.items()}
+    with dask.config.set(settings), in_process(memory_limit="100 MB") as client:
+        workers = client.cluster.scheduler.workers
+        wait_until(lambda: all(worker.status.name == "paused" for worker in workers.values()))
+        future = plant(client, len, "")
+        wait_until(lambda: client.cluster.scheduler.unrunnable)
+        first = causes_of(client)[0]
+        del future
+    assert (first["Kind"], first["Certainty"]) == ("all-paused", "certain")
+    assert first["Waiting Tasks"] == 1
+    assert "of 100 MB" in first["Evidence"]
+
+
+def test_the_scheduler_waits_for_a_task_that_its_worker_does_not_know() -> None:
+    with in_process() as client:
+        running, waiting = plant(client, faults.waits_for_release), plant(client, len, "")
+        (worker,) = client.cluster.workers.values()
+        wait_until(lambda: worker.state.tasks.get("len-0") and worker.state.ready)
+        client.run(faults.forget, "len-0")
+        wait_until(lambda: "len-0" not in worker.state.tasks)
+        first = causes_of(client)[0]
+        faults.RELEASE.set()
+        del running, waiting
+    assert (first["Kind"], first["Certainty"]) == ("views-differ", "likely")
+    assert first["Waiting Tasks"] == 1
+    assert "The scheduler: len-0 processing" in first["Evidence"]
+
+
+def test_an_error_and_what_never_ran() -> None:
+    with in_process() as client:
+        failed = plant(client, faults.fails)
+        after = [plant(client, faults.sleeps, failed, number=number) for number in range(3)]
+        wait_until(lambda: all(future.status == "error" for future in after))
+        first = causes_of(client)[0]
+    assert (first["Kind"], first["Function"]) == ("error", "fails")
+    assert "3 tasks that depend on it never ran" in first["Cause"]
+    assert "a planted error" in first["Evidence"]
+
+
+def test_healthy_clusters_are_not_accused() -> None:
+    with processes(n_workers=2) as client:
+        assert causes_of(client) == []
+        futures = [plant(client, faults.honest, 20.0, number=n) for n in range(2)]
+        futures += [plant(client, faults.honest_lock, 3.0, number=n) for n in range(6)]
+        futures += client.map(faults.honest, [0.01] * 500, pure=False)
+        looks = 0
+        while not all(future.done() for future in futures):
+            assert [cause for cause in causes_of(client) if cause["Certainty"] != "open"] == []
+            looks += 1
+        assert looks > 3
+        assert causes_of(client) == []
+
+
+# --- The command ----------------------------------------------------------------------------------
+
+
+def stuck(*arguments: Any, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return shell("dasfprof", "stuck", *arguments, cwd=cwd)
+
+
+def test_an_idle_cluster(tmp_path: Path) -> None:
+    with in_process() as client:
+        address = client.scheduler.address
+        (tmp_path / "scheduler.json").write_text(json.dumps({"address": address}))
+        done = stuck("scheduler.json", "--limit", LIMIT, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[0] == address
+    assert "Nothing is under way" in done.stdout
+
+
+def test_the_configured_address_is_the_default(tmp_path: Path) -> None:
+    with in_process() as client:
+        done = shell(
+            *("dasfprof", "stuck", "--json", "--limit", LIMIT),
+            cwd=tmp_path,
+            DASK_SCHEDULER_ADDRESS=client.scheduler.address,
+        )
+    assert json.loads(done.stdout)["state"]["scheduler_answered"] is True
+
+
+def test_watch_looks_again_until_ctrl_c(tmp_path: Path) -> None:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with (
+        in_process() as client,
+        subprocess.Popen(
+            [BIN / "dasfprof", "stuck", client.scheduler.address, "--watch", "--json"],
+            cwd=tmp_path,
+            env=environment(),
+            **pipes,
+        ) as process,
+    ):
+        documents = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        assert process.stderr.read() == ""
+    assert documents[1]["state"]["time"] - documents[0]["state"]["time"] >= 2
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("127.0.0.1:1", "nothing listens at tcp://127.0.0.1:1"),
+        ("carrier-pigeon://127.0.0.1:1", "carrier-pigeon"),
+        ("tcp://127.0.0.1", "has no port"),
+        ("no-such-host.invalid:8786", "nothing listens at tcp://no-such-host.invalid:8786"),
+        ((), "pass the scheduler's address"),
+    ],
+)
+def test_a_bad_address(address: Any, words: str, tmp_path: Path) -> None:
+    done = stuck(*([address] if address else []), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_worker_is_no_scheduler(tmp_path: Path) -> None:
+    with in_process() as client:
+        (worker,) = client.cluster.scheduler.workers
+        done = stuck(worker, "--limit", LIMIT, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Pass the scheduler's address" in done.stderr
+
+
+def test_a_stopped_scheduler_is_the_finding(tmp_path: Path) -> None:
+    scheduler = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard"]
+    with subprocess.Popen(
+        [*scheduler, "--port", "0", "--scheduler-file", "s.json", "--host", "127.0.0.1"],
+        stderr=subprocess.DEVNULL,
+        cwd=tmp_path,
+    ) as process:
+        wait_until((tmp_path / "s.json").exists)
+        os.kill(process.pid, signal.SIGSTOP)
+        begin = time.monotonic()
+        done = stuck("s.json", "--json", cwd=tmp_path)
+        seconds = time.monotonic() - begin
+        process.kill()
+    assert (done.returncode, done.stderr) == (0, "")
+    (cause,) = json.loads(done.stdout)["causes"]
+    assert (cause["kind"], cause["certainty"]) == ("scheduler-silent", "certain")
+    assert "its process is stopped (SIGSTOP" in cause["text"]
+    assert seconds < 60
+
+
+def test_a_silent_scheduler_of_which_nothing_is_known_is_not_certain(tmp_path: Path) -> None:
+    listens = (
+        "import socket, sys; server = socket.create_server(('127.0.0.1', 0)); "
+        "print(server.getsockname()[1], flush=True); sys.stdin.read()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", listens], **pipes) as process:
+        port = process.stdout.readline().strip()
+        done = stuck(f"tcp://127.0.0.1:{port}", "--json", cwd=tmp_path)
+        process.stdin.close()
+    (cause,) = json.loads(done.stdout)["causes"]
+    assert (cause["kind"], cause["certainty"]) == ("scheduler-silent", "likely")
+    assert "Make sure that the address is the scheduler's" in cause["suggestion"]

@@ -1,0 +1,249 @@
+"""``dasfprof watch`` beside real clusters, in pipes and in a terminal of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from distributed import Client, Event, LocalCluster
+from shell import BIN, DEADLINE, environment, shell, wait_until
+
+import dasfprof
+from dasfprof.analysis.live import LiveRun, RunState
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as started:
+        yield started
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster) as connected:
+        yield connected
+
+
+def nap(number: int, seconds: float) -> int:
+    time.sleep(seconds)
+    return number
+
+
+def wait_for(name: str, _: int = 0) -> bool:
+    return bool(Event(name).wait())
+
+
+def fail(number: int) -> None:
+    raise ValueError(number)
+
+
+@contextmanager
+def in_terminal(*command: Any, **variables: Any) -> Iterator[tuple[subprocess.Popen[bytes], Any]]:
+    """Run a command in a terminal; gives the process and a function for what it has shown."""
+    ours, its = pty.openpty()
+    shown = bytearray()
+    process = subprocess.Popen(
+        list(map(str, command)),
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env=environment(LINES=40, TERM="xterm-256color", **variables),
+        start_new_session=True,
+    )
+    os.close(its)
+
+    def read() -> None:
+        with suppress(OSError):
+            while piece := os.read(ours, 1 << 16):
+                shown.extend(piece)
+
+    reader = Thread(target=read)
+    reader.start()
+    try:
+        yield process, lambda: shown.decode()
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        os.close(ours)
+
+
+def following(directory: Path) -> LiveRun | None:
+    """Follow the run of a directory, as soon as there is one."""
+    with suppress(dasfprof.DasfprofError):
+        return LiveRun(directory)
+    return None
+
+
+def all_is_read(state: RunState) -> bool:
+    return (state.done, state.failed, state.busy) == (6, 1, 1)
+
+
+def test_a_state_as_json_while_the_run_goes_on(client: Client, tmp_path: Path) -> None:
+    """What is open is open, what is done is done, by the client's own record."""
+    gate = "gate of json"
+    with dasfprof.profile(client, name="run", directory=tmp_path):
+        done = client.map(nap, range(6), seconds=0.01, pure=False)
+        failed = client.submit(fail, 1)
+        client.gather(done)
+        waiting = client.submit(wait_for, gate, pure=False)
+
+        try:
+            live = wait_until(lambda: following(tmp_path))
+            wait_until(lambda: all_is_read(live.read()))
+            done = shell("dasfprof", "watch", "--once", "--json", ".", cwd=tmp_path)
+        finally:
+            Event(gate, client=client).set()
+        told = json.loads(done.stdout)
+        assert told["goes_on"] is True
+        counts = {f["function"]: (f["done"], f["failed"]) for f in told["functions"]}
+        assert {name: counts[name] for name in ("nap", "fail")} == {"nap": (6, 0), "fail": (0, 1)}
+        assert told["threads"] == 2
+        assert sorted(worker["name"] for worker in told["workers"]) == ["0", "1"]
+        assert all(worker["memory"] > 1e6 for worker in told["workers"])
+        assert waiting.result()
+        assert failed.status == "error"
+        told = shell("dasfprof", "analyse", ".", cwd=tmp_path).stdout
+        assert told.splitlines()[0].endswith(", goes on")
+        assert "ended without closing" not in told
+        about = shell("dasfprof", "info", ".", cwd=tmp_path).stdout
+        assert re.search(r"goes on +\d files of \d still being written", about)
+        assert re.search(r"lost +nothing", about)
+
+
+def test_lines_in_a_pipe_until_the_run_ends(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, name="run", directory=tmp_path):
+        wait_until(lambda: following(tmp_path))
+        watch = subprocess.Popen(
+            [BIN / "dasfprof", "watch", tmp_path],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        assert watch.stdout is not None
+        first = watch.stdout.readline()
+        assert re.match(r"\d\d:\d\d:\d\d  \d+ .*done", first)
+        client.gather(client.map(nap, range(10), seconds=0.05, pure=False))
+    rest, _ = watch.communicate(timeout=DEADLINE)
+    assert watch.returncode == 0
+    assert "\x1b" not in first + rest
+    assert "10 task runs of 1 function" in rest
+    assert "Findings" in rest
+
+
+def test_in_a_terminal_until_ctrl_c(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, name="run", directory=tmp_path) as run:
+        client.gather(client.map(nap, range(5), seconds=0.05, pure=False))
+        run.flush()
+        with in_terminal(BIN / "dasfprof", "watch", tmp_path, COLUMNS=100) as (watch, shown):
+            wait_until(lambda: "nap" in shown())
+            assert "\x1b[?25l" in shown()  # no cursor while it is shown
+            watch.send_signal(signal.SIGINT)
+            assert watch.wait(DEADLINE) == 0
+            wait_until(lambda: shown().endswith("\x1b[?25h") or "\x1b[?25h" in shown())
+            assert "Traceback" not in shown()
+            assert "Aborted" not in shown()
+        assert client.submit(nap, 1, seconds=0).result() == 1
+
+
+def test_a_killed_run_ends_the_view(tmp_path: Path) -> None:
+    """Where all processes were killed no file is closed: the view ends and sums up."""
+    program = (
+        "import dasfprof, time\nfrom distributed import Client, LocalCluster\n"
+        "if __name__ == '__main__':\n"
+        "    cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=False,"
+        " dashboard_address=None)\n"
+        "    client = Client(cluster)\n"
+        f"    dasfprof.register_default_profiler(client, 'run', directory={str(tmp_path)!r})\n"
+        "    client.submit(sum, [1, 2]).result()\n    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program]) as script:
+        try:
+
+            def counted() -> bool:
+                with suppress(dasfprof.DasfprofError):
+                    return LiveRun(tmp_path).read().done == 1
+                return False
+
+            wait_until(counted)
+            with in_terminal(BIN / "dasfprof", "watch", tmp_path) as (watch, shown):
+                wait_until(lambda: "goes on" in shown())
+                script.kill()
+                assert watch.wait(DEADLINE) == 0
+                wait_until(lambda: "1 task run of 1 function" in ESCAPES.sub("", shown()))
+        finally:
+            script.kill()
+
+
+def test_an_ended_run_is_summed_up(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, name="run", directory=tmp_path) as run:
+        client.submit(nap, 1, seconds=0, pure=False).result()
+    done = shell("dasfprof", "watch", run.name, cwd=tmp_path)
+    assert done.returncode == 0
+    assert f"Run {run.name} has ended." in done.stdout
+    assert "1 task run of 1 function" in done.stdout
+    documents = shell("dasfprof", "watch", "--json", run.name, cwd=tmp_path).stdout.splitlines()
+    assert [json.loads(line)["goes_on"] for line in documents] == [False]
+
+
+@pytest.mark.parametrize(
+    ("variables", "columns"),
+    [({}, 100), ({"NO_COLOR": 1}, 60), ({"PYTHONIOENCODING": "ascii"}, 40), ({}, 200)],
+)
+def test_any_terminal(
+    client: Client, tmp_path: Path, variables: dict[str, Any], columns: int
+) -> None:
+    with dasfprof.profile(client, name="run", directory=tmp_path) as run:
+        ascii_only = "PYTHONIOENCODING" in variables
+        keys = ["\x1b[2Jowned-1", ("w" if ascii_only else "漢") * 90, "k" * 5000]
+        futures = [client.submit(nap, n, seconds=0, key=key) for n, key in enumerate(keys)]
+        client.gather(futures)
+        run.flush()
+        done = shell("dasfprof", "watch", "--once", ".", cwd=tmp_path, COLUMNS=columns, **variables)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= columns
+    if ascii_only:
+        assert done.stdout.isascii()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [(["nothing"], "'nothing'"), (["empty"], "no run in 'empty' yet"), (["notes.txt"], "neither")],
+)
+def test_bad_input(args: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("these are notes, and no trace")
+    done = shell("dasfprof", "watch", *args, cwd=tmp_path)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_time_left_at_half_time(client: Client, tmp_path: Path) -> None:
+    """Even tasks: at half time the estimate is within a fifth of what it then takes."""
+    with dasfprof.profile(client, name="run", directory=tmp_path):
+        futures = client.map(nap, range(200), seconds=0.15, pure=False)
+        live, told = wait_until(lambda: following(tmp_path)), []
+        while not all(future.done() for future in futures):
+            told.append((time.time(), live.read()))
+            time.sleep(0.5)
+        end = time.time()
+    at, state = min(told, key=lambda pair: abs(pair[1].done - 100))
+    assert state.total == 200
+    assert state.seconds_left == pytest.approx(end - at, rel=0.2)

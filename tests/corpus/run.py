@@ -1,0 +1,121 @@
+"""Records the programs of the corpus, each as ``dasfprof run`` does, and prints their findings.
+
+``python tests/corpus/run.py [--corpus-traces DIR] [--advised] [PROGRAM ...]`` runs those named, or
+all. Each leaves its trace, and what it printed, in a directory of its name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+import psutil
+
+from dasfprof import TraceAnalyser
+
+PROGRAMS = Path(__file__).parent / "programs"
+ADVISED = "--advised"
+#: A share of the cores. Where other programs used more, timings tell nothing of this run.
+BUSY = 0.15
+#: Seconds; a busy machine is no failure.
+DEADLINE = 300.0
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A program that has run under the profiler."""
+
+    #: The script's, without ``.py``.
+    name: str
+    exit_code: int
+    #: From its start to its end, with those of the cluster and the profiler's report.
+    seconds: float
+    #: The share of the machine's cores that other programs used meanwhile.
+    busy_elsewhere: float
+    #: That of the trace files, and of ``printed.txt``.
+    directory: Path
+
+    @property
+    def printed(self) -> str:
+        """What it and the profiler printed."""
+        return (self.directory / "printed.txt").read_text()
+
+    @cached_property
+    def findings(self) -> pd.DataFrame:
+        """The diagnosis of its trace."""
+        return TraceAnalyser(sorted(self.directory.glob("*.msgpack")), progress=False).diagnose()
+
+
+def programs() -> list[str]:
+    """List the programs by name."""
+    return sorted(path.stem for path in PROGRAMS.glob("*.py"))
+
+
+def record(name: str, directory: Path, *arguments: str) -> Recorded:
+    """Run a program under the profiler; its trace is in a directory of its own below this one."""
+    traces = directory / "".join([name, *arguments])
+    traces.mkdir(parents=True, exist_ok=True)
+    for old in traces.iterdir():
+        old.unlink()
+    command = [sys.executable, "-m", "dasfprof", "run", "--directory", traces, "--name", name]
+    begin, used, own = time.monotonic(), _used_by_all(), _used_by_children()
+    with (traces / "printed.txt").open("w") as printed:
+        done = subprocess.run(
+            [*map(str, command), str(PROGRAMS / f"{name}.py"), *arguments],
+            cwd=traces,
+            env={**os.environ, "COLUMNS": "110"},
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            timeout=DEADLINE,
+            check=False,
+        )
+    seconds = time.monotonic() - begin
+    elsewhere = _used_by_all() - used - (_used_by_children() - own)
+    share = elsewhere / seconds / (os.cpu_count() or 1)
+    return Recorded(name, done.returncode, seconds, share, traces)
+
+
+def _used_by_all() -> float:
+    """CPU seconds that all processes of this machine have used."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system)
+
+
+def _used_by_children() -> float:
+    """CPU seconds of children of this process that have ended, with their own."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Record programs and print what is said of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM")
+    parser.add_argument("--corpus-traces", type=Path, default=Path("corpus-traces"), metavar="DIR")
+    parser.add_argument(ADVISED, action="store_true", help="do what the findings advise")
+    options = parser.parse_args(arguments)
+    directory = options.corpus_traces.resolve()  # programs run in a directory of their own
+    for name in options.programs or programs():
+        done = record(name, directory, *([ADVISED] if options.advised else []))
+        print(
+            f"\n=== {name}: exit code {done.exit_code}, {done.seconds:.1f} s, "
+            f"{done.busy_elsewhere:.0%} of the cores used by others"
+        )
+        for row in done.findings.to_dict("records"):
+            at_stake = f"{row['Seconds at stake (s)']:.2f} s"
+            print(f"{row['Severity']:6} {at_stake:>8}  {row['Rule']}: {row['Finding']}")
+            print(f"{'evidence:':>26} {row['Evidence']}")
+            print(f"{'suggestion:':>26} {row['Suggestion']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Real programs: of each the findings that must be there, and none that the run itself refutes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+for library in ("dask_ml", "lightgbm", "numba", "sklearn", "xarray", "tomllib"):
+    pytest.importorskip(library, reason="the extra `corpus` is not installed, or Python is < 3.11")
+
+from expectations import Expectation, declaration  # noqa: E402
+from refuters import refute  # noqa: E402
+from run import BUSY, Recorded, programs, record  # noqa: E402
+
+#: Programs that need a place, by the environment variable that names it.
+NEEDS = {"dasf_pipeline": "DASF_CHECKOUT"}
+
+Record = Callable[[str], Recorded]
+
+
+@pytest.fixture(scope="module")
+def recorded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Record]:
+    """Runs a program at its first use."""
+    given = request.config.getoption("--corpus-traces")
+    directory = Path(given).absolute() if given else tmp_path_factory.mktemp("corpus")
+    done: dict[str, Recorded] = {}
+
+    def get(name: str) -> Recorded:
+        if not os.environ.get(NEEDS.get(name, "PATH")):
+            pytest.skip(f"{NEEDS[name]} is not set")
+        if name not in done:
+            done[name] = record(name, directory)
+        return done[name]
+
+    yield get
+
+
+def cases() -> Iterator[object]:
+    for name in programs():
+        for expectation in declaration(name).expectations:
+            wrong, strict = expectation.wrong_today, not expectation.sometimes
+            marks = [pytest.mark.xfail(reason=wrong, strict=strict)] if wrong else []
+            yield pytest.param(name, expectation, marks=marks, id=f"{name}-{expectation}")
+
+
+@pytest.mark.parametrize("name", programs())
+def test_the_program_ends_as_it_should(name: str, recorded: Record) -> None:
+    done = recorded(name)
+    assert done.exit_code == declaration(name).exit_code, done.printed
+    assert "rule-failed" not in done.findings["Rule"].tolist()
+
+
+@pytest.mark.parametrize("name", programs())
+def test_the_run_itself_contradicts_no_finding(name: str, recorded: Record) -> None:
+    done = recorded(name)
+    against = refute(done.directory, done.findings)
+    assert not against, "\n".join(against)
+
+
+@pytest.mark.parametrize(("name", "expectation"), list(cases()))
+def test_what_is_found(name: str, expectation: Expectation, recorded: Record) -> None:
+    done = recorded(name)
+    holds = expectation.holds(done.findings)
+    if done.busy_elsewhere > BUSY and holds == bool(expectation.wrong_today):
+        pytest.skip(f"other programs used {done.busy_elsewhere:.0%} of the cores")
+    columns = ["Severity", "Rule", "Finding", "Evidence", "Suggestion"]
+    assert holds, f"{expectation.why}\n{done.findings[columns].to_string(max_colwidth=None)}"

@@ -1,0 +1,149 @@
+"""How often the cause of a hung program is named first: ``python tests/hung_rates.py --runs 10``.
+
+Runs each program of `hung_programs` so often and looks at it in four ways: live, by the trace and
+by ``dasfprof stuck``; after Ctrl-C (each second run) or SIGKILL, by the trace. Of healthy programs
+it counts the looks at which they are said to hang.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import hung_programs
+
+#: Seconds until a program is looked at.
+AFTER = 15.0
+#: Findings of no healthy run.
+GRAVE = ("unfinished-run", "killed-workers", "lost-workers")
+#: Programs that leave work behind on purpose.
+GIVEN_UP = ("forgotten", "cancelled", "abandoned")
+
+
+def asked(*arguments: str) -> Any:
+    """Run a command of dasfprof that writes JSON."""
+    command = [sys.executable, "-m", "dasfprof", *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=300, check=False)
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def findings(traces: Path) -> list[dict[str, Any]]:
+    code = (
+        "import sys; from dasfprof.analysis import TraceAnalyser as A; "
+        "print(A(sys.argv[1], progress=False).diagnose().to_json(orient='records'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(traces)],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    return list(json.loads(done.stdout))
+
+
+def named(name: str, first: dict[str, Any] | None) -> bool:
+    text = f"{first['Finding']} {first['Evidence']}" if first else ""
+    return re.search(hung_programs.PLANTS[name].says, text, re.DOTALL) is not None
+
+
+def observe(name: str, number: int) -> Counter[tuple[str, str, bool]]:
+    """Run one program, and return in which ways it was looked at with which outcome."""
+    seen: Counter[tuple[str, str, bool]] = Counter()
+    with tempfile.TemporaryDirectory() as directory:
+        traces = Path(directory, "traces")
+        process = subprocess.Popen(
+            [sys.executable, hung_programs.__file__, name, str(traces)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            assert process.stdout is not None
+            if not select.select([process.stdout], [], [], 300)[0]:
+                return seen
+            address = process.stdout.readline().split()[-1]
+            if name in hung_programs.HEALTHY:
+                observe_healthy(name, process, address, traces, seen)
+                return seen
+            time.sleep(AFTER)
+            seen[name, "live", named(name, first_of(findings(traces)))] += 1
+            told = asked("stuck", address, "--json", "--limit", "5")
+            kinds = [cause["kind"] for cause in told["causes"]] if told else []
+            seen[name, "stuck", kinds[:1] == [hung_programs.PLANTS[name].kinds[0]]] += 1
+            if number % 2:
+                os.killpg(process.pid, signal.SIGINT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(60)
+            else:
+                process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            end = "Ctrl-C" if number % 2 else "SIGKILL"
+            seen[name, end, named(name, first_of(findings(traces)))] += 1
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return seen
+
+
+def observe_healthy(
+    name: str,
+    process: subprocess.Popen[str],
+    address: str,
+    traces: Path,
+    seen: Counter[tuple[str, str, bool]],
+) -> None:
+    while process.poll() is None:
+        grave = [one for one in findings(traces) if one["Rule"] in GRAVE]
+        seen[name, "live", all(one["Severity"] != "high" for one in grave)] += 1
+        told = asked("stuck", address, "--json", "--limit", "5")
+        if told is not None and process.poll() is None:
+            sure = [cause for cause in told["causes"] if cause["certainty"] != "open"]
+            seen[name, "stuck", not sure] += 1
+    rules = {one["Rule"] for one in findings(traces)}
+    seen[name, "ended", rules.isdisjoint(GRAVE)] += 1
+
+
+def first_of(table: list[dict[str, Any]]) -> dict[str, Any] | None:
+    return table[0] if table else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    names = [name for name in hung_programs.PLANTS if name not in GIVEN_UP]
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--at-a-time", type=int, default=2)
+    parser.add_argument("programs", nargs="*", default=[*names, *hung_programs.HEALTHY])
+    options = parser.parse_args()
+    total: Counter[tuple[str, str, bool]] = Counter()
+    with ThreadPoolExecutor(options.at_a_time) as pool:
+        for name in options.programs:
+            for seen in pool.map(observe, [name] * options.runs, range(options.runs)):
+                total.update(seen)
+            ways = dict.fromkeys(way for other, way, _ in total if other == name)
+            told = [
+                f"{way} {total[name, way, True]} of "
+                f"{total[name, way, True] + total[name, way, False]}"
+                for way in ways
+            ]
+            print(f"{name:14} {', '.join(told)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

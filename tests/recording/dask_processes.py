@@ -1,0 +1,71 @@
+"""Processes of Dask's own commands, for the tests that kill them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import independent_record as record
+from distributed import Client
+
+#: Tests are imported by their workers too.
+PATHS = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+class Processes:
+    """Processes of Dask's own commands; what is left of them is killed at the end."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.scheduler_file = directory / "scheduler.json"
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=self.directory,
+            env={**os.environ, "PYTHONPATH": PATHS},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self.running.append(process)
+        return process
+
+    def cluster(self, *nannies: bool) -> tuple[Any, list[Any]]:
+        """Start a scheduler, and a worker for each item, with a nanny or without."""
+        where = ("--scheduler-file", str(self.scheduler_file))
+        common = (*where, "--no-dashboard")
+        scheduler = self.start("-m", "distributed.cli.dask_scheduler", *common, "--port", "0")
+        record.wait_until(self.scheduler_file.exists)
+        workers = [
+            self.start(
+                "-m",
+                "distributed.cli.dask_worker",
+                *(*common, "--nthreads", "1", "--nanny" if nanny else "--no-nanny"),
+            )
+            for nanny in nannies
+        ]
+        return scheduler, workers
+
+    def end(self) -> None:
+        """Kill what is left."""
+        for process in self.running:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+    def client(self) -> Client:
+        return Client(scheduler_file=str(self.scheduler_file), timeout=120)
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,361 @@
+"""A profiler of calls counts those of each function's tasks, in files beside the trace."""
+
+from __future__ import annotations
+
+import cProfile
+import gc
+import os
+import pstats
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, Event, LocalCluster
+from independent_record import wait_until
+from recorded_facts import assert_whole, facts
+
+import dasfprof
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.errors import InvalidArgumentError
+from dasfprof.recording.call_profiles import functions, observer
+from dasfprof.recording.call_profiles.engines import counts_right, make_engine
+from dasfprof.recording.settings import make_settings
+
+PROFILERS = ("cprofile", "profile")
+
+
+@pytest.fixture(autouse=True)
+def _no_collector() -> Iterator[None]:
+    """Without it: it calls Dask's own hook at any moment, which `profile` may take for a bad call.
+
+    Such a task run is left out, and told.
+    """
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def leaf(number: int) -> int:
+    return number + 1
+
+
+def descend(depth: int) -> int:
+    return descend(depth - 1) + 1 if depth else 0
+
+
+def outer(calls: int) -> int:
+    for number in range(calls):
+        leaf(number)
+    return descend(3)
+
+
+def other(calls: int) -> int:
+    return [leaf(number) for number in range(calls)][-1]
+
+
+def calls_of(source: Any, function: str | None = None) -> dict[str, tuple[int, int]]:
+    """Give calls and primitive calls of this file's functions."""
+    table = TraceAnalyser(source, progress=False).cprofile(function)
+    table = table[table["File"] == __file__]
+    figures = zip(table["Calls"], table["Primitive Calls"], strict=True)
+    return dict(zip(table["Code"], figures, strict=True))
+
+
+@pytest.mark.parametrize("profiler", PROFILERS)
+def test_calls_are_counted_exactly_on_workers_of_two_threads(
+    client: Client, tmp_path: Path, profiler: Any
+) -> None:
+    with dasfprof.profile(client, directory=tmp_path, profiler=profiler) as run:
+        results = client.map(outer, [100] * 10, pure=False)
+        results += client.map(other, [50] * 4, pure=False)
+        assert client.gather(results) == [3] * 10 + [50] * 4
+    assert_whole(run)
+    # 10 runs: each calls leaf 100 times, and descend 4 times, of which once from elsewhere.
+    assert calls_of(tmp_path, "outer") == {
+        "outer": (10, 10),
+        "leaf": (1000, 1000),
+        "descend": (40, 10),
+    }
+    assert calls_of(tmp_path, "other") == {"other": (4, 4), "leaf": (200, 200)} or (
+        # Comprehensions are functions up to Python 3.11.
+        calls_of(tmp_path, "other") == {"other": (4, 4), "leaf": (200, 200), "<listcomp>": (4, 4)}
+    )
+    assert calls_of(tmp_path)["leaf"] == (1200, 1200)
+    assert calls_of(tmp_path, "no such function") == {}
+    analyser = TraceAnalyser(tmp_path, progress=False)
+    files = analyser.call_profiles()
+    assert files.groupby("Function")["Task Runs"].sum().to_dict() == {"outer": 10, "other": 4}
+    assert set(files["Profiler"]) == {profiler}
+    assert (files["Left Out"].sum(), set(files["Refused"])) == (0, {""})
+    assert sorted(files["File"]) == sorted(map(str, tmp_path.glob("*.pstats")))
+    # The standard library's reader finds the same, with who called.
+    named = files[files["Function"] == "outer"]["File"].tolist()
+    assert analyser.cprofile("outer").attrs["files"] == named
+    read: Any = pstats.Stats(*named)
+    (place,) = [place for place in read.stats if place[2] == "leaf"]
+    assert read.stats[place][:2] == (1000, 1000)
+    assert {caller[2] for caller in read.stats[place][4]} == {"outer"}
+    assert sys.getprofile() is None
+    if hasattr(sys, "monitoring"):
+        assert [sys.monitoring.get_tool(number) for number in (3, 4)] == [None, None]
+
+
+def test_functions_that_tasks_bring_along_are_summed(client: Client, tmp_path: Path) -> None:
+    """Each task of such a function has a code object of its own, with the same place."""
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    source = (
+        "def leaf():\n    return 1\n\ndef brought(n):\n    return sum(leaf() for _ in range(n))\n"
+    )
+    with dasfprof.profile(client, directory=tmp_path, profiler="cprofile"):
+        futures = []
+        for number in range(5):
+            exec(compile(source, "/home/me/brought.py", "exec"), scope)
+            futures.append(client.submit(scope["brought"], 10, key=f"brought-{number}"))
+        assert client.gather(futures) == [10] * 5
+    table = TraceAnalyser(tmp_path, progress=False).cprofile("brought")
+    counted = dict(zip(table["Code"], table["Calls"], strict=True))
+    assert (counted["brought"], counted["leaf"]) == (5, 50)
+
+
+def spin(seconds: float) -> int:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+    return 1
+
+
+def spin_long(_: int) -> int:
+    return spin(0.3)
+
+
+def spin_twice(_: int) -> int:
+    return spin(0.15) + spin_long(0)
+
+
+def test_times_are_those_of_the_lines(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path, profiler="cprofile"):
+        assert client.submit(spin_twice, 0, pure=False).result() == 2
+    table = TraceAnalyser(tmp_path, progress=False).cprofile("spin_twice").set_index("Code")
+    whole, within = table.loc["spin_twice"], table.loc["spin_long"]
+    assert whole["Cumulative Time (s)"] >= 0.45
+    assert 0.3 <= within["Cumulative Time (s)"] <= whole["Cumulative Time (s)"] - 0.15
+    assert whole["Time (s)"] < 0.1 * whole["Cumulative Time (s)"]
+    assert table["Share (%)"].sum() == pytest.approx(100)
+
+
+def fail() -> None:
+    raise KeyError("planted")
+
+
+def profiles_itself() -> int:
+    profiler = cProfile.Profile()
+    value = profiler.runcall(outer, 7)
+    counted = {entry.code.co_name: entry.callcount for entry in profiler.getstats()
+               if not isinstance(entry.code, str)}  # fmt: skip
+    assert counted["leaf"] == 7 or hasattr(sys, "monitoring")
+    return value
+
+
+@pytest.mark.parametrize("profiler", PROFILERS)
+def test_errors_and_profilers_of_tasks_are_theirs(
+    client: Client, tmp_path: Path, profiler: Any
+) -> None:
+    with dasfprof.profile(client, directory=tmp_path, profiler=profiler):
+        with pytest.raises(KeyError, match="planted"):
+            client.submit(fail, pure=False).result()
+        assert client.submit(profiles_itself, pure=False).result() == 3
+        assert client.submit(outer, 5, pure=False).result() == 3
+    files = TraceAnalyser(tmp_path, progress=False).call_profiles().set_index("Function")
+    assert files.loc["fail", "Task Runs"] == 1
+    assert calls_of(tmp_path, "outer")["leaf"] == (5, 5)
+    own = files.loc["profiles_itself"]
+    assert own["Task Runs"] + own["Left Out"] == 1
+
+
+def test_a_thread_with_another_profiler_is_left_alone() -> None:
+    engine = make_engine("profile")
+    seen: list[str] = []
+
+    def program(frame: Any, event: str, arg: Any) -> None:
+        seen.append(event)
+
+    def thread() -> None:
+        sys.setprofile(program)
+        taken.append(engine.is_taken())
+        sys.setprofile(None)
+        taken.append(engine.is_taken())
+
+    taken: list[bool] = []
+    one = threading.Thread(target=thread)
+    one.start()
+    one.join()
+    assert taken == [True, False]
+
+
+@pytest.mark.parametrize("profiler", PROFILERS)
+def test_other_threads_are_not_in_a_profile(profiler: Any) -> None:
+    engine = make_engine(profiler)
+    engine.start()
+    done = threading.Event()
+
+    def beside() -> None:
+        while not done.is_set():
+            descend(2)
+
+    thread = threading.Thread(target=beside)
+    thread.start()
+    try:
+        assert counts_right(engine)
+        ours = engine.new()
+        assert engine.call(ours, outer, (20_000,), {}) == 3
+    finally:
+        done.set()
+        thread.join()
+        engine.stop()
+    counted = {place[2]: figures[1] for place, figures in engine.call_times(ours).items()}
+    assert (counted["leaf"], counted["descend"]) == (20_000, 4)
+    assert "beside" not in counted
+
+
+def test_a_failing_profiler_does_not_reach_tasks(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("injected")
+
+    monkeypatch.setattr(observer.CallProfiles, "_take", broken)
+    with dasfprof.profile(client, directory=tmp_path, profiler="cprofile") as run:
+        assert client.submit(outer, 6, pure=False).result() == 3
+    assert calls_of(tmp_path) == {}
+    assert len(facts(run, "TracePlugin", "Compute")) == 1
+
+
+def test_files_are_bounded(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observer, "MOST_FUNCTIONS", 1)
+    monkeypatch.setattr(functions, "MOST_CALLED", 3)
+    with dasfprof.profile(client, directory=tmp_path, profiler="cprofile") as run:
+        workers = list(client.scheduler_info()["workers"])
+        for name, call in (("first-1", outer), ("second-1", outer)):
+            client.submit(call, 2, key=name, workers=workers[:1]).result()
+        run.flush()
+        client.submit(outer, 3, key="first-2", workers=workers[:1]).result()
+    files = TraceAnalyser(tmp_path, progress=False).call_profiles()
+    assert files["Function"].tolist() == ["first"]
+    # The second run came after more functions were counted than are allowed.
+    assert (files["Task Runs"].tolist(), files["Left Out"].tolist()) == ([1], [1])
+    assert calls_of(tmp_path, "first")["leaf"] == (2, 2)
+    lost = [note.text for note in TraceAnalyser(tmp_path, progress=False).trace.notes]
+    assert any("are in no profile of calls" in text for text in lost)
+
+
+def wait_for(event: str) -> int:
+    return outer(1) if Event(event).wait(60) else 0
+
+
+def test_flush_and_collect_bring_files_along(client: Client, tmp_path: Path) -> None:
+    run = dasfprof.register_default_profiler(
+        client, directory=tmp_path / "here", profiler="cprofile"
+    )
+    going_on = client.submit(wait_for, "go-on")
+    assert client.gather(client.map(outer, [3] * 4, pure=False)) == [3] * 4
+    copies = run.collect(tmp_path / "there")
+    assert {path.suffix for path in copies} == {".msgpack"}
+    assert calls_of(tmp_path / "there", "outer")["leaf"] == (12, 12)
+    assert calls_of(tmp_path / "there", "wait_for") == {}
+    for path in (tmp_path / "here").glob("*.pstats"):
+        path.unlink()
+    analyser = TraceAnalyser(tmp_path / "here", progress=False)
+    assert analyser.cprofile("outer").empty  # the files are gone
+    Event("go-on").set()
+    assert going_on.result() == 3
+    run.stop()
+    assert calls_of(tmp_path / "here", "wait_for")["leaf"] == (1, 1)
+    assert not list((tmp_path / "here").glob("*.part"))
+
+
+def test_files_of_damage_and_of_other_places_are_not_read(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path, profiler="cprofile"):
+        client.submit(outer, 3, pure=False).result()
+    (path,) = tmp_path.glob("*.pstats")
+    whole = path.read_bytes()
+    for damaged in (b"", whole[: len(whole) // 2], b"N", b"\xff" * 100):
+        path.write_bytes(damaged)
+        assert calls_of(tmp_path) == {}
+
+
+def test_the_profiler_is_chosen_by_argument_and_config() -> None:
+    assert make_settings().profiler is None
+    assert make_settings(profiler="profile").profiler == "profile"
+    off = make_settings(profiler="off", stack_frequency=20)
+    assert (off.profiler, off.stack_frequency) == (None, 0)
+    with pytest.raises(
+        InvalidArgumentError, match="profiler='yappi' must be 'cprofile', 'profile'"
+    ):
+        make_settings(profiler="yappi")
+
+
+def test_a_python_that_cannot_tell_threads_apart_is_refused(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(_: Any) -> Any:
+        raise RuntimeError("mixes the calls of all threads")
+
+    monkeypatch.setattr("dasfprof.recording.registration.make_engine", cannot)
+    with pytest.raises(dasfprof.RegistrationError, match="mixes the calls of all threads"):
+        dasfprof.register_default_profiler(client, directory=tmp_path, profiler="cprofile")
+    monkeypatch.undo()
+    monkeypatch.setattr(observer, "make_engine", cannot)
+    with dasfprof.profile(client, directory=tmp_path, profiler="cprofile"):
+        assert client.submit(outer, 3, pure=False).result() == 3
+    files = TraceAnalyser(tmp_path, progress=False).call_profiles()
+    assert set(files["Refused"]) == {"mixes the calls of all threads"}
+    assert set(files["File"]) == {""}
+
+
+def test_a_directory_that_is_gone_costs_no_task(client: Client, tmp_path: Path) -> None:
+    run = dasfprof.register_default_profiler(
+        client, directory=tmp_path / "traces", profiler="cprofile"
+    )
+    assert client.submit(outer, 2, pure=False).result() == 3
+    for path in sorted((tmp_path / "traces").iterdir()):
+        path.unlink()
+    (tmp_path / "traces").rmdir()
+    (tmp_path / "traces").touch()
+    run.flush()
+    assert client.submit(outer, 2, pure=False).result() == 3
+    run.stop()
+    assert sys.getprofile() is None
+
+
+def test_a_killed_worker_leaves_what_was_written(tmp_path: Path) -> None:
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=tmp_path, profiler="cprofile") as run,
+    ):
+        assert client.submit(outer, 4, pure=False).result() == 3
+        run.flush()
+        killed = client.submit(kill_this_process)
+        wait_until(lambda: len(list(tmp_path.glob("*-TracePlugin-*.msgpack"))) > 1)
+        killed.release()
+    assert calls_of(tmp_path, "outer")["leaf"] == (4, 4)
+
+
+def kill_this_process() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,115 @@
+"""The run's page on the scheduler's HTTP server: there while recorded, free while nobody looks."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from distributed import Client, LocalCluster
+
+import dasfprof
+
+HOSTILE = "x<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as started:
+        yield started
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster) as connected:
+        yield connected
+
+
+def wait_until(condition: Callable[[], Any]) -> Any:
+    end = time.monotonic() + 120
+    while not (value := condition()):
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.1)
+    return value
+
+
+def get(url: str) -> Any:
+    return urllib.request.urlopen(url, timeout=120)
+
+
+def companions() -> list[psutil.Process]:
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if "dasfprof.report.live_page" in child.cmdline()]
+
+
+def test_the_page_and_its_state(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, name="run", directory=tmp_path) as run:
+        assert not companions(), "a process runs though nobody looks"
+        page = get(run.page)
+        text = page.read().decode()
+        policy = page.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "http" not in re.sub(r"<!DOCTYPE.*?>", "", text), "it needs nothing from elsewhere"
+        client.submit(abs, -1, key=f"{HOSTILE}-1").result()
+
+        def state() -> Any:
+            run.flush()
+            told = json.loads(get(f"{run.page}/state.json").read())
+            return told if told.get("state") and told["state"]["done"] == 1 else None
+
+        told = wait_until(state)
+        assert told["state"]["functions"][0]["function"] == HOSTILE
+        assert "<img" not in told["html"]
+        assert "&lt;img" in told["html"]
+        assert len(companions()) == 1
+        report = get(f"{run.page}/report.html").read().decode()
+        assert report.lower().startswith("<!doctype html>")
+        address = run.page
+    assert not companions(), "the process ends with the run"
+    assert run.page == "no page: the run has ended"
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        get(address)
+
+
+def test_jupyterlab_finds_the_page(client: Client, tmp_path: Path) -> None:
+    url = client.dashboard_link.rpartition("/")[0] + "/individual-plots.json"
+    before = json.loads(get(url).read())
+    with dasfprof.profile(client, directory=tmp_path):
+        assert json.loads(get(url).read()) == {**before, "Dasfprof": "/dasfprof"}
+    assert json.loads(get(url).read()) == before
+
+
+def test_two_runs_one_after_the_other(client: Client, tmp_path: Path) -> None:
+    rules = client.run_on_scheduler(_rules)
+    for name in ("first", "second"):
+        with dasfprof.profile(client, name=name, directory=tmp_path) as run:
+            client.submit(abs, -2, pure=False).result()
+
+            def named(page: str = run.page, name: str = run.name) -> bool:
+                told = json.loads(get(f"{page}/state.json").read())
+                return bool(told.get("state", {}).get("run") == name)
+
+            wait_until(named)
+    assert client.run_on_scheduler(_rules) == rules
+
+
+def _rules(dask_scheduler: Any) -> int:
+    return len(dask_scheduler.http_application.default_router.rules)
+
+
+def test_a_scheduler_that_looks_elsewhere_goes_on(client: Client, tmp_path: Path) -> None:
+    """A file that cannot be read is told on the page, and breaks nothing."""
+    with dasfprof.profile(client, name="run", directory=tmp_path) as run:
+        wait_until(run.files)
+        for path in run.files():
+            path.unlink()
+        told = json.loads(get(f"{run.page}/state.json").read())
+        assert told.keys() & {"error", "state"}
+        assert client.submit(abs, -3, pure=False).result() == 3

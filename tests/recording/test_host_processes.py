@@ -1,0 +1,95 @@
+"""The processes of a busy host as the probe reads them, against psutil and one that is known."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from dasfprof.recording.probes.processes import HOST_PROCESS, ProcessesProbe
+
+NAMES = [name for name, _ in HOST_PROCESS.fields + HOST_PROCESS.args]
+#: What must not be recorded of a command line.
+SECRET = "password-of-the-test"
+
+
+@pytest.fixture
+def busy() -> Iterator[psutil.Process]:
+    code = f"secret = {SECRET!r}\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", code, SECRET]) as process:
+        yield psutil.Process(process.pid)
+        process.kill()
+
+
+@pytest.fixture
+def probe(monkeypatch: pytest.MonkeyPatch) -> ProcessesProbe:
+    monkeypatch.setattr(ProcessesProbe, "INTERVAL", 0.0)
+    monkeypatch.setattr(ProcessesProbe, "BUSY", 0.0)
+    return ProcessesProbe()
+
+
+def looks(probe: ProcessesProbe, enough: Callable[[list[dict[str, Any]]], bool]) -> Any:
+    """Look until what is seen is enough."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        time.sleep(0.2)
+        rows = [dict(zip(NAMES, row, strict=True)) for _, row in probe.sample(True)]
+        if enough(rows):
+            return rows
+    raise AssertionError("nothing of it is seen")
+
+
+def test_a_busy_process_is_seen_by_name_and_owner(
+    busy: psutil.Process, probe: ProcessesProbe
+) -> None:
+    before, began = sum(busy.cpu_times()[:2]), time.monotonic()
+    rows = looks(probe, lambda rows: busy.pid in {row["pid"] for row in rows})
+    used, lasted = sum(busy.cpu_times()[:2]) - before, time.monotonic() - began
+
+    (row,) = [row for row in rows if row["pid"] == busy.pid]
+    assert row["name"] == busy.name()[:15]
+    assert row["owner"] == getpass.getuser()
+    assert row["memory"] == pytest.approx(busy.memory_info().rss, rel=0.2)
+    assert row["ancestors"][0] == os.getpid()
+    assert 0 < row["interval"] <= lasted
+    # It cannot have used more since the look before than since it was first asked.
+    assert row["cpu"] * row["interval"] / 100 <= used + 0.02
+    (own,) = [row for row in rows if row["pid"] == os.getpid()]
+    assert own["ancestors"][:1] == row["ancestors"][1:2]
+    assert SECRET not in repr(rows)
+
+
+def test_few_are_told(
+    busy: psutil.Process, probe: ProcessesProbe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("LEAST_CPU", 0.0), ("LEAST_MEMORY", 0.0)):
+        monkeypatch.setattr(ProcessesProbe, name, value)
+    for name, value in (("MOST_BY_CPU", 2), ("MOST_BY_MEMORY", 1)):
+        monkeypatch.setattr(ProcessesProbe, name, value)
+    rows = looks(probe, bool)
+
+    assert 2 <= len(rows) <= 4  # with this process
+
+
+def test_a_host_that_idles_is_left_alone(
+    busy: psutil.Process, probe: ProcessesProbe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks(probe, bool)
+    monkeypatch.setattr(ProcessesProbe, "BUSY", 1.1)
+    time.sleep(0.1)
+    assert not list(probe.sample(True))
+
+
+def test_only_on_duty_and_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = ProcessesProbe()
+    monkeypatch.setattr(ProcessesProbe, "BUSY", 0.0)
+    assert not list(probe.sample(False))
+    assert not list(probe.sample(True))  # the first look is what the next is compared with
+    assert not list(probe.sample(True))  # it is not due

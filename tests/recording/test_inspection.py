@@ -1,0 +1,267 @@
+"""Protects the look at a live cluster: in time, whoever is silent, and without dasfprof there."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import gc
+import importlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster, Security
+from distributed.comm import connect
+from distributed.protocol.pickle import dumps
+from independent_record import wait_until
+
+from dasfprof.errors import NoSchedulerError
+from dasfprof.recording.cluster.inspection import views_of
+from dasfprof.recording.cluster.modules_by_value import WithModules, _sources
+from dasfprof.recording.dask_internals.inspection import looks, processes, stacks
+
+LIMIT = 2.0
+
+
+@pytest.fixture
+def silent_server() -> Iterator[int]:
+    """Give the port of a server, at every address of this host, that never says a word."""
+    with socket.create_server(("0.0.0.0", 0), backlog=1000) as server:
+        yield server.getsockname()[1]
+
+
+async def register_silent(scheduler: str, port: int, number: int, metrics: Any) -> Any:
+    """Register a worker with a scheduler of which there is only an address; gives the comm."""
+    comm = await connect(scheduler)
+    await comm.write(
+        {
+            "op": "register-worker",
+            "reply": False,
+            "address": f"tcp://127.0.1.{number}:{port}",
+            "status": "running",
+            "nthreads": 1,
+            "name": f"silent-{number}",
+            "now": time.time(),
+            "resources": {},
+            "memory_limit": None,
+            "local_directory": "/tmp",
+            "services": {},
+            "nanny": None,
+            "pid": 0,
+            "versions": {},
+            "metrics": metrics,
+            "extra": {},
+            "stimulus_id": "test",
+            "server_id": f"silent-{number}",
+        }
+    )
+    assert (await asyncio.wait_for(comm.read(), 60))["status"] == "OK"
+    return comm
+
+
+def test_a_hundred_workers_half_of_which_are_silent(silent_server: int) -> None:
+    """Four are stopped, and 92 accept connections and never answer."""
+
+    async def look(address: str, metrics: Any) -> tuple[float, dict[str, Any]]:
+        async with AsyncExitStack() as stack:
+            for number in range(92):
+                comm = await register_silent(address, silent_server, number, metrics)
+                stack.callback(comm.abort)
+            begin = time.monotonic()
+            views = await views_of(address, limit=LIMIT)
+            return time.monotonic() - begin, views
+
+    with LocalCluster(n_workers=8, threads_per_worker=1, dashboard_address=None) as cluster:
+        workers = list(cluster.scheduler.workers.values())
+        stopped = [worker.pid for worker in workers[:4]]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        with Client(cluster):
+            metrics = dict(workers[7].metrics)
+            seconds, views = asyncio.run(look(cluster.scheduler_address, metrics))
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+    assert len(views["workers"]) == 100
+    silent = {address for address, answer in views["workers"].items() if "silence" in answer}
+    assert {worker.address for worker in workers[:4]} <= silent
+    assert len(silent) >= 96
+    for worker in workers[:4]:
+        assert views["workers"][worker.address]["process"] == "stopped"
+    # Both looks at the scheduler, the limit, and the nannies, asked once it is clear who is silent.
+    assert seconds < 2.5 * LIMIT
+
+
+@pytest.fixture
+def bare_scheduler(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """Give a scheduler's file and the environment's path where dasfprof cannot be imported."""
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "sitecustomize.py").write_text(BLOCKED)
+    with start(tmp_path, "dask_scheduler", "--port", "0", "--scheduler-file", "s.json") as process:
+        wait_until((tmp_path / "s.json").exists)
+        yield str(tmp_path / "s.json"), tmp_path
+        process.kill()
+
+
+#: Run by Python as it starts: nothing of dasfprof can be imported in that process.
+BLOCKED = """
+import sys
+
+class NotInstalled:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] == "dasfprof":
+            raise ModuleNotFoundError("No module named 'dasfprof'", name="dasfprof")
+
+sys.meta_path.insert(0, NotInstalled)
+"""
+
+
+def start(place: Path, command: str, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", f"distributed.cli.{command}", "--no-dashboard", *arguments],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(place / "bare")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def test_processes_without_dasfprof_and_without_a_nanny(
+    bare_scheduler: tuple[str, Path],
+) -> None:
+    file, place = bare_scheduler
+    options = ("--scheduler-file", file, "--nthreads", "1", "--no-nanny", "--name")
+    with (
+        start(place, "dask_worker", *options, "first") as first,
+        start(place, "dask_worker", *options, "second") as second,
+        Client(scheduler_file=file, timeout=120) as client,
+    ):
+        client.wait_for_workers(2, timeout=120)
+        future = client.submit(time.sleep, 10_000, key="sleep-0", workers="first")
+        wait_until(lambda: [key for keys in client.processing().values() for key in keys])
+        os.kill(second.pid, signal.SIGSTOP)
+        address = client.scheduler.address
+        views = asyncio.run(views_of(address, limit=10.0))
+        second.kill()
+        second.wait()
+        # Nothing else listens there, whether or not the scheduler has noticed.
+        port = next(a for a, answer in views["workers"].items() if "silence" in answer)
+        host, _, number = port.removeprefix("tcp://").rpartition(":")
+        gone = asyncio.run(processes.state_of_listener(second.pid, host, int(number)))
+        first.kill()
+        del future
+    by_name = {worker["name"]: worker["worker"] for worker in views["scheduler"][1]["workers"]}
+    answers = {name: views["workers"][where] for name, where in by_name.items()}
+    (task,) = answers["first"]["view"]["tasks"]
+    assert (task["key"], task["thread_state"], task["unchanged"]) == ("sleep-0", "sleeping", True)
+    assert task["cpu"] < 0.1
+    assert answers["second"]["process"] == "stopped"
+    assert gone == "gone"
+
+
+def test_modules_that_are_sent_need_nothing_of_dasfprof() -> None:
+    """What they import is Python's, Dask's, or sent along."""
+    sent = _sources(looks.__name__)
+    for source in sent.values():
+        for node in ast.walk(ast.parse(source)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                within = [f"{node.module}.{alias.name}" for alias in node.names]
+                if node.module in sent or all(name in sent for name in within):
+                    continue
+                names = [str(node.module)]
+            for name in names:
+                assert name.split(".")[0] in {*sys.stdlib_module_names, "distributed"}, name
+
+
+def test_a_sent_function_leaves_the_modules_of_its_process_alone() -> None:
+    before = set(sys.modules)
+    function = pickle.loads(dumps(WithModules(looks.look_at_worker)))
+    assert set(sys.modules) == before
+    assert function is not looks.look_at_worker
+    assert function.__globals__["processes"] is not importlib.import_module(processes.__name__)
+
+
+def test_a_process_that_computes_sleeps_or_has_ended() -> None:
+    programs = {"busy": "while True: pass", "idle": "import time; time.sleep(1000)"}
+    for expected, program in programs.items():
+        with subprocess.Popen(
+            [sys.executable, "-c", f"print(flush=True)\n{program}"], stdout=-1
+        ) as p:
+            assert p.stdout is not None
+            p.stdout.readline()
+            assert asyncio.run(processes.process_state(p.pid)) == expected
+            p.kill()
+    assert asyncio.run(processes.process_state(p.pid)) == "gone"
+
+
+def test_tls(tmp_path: Path) -> None:
+    security = certificates(tmp_path)
+    with LocalCluster(
+        n_workers=1, processes=False, protocol="tls", security=security, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address
+        assert address.startswith("tls://")
+        views = asyncio.run(views_of(address, security.get_connection_args("client"), 10.0))
+        assert ["view" in answer for answer in views["workers"].values()] == [True]
+        with pytest.raises(NoSchedulerError, match="tls"):
+            asyncio.run(views_of(address.replace("tls:", "tcp:"), limit=10.0))
+
+
+def certificates(place: Path) -> Security:
+    key, certificate = place / "key.pem", place / "certificate.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", "/CN=dask", "-keyout", key, "-out", certificate),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    files = {"tls_ca_file": str(certificate)}
+    for role in ("client", "scheduler", "worker"):
+        files |= {f"tls_{role}_cert": str(certificate), f"tls_{role}_key": str(key)}
+    return Security(require_encryption=True, **files)
+
+
+def test_a_look_at_frames_keeps_nothing_alive() -> None:
+    """Only the collector would end a cycle: until then, what tasks had would stay in memory."""
+
+    class Large:
+        pass
+
+    def task() -> None:
+        nonlocal held
+        value = Large()
+        held = weakref.ref(value)
+        go.wait()
+
+    def look() -> bool:
+        frames = stacks.current_frames()
+        return thread.ident in frames
+
+    held: weakref.ref[Large] | None = None
+    go = threading.Event()
+    thread = threading.Thread(target=task)
+    gc.disable()
+    try:
+        thread.start()
+        wait_until(lambda: held is not None)
+        seen = look()
+        go.set()
+        thread.join()
+        assert seen
+        assert held is not None and held() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,45 @@
+"""Where an exception was raised is told by the last line of a traceback that is the user's own."""
+
+from __future__ import annotations
+
+import json
+import traceback
+
+import numpy as np
+import pytest
+
+from dasfprof.recording.task_runs.raised_at import raised_at
+
+
+def text_of(call: object) -> str:
+    try:
+        call()  # type: ignore[operator]
+    except Exception as error:
+        return "".join(traceback.format_tb(error.__traceback__))
+    raise AssertionError("nothing was raised")
+
+
+def in_a_library() -> None:
+    json.loads("{")
+
+
+def in_an_installed_one() -> None:
+    np.ones(3).reshape(2)
+
+
+@pytest.mark.parametrize("function", [in_a_library, in_an_installed_one])
+def test_the_line_that_called_a_library(function: object) -> None:
+    code = function.__code__  # type: ignore[attr-defined]
+    text = text_of(function)
+    assert raised_at(text) == f"{__file__}:{code.co_firstlineno + 1} {code.co_name}"
+
+
+def test_without_user_code_it_is_the_last_line() -> None:
+    text = '  File "/x/site-packages/a.py", line 3, in outer\n    inner()\n'
+    text += '  File "/x/site-packages/b.py", line 9, in inner\n    raise ValueError\n'
+    assert raised_at(text) == "/x/site-packages/b.py:9 inner"
+
+
+@pytest.mark.parametrize("text", [None, "", "no traceback"])
+def test_nothing_tells(text: str | None) -> None:
+    assert raised_at(text) is None

@@ -1,0 +1,375 @@
+"""Stacks are sampled where time is spent, at a bounded cost, and nothing of the program changes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster
+from independent_record import wait_until
+from recorded_facts import computed, facts, frames_of, trace_files
+
+import dasfprof
+from dasfprof.recording.dask_internals.client_phases import phase
+from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.notes.rows import SchemaRow
+from dasfprof.recording.notes.stacks import MOST_STACKS, UNKNOWN_STACK, StackRows
+from dasfprof.recording.stack_samples.kernel import Kernel
+from dasfprof.recording.stack_samples.sampler import sample
+from dasfprof.recording.stack_samples.schedule import Schedule
+from dasfprof.recording.stack_samples.stacks import StackReader
+from dasfprof.recording.stack_samples.subjects import ClientThread
+from dasfprof.recording.stack_samples.switching import QUICK, put_back, quicken
+
+HERE = __file__
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    yield
+    assert sys.getswitchinterval() == before
+    assert not [each.name for each in threading.enumerate() if each.name == "dasfprof-stacks"]
+
+
+class Rows:
+    """Takes what would go into a file."""
+
+    def __init__(self) -> None:
+        self.written: list[SchemaRow] = []
+        self.causes: list[str] = []
+        self.stacks = StackRows(self.written.append, self)  # type: ignore[arg-type]
+
+    def add(self, cause: str) -> None:
+        self.causes.append(cause)
+
+    def names(self, number: int) -> list[str]:
+        """Give the functions of a stack."""
+        rows = {row[1]: row for _, row in self.written}
+        found: list[str] = []
+        while number >= 0:
+            _, _, frames, number = rows[number]
+            found[:0] = [frame[0] for frame in frames]
+        return found
+
+
+def wait_for_samples(source: Any, name: str, number: int, plugin: str = "TracePlugin") -> Any:
+    def enough() -> list[dict[str, Any]] | None:
+        found = facts(source, plugin, name)
+        return found if len(found) >= number else None
+
+    return wait_until(enough, every=0.2)
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+def hold(until: str) -> int:
+    while not Path(until).exists():
+        time.sleep(0.002)
+    return 1
+
+
+def test_samples_of_tasks_and_of_the_client(client: Client, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    with dasfprof.profile(client, directory=tmp_path / "traces", stack_frequency=20) as run:
+        futures = [client.submit(hold, str(go), key=f"hold-{n}") for n in range(2)]
+        wait_for_samples(run, "Task Sample", 20)
+        wait_for_samples(run, "Client Sample", 5, "StepRecorder")
+        go.touch()
+        client.gather(futures)
+    runs = {int(row["thread"]): row for row in computed(run)}
+    rows = facts(run, "TracePlugin", "Task Sample")
+    assert {row["thread"] for row in rows} == runs.keys()
+    for row in rows:
+        of = runs[row["thread"]]
+        assert of["timestamp"] - 0.01 <= row["timestamp"] <= of["timestamp"] + of["duration"] + 0.01
+        (function, file, line), *_ = frames_of(run, "TracePlugin", row)
+        first = hold.__code__.co_firstlineno
+        assert (function, file) == ("hold", HERE)
+        assert first < line <= first + 2
+        assert row["activity"] in ("running", "lock", "waiting", None)
+        assert row["interval"] > 0
+        assert row["cpu"] is None or 0 <= row["cpu"] <= row["interval"] + 0.05
+    told = [row for row in rows if row["cpu"] is not None]
+    assert sum(row["cpu"] + row["run_queue"] for row in told) < 0.7 * sum(
+        row["interval"] for row in told
+    )  # it sleeps most of the time
+    sampled = facts(run, "StepRecorder", "Client Sample")
+    assert {row["phase"] for row in sampled} <= {"program", "waiting", "building", "sending"}
+    assert any(
+        frame[0] == "test_samples_of_tasks_and_of_the_client"
+        for row in sampled
+        for frame in frames_of(run, "StepRecorder", row)
+    )
+    for plugin in ("TracePlugin", "SchedulerPlugin", "StepRecorder"):
+        for file in trace_files(run, plugin):
+            assert list(file.batches())
+            assert (file.errors, file.dropped) == (0, 0)
+
+
+@pytest.mark.parametrize("options", [{}, {"stack_frequency": 0}])
+def test_stacks_are_sampled_only_if_asked_for(
+    client: Client, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    go = tmp_path / "go"
+    with dasfprof.profile(client, directory=tmp_path / "traces", **options) as run:
+        future = client.submit(hold, str(go), pure=False)
+        wait_for_samples(run, "Task Under Way", 1)
+        assert not [each for each in threading.enumerate() if each.name == "dasfprof-stacks"]
+        go.touch()
+        future.result()
+    assert not facts(run, "TracePlugin", "Task Sample")
+    assert not facts(run, "StepRecorder", "Client Sample")
+
+
+def block(seconds: float) -> None:
+    """Keep the event loop from turning."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+async def blocks_the_loop(seconds: float) -> None:
+    block(seconds)
+
+
+def test_a_blocked_loop_and_its_line(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path / "traces", stack_frequency=20) as run:
+        begin = time.time()
+        client.submit(blocks_the_loop, 1.5, key="blocks").result()
+        end = time.time()
+        wait_until(
+            lambda: [
+                row
+                for row in facts(run, "TracePlugin", "Loop Sample")
+                if row["until"] and row["until"] - row["since"] > 1.0
+            ],
+            every=0.2,
+        )
+    rows = facts(run, "TracePlugin", "Loop Sample")
+    names = [frame[0] for row in rows for frame in frames_of(run, "TracePlugin", row)]
+    assert "block" in names
+    (ended,) = (row for row in rows if row["until"] and row["until"] - row["since"] > 1.0)
+    assert begin - 0.1 <= ended["since"]
+    assert ended["until"] <= end + 10
+
+
+# --- what it must not do --------------------------------------------------------------------------
+
+
+def test_the_switch_interval_is_the_programs() -> None:
+    own = sys.getswitchinterval()
+    try:
+        quicken()
+        assert sys.getswitchinterval() == pytest.approx(QUICK)
+        put_back()
+        assert sys.getswitchinterval() == own
+        quicken()
+        sys.setswitchinterval(0.25)  # the program sets another meanwhile
+        put_back()
+        assert sys.getswitchinterval() == 0.25
+        quicken()
+        found = sys.getswitchinterval()  # the program reads it, and sets it again later
+        put_back()
+        sys.setswitchinterval(found)
+        quicken()
+        put_back()
+        assert sys.getswitchinterval() == 0.25
+        sys.setswitchinterval(0.0001)  # a shorter one is left alone
+        quicken()
+        assert sys.getswitchinterval() == pytest.approx(0.0001)
+        put_back()
+        assert sys.getswitchinterval() == pytest.approx(0.0001)
+    finally:
+        sys.setswitchinterval(own)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_has_the_programs_interval_and_no_sampler() -> None:
+    own = sys.getswitchinterval()  # before a look, which sets another for a moment
+    rows = Rows()
+    taken: list[Any] = []
+    stop = sample(ClientThread(rows.stacks, taken.append), 50, HookGuard())
+    wait_until(lambda: len(taken) > 3)
+    quicken()
+    child = os.fork()
+    if child == 0:
+        stop()
+        alone = len(threading.enumerate()) == 1
+        os._exit(0 if alone and sys.getswitchinterval() != pytest.approx(QUICK) else 1)
+    try:
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        stop()
+        put_back()
+    assert sys.getswitchinterval() == own
+
+
+def test_a_subject_that_fails_does_not_stop_the_others() -> None:
+    class Failing:
+        stacks: Any = None
+
+        def threads(self) -> dict[int, Any]:
+            raise RuntimeError("on purpose")
+
+        def write(self, *_: Any) -> None:
+            raise AssertionError
+
+    rows, taken = Rows(), list[Any]()
+    stops = [
+        sample(Failing(), 50, HookGuard()),
+        sample(ClientThread(rows.stacks, taken.append), 50, HookGuard()),
+    ]
+    wait_until(lambda: len(taken) > 3)
+    for stop in stops:
+        stop()
+
+
+def test_open_files_are_closed() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    rows, taken = Rows(), list[Any]()
+    stop = sample(ClientThread(rows.stacks, taken.append), 50, HookGuard())
+    wait_until(lambda: len(taken) > 3)
+    stop()
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_looks_stand_for_all_time_and_are_due_whenever_they_take_place() -> None:
+    schedule = Schedule(0.05, 100.0)
+    assert schedule.due == 100.05
+    now, stood_for = 100.0, 0.0
+    for look in range(1000):
+        late = 1.0 if look % 100 == 99 else 0.0  # C code kept the lock
+        now = schedule.due + late
+        seconds = schedule.answer(now)
+        stood_for += seconds
+        assert seconds >= 0.9 * late
+        assert schedule.due > now
+    assert stood_for == pytest.approx(now - 100.0, abs=0.1)
+    assert 1000 * 0.045 + 10 < now - 100.0 < 1000 * 0.055 + 10.5
+    for _ in range(200):
+        schedule.took(0.001)  # dear: 0.5 % of a core allow five such looks a second
+    begin = schedule.due
+    for _ in range(101):
+        schedule.answer(schedule.due)
+    assert (schedule.due - begin) / 101 == pytest.approx(0.2, rel=0.05)
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def test_threads_that_end_or_never_were() -> None:
+    kernel = Kernel()
+    go = threading.Event()
+    thread = threading.Thread(target=go.wait)
+    thread.start()
+    ident = thread.ident or 0
+    assert kernel.look([ident, 12345])[ident].cpu is None  # for the first time
+    look = kernel.look([ident, 12345])
+    assert look[12345][1:] == (None, None, None)
+    assert look[ident].activity in ("waiting", "running", "lock")
+    assert look[ident].cpu is None or look[ident].cpu < 1
+    go.set()
+    thread.join()
+    # The kernel may know the thread a moment longer.
+    wait_until(lambda: kernel.look([ident])[ident][1:] == (None, None, None))
+    kernel.close()
+
+
+def see(reader: StackReader, function: Any, *args: Any) -> Any:
+    """Give what a reader sees of this thread inside of a function that calls its argument."""
+    found: list[Any] = []
+    function(lambda: found.append(reader.see(sys._getframe())), *args)
+    return found[-1]
+
+
+def recurse(look: Any, depth: int) -> None:
+    if depth:
+        recurse(look, depth - 1)
+    else:
+        look()
+
+
+def test_deep_recursion_is_cut_in_the_middle() -> None:
+    rows = Rows()
+    reader = StackReader(rows.stacks)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10_000)
+    try:
+        number, _ = see(reader, recurse, 1000)
+        assert len(rows.names(number)) == 100
+        assert rows.names(number)[-2] == "recurse"
+        assert see(reader, recurse, 6000) == (UNKNOWN_STACK, None)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_code_without_source_generators_and_lambdas() -> None:
+    rows = Rows()
+    reader = StackReader(rows.stacks)
+    space: dict[str, Any] = {}
+    exec(compile("def made(look):\n    look()\n", "<made>", "exec"), space)
+    assert rows.names(see(reader, space["made"])[0])[-2] == "made"
+
+    def generate(look: Any) -> Iterator[int]:
+        look()
+        yield 1
+
+    assert "generate" in rows.names(see(reader, lambda look: list(generate(look)))[0])[-2]
+
+
+def test_endless_new_code_is_bounded_and_counted() -> None:
+    rows = Rows()
+    reader = StackReader(rows.stacks)
+    numbers = []
+    for each in range(MOST_STACKS + 100):
+        space: dict[str, Any] = {}
+        exec(compile("def made(look):\n    look()\n", f"<made {each}>", "exec"), space)
+        numbers.append(see(reader, space["made"])[0])
+        if numbers[-1] == UNKNOWN_STACK:
+            break
+    assert len(rows.written) == MOST_STACKS
+    assert set(rows.causes) == {"too many stacks"}
+    assert numbers[0] != numbers[1]  # code that was thrown away has its identity used again
+
+
+def test_phases_of_a_client() -> None:
+    import dask
+    import dask.array as da
+
+    phases = []
+
+    class Hashed:
+        def __dask_tokenize__(self) -> int:
+            phases.append(phase(frames()))
+            return 1
+
+    def frames() -> list[Any]:
+        frame, found = sys._getframe(), []
+        while frame is not None:
+            found.append(frame)
+            frame = frame.f_back  # type: ignore[assignment]
+        return found[::-1]
+
+    phases.append(phase(frames()))
+    dask.base.tokenize(Hashed())
+    da.ones(3).map_blocks(lambda block: phases.append(phase(frames())) or block, meta=None)
+    assert phases[:3] == ["program", "hashing", "building"]

@@ -1,0 +1,211 @@
+"""What task runs log is recorded, with the first error of each; logging works as without."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster
+from recorded_facts import assert_whole, computed, facts, trace_files
+
+import dasfprof
+from dasfprof.analysis import TraceAnalyser
+
+CALL_HANDLERS = logging.Logger.callHandlers
+LOGGER = logging.getLogger("tests.swallowing")
+
+
+class Kept(logging.Handler):
+    """A handler of the program's, which keeps what it gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+class Hostile:
+    """A value that only a handler of the program's may write."""
+
+    written = 0
+
+    def __str__(self) -> str:
+        Hostile.written += 1
+        return "hostile"
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=2, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def handler() -> Iterator[Kept]:
+    handler = Kept()
+    LOGGER.addHandler(handler)
+    LOGGER.propagate = False
+    yield handler
+    LOGGER.propagate = True
+    LOGGER.removeHandler(handler)
+
+
+def swallow(number: int) -> None:
+    try:
+        raise KeyError(number)
+    except KeyError:
+        LOGGER.exception("no chunk %s", Hostile())
+        LOGGER.error("and again")
+
+
+def warn(number: int) -> None:
+    LOGGER.warning("only a warning")
+
+
+def warn_of_exception(number: int) -> int:
+    try:
+        return 1 // number
+    except ZeroDivisionError:
+        LOGGER.warning("no quotient", exc_info=True)
+        return 7
+
+
+def test_the_first_error_of_each_task_run(client: Client, handler: Kept, tmp_path: Path) -> None:
+    client.gather(client.map(swallow, range(3), pure=False))
+    without = Hostile.written, handler.texts.copy()
+    Hostile.written, handler.texts = 0, []
+    run = dasfprof.register_default_profiler(client, directory=tmp_path)
+    assert client.gather(client.map(swallow, range(3), pure=False)) == [None] * 3
+    assert (Hostile.written, sorted(handler.texts)) == (without[0], sorted(without[1]))
+    client.gather(client.map(warn, range(3)))
+    assert client.submit(warn_of_exception, 0).result() == 7
+    LOGGER.error("of no task")
+    run.stop()
+    assert logging.Logger.callHandlers is CALL_HANDLERS
+    assert_whole(run)
+    rows = facts(run, "TracePlugin", "Log Record")
+    logged = [row for row in rows if row["error"]]
+    own = [row for row in logged if row["exception"] == "KeyError"]
+    runs = {(row["key"], row["run_id"]) for row in computed(run) if row["name"] == "swallow"}
+    assert {(row["key"], row["run_id"]) for row in own} == runs
+    assert len(own) == 3
+    assert {(row["level"], row["message"], row["logger"]) for row in own} == {
+        ("ERROR", "no chunk %s", "tests.swallowing")
+    }
+    assert f"{__file__}:" in own[0]["line"]
+    assert own[0]["line"].endswith(" swallow")
+    (other,) = [row for row in logged if row not in own]
+    assert (other["level"], other["exception"]) == ("WARNING", "ZeroDivisionError")
+    rest = [(row["level"], row["message"]) for row in rows if not row["error"]]
+    assert sorted(rest) == [("ERROR", "and again")] * 3 + [("WARNING", "only a warning")] * 3
+    table = TraceAnalyser(tmp_path, progress=False).diagnose()
+    (finding,) = table[table["Rule"] == "swallowed-errors"].to_dict("records")
+    assert finding["Finding"].startswith("3 of 3 task runs of swallow logged an error")
+
+
+def test_a_record_that_cannot_be_noted(
+    client: Client, handler: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("injected")
+
+    monkeypatch.setattr("dasfprof.recording.task_runs.logs.type_name", fail)
+    run = dasfprof.register_default_profiler(client, directory=tmp_path)
+    assert client.submit(swallow, 1).result() is None
+    run.stop()
+    assert handler.texts == ["no chunk hostile", "and again"]
+    # The first has an exception, whose type is not known; the other has none.
+    assert [row["message"] for row in facts(run, "TracePlugin", "Log Record")] == ["and again"]
+    assert len(computed(run)) == 1
+
+
+def talk(records: int) -> int:
+    for number in range(records):
+        LOGGER.info("step %d of %s, key %s", number, "some", "AKIA-secret")
+    LOGGER.warning("odd %r", Hostile())
+    LOGGER.error("<b>%(name)s</b>", {"name": "x"})
+    return records
+
+
+def records_of(run: Any) -> list[tuple[str, str, int]]:
+    rows = facts(run, "TracePlugin", "Log Record")
+    return [(row["level"], row["message"], row["error"]) for row in rows]
+
+
+@pytest.fixture
+def _at_info() -> Iterator[None]:
+    LOGGER.setLevel(logging.INFO)
+    yield
+    LOGGER.setLevel(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("_at_info")
+def test_levels_and_values_are_chosen(client: Client, handler: Kept, tmp_path: Path) -> None:
+    odd, error = ("WARNING", "odd %r", 0), ("ERROR", "<b>%(name)s</b>", 1)
+    for options, expected in (
+        ({}, [odd, error]),
+        ({"log_level": "error"}, [error]),
+        ({"log_level": "off"}, [error]),
+        ({"log_level": "info"}, [("INFO", "step %d of %s, key %s", 0)] * 2 + [odd, error]),
+        (
+            {"log_level": "INFO", "log_values": True},
+            [
+                ("INFO", "step 0 of some, key AKIA-secret", 0),
+                ("INFO", "step 1 of some, key AKIA-secret", 0),
+                odd,  # its value is of a class of the program
+                ("ERROR", "<b>x</b>", 1),
+            ],
+        ),
+    ):
+        handler.texts = []
+        with dasfprof.profile(client, directory=tmp_path, **options) as run:  # type: ignore[arg-type]
+            assert client.submit(talk, 2, pure=False).result() == 2
+        assert records_of(run) == expected
+        assert len(handler.texts) == 4
+        assert_whole(run)
+
+
+@pytest.mark.usefixtures("_at_info")
+def test_records_are_bounded(client: Client, handler: Kept, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path, log_level="info") as run:
+        client.submit(talk, 50, pure=False).result()
+        client.submit(talk, 3, pure=False).result()
+    found = records_of(run)
+    # Of the first run 20 and the error; of the second 3, a warning and the error.
+    assert [
+        sum(level == name for level, _, _ in found) for name in ("INFO", "WARNING", "ERROR")
+    ] == [
+        23,
+        1,
+        2,
+    ]
+    lost = [file.dropped_by for file in trace_files(run, "TracePlugin") if list(file.batches())]
+    # The first run: 30 steps, and the warning.
+    assert sum(each.get("too many logs", 0) for each in lost) == 31
+
+
+def test_logs_are_a_table(client: Client, handler: Kept, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path):
+        client.gather(client.map(warn, range(2), pure=False))
+        client.submit(swallow, 1, pure=False).result()
+    analyser = TraceAnalyser(tmp_path, progress=False)
+    table = analyser.logs("swallow")
+    assert table["Message"].tolist() == ["no chunk %s", "and again"]
+    assert table["Exception"].tolist() == ["KeyError", ""]
+    assert set(table["Function"]) == {"swallow"}
+    assert (table["Time (s)"] > 0).all()
+    everything = analyser.logs()
+    assert len(everything) == 4
+    recorded = {str(row["key"]) for row in computed(tmp_path)}
+    assert {text.strip("'") for text in everything["Task Key"]} <= recorded
+    assert analyser.logs("nobody").empty

@@ -1,0 +1,598 @@
+"""What has begun and not ended is in the files while it lasts: tasks, loops, scheduler, client."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from distributed import (
+    Client,
+    Event,
+    LocalCluster,
+    Lock,
+    MultiLock,
+    Queue,
+    Semaphore,
+    get_client,
+    secede,
+)
+from independent_record import wait_until
+from recorded_facts import computed, facts, frames_of, trace_files
+
+import dasfprof
+from dasfprof.database.reader import TraceFile
+from dasfprof.recording.dask_internals.held_locks import held_by
+from dasfprof.recording.dask_internals.inspection import worker_view
+from dasfprof.recording.notes.stacks import MOST_STACKS, StackRows
+from dasfprof.recording.under_way.client import ClientUnderWay
+from dasfprof.recording.under_way.loop import LoopWatch
+from dasfprof.recording.under_way.repeats import Busy, Repeats
+from dasfprof.recording.under_way.rows import UnderWayRows
+from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
+from dasfprof.recording.under_way.tasks import TasksUnderWay
+from dasfprof.schema.under_way import STACK
+
+ACQUIRE = Semaphore.acquire, Semaphore._acquire, Semaphore.release, MultiLock.acquire
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=4, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+        Event("go").set()
+
+
+@pytest.fixture
+def run(client: Client, tmp_path: Path) -> Iterator[Any]:
+    gc.collect()
+    wait_until(lambda: not client.cluster.scheduler.tasks, seconds=10)
+    Event("go").clear()
+    run = dasfprof.register_default_profiler(client, directory=tmp_path / "traces")
+    yield run
+    Event("go").set()
+    run.stop()
+    for path in run.files():
+        file = TraceFile(path)
+        for _ in file.batches():
+            pass
+        assert (file.errors, file.dropped) == (0, 0), path
+    assert not [t.name for t in threading.enumerate() if "dasfprof-under-way" in t.name]
+    assert (
+        Semaphore.acquire,
+        Semaphore._acquire,
+        Semaphore.release,
+        MultiLock.acquire,
+    ) == ACQUIRE
+
+
+def rows_of(source: Any, key: Any) -> list[dict[str, Any]]:
+    """Rows of a task, with the frames of their stacks."""
+    rows = [row for row in facts(source, "TracePlugin", "Task Under Way") if row["key"] == key]
+    return [{**row, "frames": frames_of(source, "TracePlugin", row)} for row in rows]
+
+
+def first_row(source: Any, key: Any, **wanted: Any) -> dict[str, Any]:
+    """Wait for a row of a task with these values; it comes while the task goes on."""
+
+    def found() -> dict[str, Any] | None:
+        for row in rows_of(source, key):
+            if all(row[name] == value for name, value in wanted.items()):
+                return row
+        return None
+
+    row: dict[str, Any] = wait_until(found, every=0.2)
+    return row
+
+
+def go_on() -> None:
+    Event("go").wait()
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+def test_a_task_that_waits(client: Client, run: Any) -> None:
+    before = time.time()
+    future = client.submit(go_on, key=("waits", 1))
+    row = first_row(run, ("waits", 1))
+    assert future.status == "pending"
+    worker = client.cluster.scheduler.tasks[("waits", 1)].processing_on
+    assert row["address"] == worker.address
+    assert before <= row["since"] <= row["timestamp"] - 1
+    assert row["state"] == "executing"
+    assert (row["waits_in"], row["waits_for"], row["waits_keys"]) == ("Event", "go", [])
+    assert row["thread_state"] == "sleeping"
+    assert row["holds"] == []
+    assert row["cpu"] < 0.5
+    file, line = go_on.__code__.co_filename, go_on.__code__.co_firstlineno + 1
+    assert ["go_on", file, line] == row["frames"][0]
+    assert row["frames"][-1][0].endswith("wait")
+    Event("go").set()
+    future.result()
+    run.flush()
+    (ended,) = (one for one in computed(run) if one["key"] == ("waits", 1))
+    assert ended["run_id"] == row["run_id"]
+    assert ended["thread"] == row["thread"]
+    assert row["since"] == pytest.approx(ended["timestamp"], abs=0.5)
+
+
+def spin() -> None:
+    end, cpu = time.monotonic() + 3.5, time.thread_time() + 2
+    while time.monotonic() < end or time.thread_time() < cpu:  # a busy host gives it less
+        pass
+
+
+def test_a_task_that_computes(client: Client, run: Any) -> None:
+    future = client.submit(spin, key="spin")
+    future.result()
+    run.flush()
+    rows = rows_of(run, "spin")
+    assert len(rows) >= 2
+    assert rows[-1]["thread_state"] == "running"  # though it waits for the interpreter's lock
+    assert rows[-1]["cpu"] > 0.3
+    assert rows[0]["frames"][-1][0] == "spin"
+
+
+def test_brief_tasks_have_no_rows(client: Client, run: Any) -> None:
+    client.gather(client.map(time.sleep, [0.5] * 16, pure=False))
+    run.flush()
+    assert facts(run, "TracePlugin", "Task Under Way") == []
+
+
+async def wait_for_go() -> None:
+    async with Lock("of-a-coroutine"):
+        await Event("go").wait()
+
+
+def test_a_coroutine(client: Client, run: Any) -> None:
+    future = client.submit(wait_for_go, key="coroutine")
+    row = first_row(run, "coroutine")
+    assert (row["thread"], row["cpu"], row["thread_state"]) == (None, None, None)
+    assert row["frames"][0][0] == "wait_for_go"
+    assert (row["waits_in"], row["waits_for"]) == ("Event", "go")
+    assert row["holds"] == [["Lock", "of-a-coroutine"]]
+    Event("go").set()
+    future.result()
+
+
+def test_seceded_and_cancelled(client: Client, run: Any) -> None:
+    def seceded() -> None:
+        secede()
+        Event("go").wait()
+
+    long_running = client.submit(seceded, key="seceded")
+    first_row(run, "seceded", state="long-running")
+    thrown_away = client.submit(go_on, key="thrown-away")
+    before = first_row(run, "thrown-away", state="executing")
+    thrown_away.cancel()
+    row = first_row(run, "thrown-away", state="cancelled")
+    assert row["since"] == before["since"]
+    assert row["run_id"] == before["run_id"]
+    Event("go").set()
+    long_running.result()
+
+
+# --- what they hold -------------------------------------------------------------------------------
+
+
+def hold_some() -> None:
+    semaphore = Semaphore(max_leases=3, name="three")
+    with Lock("outer"), Lock("inner"):
+        semaphore.acquire()
+        semaphore.acquire()
+        with MultiLock(["left", "right"]):
+            Event("inside").set()
+            Event("go").wait()
+        semaphore.release()
+        semaphore.release()
+    assert held_by("holder") == []
+    Event("outside").set()
+    Event("end").wait()
+
+
+def test_what_a_task_holds(client: Client, run: Any) -> None:
+    for name in ("inside", "outside", "end"):
+        Event(name).clear()
+    future = client.submit(hold_some, key="holder")
+    row = first_row(run, "holder", waits_for="go")
+    assert row["holds"] == [
+        *(["Lock", "outer"], ["Lock", "inner"], ["Semaphore", "three"], ["Semaphore", "three"]),
+        *(["MultiLock", "left"], ["MultiLock", "right"]),
+    ]
+    Event("go").set()
+    Event("outside").wait()
+    assert first_row(run, "holder", waits_for="end")["holds"] == []
+    Event("end").set()
+    future.result()
+
+
+def test_what_was_not_acquired_is_not_held(client: Client, run: Any) -> None:
+    def tries() -> tuple[Any, ...]:
+        return Lock("taken").acquire(timeout="0.1s"), held_by("tries")
+
+    with Lock("taken"):
+        assert client.submit(tries, key="tries").result() == (False, [])
+
+
+# --- event loops ----------------------------------------------------------------------------------
+
+
+async def block(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def test_a_loop_that_is_blocked(client: Client, run: Any) -> None:
+    address = next(iter(client.scheduler_info()["workers"]))
+    before = time.time()
+    client.run(block, 3.5, workers=[address])
+    after = time.time()
+    rows = wait_until(
+        lambda: (
+            [
+                row
+                for row in facts(run, "TracePlugin", "Loop Blocked")
+                if row["until"] is not None and row["address"] == address
+            ]
+            and facts(run, "TracePlugin", "Loop Blocked")
+        )
+    )
+    # The workers and the scheduler share one loop here, and each of them tells.
+    rows = [row for row in rows if row["address"] == address]
+    *blocked, end = rows
+    assert len(blocked) >= 2
+    for row in blocked:
+        assert before - 0.5 <= row["since"] <= before + 1
+        assert row["until"] is None
+        assert row["thread_state"] == "sleeping"
+        assert frames_of(run, "TracePlugin", row)[-1][0] == "block"
+    assert end["since"] == blocked[0]["since"]
+    assert after - 0.5 <= end["until"] <= after + 1
+    assert facts(run, "SchedulerPlugin", "Loop Blocked")
+
+
+def hold_gil(seconds: int) -> None:
+    ctypes.PyDLL(None).sleep(seconds)
+
+
+def test_c_code_that_holds_the_interpreter(client: Client, run: Any) -> None:
+    begin = time.time()
+    client.submit(hold_gil, 4, key="gil").result()
+    end = time.time()
+    rows = wait_until(lambda: facts(run, "TracePlugin", "Loop Blocked"))
+    for row in rows:
+        if row["until"] is not None:
+            assert begin - 1.5 <= row["since"] <= begin + 1
+            assert end - 1 <= row["until"] <= end + 2
+
+
+# --- the scheduler --------------------------------------------------------------------------------
+
+
+def states(source: Any, occasion: str = "interval") -> list[dict[str, Any]]:
+    rows = facts(source, "SchedulerPlugin", "Scheduler State")
+    return [row for row in rows if row["occasion"] == occasion]
+
+
+def until_state(source: Any, condition: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    row: dict[str, Any] = wait_until(
+        lambda: next((row for row in states(source) if condition(row)), None), every=0.2
+    )
+    return row
+
+
+def test_what_the_scheduler_has_under_way(client: Client, run: Any) -> None:
+    waiting = client.submit(go_on, key="go_on-1")
+    after = client.submit(id, waiting, key="after-1")
+    nowhere = client.submit(abs, -1, key="nowhere-1", resources={"GPU": 2})
+    row = until_state(run, lambda row: row["unfinished"] == 3)
+    assert row["tasks"] == {
+        "go_on": {"processing": 1},
+        "after": {"waiting": 1},
+        "nowhere": {"no-worker": 1},
+    }
+    (held,) = row["held_back"]
+    assert (held["key"], held["function"]) == ("nowhere-1", "nowhere")
+    assert held["restrictions"] == {"resources": {"GPU": 2}}
+    assert row["timestamp"] - 30 < held["since"] <= row["timestamp"]
+    (mine,) = (one for one in row["clients"] if one["client"] == client.id)
+    assert (mine["wanted"], mine["unfinished"]) == (3, 3)
+    assert set(mine["keys"]) == {"go_on-1", "after-1", "nowhere-1"}
+    assert sum(one["processing"] for one in row["workers"]) == 1
+    assert [key for one in row["workers"] for key in one["keys"]] == ["go_on-1"]
+    (event,) = (
+        one
+        for one in until_state(run, lambda row: row["primitives"])["primitives"]
+        if one["kind"] == "Event"
+    )
+    assert (event["name"], event["waiting"], event["set"]) == ("go", 1, False)
+    count = len(states(run))
+    nowhere.cancel()
+    until_state(run, lambda row: row["unfinished"] == 2)
+    assert len(states(run)) <= count + 2  # while nothing changes, every 10 s
+    Event("go").set()
+    after.result()
+    assert until_state(run, lambda row: row["tasks"].get("after") == {"memory": 1})
+
+
+def test_a_client_that_leaves(client: Client, run: Any) -> None:
+    """What its end takes away is told before, sent to a worker or not."""
+    address = client.scheduler.address
+    with Client(address, set_as_default=False) as other:
+        first = other.submit(go_on, key="others-go")
+        kept = [first, *other.map(lambda i, _: i, range(2000), _=first, key="others-rest")]
+        kept.append(other.submit(abs, -1, key="others-nowhere", resources={"GPU": 2}))
+        wait_until(lambda: "others-nowhere" in client.cluster.scheduler.tasks)
+        name = other.id
+    run.flush()
+    (row,) = states(run, "client-left")
+    assert row["client"] == name
+    assert row["tasks"]["others-rest"] == {"waiting": 2000}
+    assert row["unfinished"] == 2002
+    assert [one["key"] for one in row["held_back"]] == ["others-nowhere"]
+    (one,) = (one for one in row["clients"] if one["client"] == name)
+    assert (one["wanted"], one["unfinished"]) == (2002, 2002)
+    # The task that was sent has a run, which the same cause ended.
+    ended = wait_until(lambda: run.flush() or facts(run, "SchedulerPlugin", "Task Run"))
+    (one,) = (one for one in ended if one["key"] == "others-go")
+    assert one["end_cause"].startswith("remove-client")
+
+
+def test_the_end_of_recording(client: Client, tmp_path: Path) -> None:
+    Event("go").clear()
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        future = client.submit(go_on, key="unfinished")
+        first_row(run, "unfinished")
+    Event("go").set()
+    future.result()
+    (row,) = states(run, "closing")
+    assert row["unfinished"] == 1
+    assert row["tasks"]["unfinished"] == {"processing": 1}
+
+
+# --- the client -----------------------------------------------------------------------------------
+
+
+def client_rows(source: Any) -> list[dict[str, Any]]:
+    return facts(source, "StepRecorder", "Client Under Way")
+
+
+def test_what_the_client_does(client: Client, run: Any) -> None:
+    future = client.submit(go_on, key="awaited")
+    threading.Timer(3.5, Event("go").set).start()
+    begin = time.time()
+    future.result()
+    run.flush()
+    rows = [row for row in client_rows(run) if row["waits_in"] == "result"]
+    assert len(rows) >= 2
+    for row in rows:
+        assert row["client"] == client.id
+        assert row["waits_keys"] == ["awaited"]
+        assert begin - 0.1 <= row["since"] <= begin + 1.5
+        names = [name for name, *_ in frames_of(run, "StepRecorder", row)]
+        assert "test_what_the_client_does" in names
+    assert rows[0]["since"] == rows[-1]["since"]
+
+
+def test_a_forked_child_writes_nothing(client: Client, run: Any) -> None:
+    begin = time.time()
+    child = os.fork()
+    if not child:
+        time.sleep(3)
+        os._exit(0)
+    os.waitpid(child, 0)
+    run.flush()
+    (file,) = trace_files(run, "StepRecorder")
+    assert file.read_header()["pid"] == os.getpid()
+    rows = [row for row in client_rows(run) if row["timestamp"] > begin]
+    assert len(rows) <= 4
+    names = [frames_of(run, "StepRecorder", row)[-1][0] for row in rows]
+    assert "test_a_forked_child_writes_nothing" in names
+
+
+# --- the observer's law ---------------------------------------------------------------------------
+
+
+class Hostile(Queue):  # type: ignore[misc]
+    """A primitive whose name and class cannot be asked for."""
+
+    asked: ClassVar[list[str]] = []
+
+    @property
+    def __class__(self) -> Any:  # type: ignore[override]
+        self.asked.append("class")
+        raise RuntimeError("the profiler asked for my class")
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "name" and threading.current_thread().name.startswith("dasfprof"):
+            Hostile.asked.append("name")
+            raise RuntimeError("the profiler asked for my name")
+        return super().__getattribute__(name)
+
+
+class HostileList(list):  # type: ignore[type-arg]
+    """A collection of futures that cannot be looked through."""
+
+    def __iter__(self) -> Iterator[Any]:
+        if threading.current_thread().name.startswith("dasfprof"):
+            raise RuntimeError("the profiler looked through my list")
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        if threading.current_thread().name.startswith("dasfprof"):
+            raise RuntimeError("the profiler counted my list")
+        return super().__len__()
+
+
+def test_objects_that_cannot_be_looked_at(client: Client, run: Any) -> None:
+    def reads() -> Any:
+        return Hostile("hostile").get(timeout="4s")
+
+    def gathers() -> Any:
+        mine = get_client()
+        return mine.gather([HostileList(), mine.submit(go_on, key="inner")])[1]
+
+    reading = client.submit(reads, key="reads")
+    gathering = client.submit(gathers, key="gathers")
+    row = first_row(run, "reads")
+    assert (row["waits_in"], row["waits_for"]) == ("Queue.get", None)
+    row = first_row(run, "gathers")
+    assert (row["waits_in"], row["waits_keys"]) == ("gather", ["inner"])
+    assert isinstance(reading.exception(), TimeoutError | asyncio.TimeoutError)  # two until 3.11
+    Event("go").set()
+    assert gathering.result() is None
+    assert "class" not in Hostile.asked
+
+
+def recurse(depth: int) -> None:
+    if depth:
+        recurse(depth - 1)
+    else:
+        Event("go").wait()
+
+
+def test_a_deep_recursion(client: Client, run: Any) -> None:
+    future = client.submit(recurse, 900, key="deep")
+    row = first_row(run, "deep")
+    assert len(row["frames"]) == 100
+    assert row["frames"][0][0] == "recurse"
+    assert row["frames"][-1][0].endswith("wait")
+    assert (row["waits_in"], row["waits_for"]) == ("Event", "go")
+    Event("go").set()
+    future.result()
+
+
+def test_threads_that_end_between_two_looks(client: Client, tmp_path: Path) -> None:
+    """The CPU clock of a thread that is gone must not be read: that may crash the process."""
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            rows = worker_view.tasks_under_way(worker, 0.0, cpu)
+            assert all(row["cpu"] is None or row["cpu"] >= 0 for row in rows)
+
+    cpu: dict[Any, float] = {}
+    worker = client.cluster.workers[0]
+    looker = threading.Thread(target=look)
+    looker.start()
+    try:
+        for number in range(100):  # each leaves its thread, whose place a new one takes
+            keys = [("leaves", number, i) for i in range(4)]
+            client.gather(client.map(leave, range(4), key=keys, workers=[worker.address]))
+    finally:
+        done.set()
+        looker.join()
+    wait_until(lambda: not worker.active_threads)
+    assert worker_view.tasks_under_way(worker, 0.0, cpu) == []
+    assert cpu == {}
+
+
+def leave(_: int) -> None:
+    secede()
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [
+        (TasksUnderWay, "look"),
+        (LoopWatch, "look"),
+        (ClientUnderWay, "look"),
+        (SchedulerUnderWay, "_look"),
+        (SchedulerUnderWay, "_write"),
+        (UnderWayRows, "write"),
+    ],
+    ids=lambda one: getattr(one, "__name__", one),
+)
+def test_a_look_that_fails(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, method: str
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("injected")
+
+    monkeypatch.setattr(owner, method, fail)
+    run = dasfprof.register_default_profiler(client, directory=tmp_path)
+    future = client.submit(time.sleep, 2.5, key=f"failing-{owner.__name__}-{method}")
+    future.result()
+    run.stop()
+    files = [TraceFile(path) for path in run.files()]
+    for file in files:
+        for _ in file.batches():
+            pass
+        assert file.end is not None
+    assert sum(file.errors for file in files) >= 2
+    assert [row["key"] for row in computed(run)] == [future.key]
+
+
+# --- when rows are due ----------------------------------------------------------------------------
+
+
+def test_the_same_is_repeated_less_and_less_often() -> None:
+    repeats = Repeats(0.0)
+    assert [at for at in range(200) if repeats.is_due(at, "same", "sleeping")] == [
+        *(0, 1, 3, 7, 15, 31, 63, 123, 183)
+    ]
+
+
+def test_changes_are_written_and_flicker_is_not() -> None:
+    repeats = Repeats(0.0)
+    seen = [
+        ("a", "sleeping"),
+        ("a", "sleeping"),
+        ("b", "sleeping"),
+        ("b", "sleeping"),
+        ("b", "running"),
+        ("b", "sleeping"),
+        ("b", "running"),
+        ("b", "sleeping"),
+        ("b", "running"),
+        ("b", "running"),
+        ("b", "running"),
+    ]
+    due = [at for at, (facts, state) in enumerate(seen) if repeats.is_due(at, facts, state)]
+    # At 3 and 7 as nothing was written for so long; at 8 what was written at 7 was flicker.
+    assert due == [0, 1, 2, 3, 7, 9]
+
+
+def test_a_thread_that_used_a_core_was_running() -> None:
+    busy = Busy()
+    assert busy.state("sleeping", 1.0, 10.0) == "sleeping"
+    assert busy.state("sleeping", 1.3, 11.0) == "running"
+    assert busy.state("sleeping", 1.31, 12.0) == "sleeping"
+    assert busy.state("disk", 1.31, 13.0) == "disk"
+    assert busy.state(None, None, 14.0) is None
+
+
+# --- stacks ---------------------------------------------------------------------------------------
+
+
+class Losses:
+    def __init__(self) -> None:
+        self.causes: list[str] = []
+
+    def add(self, cause: str) -> None:
+        self.causes.append(cause)
+
+
+def test_the_most_stacks_of_a_file_and_one() -> None:
+    written: list[Any] = []
+    losses: Any = Losses()
+    rows = StackRows(written.append, losses)
+    numbers = [rows.number((("f", "file.py", line),)) for line in range(MOST_STACKS + 2)]
+    assert numbers == [*range(MOST_STACKS), -1, -1]
+    assert rows.number((("f", "file.py", 7),)) == 7
+    assert len(written) == MOST_STACKS
+    assert all(kind is STACK for kind, _ in written)
+    assert losses.causes == ["too many stacks"] * 2
+    assert rows.number(()) == -1

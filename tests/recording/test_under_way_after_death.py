@@ -1,0 +1,264 @@
+"""What was under way is in the files after any death of the processes that wrote them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import independent_record as record
+import pytest
+from dask_processes import Processes, is_alive
+from distributed import Client, LocalCluster
+from recorded_facts import computed, facts, frames_of, trace_files
+
+import dasfprof
+from dasfprof.database.reader import TraceFile
+
+SCRIPT = """
+    import sys
+    import dasfprof
+    from distributed import Client, Event, LocalCluster
+
+    def never():
+        Event("never").wait()
+
+    if __name__ == "__main__":
+        where, directory = sys.argv[1:]
+        if where == "local":
+            cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+        else:
+            cluster = None
+        with Client(cluster, scheduler_file=None if cluster else where, timeout=120) as client:
+            client.wait_for_workers(2)
+            dasfprof.register_default_profiler(client, directory=directory)
+            future = client.submit(never, key="never-1")
+            rest = client.map(lambda i, _: i, range(50), _=future, key="rest")
+            future.result()
+"""
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    started = Processes(tmp_path)
+    yield started
+    started.end()
+
+
+def last(source: Any, plugin: str, name: str, **wanted: Any) -> dict[str, Any] | None:
+    rows = facts(source, plugin, name)
+    found = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+    return found[-1] if found else None
+
+
+def task(source: Any) -> dict[str, Any] | None:
+    return last(source, "TracePlugin", "Task Under Way", key="never-1")
+
+
+def is_all_told(source: Path) -> bool:
+    """Return whether each process has told of its part while it goes on."""
+    state = last(source, "SchedulerPlugin", "Scheduler State")
+    client = last(source, "StepRecorder", "Client Under Way", waits_in="result")
+    return bool(task(source) and client and state and state["unfinished"] == 51)
+
+
+def assert_told(traces: Path, script: Path) -> None:
+    """The files hold what the task, the scheduler and the client did."""
+    row = task(traces)
+    assert row is not None
+    assert row["state"] in ("executing", "cancelled")  # the client's leaving releases it
+    assert (row["waits_in"], row["waits_for"]) == ("Event", "never")
+    line = script.read_text().splitlines().index('    Event("never").wait()') + 1
+    assert frames_of(traces, "TracePlugin", row)[0] == ["never", str(script), line]
+    client = last(traces, "StepRecorder", "Client Under Way", waits_in="result")
+    assert client is not None
+    assert client["waits_keys"] == ["never-1"]
+    names = [frame[0] for frame in frames_of(traces, "StepRecorder", client)]
+    assert names[0] == "<module>"
+    (state, *_) = (
+        row
+        for row in facts(traces, "SchedulerPlugin", "Scheduler State")
+        if row["tasks"] == {"never": {"processing": 1}, "rest": {"waiting": 50}}
+    )
+    assert state["unfinished"] == 51
+    for path in traces.glob("*.msgpack"):
+        file = TraceFile(path)
+        for _ in file.batches():
+            pass
+        assert not file.damage.corrupt_bytes
+        assert (file.errors, file.dropped) == (0, 0), path
+    assert computed(traces) == [] or task(traces)
+
+
+def start(processes: Processes, where: str) -> tuple[Any, Path, Path]:
+    """Run the script until all processes have told of the task that hangs."""
+    script, traces = processes.directory / "hangs.py", processes.directory / "traces"
+    script.write_text(textwrap.dedent(SCRIPT))
+    process = processes.start(str(script), where, str(traces))
+    record.wait_until(lambda: traces.exists() and is_all_told(traces), every=0.3)
+    return process, script, traces
+
+
+def last_state(traces: Path) -> dict[str, Any] | None:
+    """Return what the scheduler had under way as the script's client left."""
+    client = last(traces, "StepRecorder", "Client Under Way", waits_in="result")
+    assert client is not None
+    wanted = {"occasion": "client-left", "client": client["client"]}
+    return last(traces, "SchedulerPlugin", "Scheduler State", **wanted)
+
+
+def workers_of(traces: Path) -> list[int]:
+    return [file.read_header()["pid"] for file in trace_files(traces, "TracePlugin")]
+
+
+@pytest.mark.parametrize("cause", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_the_client_and_its_cluster_die(processes: Processes, cause: str) -> None:
+    process, script, traces = start(processes, "local")
+    pids = workers_of(traces)
+    process.send_signal(getattr(signal, cause))
+    process.wait()
+    record.wait_until(lambda: not any(map(is_alive, pids)))
+    assert_told(traces, script)
+    left = last_state(traces)
+    # Where the script does not handle SIGTERM, the scheduler dies with it as on SIGKILL.
+    assert (left is not None) == (cause == "SIGINT")
+    if left is not None:
+        assert left["unfinished"] == 51
+
+
+@pytest.mark.parametrize("cause", ["SIGINT", "SIGKILL"])
+def test_the_client_dies_and_its_cluster_does_not(processes: Processes, cause: str) -> None:
+    processes.cluster(False, False)
+    process, script, traces = start(processes, str(processes.scheduler_file))
+    process.send_signal(getattr(signal, cause))
+    process.wait()
+    left = record.wait_until(lambda: last_state(traces))
+    assert_told(traces, script)
+    assert left["tasks"] == {"never": {"processing": 1}, "rest": {"waiting": 50}}
+    (mine,) = (one for one in left["clients"] if one["client"] == left["client"])
+    assert (mine["wanted"], mine["unfinished"]) == (51, 51)
+    # What it took away is told as such, the task that was sent in a run of its own.
+    after = record.wait_until(
+        lambda: last(
+            traces, "SchedulerPlugin", "Scheduler State", occasion="interval", unfinished=0
+        )
+    )
+    assert after["tasks"] == {}
+    ended = last(traces, "SchedulerPlugin", "Task Run", key="never-1")
+    assert ended is not None
+    assert ended["end_cause"].startswith("remove-client")
+    # Its thread goes on.
+    assert record.wait_until(
+        lambda: last(traces, "TracePlugin", "Task Under Way", key="never-1", state="cancelled")
+    )
+
+
+def test_a_worker_dies(processes: Processes) -> None:
+    _, workers = processes.cluster(False, False)
+    _, script, traces = start(processes, str(processes.scheduler_file))
+    row = task(traces)
+    assert row is not None
+    (pid,) = (
+        file.read_header()["pid"]
+        for file in trace_files(traces, "TracePlugin")
+        if file.read_header()["worker"]["address"] == row["address"]
+    )
+    os.kill(pid, signal.SIGKILL)
+    record.wait_until(lambda: any(worker.poll() is not None for worker in workers))
+    assert_told(traces, script)
+    # The task goes on, on the other.
+    record.wait_until(
+        lambda: (
+            {
+                one["address"]
+                for one in facts(traces, "TracePlugin", "Task Under Way")
+                if one["key"] == "never-1"
+            }
+            > {row["address"]}
+        )
+    )
+
+
+# --- in processes of their own --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def run(client: Client, tmp_path: Path) -> Iterator[Any]:
+    with dasfprof.profile(client, directory=tmp_path / "traces") as run:
+        yield run
+
+
+class SlowToSend:
+    """Takes its time to be sent to another worker."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __reduce__(self) -> Any:
+        time.sleep(self.seconds)
+        return SlowToSend, (0.0,)
+
+
+def test_a_task_that_waits_for_its_inputs(client: Client, run: Any) -> None:
+    first, second = client.scheduler_info()["workers"]
+    there = client.submit(SlowToSend, 4.0, key="slow-1", workers=[first])
+    begin = time.time()
+    here = client.submit(type, there, key="type-1", workers=[second])
+    row = record.wait_until(lambda: last(run, "TracePlugin", "Task Under Way", key="type-1"))
+    assert (row["state"], row["waits_keys"], row["thread"]) == ("fetching", ["slow-1"], None)
+    assert begin - 0.1 <= row["since"] <= row["timestamp"] - 1
+    assert row["address"] == second
+    here.result()
+    again = client.submit(SlowToSend, 4.0, key="slow-2", workers=[first])
+    thrown_away = client.submit(type, again, key="type-2", workers=[second])
+    record.wait_until(lambda: last(run, "TracePlugin", "Task Under Way", key="type-2"))
+    thrown_away.cancel()
+    record.wait_until(
+        lambda: last(run, "TracePlugin", "Task Under Way", key="type-2", state="released")
+    )
+    run.flush()
+    assert "type-2" not in {one["key"] for one in computed(run)}
+    rows = facts(run, "TracePlugin", "Task Under Way")
+    assert [one["state"] for one in rows if one["key"] == "type-1"].count("released") == 0
+
+
+def hold_interpreter(seconds: int) -> float:
+    time.sleep(2.5)
+    begin = time.time()
+    ctypes.PyDLL(None).sleep(seconds)
+    return begin
+
+
+def test_c_code_that_holds_the_interpreter(client: Client, run: Any) -> None:
+    """No thread of the worker can look, but the next look tells since when."""
+    address = next(iter(client.scheduler_info()["workers"]))
+    begin = client.submit(hold_interpreter, 4, key="gil", workers=[address]).result()
+    end = begin + 4
+
+    def blocked() -> list[dict[str, Any]]:
+        # A busy host delays loops at other times too.
+        rows = [row for row in facts(run, "TracePlugin", "Loop Blocked") if row["since"] < end]
+        return [row for row in rows if row["timestamp"] >= end and row["address"] == address]
+
+    row = record.wait_until(lambda: next((row for row in blocked() if row["until"]), None))
+    # The look before it was a second old or, on a busy host, some more.
+    assert begin - 5 <= row["since"] <= begin + 0.5
+    assert end <= row["until"]
+    # Where the loop waits for the interpreter's lock is no cause.
+    assert blocked()[0]["stack"] == -1
+    # Before, the task was seen to execute.
+    assert last(run, "TracePlugin", "Task Under Way", key="gil")

@@ -1,0 +1,107 @@
+"""Attempts at tasks, as both the workers and the scheduler noted them; what refuters share."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from dask.utils import key_split
+
+from refuters.evidence import Evidence, Rows
+
+#: The scheduler takes tasks back before it notes that their worker left, and clients' ends may be
+#: noted within this time.
+AT_ONCE = 2.0
+_BY_CLIENTS = ("remove-client", "client-releases-keys", "cancel-key")
+
+
+def attempts(evidence: Evidence) -> Rows:
+    """Return all attempts that had begun: of workers' files, and those the scheduler saw begin."""
+    found = [{**row, "begun": row["timestamp"], "ended": row["state"]} for row in evidence.runs]
+    for row in evidence.unseen:
+        begun = row["start"] if row["start"] is not None else row["timestamp"]
+        facts = {"function": key_split(row["key"]), "begun": begun, "ended": row["state"]}
+        length = row["stop"] - row["start"] if row["start"] is not None else 0.0
+        found.append({**row, **facts, "duration": length, "address": row["worker"]})
+    return Rows(sorted(found, key=lambda row: row["begun"]))
+
+
+def category(exception: str | None) -> str:
+    """Return the type that the text of an exception begins with."""
+    found = re.match(r"\s*<?([^\W\d][\w.]*)", exception or "")
+    return found[1] if found else "unknown"
+
+
+def left_alone(evidence: Evidence) -> dict[str, Rows]:
+    """Return the tasks that were on each worker as it left, by its address."""
+    found: dict[str, Rows] = {}
+    for gone in evidence.rows("Worker Removed"):
+
+        def was_there(row: dict[str, Any], gone: dict[str, Any] = gone) -> bool:
+            end = row["timestamp"] + row["duration"]
+            return (
+                row["worker"] == gone["worker"]
+                and (row["state"] not in ("memory", "erred") or is_killed(row))
+                and not by_client(row)
+                and abs(end - gone["timestamp"]) <= AT_ONCE
+            )
+
+        found[gone["worker"]] = evidence.rows("Task Run").where(was_there)
+    return found
+
+
+def is_killed(row: dict[str, Any]) -> bool:
+    """Tell whether a task erred as its worker left, which Dask calls KilledWorker."""
+    cause = str(row.get("end_cause") or "")
+    return row["state"] == "erred" and not cause.startswith(("task-erred", "task-finished"))
+
+
+def by_client(row: dict[str, Any]) -> bool:
+    """Tell whether a client gave up a task of the scheduler's notes."""
+    return str(row["end_cause"] or "").startswith(_BY_CLIENTS)
+
+
+def clients_gone(evidence: Evidence) -> float:
+    """Return when the last client had left; never is infinite."""
+    states = evidence.rows("Scheduler State").where(lambda row: row["occasion"] == "client-left")
+    given_up = evidence.rows("Task Run").where(
+        lambda row: str(row["end_cause"] or "").startswith("remove-client")
+    )
+    ends = given_up.numbers("timestamp") + given_up.numbers("duration")
+    times = [*states.numbers("timestamp"), *ends]
+    return float(max(times, default=np.inf))
+
+
+def most(names: list[str], weights: Any = None) -> dict[str, float]:
+    """Sum weights by name; each counts 1 if not given."""
+    sums: dict[str, float] = {}
+    for name, weight in zip(names, [1] * len(names) if weights is None else weights, strict=True):
+        sums[name] = sums.get(name, 0) + float(weight)
+    return sums
+
+
+def is_most(name: str, sums: dict[str, float]) -> bool:
+    """Tell whether a name has most; texts of functions may be elided."""
+    return bool(sums) and sums.get(name, -1.0) >= max(sums.values()) * (1 - 1e-6)
+
+
+def computed_again(evidence: Evidence) -> tuple[Rows, Rows]:
+    """Return the runs of keys that had been in memory: those released meanwhile, and those lost.
+
+    A result is lost where the worker that made it last had left before it was made again, unless a
+    client's graph asked for it again. ``slot`` is for how long each held its thread, ``ran`` that
+    until its function returned: what comes after may overlap with the thread's next task.
+    """
+    removed = {row["worker"]: row["timestamp"] for row in evidence.rows("Worker Removed")}
+    made: dict[str, str] = {}
+    found: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
+    for row in evidence.runs.where(lambda row: row["state"] in ("memory", None)):
+        before = made.get(repr(row["key"]))
+        if before is not None:
+            asked = str(row["noted"].get("graph") or "").startswith("update-graph")
+            lost = removed.get(before, np.inf) <= row["timestamp"] and not asked
+            slot, ran = row["held"] - row["executing"], row["stop"] - row["executing"]
+            found[lost].append({**row, "slot": slot, "ran": min(slot, ran)})
+        made[repr(row["key"])] = row["address"]
+    return Rows(found[0]), Rows(found[1])

@@ -1,0 +1,211 @@
+"""Refuters of what is said about work that is spread unevenly: over tasks, partitions, workers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from refuters.evidence import Evidence, Rows
+from refuters.registry import Said, differs, exceeds, lies, refuter
+from refuters.steps import Steps
+
+#: Seconds of waiting without CPU that make a task a waiting one, as a share of its own.
+_BLOCKED = 0.3
+
+
+@refuter("fat-partitions")
+def fat_partitions(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare sizes of inputs and results with the function's medians."""
+    told = said.figures_if_any(
+        "of {name} is far larger than the others: {size}, {factor} times the median, and its task "
+        "takes {duration} longer."
+    ) or said.figures("larger than others: up to {size} in {name}, {factor} times the median.")
+    own = evidence.functions.get(told["name"].text, Rows([]))
+    fits = False
+    for column in ("size", "input_size"):
+        sizes = own.numbers(column)
+        usual = float(np.nanmedian(sizes)) if len(sizes) else np.nan
+        fits |= any(
+            told["size"].shows(size) and told["factor"].shows(size / usual)
+            for size in sizes[np.isfinite(sizes)]
+            if usual > 0
+        )
+    if not fits:
+        yield f"no task has {told['size'].text}, {told['factor'].text} times the median"
+    row = _row_of(said, evidence)
+    if row is None:
+        yield "no task has this key"
+        return
+    if "duration" in told:
+        yield from exceeds(told["duration"], row["held"] - row["executing"], "the task itself took")
+    if any(run["seceded"] is not None for run in own):
+        yield "its tasks gave their threads back: what they waited for are tasks of their own"
+    if not _is_divided(row):
+        yield f"its partitions are {row['type']}, not parts of a collection"
+
+
+def _is_divided(row: dict[str, Any]) -> bool:
+    """Tell whether a result is of a type that collections are cut into."""
+    kinds = ("", "ndarray", "DataFrame", "Series", "Index", "Table", "list", "dict", "bytes", "str")
+    return (row["type"] or "").rpartition(".")[2] in kinds or bool(row["dependencies"])
+
+
+@refuter("straggling-tasks")
+def straggling_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare the longest with its function's median, and the cause with its own times."""
+    told = said.figures("up to {duration:longest} in {name}, whose median is {duration:median}.")
+    number = said.figures("{count} task")["count"]
+    by_function = _counted(said.evidence.partition(". Most")[0])
+    if sum(by_function.values()) > number.value:
+        yield f"{by_function} are more than {number.text}"
+    for name, count in by_function.items():
+        if count > len(evidence.functions.get(name, ())):
+            yield f"{name} has fewer than {count} tasks"
+    own = evidence.functions.get(told["name"].text, Rows([]))
+    row = _row_of(said, evidence)
+    if row is None:
+        yield "no task has this key"
+        return
+    slots = own.numbers("held") - own.numbers("executing") - own.numbers("waited")
+    slot = row["held"] - row["executing"] - row["waited"]
+    longest, usual = (
+        (slot, slots) if "held their" in said.finding else (row["working"], own.numbers("working"))
+    )
+    yield from differs(told["longest"], longest, "the longest")
+    yield from differs(told["median"], float(np.median(usual)), "the median")
+    cause = said.figures("Most likely cause of those of {name}: {name:cause}. See")["cause"].text
+    yield from _against_cause(cause, row, own)
+
+
+def _counted(text: str) -> dict[str, int]:
+    """Read ``2 of combine, 1 of load`` behind the key of a sentence."""
+    parts = [part.partition(" of ") for part in text.rpartition("; ")[2].split(", ")]
+    return {name.rstrip("."): int(count) for count, _, name in parts if count.isdigit()}
+
+
+def _against_cause(cause: str, row: dict[str, Any], own: Rows) -> Iterator[str]:
+    first = min(
+        (other["timestamp"] for other in own if other["address"] == row["address"]),
+        default=row["timestamp"],
+    )
+    rest = row["working"] - row["used"]
+    if cause == "first run on that worker" and row["timestamp"] > first + row["duration"]:
+        yield "it was not the first on its worker"
+    if cause == "skew":
+        firsts: dict[str, float] = {}
+        for other in own:
+            firsts.setdefault(other["address"], other["timestamp"])
+        if row["timestamp"] == firsts[row["address"]] and len(own) > len(firsts):
+            yield "it was the first on its worker, and is said to differ anyway"
+    if cause == "blocked" and rest < _BLOCKED * row["working"]:
+        yield f"it used the CPU for {row['used']:.3g} of {row['working']:.3g} s"
+    if cause == "computed longer" and row["used"] < _BLOCKED * row["working"]:
+        yield f"it used the CPU for only {row['used']:.3g} of {row['working']:.3g} s"
+    if cause == "spill" and not (row["disk_read"] or 0) > 0:
+        yield "its inputs were not read back from disk"
+    if cause == "deserialising" and not (row["deserialize"] or 0) > 0:
+        yield "it was not deserialised"
+
+
+@refuter("slow-worker")
+def slow_worker(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare the function's median there and elsewhere."""
+    told = said.figures("is slow: {name} takes {factor} times as long there as elsewhere.")
+    pair = said.figures("{duration:here} against {duration:elsewhere} (medians")
+    here, elsewhere = pair["here"], pair["elsewhere"]
+    most = (here.value + here.half) / (elsewhere.value - elsewhere.half)
+    least = (here.value - here.half) / (elsewhere.value + elsewhere.half)
+    if not (told["factor"].is_at_most(most) and told["factor"].is_at_least(least)):
+        yield f"{told['factor'].text} times is said beside {here.text} and {elsewhere.text}"
+    own = evidence.functions.get(told["name"].text, Rows([]))
+    groups = own.by("label")
+    if said.worker is not None:
+        groups = {said.worker: groups.get(said.worker, Rows([]))}
+    fits = False
+    for label, there in groups.items():
+        rest = own.where(lambda row, label=label: row["label"] != label)
+        if not len(there) or not len(rest):
+            continue
+        usual = [float(np.median(rows.numbers("working"))) for rows in (there, rest)]
+        fits |= here.shows(usual[0]) and elsewhere.shows(usual[1])
+    if not fits:
+        yield f"no worker has these medians of {told['name'].text}"
+    workers = said.figures("{count:slow} worker") | said.figures(" of {count:all}. See imbalance()")
+    ran = {row["label"] for row in evidence.runs}
+    yield from exceeds(workers["slow"], len(ran), "workers that are slow")
+    yield from exceeds(workers["all"], len({*ran, *evidence.lives}), "workers")
+
+
+@refuter("imbalance")
+def imbalance(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Sum for how long tasks held the threads of each worker."""
+    told = said.figures(
+        "a thread of {name:busiest} is busy for {duration:most}, one of {name:idlest} for "
+        "{duration:least}."
+    )
+    more = said.figures(
+        "{share} of the workers' time is lost to imbalance; the mean is {duration}."
+    )
+    least, most = _loads(evidence, open_=False), _loads(evidence, open_=True)
+    low, high = np.array(list(least.values())), np.array(list(most.values()))
+    yield from lies(told["most"], low.max(), high.max(), "the busiest")
+    yield from lies(told["least"], low.min(), high.min(), "the idlest")
+    yield from lies(more["duration"], low.mean(), high.mean(), "the mean")
+    if least == most:
+        yield from differs(more["share"], 1 - low.mean() / low.max(), "what is lost")
+    for place, best in (("busiest", low.max()), ("idlest", high.min())):
+        own = told[place].text
+        if not least.get(own, np.inf) - 1e-3 <= best <= most.get(own, -np.inf) + 1e-3:
+            yield f"{own} is not the {place}"
+    joined = [life[0] for life in evidence.lives.values()]
+    if max(joined, default=0.0) > evidence.span[0] + 0.5 * evidence.wall:
+        yield "a worker joined in the second half of the run: Dask could not give it as much"
+
+
+def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
+    """Return for how long a thread of each worker was held; by tasks that had not ended too."""
+    busy = {header.get("worker", {}).get("label"): 0.0 for header in evidence.headers}
+    threads: dict[str, int] = {}
+    for address, (_, _, number) in evidence.lives.items():
+        label = evidence.label(address) or address
+        threads[label] = max(number, threads.get(label, 0))
+    for own in evidence.runs.by("address").values():
+        label = own.maps[0]["label"]
+        held = evidence.between("executing", "held", own)
+        held = Steps(held.times, np.minimum(held.values, threads.get(label, 1)))
+        busy[label] = busy.get(label, 0.0) + held.integral()
+    for row in evidence.open if open_ else ():
+        busy[row["label"]] = busy.get(row["label"], 0.0) + evidence.end - row["since"]
+    return {label: busy[label] / threads.get(label, 1) for label in busy if label}
+
+
+@refuter("poor-placement")
+def poor_placement(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the time in which threads idled and tasks were ready on other workers."""
+    told = said.figures("while others idle: {share} of the threads' time.")["share"]
+    ready = evidence.between("ready", "executing")
+    there = evidence.idle.least(ready).integral()
+    yield from exceeds(told, there / evidence.thread_seconds, "threads that idle, tasks elsewhere")
+    stolen = said.figures("work stealing moved {count} task")["count"]
+    yield from differs(stolen, len(evidence.rows("Steal")), "stolen tasks")
+    by_worker = {
+        label: float(np.nansum(own.numbers("executing") - own.numbers("ready")))
+        for label, own in evidence.runs.by("label").items()
+    }
+    crowded = said.figures("The longest queues are on {name};")["name"].text
+    if by_worker.get(crowded, 0.0) < 0.999 * max(by_worker.values(), default=0.0):
+        yield f"the longest queues are not on {crowded}: {dict(Counter(by_worker).most_common(2))}"
+
+
+def _row_of(said: Said, evidence: Evidence) -> dict[str, Any] | None:
+    """Find the task run whose key the evidence names; of several the longest."""
+    shown = said.figures("Key {name}; ")["name"].text.removesuffix("…")
+    fitting = [row for row in evidence.runs if _text(row["key"]).startswith(shown)]
+    return max(fitting, key=lambda row: row["held"] - row["executing"], default=None)
+
+
+def _text(key: Any) -> str:
+    return key if isinstance(key, str) else str(key)

@@ -1,0 +1,193 @@
+"""Refuters of what is said about how tasks use cores: too many, locks, waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from refuters.evidence import Evidence, Rows
+from refuters.figures import Figure
+from refuters.registry import Said, differs, exceeds, fits, refuter
+
+#: Percent of a host's cores below which no task has to wait for one.
+_FREE = 50.0
+#: Bytes of files that a worker reads and writes at least, for its tasks to wait for these.
+_SOME_BYTES = 1e6
+
+
+@refuter("cpu-oversubscribed")
+def cpu_oversubscribed(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with all waits in the run queue that were recorded, and with the hosts' cores."""
+    runs = evidence.runs
+    share = said.figures("wait for one for {share} of their time")["share"]
+    told = said.figures("{duration:waited} of these tasks' {duration:seconds} were spent in the")
+    waited = float(runs.numbers("waited").sum())
+    yield from fits(share, told["waited"], told["seconds"], "the share of their time")
+    yield from exceeds(told["waited"], waited, "waits for a core")
+    yield from exceeds(told["seconds"], runs.numbers("duration").sum(), "seconds of tasks")
+    of_all = said.figures("(all tasks: {share:all} of the threads' time)")["all"]
+    yield from exceeds(of_all, waited / evidence.thread_seconds, "waits of all tasks")
+    cpu = (
+        said.figures(
+            "workers' processes used {duration:processes} of CPU time, the tasks' own threads "
+            "{duration:own}."
+        )
+        if "workers' processes used unknown" not in said.evidence
+        else {}
+    )
+    if cpu:
+        used = grown(evidence.rows("Resource Usage"), "process_cpu_seconds")
+        yield from differs(cpu["processes"], sum(used.values()), "CPU of workers' processes")
+        yield from exceeds(cpu["own"], runs.numbers("used").sum(), "CPU of tasks")
+    yield from _other_programs(said, evidence)
+    if said.seconds > waited + 0.001:
+        yield f"{said.seconds:.3g} s are at stake of {waited:.3g} s of waits"
+    begin, end = evidence.span
+    busy = evidence.rows("Resource Usage").where(lambda row: begin <= row["timestamp"] <= end)
+    hosts = busy.numbers("host_cpu")
+    if np.isfinite(hosts).any() and np.nanmax(hosts) < _FREE:
+        yield f"no host was busier than {np.nanmax(hosts):.0f} %"
+
+
+def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the processes seen that neither wrote a file of the run nor are its kin."""
+    run = {(header["host"], header["pid"]) for header in evidence.headers}
+    by_host = evidence.rows("Host Process").by("host")
+    told = said.figures_if_any(
+        "Other programs used {factor:cores} of the cores of {name:host} ({count:looks} look"
+    ) | said.figures_if_any(
+        "No other program used much of a core of {name:host} ({count:looks} look"
+    )
+    if bool(told) != bool(by_host):
+        yield f"processes were seen on {len(by_host)} hosts"
+    if not told:
+        return
+    used = {}
+    for host, rows in by_host.items():
+        kin = {pid for row in rows if (host, row["pid"]) in run for pid in row["ancestors"]}
+        looks = {row["timestamp"]: row["interval"] for row in rows}
+        others = [
+            row["cpu"] / 100 * row["interval"]
+            for row in rows
+            if row["pid"] not in kin
+            and not any((host, pid) in run for pid in (row["pid"], *row["ancestors"]))
+        ]
+        used[host] = (sum(others) / sum(looks.values()), len(looks))
+    host = max(used, key=lambda each: used[each])
+    cores, looks = used[host]
+    if told["host"].text != host:
+        yield f"other programs used {host} most"
+    if "cores" not in told:
+        yield from exceeds(Figure("little", cores, 0.0), 0.05, "cores of other programs")
+        return
+    yield from differs(told["cores"], cores, "cores of other programs")
+    yield from differs(told["looks"], looks, "looks at the host")
+    for words in (
+        said.evidence.partition("Other programs used ")[2]
+        .partition(". ")[0]
+        .partition(": ")[2]
+        .split(", ")
+    ):
+        name = words.rpartition(" of ")[0]
+        if name not in evidence.rows("Host Process").values("name"):
+            yield f"no process is called {name!r}"
+
+
+@refuter("io-bound")
+def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with bytes of files, over all and on each worker that ran the function."""
+    told = said.figures(
+        "wait for storage: {name} uses the CPU for {share} of its time, while {size} are"
+    )
+    used, _ = _of_function(evidence, told["name"].text)
+    yield from differs(told["share"], used, "its CPU share")
+    samples = evidence.rows("Resource Usage")
+    read, written = (grown(samples, f"process_io.{way}_size") for way in ("read", "write"))
+    spilled = sum(
+        sum(grown(evidence.rows("Managed Memory"), f"spill_{way}_size").values())
+        for way in ("read", "write")
+    )
+    nbytes = max(sum(read.values()) + sum(written.values()) - spilled, 0.0)
+    yield from differs(told["size"], nbytes, "bytes of files")
+    rate = said.figures("That is {size}/s over the run; {share} of the threads' time is spent")
+    yield from differs(rate["size"], nbytes / evidence.wall, "bytes a second")
+    yield from exceeds(rate["share"], _waiting(evidence), "time that is spent waiting")
+    for label, own in evidence.functions.get(str(said.function), Rows([])).by("label").items():
+        if read.get(label, 0.0) + written.get(label, 0.0) < _SOME_BYTES:
+            yield f"{label} ran {len(own)} of its tasks and read and wrote hardly any file"
+
+
+@refuter("blocked-tasks")
+def blocked_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the CPU seconds of the function, and with what threads were held for."""
+    told = said.figures(
+        "sleep or wait: {name} uses the CPU for {share:cpu} of its time, and {share:waits} of the"
+    )
+    used, _ = _of_function(evidence, told["name"].text)
+    yield from differs(told["cpu"], used, "its CPU share")
+    yield from exceeds(told["waits"], _waiting(evidence), "time that is spent waiting")
+    every = said.figures("{count} task") | said.figures("{duration} in all; waits for a core are")
+    own = evidence.functions.get(str(said.function), Rows([]))
+    if not every["count"].is_at_least(len(own)) or every["count"].value > len(evidence.runs):
+        yield f"{every['count'].text} tasks, of which {said.function} alone has {len(own)}"
+    yield from exceeds(every["duration"], evidence.runs.numbers("working").sum(), "their seconds")
+    threads = said.figures_if_any("threads_per_worker={count:more} in place of {count:now}")
+    if threads and threads["now"].value not in {life[2] for life in evidence.lives.values()}:
+        yield f"no worker has {threads['now'].text} threads"
+
+
+@refuter("lock-bound")
+def lock_bound(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with how many tasks ran at a time, and what they did not use of their time."""
+    told = said.figures("{factor:beside} tasks at a time, most of {name}, use {factor:cores} cores")
+    most_beside = max(
+        float(evidence.between("timestamp", "stop", own).values.max(initial=0.0))
+        for own in evidence.runs.by("address").values()
+    )
+    yield from exceeds(told["beside"], most_beside, "tasks at a time")
+    if max(life[2] for life in evidence.lives.values()) < 2:
+        yield "each worker has one thread"
+    shares = []
+    for own in evidence.runs.by("address").values():
+        for runs in own.by("function").values():
+            lost = runs.numbers("working").sum() - runs.numbers("used").sum()
+            shares.append(lost / max(runs.numbers("duration").sum(), 1e-9))
+    share = said.figures("{share} of their time these tasks neither used a core")["share"]
+    yield from exceeds(share, max(shares), "time without a core")
+    counts = said.figures("{count:tasks} task") | said.figures(" on {count:workers} worker")
+    yield from exceeds(counts["tasks"], len(evidence.runs), "tasks")
+    yield from exceeds(counts["workers"], len(evidence.lives), "workers")
+
+
+def grown(samples: Rows, column: str) -> dict[str, float]:
+    """Return by worker's label how much a count grew; each life counts by itself."""
+    found: dict[str, float] = {}
+    for (label, *_), own in _by_file(samples).items():
+        values = own.numbers(column)
+        values = values[np.isfinite(values)]
+        if len(values):
+            found[label] = found.get(label, 0.0) + float(values.max() - values.min())
+    return found
+
+
+def _by_file(samples: Rows) -> dict[tuple[str, str], Rows]:
+    return {
+        (label, file): rows
+        for label, own in samples.by("label").items()
+        for file, rows in own.by("file").items()
+    }
+
+
+def _of_function(evidence: Evidence, name: str) -> tuple[float, float]:
+    """Return the CPU share of a function, and its seconds without CPU."""
+    own = evidence.functions.get(name, Rows([]))
+    working, used = own.numbers("working").sum(), own.numbers("used").sum()
+    return (float(used / working) if working > 0 else 0.0), float(working - used)
+
+
+def _waiting(evidence: Evidence) -> float:
+    """Return the share of the threads' time for which tasks held one and did not use it."""
+    runs = evidence.runs
+    held = np.minimum(runs.numbers("held"), runs.numbers("stop")) - runs.numbers("timestamp")
+    return float(np.maximum(held - runs.numbers("used"), 0.0).sum() / evidence.thread_seconds)

@@ -1,0 +1,277 @@
+"""The raw events of a run, as columns, and what can be said of them without any analysis."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dask.utils import key_split
+
+from dasfprof.database import FileDatabase
+from refuters.steps import Numbers, Steps
+
+#: What clients tell of themselves: the cluster may not yet, or no longer, be recorded then.
+_OF_CLIENTS = ("Graph Sent", "Step", "Step End", "Step Layer", "Client Under Way", "Client Sample")
+
+
+class Rows:
+    """Events of one name: a map each, of their fields and args."""
+
+    def __init__(self, maps: list[dict[str, Any]]) -> None:
+        self.maps = maps
+
+    def __len__(self) -> int:
+        return len(self.maps)
+
+    def __iter__(self) -> Any:
+        return iter(self.maps)
+
+    def numbers(self, name: str) -> Numbers:
+        """Return a column as floats; NaN where there is none."""
+        values = [row.get(name) for row in self.maps]
+        return np.array([np.nan if value is None else value for value in values], dtype=float)
+
+    def values(self, name: str) -> list[Any]:
+        """Return a column as it is."""
+        return [row.get(name) for row in self.maps]
+
+    def where(self, true: Any) -> Rows:
+        """Return those of which a function says so."""
+        return Rows([row for row in self.maps if true(row)])
+
+    def by(self, name: str) -> dict[Any, Rows]:
+        """Return them by a column."""
+        groups: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+        for row in self.maps:
+            groups[row.get(name)].append(row)
+        return {value: Rows(maps) for value, maps in groups.items()}
+
+
+class Evidence:
+    """What the trace files of a run hold, event by event.
+
+    Each event is a map of its args, with ``timestamp``, ``duration``, ``host``, ``label`` (of the
+    worker), ``address`` (of the worker, by the file's header) and ``file``.
+    """
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        maps: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self.headers: list[dict[str, Any]] = []
+        #: Of the same files, and of those that have no end.
+        self.names: list[str] = []
+        self.unclosed: list[str] = []
+        for path in sorted(files):
+            file = FileDatabase(path).trace_file()
+            header = file.read_header()
+            self.headers.append(header)
+            self.names.append(path.name)
+            if not file.is_closed():
+                self.unclosed.append(path.name)
+            own = {"address": header.get("worker", {}).get("address"), "file": path.name}
+            for event in FileDatabase(path).get_traces():
+                times = {"timestamp": event.timestamp, "duration": getattr(event, "duration", 0.0)}
+                whose = {"host": event.process_id, "label": event.thread_id}
+                maps[event.name].append({**whose, **event.args, **times, **own})
+        self._rows = {name: Rows(found) for name, found in maps.items()}
+
+    def rows(self, name: str) -> Rows:
+        """Return the events of a name."""
+        return self._rows.get(name, Rows([]))
+
+    # --- task runs -------------------------------------------------------------------------------
+
+    @cached_property
+    def runs(self) -> Rows:
+        """The task runs in files of workers, as they began, with what the scheduler noted of each.
+
+        ``stop``, ``function``, ``working`` (without waits for a core), ``cpu`` (0 if unknown, and
+        no more than ``working``), ``held`` (until when it held its thread) are added.
+        """
+        seen = {
+            (repr(row["key"]), row["run_id"], row["worker"]): row for row in self.rows("Task Run")
+        }
+        found = []
+        for row in sorted(self.rows("Compute"), key=lambda row: row["timestamp"]):
+            noted = seen.get((repr(row["key"]), row["run_id"], row["address"]), {})
+            length = row["duration"]
+            waited = min(max(row.get("run_queue") or 0.0, 0.0), length)
+            cpu = row.get("cpu")
+            ends = [row["timestamp"] + length, row.get("done"), row.get("seceded")]
+            facts = {
+                "stop": ends[0],
+                "function": key_split(row["key"]),
+                "waited": waited,
+                "working": length - waited,
+                "used": min(
+                    max(0.0 if cpu is None or np.isnan(cpu) else cpu, 0.0), length - waited
+                ),
+                "held": ends[2] if ends[2] is not None else max(ends[0], ends[1] or 0.0),
+                "noted": noted,
+                "sent": noted.get("timestamp"),
+                "queued": noted.get("queued"),
+                "waiting": noted.get("waiting"),
+                "known": noted["timestamp"] + noted["duration"] if noted else None,
+            }
+            found.append({**row, **facts})
+        return Rows(found)
+
+    @cached_property
+    def unseen(self) -> Rows:
+        """What the scheduler noted and no file of a worker holds."""
+        seen = {(repr(row["key"]), row["run_id"], row["address"]) for row in self.rows("Compute")}
+        return self.rows("Task Run").where(
+            lambda row: (repr(row["key"]), row["run_id"], row["worker"]) not in seen
+        )
+
+    @cached_property
+    def functions(self) -> dict[str, Rows]:
+        """The task runs by function."""
+        return self.runs.by("function")
+
+    @cached_property
+    def open(self) -> Rows:
+        """The last that was noted of each task run that had begun and that no file says ended."""
+        ended = {(repr(row["key"]), row["run_id"]) for row in self.rows("Compute")}
+        last = {
+            (repr(row["key"]), row["run_id"], row["label"]): row
+            for row in self.rows("Task Under Way")
+        }
+        return Rows([row for (*run, _), row in last.items() if tuple(run) not in ended])
+
+    def _of_cluster(self, but: tuple[str, ...] = ()) -> list[Rows]:
+        """Return all events but those of some names and those that clients tell of themselves."""
+        return [rows for name, rows in self._rows.items() if name not in (*but, *_OF_CLIENTS)]
+
+    # --- time and threads ------------------------------------------------------------------------
+
+    @cached_property
+    def begin(self) -> float:
+        """When the first event was."""
+        return min((row["timestamp"] for rows in self._of_cluster() for row in rows), default=0.0)
+
+    @cached_property
+    def first_seen(self) -> float:
+        """When something first happened: workers that were there before joined at any time."""
+        times = [
+            row["timestamp"]
+            for rows in self._of_cluster(but=("Worker Added", "Worker Removed"))
+            for row in rows
+        ]
+        return min(times, default=self.begin)
+
+    def label(self, address: str) -> str | None:
+        """Return the label of the worker that had an address."""
+        for header in self.headers:
+            worker = header.get("worker", {})
+            if worker.get("address") == address:
+                return worker.get("label")
+        return None
+
+    @property
+    def scheduler_closed(self) -> bool:
+        """Whether the file of the scheduler has its end: recording was ended, not cut off."""
+        own = [name for name in self.names if "-SchedulerPlugin-" in name]
+        return bool(own) and not set(own) & set(self.unclosed)
+
+    @cached_property
+    def end(self) -> float:
+        """When the last event ended."""
+        return max(
+            (row["timestamp"] + row["duration"] for rows in self._of_cluster() for row in rows),
+            default=0.0,
+        )
+
+    @cached_property
+    def span(self) -> tuple[float, float]:
+        """When the first task was known, and the last over or waited for, or the trace ends."""
+        noted = self.rows("Task Run")
+        begins = [*noted.numbers("waiting"), *noted.numbers("queued"), *noted.numbers("timestamp")]
+        begins += [*self.runs.numbers("received"), *self.runs.numbers("timestamp")]
+        over = noted.where(lambda row: row["state"] in ("memory", "erred"))
+        ends = [*(over.numbers("timestamp") + over.numbers("duration"))]
+        ends += [*self.runs.numbers("done"), *self.runs.numbers("stop")]
+        states = self.rows("Scheduler State").where(lambda row: row["unfinished"] > 0)
+        open_ = any(row["state"] == "processing" for row in noted) or len(self.rows("Unsent Tasks"))
+        if not begins or not ends:
+            return self.begin, self.end
+        open_ = open_ or states.numbers("timestamp").max(initial=0.0) > np.nanmax(ends)
+        return float(np.nanmin(begins)), self.end if open_ else float(np.nanmax(ends))
+
+    @cached_property
+    def least_wall(self) -> float:
+        """Seconds between the first and the last of the task runs in files of workers."""
+        begins = [*self.runs.numbers("timestamp"), *self.runs.numbers("executing")]
+        return float(np.nanmax(self.runs.numbers("stop")) - np.nanmin(begins)) if begins else 0.0
+
+    @property
+    def wall(self) -> float:
+        """Seconds of the run."""
+        return self.span[1] - self.span[0]
+
+    @cached_property
+    def lives(self) -> dict[str, tuple[float, float, int]]:
+        """When each worker joined and left, by its address, and its threads."""
+        found: dict[str, tuple[float, float, int]] = {}
+        left = {row["worker"]: row["timestamp"] for row in self.rows("Worker Removed")}
+        for row in self.rows("Worker Added"):
+            address = row["worker"]
+            found[address] = (row["timestamp"], left.get(address, self.end), row["nthreads"])
+        for header in self.headers:
+            worker = header.get("worker", {})
+            if worker.get("address") and worker["address"] not in found:
+                found[worker["address"]] = (self.begin, self.end, worker.get("nthreads", 1))
+        return found
+
+    @cached_property
+    def threads(self) -> float:
+        """The threads that the run had on average."""
+        return self.threads_there.integral(*self.span) / self.wall if self.wall > 0 else 0.0
+
+    @cached_property
+    def threads_seen(self) -> float:
+        """The threads on average if workers count only until their own last event."""
+        last: dict[str, float] = {}
+        for rows in self._rows.values():
+            for row in rows:
+                end = max(row["timestamp"] + row["duration"], row.get("done") or 0.0)
+                last[row["address"]] = max(end, last.get(row["address"], 0.0))
+        seen = [
+            (life[0], min(life[1], last.get(one, 0)), life[2]) for one, life in self.lives.items()
+        ]
+        begins, ends, each = zip(*seen, strict=True) if seen else ((), (), ())
+        return Steps.of(begins, ends, each).integral(*self.span) / max(self.wall, 1e-9)
+
+    @cached_property
+    def threads_there(self) -> Steps:
+        """How many threads there were at any time."""
+        begins, ends, each = zip(*self.lives.values(), strict=True) if self.lives else ((), (), ())
+        return Steps.of(begins, ends, each)
+
+    @property
+    def thread_seconds(self) -> float:
+        """The seconds of all threads during the run, no more than there were."""
+        return (min(self.threads, self.threads_seen) or self.threads) * self.wall
+
+    def between(self, begin: str, end: str, runs: Rows | None = None) -> Steps:
+        """Count task runs that are between two of their times, at any time."""
+        runs = self.runs if runs is None else runs
+        return Steps.of(runs.numbers(begin), runs.numbers(end))
+
+    @cached_property
+    def idle(self) -> Steps:
+        """How many threads no task held, at any time: no fewer than in truth."""
+        return self.threads_there.less(self.between("executing", "held"))
+
+    def idle_by_worker(self, begin: str, end: str) -> float:
+        """Sum the time in which threads idled while runs were between two times on their worker."""
+        total = 0.0
+        for address, own in self.runs.by("address").items():
+            joined, left, threads = self.lives.get(address, (self.begin, self.end, len(own)))
+            there = Steps.of([joined], [left], threads)
+            idle = there.less(self.between("executing", "held", own))
+            total += idle.least(self.between(begin, end, own)).integral()
+        return total

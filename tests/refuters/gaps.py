@@ -1,0 +1,66 @@
+"""Refuters of what is said about times in which the cluster had no tasks, or no workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from refuters.evidence import Evidence, Rows
+from refuters.registry import Said, exceeds, fits, refuter
+from refuters.steps import Steps
+
+
+@refuter("client-gaps")
+def client_gaps(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the time in which nothing was known to the scheduler that was not over."""
+    told = said.figures("for {duration} ({share} of the run) no task was submitted, in {count} gap")
+    begin, end = evidence.span
+    waited = evidence.idle.where(lambda number: number > 0).integral(begin, end)
+    yield from exceeds(told["duration"], waited, "seconds in which a thread idled")
+    yield from fits(told["share"], told["duration"], evidence.wall, "their share")
+    longest = said.figures("The longest, {duration}, is before {name:function}. ")
+    if not told["duration"].is_at_least(longest["duration"].value - longest["duration"].half):
+        yield f"the longest, {longest['duration'].text}, is longer than all"
+    yield from _between_clients(evidence, longest["duration"].value)
+
+
+def _ends(noted: Rows) -> list[float]:
+    return list(noted.numbers("timestamp") + noted.numbers("duration"))
+
+
+def _between_clients(evidence: Evidence, longest: float) -> Iterator[str]:
+    """Yield it if the client before a gap is another than the one after it."""
+    graphs = sorted(evidence.rows("Graph"), key=lambda row: row["timestamp"])
+    noted = evidence.rows("Task Run")
+    ends = np.array(_ends(noted))
+    for before, after in pairwise(graphs):
+        last = ends[ends < after["timestamp"]].max(initial=-np.inf)
+        gap = after["timestamp"] - last
+        if before["client"] != after["client"] and abs(gap - longest) < 0.02 * longest:
+            yield f"the longest gap lies between two clients, {before['client']} and its follower"
+
+
+@refuter("no-workers")
+def no_workers(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the time in which the scheduler had tasks, and no worker was there."""
+    told = said.figures("no worker: for {duration} ({share} of the run) tasks waited for one to")
+    longest = said.figures("{count} time") | said.figures(
+        "the longest from {duration:begin} into the trace on, for {duration:longest}."
+    )
+    noted = evidence.rows("Task Run")
+    begins = np.fmin(noted.numbers("waiting"), noted.numbers("timestamp"))
+    tasks = Steps.of(begins, np.array(_ends(noted)))
+    none = tasks.with_(
+        evidence.threads_there, lambda number, threads: ((number > 0) & (threads <= 0)) * 1.0
+    )
+    # A task may be known for longer than its runs: until the last of them it waits.
+    begin, end = evidence.span
+    there = evidence.threads_there.where(lambda threads: threads > 0).integral(begin, end)
+    yield from exceeds(told["duration"], end - begin - there, "time without a worker")
+    if not told["duration"].is_at_least(none.integral(begin, end)):
+        yield f"tasks waited for {none.integral(begin, end):.6g} s, without a worker"
+    yield from fits(told["share"], told["duration"], evidence.wall, "its share")
+    if not longest["longest"].is_at_most(told["duration"].bounds[1]):
+        yield f"the longest, {longest['longest'].text}, is longer than all"

@@ -1,0 +1,172 @@
+"""Refuters of what is said about Dask's own work: small tasks, the scheduler, messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from refuters.attempts import is_most, most
+from refuters.evidence import Evidence, Rows
+from refuters.registry import Said, differs, exceeds, refuter
+from refuters.steps import Steps
+
+#: A layer's chunks are equal but for those at its edges; advice may round up.
+_SOME = 1.1
+#: A function's tasks are small if half of them are shorter than so many times what is said of all.
+_AS_SMALL = 10.0
+
+
+@refuter("tasks-too-small")
+def tasks_too_small(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with task runs, what goes on around them, and the bytes there are to be cut up."""
+    done = evidence.runs.where(lambda row: row["state"] in ("memory", None))
+    told = said.figures(
+        "{count} tasks take {duration} each (the median), and handling them takes {share} of the"
+    )
+    yield from differs(told["count"], len(done), "tasks")
+    median = float(np.median(done.numbers("working")))
+    yield from differs(told["duration"], median, "the median")
+    around = _around(evidence)
+    latency = evidence.idle_by_worker("ready", "executing") + _unsent(evidence, "known_before")
+    handling = around + latency
+    yield from exceeds(told["share"], min(handling / evidence.thread_seconds, 1), "handling")
+    times = said.figures_if_any("Overhead is {factor} times what the tasks compute;")
+    if times:
+        held = np.fmin(done.numbers("stop"), done.numbers("held")) - done.numbers("timestamp")
+        computed = float(np.maximum(held - done.numbers("waited"), 0.0).sum())
+        yield from exceeds(times["factor"], handling / computed, "overhead by compute")
+    each = said.figures_if_any("each of {name} costs {duration:besides} besides its own {duration}")
+    own = evidence.functions.get(str(said.function), Rows([]))
+    if each and len(own):
+        lengths = own.numbers("working")
+        yield from differs(each["duration"], float(lengths.mean()), "seconds of one of its tasks")
+        if float(np.median(own.numbers("working"))) > _AS_SMALL * max(median, 1e-3):
+            yield f"tasks of {said.function} are not small: {np.median(lengths):.3g} s each"
+    yield from _advice(said, evidence)
+
+
+def _advice(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Yield it if chunks are advised that are larger than all there is of them."""
+    own = evidence.functions.get(str(said.function), Rows([]))
+    advised = said.figures_if_any("chunks of {size:new} in place of {size:old}")
+    if advised and len(own):
+        layers: dict[object, dict[str, float]] = {}
+        for row in own:
+            key = row["key"]
+            layer = key[0] if isinstance(key, tuple) else ""
+            nbytes = max(row["size"] or 0.0, row["input_size"] or 0.0)
+            layers.setdefault(layer, {})[repr(key)] = nbytes
+        largest = max(sum(layer.values()) for layer in layers.values())
+        if not advised["new"].is_at_most(_SOME * largest):
+            yield f"chunks of {advised['new'].text} are advised where all have {largest:.3g} bytes"
+        sizes = [max(row["size"] or 0.0, row["input_size"] or 0.0) for row in own]
+        if not advised["old"].is_at_most(max(sizes)):
+            yield f"no chunk has {advised['old'].text}, the largest {max(sizes):.3g} bytes"
+    width = said.figures_if_any("there are only {count} task")
+    if width:
+        yield from exceeds(width["count"], len(own), "tasks in a layer")
+
+
+@refuter("scheduler-bound")
+def scheduler_bound(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the time of idle threads before tasks were sent or known to have ended."""
+    told = said.figures(
+        "for {share} of their time threads idle while it has runnable tasks to send, or until it"
+    )
+    unsent = _unsent(evidence, "not_sent")
+    yield from exceeds(
+        told["share"], unsent / evidence.thread_seconds, "threads that idle with unsent tasks"
+    )
+    rate = said.figures("It handled {count} tasks a second; {duration} of the critical path are")
+    # The scheduler handles more than workers tell of.
+    yield from exceeds(rate["count"], len(evidence.runs) / evidence.wall + 0.5, "tasks a second")
+    yield from exceeds(rate["duration"], evidence.wall, "seconds of the critical path")
+
+
+@refuter("late-receipt")
+def late_receipt(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the time between being sent and being received, and with lags of loops."""
+    told = said.figures(
+        "for {share} of their time threads idle while tasks are on their way from the scheduler, "
+        "for up to {duration}"
+    )
+    late = evidence.idle_by_worker("sent", "received")
+    yield from exceeds(told["share"], late / evidence.thread_seconds, "idle threads")
+    stolen = np.array([row["noted"].get("stolen") or 0.0 for row in evidence.runs])
+    way = evidence.runs.numbers("received") - np.fmax(evidence.runs.numbers("sent"), stolen)
+    yield from differs(told["duration"], float(np.nanmax(way)), "the longest way")
+    path = said.figures("{duration} of the critical path; most of it tasks of")["duration"]
+    yield from exceeds(path, evidence.wall, "seconds of the critical path")
+    sums = most(evidence.runs.values("function"), np.nan_to_num(way))
+    if not is_most(str(said.function), sums):
+        yield f"most of it are not tasks of {said.function}"
+    answered = said.figures("{share} of this time the event loop of the worker did not")["share"]
+    lags = evidence.rows("Managed Memory").values("loop_lag")
+    blocked = len(evidence.rows("Loop Blocked")) or any(lag is None or lag > 0 for lag in lags)
+    if answered.value > 0 and not blocked:
+        yield "no loop was late"
+
+
+@refuter("deserialising")
+def deserialising(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Sum what was recorded of deserialising."""
+    told = said.figures("Deserialising tasks takes {share} of the threads' time, most for {name}.")
+    seconds = np.nan_to_num(evidence.runs.numbers("deserialize"))
+    total = float(seconds.sum())
+    yield from exceeds(told["share"], total / evidence.thread_seconds, "deserialising")
+    sums = most(evidence.runs.values("function"), seconds)
+    own = said.figures("{duration} of thread time for")["duration"]
+    yield from differs(own, sums.get(str(said.function), 0.0), f"deserialising {said.function}")
+    if not is_most(str(said.function), sums):
+        yield f"most is not for {said.function}"
+
+
+def _around(evidence: Evidence) -> float:
+    """Sum the time for which tasks held a thread and their function did not run."""
+    runs = evidence.runs
+    before = runs.numbers("timestamp") - runs.numbers("executing")
+    after = np.minimum(runs.numbers("done"), runs.numbers("held")) - runs.numbers("stop")
+    return float(np.nansum(np.maximum(before, 0.0)) + np.nansum(np.maximum(after, 0.0)))
+
+
+def _unsent(evidence: Evidence, until: str) -> float:
+    """Sum the time in which threads idled while tasks were runnable and not sent, or on their way.
+
+    Parameters
+    ----------
+    evidence
+        The events.
+    until
+        ``not_sent`` to count until tasks were sent, and of ended ones until the scheduler knew;
+        ``known_before`` to count until workers knew of them: all that has to do with messages.
+    """
+    runs = evidence.runs
+    spans = evidence.between("queued", "sent", runs)
+    waited = evidence.between("waiting", "sent", runs)
+    # Dask notes `queued` only where it holds a task back: else it is sent as it becomes runnable.
+    inputs: dict[str, float] = {}
+    for row in runs:
+        inputs[repr(row["key"])] = row["known"] or row["stop"]
+    runnable = [
+        max(
+            [row["waiting"] or np.nan]
+            + [inputs[repr(key)] for key in row["dependencies"] or () if repr(key) in inputs]
+        )
+        for row in runs
+    ]
+    spans = spans + Steps.of(runnable, runs.numbers("sent"))
+    spans = spans + evidence.between("done", "known", runs)
+    if until == "known_before":
+        spans = spans + evidence.between("sent", "received", runs)
+        spans = spans + waited
+        graphs = evidence.rows("Graph")
+        submitted = [
+            float(str(one).rpartition("-")[2] or "nan") for one in graphs.values("stimulus")
+        ]
+        spans = spans + Steps.of(submitted, graphs.numbers("timestamp"), 1e9)
+    unsent = evidence.rows("Unsent Tasks")
+    if len(unsent):
+        ends = np.full(len(unsent), evidence.end)
+        spans = spans + Steps.of(unsent.numbers("timestamp"), ends, unsent.numbers("tasks"))
+    return evidence.idle.least(spans).integral()

@@ -1,0 +1,63 @@
+"""Refuters of what is said about the trace itself, and about rules that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from refuters.evidence import Evidence
+from refuters.registry import Said, exceeds, refuter
+
+
+@refuter("missing-evidence")
+def missing_evidence(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Look for what is said to be missing."""
+    text = f"{said.finding} {said.evidence}"
+    if "no resource samples" in text and len(evidence.rows("Resource Usage")):
+        yield "there are samples"
+    if "no messages of P2P shuffles" in text and len(evidence.rows("Shuffle Message")):
+        yield "there are messages of shuffles"
+    for header in evidence.headers:
+        plugin = header.get("plugin")
+        if plugin == "SchedulerPlugin" and "no file of the scheduler" in text:
+            yield "there is a file of the scheduler"
+    if "ended without closing" in text and not evidence.unclosed:
+        yield "each file was closed"
+    if "ended without closing" in text and "let run.stop()" in said.suggestion:
+        left = {row["worker"] for row in evidence.rows("Worker Removed")}
+        killed = {
+            header["worker"]["address"]
+            for header, name in zip(evidence.headers, evidence.names, strict=True)
+            if name in evidence.unclosed and header.get("worker")
+        }
+        if killed and killed <= left and evidence.scheduler_closed:
+            yield "their workers had left before recording ended: no stop() would have waited"
+
+
+@refuter("clocks-apart")
+def clocks_apart(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with what messages between workers and the scheduler allow."""
+    said.figures("The clock of {name} is {duration}")
+    offset = (
+        said.figures("is {duration:apart} ahead of")
+        if "ahead of" in said.finding
+        else (said.figures("is {duration:apart} behind"))
+    )
+    delays = np.abs(evidence.rows("Clock").numbers("scheduler_delay"))
+    runs = evidence.runs
+    seen = np.concatenate(
+        [
+            np.abs(runs.numbers("received") - runs.numbers("sent")),
+            np.abs(runs.numbers("done") - runs.numbers("known")),
+            delays,
+        ]
+    )
+    seen = seen[np.isfinite(seen)]
+    yield from exceeds(offset["apart"], float(seen.max(initial=0.0)), "a clock's distance")
+
+
+@refuter("rule-failed")
+def rule_failed(said: Said, evidence: Evidence) -> Iterator[str]:
+    """No rule may fail."""
+    yield said.evidence

@@ -1,0 +1,64 @@
+"""Refuters of what is said about the time before the first task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from refuters.evidence import Evidence
+from refuters.registry import Said, differs, exceeds, lies, refuter
+
+#: Words of the files of programs that wait for their user at times.
+_PROMPTS = ("ipykernel", "IPython", "_pyrepl", "prompt_toolkit")
+_STAGES = ("program", "optimising", "pickling", "sending", "scheduler")
+
+
+@refuter("late-start")
+def late_start(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with when the client's recording began, and when the first graph was known."""
+    told = said.figures("come late: {duration} pass before the scheduler has any, {share} of the")
+    graph = min(evidence.rows("Graph"), key=lambda row: row["timestamp"])
+    known = float(graph["timestamp"])
+    begun = [*evidence.runs.numbers("executing"), *evidence.runs.numbers("timestamp")]
+    if min(begun) < known - 0.01:
+        yield "a task ran before the first graph was known"
+    parts = {
+        stage: found["duration"]
+        for stage in _STAGES
+        if (found := said.figures_if_any(f"{stage} {{duration}}"))
+    }
+    sent = [row for row in evidence.rows("Graph Sent") if row["client"] == graph["client"]]
+    hosts = {header["host"] for header in evidence.headers if "SchedulerPlugin" in str(header)}
+    if not sent or sent[0]["host"] not in hosts:
+        total = sum(part.value for part in parts.values())
+        yield from lies(told["duration"], 0.99 * total, 1.01 * total, "its parts")
+        return
+    late = known - float(sent[0]["since"])
+    end = evidence.span[1] - float(sent[0]["since"])
+    if _has_prompts(evidence):
+        yield from exceeds(told["duration"], late, "seconds before the first graph was known")
+        return
+    yield from differs(told["duration"], late, "seconds before the first graph was known")
+    yield from lies(told["share"], 0.98 * late / end, 1.02 * late / end, "their share")
+    actual = _parts(sent[0], graph)
+    for stage, part in parts.items():
+        yield from differs(part, actual[stage], f"seconds of {stage}")
+
+
+def _parts(sent: dict[str, Any], graph: dict[str, Any]) -> dict[str, float]:
+    optimising = sent["optimising"] or 0.0
+    taken_up = float(str(graph["stimulus"]).rpartition("-")[2])
+    handed_over = max(min(sent["timestamp"], taken_up), sent["start"])
+    return {
+        "program": sent["start"] - sent["since"] - optimising,
+        "optimising": optimising,
+        "pickling": handed_over - sent["start"],
+        "sending": taken_up - handed_over,
+        "scheduler": graph["timestamp"] - taken_up,
+    }
+
+
+def _has_prompts(evidence: Evidence) -> bool:
+    return any(
+        prompt in str(row["frames"]) for row in evidence.rows("Stack") for prompt in _PROMPTS
+    )

@@ -1,0 +1,105 @@
+"""Refuters of what is said about functions: which takes most, and what first runs of them take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from refuters.evidence import Evidence, Rows
+from refuters.registry import Said, differs, exceeds, lies, refuter
+
+#: CPU shares below which a function is not made faster by a better algorithm.
+_WAITS = 0.3
+#: Means that are so many times the median are of few runs, not of each.
+_OF_FEW = 5.0
+
+
+def first_runs(evidence: Evidence) -> tuple[Rows, Rows]:
+    """Return the runs that began before any of their function had ended on their worker; the rest.
+
+    Each may have been what its worker needed an import or a compilation for.
+    """
+    first, rest = [], []
+    ended: dict[tuple[str, str], float] = {}
+    for row in evidence.runs:  # as they began
+        place = (row["function"], row["address"])
+        earliest = ended.get(place, np.inf)
+        (first if row["timestamp"] < earliest else rest).append(row)
+        ended[place] = min(earliest, row["stop"])
+    return Rows(first), Rows(rest)
+
+
+@refuter("first-use")
+def first_use(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare first runs on each worker with those that follow."""
+    told = said.figures(
+        "The first runs of {name} on a worker take far longer than those that follow: "
+        "{duration:took} against {duration:usual} (medians)."
+    )
+    counts = said.figures("{count:runs} first run") | said.figures(
+        " on {count:workers} of {count:all} worker"
+    )
+    first, rest = first_runs(evidence)
+    own = first.by("function").get(str(said.function), Rows([]))
+    others = rest.by("function").get(str(said.function), Rows([]))
+    yield from exceeds(counts["runs"], len(own), "first runs")
+    yield from exceeds(counts["workers"], len(own.by("address")), "workers that had them")
+    everywhere = evidence.functions.get(str(said.function), Rows([])).by("address")
+    yield from differs(counts["all"], len(everywhere), f"workers that ran {said.function}")
+    working, later = own.numbers("working"), others.numbers("working")
+    if not len(working) or not len(later):
+        yield "there are no first runs, or none that follow"
+        return
+    # Threads may be held for longer than functions run.
+    slots = own.numbers("held") - own.numbers("executing") - own.numbers("waited")
+    yield from lies(told["took"], working.min(), max(slots.max(), working.max()), "first runs")
+    after = others.numbers("held") - others.numbers("executing") - others.numbers("waited")
+    usual = sorted([float(np.median(later)), float(np.median(after))])
+    yield from lies(told["usual"], *usual, "runs that follow")
+    lost = said.figures("{duration} of thread time beyond what is usual")["duration"]
+    every = first.numbers("held") - first.numbers("executing")
+    yield from exceeds(lost, float(np.fmax(every, first.numbers("working")).sum()), "what is lost")
+
+
+@refuter("dominating-function")
+def dominating_function(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Sum the seconds of each function; how much of it are first uses, only bounds can tell."""
+    told = said.figures(
+        "of the time: {name} has {share} of all seconds of tasks, {duration:each} a task (the"
+    )
+    more = said.figures("{count} task") | said.figures(
+        "{duration:all} in all, first uses and waits for a core left out; the tasks of all others "
+        "take {duration:others} on average. It uses the CPU for {share:cpu} of its time"
+    )
+    own = evidence.functions.get(str(said.function), Rows([]))
+    rest = evidence.runs.where(lambda row: row["function"] != said.function)
+    yield from differs(more["count"], len(own), "its tasks")
+    (least, most), (least_others, most_others) = (
+        _without_first_uses(evidence, rows) for rows in (own, rest)
+    )
+    yield from lies(more["all"], least, most, "its seconds")
+    low, high = least / (least + most_others), most / (most + least_others)
+    yield from lies(told["share"], low, high, "its share of all seconds")
+    each = least_others / len(rest), most_others / len(rest)
+    yield from lies(more["others"], *each, "seconds of others")
+    working = own.numbers("working")
+    yield from exceeds(told["each"], float(np.median(working)), "its median")
+    # Clocks of threads and of the wall differ a little.
+    cpu = [own.numbers("used").sum(), float(np.nansum(own.numbers("cpu")))]
+    if not any(more["cpu"].shows(min(one / working.sum(), 1.0)) for one in cpu):
+        yield f"its CPU share is {cpu[0] / working.sum():.3g}, not {more['cpu'].text}"
+    if more["cpu"].value < _WAITS and "vectorise" in said.suggestion:
+        yield f"it is to be vectorised, though it uses the CPU for {more['cpu'].text}"
+    if least / len(own) > _OF_FEW * np.median(working):
+        yield f"half of its tasks took no more than {np.median(working):.3g} s"
+    if any(row["seceded"] is not None for row in own):
+        yield "it gave its threads back while it waited for tasks of its own"
+
+
+def _without_first_uses(evidence: Evidence, runs: Rows) -> tuple[float, float]:
+    """Return the least and the most seconds of runs, with first uses as long as others or not."""
+    first = {id(row) for row in first_runs(evidence)[0]}
+    most = float(runs.numbers("working").sum())
+    least = float(runs.where(lambda row: id(row) not in first).numbers("working").sum())
+    return least, most

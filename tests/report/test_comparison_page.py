@@ -1,0 +1,283 @@
+"""The page of a comparison in a real browser: it shows the tables, and both runs are linked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from compared_runs import pixels, write_sampled, write_steps
+from opened_pages import GUTTER, RULER, OpenedPage, chromium
+from traces import Plan, Task, compute, record, write_as_dasf
+from traces.hung import hung
+from traces.noisy import Noisy
+
+from dasfprof.analysis.comparison import RunComparison, compare
+
+Opener = Callable[..., OpenedPage]
+HOSTILE = "</script><img src=x onerror=alert(1)>{{data}}"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Iterator[Opener]:
+    """Open pages of comparisons; at the end none may have complained or asked for anything."""
+    pages: list[OpenedPage] = []
+
+    def open_page(comparison: RunComparison, **options: Any) -> OpenedPage:
+        path = comparison.report(tmp_path / f"page{len(pages)}.html")
+        pages.append(OpenedPage(browser, path, **options))
+        return pages[-1]
+
+    yield open_page
+    for page in pages:
+        assert page.complaints == []
+        assert [url for url in page.requests if not url.startswith(("file:", "blob:"))] == []
+        page.close()
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory) -> RunComparison:
+    """Three runs a side; clean takes twice as long and sum has another name."""
+    place = tmp_path_factory.mktemp("slower")
+    changed = Noisy(times={"clean": 2.0}, names={"sum": "add"})
+    before = [Noisy().write(place / "a" / str(n), n) for n in range(3)]
+    after = [changed.write(place / "b" / str(n), 50 + n) for n in range(3)]
+    return compare(before, after)
+
+
+def equal(exported: list[dict[str, str]], frame: pd.DataFrame) -> None:
+    """Compare a table that the page exports with a DataFrame, all columns of it."""
+    assert len(exported) == len(frame)
+    assert set(exported[0]) == set(frame.columns)
+    for row, expected in zip(exported, frame.to_dict("records"), strict=True):
+        for label, value in expected.items():
+            if pd.isna(value) or value == "":
+                assert row[str(label)] == ""
+            elif isinstance(value, str):
+                assert row[str(label)] == value
+            else:
+                assert float(row[str(label)]) == value
+
+
+def test_the_verdict_and_the_tables(opened: Opener, slower: RunComparison) -> None:
+    page = opened(slower)
+    assert page.text("#verdict strong") == slower.sentences[0]
+    assert page.texts("#verdict p") == slower.sentences[1:]
+    assert "slower" in str(page.tab.get_attribute("#verdict", "class"))
+    for name, frame in (("functions", slower.functions), ("runs", slower.runs)):
+        equal(page.download(f"#{name}-csv"), frame)
+    assert "sum → add" in page.texts("#functions-table .rows .row > div:first-child")
+    assert "taken to be renamed" in page.text("#notes")
+
+
+@pytest.mark.parametrize("what", ["path", "threads"])
+def test_the_waterfall_sums_to_the_whole(opened: Opener, slower: RunComparison, what: str) -> None:
+    page = opened(slower)
+    page.tab.check(f"input[name=waterfall][value={what}]", force=True)
+    frame = slower.waterfall() if what == "path" else slower.thread_time()
+    equal(page.download("#waterfall-csv"), frame)
+    cells = page.tab.eval_on_selector_all(
+        "#waterfall .number", "cells => cells.map((cell) => Number(cell.title))"
+    )
+    sums = frame[["Before (s)", "After (s)"]].sum()
+    assert (cells[0], cells[-1]) == pytest.approx(tuple(sums), abs=1e-9)
+    assert sum(cells[:-1]) == pytest.approx(cells[-1], abs=1e-9)
+    assert page.texts("#waterfall th")[1].startswith("clean Computing")
+    # Each bar begins where the one before it ended.
+    boxes = [page.tab.locator("#waterfall .part").nth(n).bounding_box() for n in range(2)]
+    assert boxes[1]["x"] == pytest.approx(boxes[0]["x"] + boxes[0]["width"], abs=1.5)
+
+
+def test_steps(opened: Opener, tmp_path: Path) -> None:
+    comparison = compare(write_steps(tmp_path / "a"), write_steps(tmp_path / "b", 2.0, 2))
+    assert comparison.steps["Step"].tolist() == ["read", "reduce"]
+    assert comparison.steps["Total After (s)"].tolist() == pytest.approx([8.0, 3.0])
+    page = opened(comparison)
+    equal(page.download("#steps-csv"), comparison.steps)
+    page.tab.check("input[name=by][value=step]", force=True)
+    equal(page.download("#waterfall-csv"), comparison.waterfall("step"))
+
+
+def test_equal_runs_have_equal_pictures_and_move_together(opened: Opener, tmp_path: Path) -> None:
+    page = opened(compare(write_steps(tmp_path / "a"), write_steps(tmp_path / "b", number=2)))
+    whole = pixels(page, "before")
+    assert pixels(page, "after") == whole
+    page.tab.locator("[data-side=before] .overlay").focus()
+    for _ in range(4):
+        page.tab.keyboard.press("+")
+    near = pixels(page, "before")
+    assert near != whole
+    assert pixels(page, "after") == near
+    page.tab.locator("[data-side=after] .overlay").focus()
+    page.tab.keyboard.press("Home")
+    assert pixels(page, "before") == pixels(page, "after") == whole
+
+
+def test_step_by_step_a_stretched_run_looks_as_the_other(opened: Opener, tmp_path: Path) -> None:
+    page = opened(compare(write_steps(tmp_path / "a"), write_steps(tmp_path / "b", 2.0, 2)))
+    assert pixels(page, "before") != pixels(page, "after")
+    page.tab.check("input[name=pair-axis][value=step]", force=True)
+    assert pixels(page, "before") == pixels(page, "after")
+    page.tab.check("input[name=pair-view][value=critical]", force=True)
+    assert pixels(page, "before") == pixels(page, "after")
+
+
+def test_cursor_and_selection_are_linked(opened: Opener, slower: RunComparison) -> None:
+    page = opened(slower)
+    nothing = pixels(page, "after", "overlay")
+    box = page.tab.locator("[data-side=before] .overlay").bounding_box()
+    # The first track's first task is a load.
+    point = box["x"] + GUTTER + 40, box["y"] + RULER + 10
+    page.tab.mouse.move(*point)
+    page.until(lambda: pixels(page, "after", "overlay") != nothing)
+    unlit = pixels(page, "after")
+    page.tab.mouse.click(*point)
+    told = page.until(lambda: page.text(".chosen"))
+    assert told.startswith("load: before 24 ")
+    page.until(lambda: pixels(page, "after") != unlit)
+    # Of the runs that are drawn, not of all: their own tables tell.
+    drawn = compare(*(run.trace for run in slower.typical)).functions.set_index("Function")
+    for label in ("Total Before (s)", "Total After (s)"):
+        assert f"{drawn.loc['load', label]:.3g} s in all" in told
+    page.tab.locator("#functions-table .rows .row", has_text="clean").click()
+    page.until(lambda: page.text(".chosen").startswith("clean: before 24 "))
+    page.tab.locator("[data-side=after] .overlay").focus()
+    page.tab.keyboard.press("Escape")
+    page.until(lambda: page.text(".chosen") == "" and pixels(page, "after") == unlit)
+
+
+def test_flame_graphs_lines_and_calls(opened: Opener, tmp_path: Path) -> None:
+    before = write_sampled(tmp_path / "a", {"norm": 0.5, "sort": 0.25})
+    after = write_sampled(tmp_path / "b", {"norm": 1.5, "load": 0.25})
+    comparison = compare(before, after)
+    calls = comparison.call_tree()
+    assert calls[["Depth", "Code", "Before (s)", "After (s)", "Difference (s)"]].to_numpy(
+        dtype=object
+    ).tolist() == [
+        [0, "step", 0.75, 1.75, 1.0],
+        [1, "norm", 0.5, 1.5, 1.0],
+        [1, "load", 0.0, 0.25, 0.25],
+        [1, "sort", 0.25, 0.0, -0.25],
+    ]
+    lines = comparison.hot_lines()
+    assert lines[["Line", "Difference (s)"]].to_numpy(dtype=object).tolist() == [
+        [51, 1.0],
+        [52, -0.25],
+        [52, 0.25],
+    ]
+    assert comparison.hot_lines("function")["Code"].tolist() == ["norm", "sort", "load"]
+    page = opened(comparison)
+    assert page.texts("#flame button") == ["step", "norm", "load"]
+    titles = page.tab.eval_on_selector_all("#flame button", "all => all.map((one) => one.title)")
+    assert titles[1] == "norm (/home/me/kmeans.py): 500 ms → 1.5 s, +1 s"
+    widths = [page.tab.locator("#flame button").nth(n).bounding_box()["width"] for n in range(3)]
+    assert widths[1] / widths[0] == pytest.approx(1.5 / 1.75, abs=0.01)
+    page.tab.check("input[name=flame][value=before]", force=True)
+    assert page.texts("#flame button") == ["step", "norm", "sort"]
+    page.tab.locator("#flame button", has_text="sort").click()
+    assert page.texts("#flame button") == ["sort"]
+    equal(page.download("#lines-csv"), lines)
+
+
+def test_nothing_is_sampled(opened: Opener, slower: RunComparison) -> None:
+    assert slower.call_tree().empty
+    assert slower.hot_lines().empty
+    page = opened(slower)
+    assert not page.tab.is_visible("#flame-section")
+    assert page.tab.locator("#lines-table").count() == 0
+
+
+def test_no_difference_is_not_made_one(opened: Opener, tmp_path: Path) -> None:
+    sides = [
+        [Noisy().write(tmp_path / s / str(n), n + 9 * (s == "b")) for n in range(3)] for s in "ab"
+    ]
+    page = opened(compare(*sides))
+    assert page.tab.get_attribute("#verdict", "class") == "both-verdict"
+    assert page.text("#waterfall-title") == "What differs as seen: chance may be the cause"
+
+
+def test_hostile_texts_are_texts(opened: Opener, tmp_path: Path) -> None:
+    names = {"load": HOSTILE.replace("-", ""), "clean": "\u202eevil\x1b"}
+    for place, seed in (("a", 1), ("b", 2)):
+        plan = Noisy(names=names).plan(seed)
+        plan.run = f"{HOSTILE.replace('/', '')}-{seed}"
+        plan.versions = {HOSTILE: str(seed)}
+        plan.write_files(tmp_path / place)
+    page = opened(compare(tmp_path / "a", tmp_path / "b"))
+    assert "<img src=x onerror" in page.text("#title")
+    assert page.tab.locator("img").count() == 0
+    assert any("<img" in text for text in page.texts("#functions-table .rows .row > div"))
+    assert "\\u202eevil\\x1b" in page.texts("#functions-table .rows .row > div")
+
+
+# --- what cannot be compared ----------------------------------------------------------------
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> dict[str, Any]:
+    """Pairs of runs of which the page must say in words what is wrong, and those words."""
+    good = Noisy().write(tmp_path / "good", 1)
+    Plan(run_uuid="2").write_files(tmp_path / "empty")
+    Plan([Task(f"x-{n}", 0, n, n + 1.0) for n in range(9)], run_uuid="3").write(tmp_path / "x")
+    hung().write(tmp_path / "hung")
+    failed = Noisy().plan(2)
+    failed.tasks[-1].state, failed.tasks[-1].exception = "erred", "ValueError('no')"
+    failed.write(tmp_path / "failed")
+    damaged = Noisy().write(tmp_path / "damaged", 4)
+    file = next(damaged.glob("*TracePlugin*"))
+    file.write_bytes(file.read_bytes()[:-200])
+    events = [compute(f"load-{n}", 1.79e9 + n, 1.0, "w") for n in range(5)]
+    return {
+        "the same run": (good, good, "The same run is on both sides"),
+        "no task": (good, tmp_path / "empty", "has no task runs"),
+        "nothing at all": (tmp_path / "empty", tmp_path / "empty", "The same run"),
+        "another pipeline": (good, tmp_path / "x", "seem to be different pipelines"),
+        "did not end": (good, tmp_path / "hung", "did not end"),
+        "failed": (good, tmp_path / "failed", "has 1 failed task"),
+        "damaged": (good, damaged, "has damaged files"),
+        "older recorder": (good, record(tmp_path / "old", events), "no scheduler's file"),
+        "DASF's": (write_as_dasf(tmp_path / "dasf", events), good, "no scheduler's file"),
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "the same run",
+        "no task",
+        "nothing at all",
+        "another pipeline",
+        "did not end",
+        "failed",
+        "damaged",
+        "older recorder",
+        "DASF's",
+    ],
+)
+def test_odd_pairs_are_said_to_be_so(opened: Opener, odd: dict[str, Any], name: str) -> None:
+    before, after, words = odd[name]
+    comparison = compare(before, after)
+    page = opened(comparison)
+    assert words in " ".join([page.text("#verdict"), page.text("#notes")])
+    if comparison.verdict.kind == "cannot tell":
+        assert not page.tab.is_visible("#waterfall-section")
+    if not comparison.same_pipeline:
+        assert page.tab.get_attribute("#verdict", "class") == "both-verdict"
+    page.tab.check("input[name=pair-axis][value=step]", force=True)
+    page.tab.check("input[name=pair-view][value=critical]", force=True)
+
+
+@pytest.mark.parametrize("width", [800, 1280])
+def test_nothing_is_wider_than_the_window(
+    opened: Opener, slower: RunComparison, width: int
+) -> None:
+    page = opened(slower, viewport={"width": width, "height": 900})
+    assert page.tab.evaluate("document.documentElement.scrollWidth") == width

@@ -1,0 +1,128 @@
+"""The index page of a directory's runs: its figures, its marks of changes, its links to reports."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from opened_pages import chromium
+from traces import Plan, Task
+from traces.hung import hung
+
+import dasfprof
+from dasfprof.cli.main import cli
+
+HOSTILE = "<img src=x onerror=alert(1)>{{style}}"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+def write(directory: Path, number: int, seconds: float, name: str = "load") -> str:
+    """Write a run of two tasks that take so many seconds together; return its name."""
+    plan = [Task(f"f-{n}", 0, n * seconds / 2, (n + 1) * seconds / 2) for n in range(2)]
+    run = f"{name}-{1_790_000_000 + number}"
+    directory.mkdir(exist_ok=True)
+    Plan(plan, 1, 2, run=run, run_uuid=run, run_created=1_790_000_000.0 + number).write_files(
+        directory
+    )
+    return run
+
+
+@pytest.fixture
+def page(browser: Any, tmp_path: Path) -> Iterator[Any]:
+    """Six runs of a pipeline that got slower, one that did not end, one of a hostile name."""
+    for number, wall in enumerate([4.0, 4.1, 3.9, 5.0, 5.1, 4.9]):
+        write(tmp_path / "traces", number, wall)
+    hung().write(tmp_path / "traces" / "inner")
+    write(tmp_path / "traces", 9, 2.0, HOSTILE.replace("/", ""))
+    (tmp_path / "pages").mkdir()
+    for place in ("traces/load-1790000001.html", "pages/load-1790000004.html"):
+        (tmp_path / place).write_text("<title>a report</title>")
+    out = tmp_path / "pages" / "index.html"
+    done = CliRunner().invoke(cli, ["history", "--html", str(out), str(tmp_path / "traces")])
+    assert done.exit_code == 0, done.output
+    assert "8 runs" in " ".join(done.output.split())  # a long path makes it two lines
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    complaints: list[str] = []
+    tab.on("console", lambda message: complaints.append(message.text))
+    tab.on("dialog", lambda dialog: complaints.append(dialog.message))
+    tab.on("request", lambda request: complaints.extend(_foreign(request.url)))
+    tab.goto(out.as_uri())
+    yield tab
+    assert complaints == []
+    tab.close()
+
+
+def _foreign(url: str) -> list[str]:
+    return [] if url.startswith("file:") else [url]
+
+
+def section(tab: Any, name: str) -> Any:
+    return tab.locator("section", has=tab.locator("h2", has_text=name))
+
+
+def test_the_table_is_that_of_history(page: Any, tmp_path: Path) -> None:
+    table = dasfprof.history(tmp_path / "traces", progress=False)
+    own = table[table["Pipeline"] == "load"][::-1]
+    rows = section(page, "load").locator("tbody tr")
+    shown = [rows.nth(n).locator("td").all_text_contents() for n in range(rows.count())]
+    assert [row[0] for row in shown] == own["Run"].tolist()
+    assert [float(row[2]) for row in shown] == own["Wall Time (s)"].round(3).tolist()
+    assert [float(row[4]) for row in shown] == own["Efficiency (%)"].round(1).tolist()
+    assert [row[3] for row in shown] == own["Change"].tolist()
+    assert shown[0][1] == "2026-09-21 14:13:25"
+
+
+def test_changes_are_marked_in_the_chart(page: Any) -> None:
+    own = section(page, "load")
+    assert own.locator(".change").count() == 1
+    assert own.locator(".change.slower text").text_content() == "25 % slower"
+    points = own.locator("circle")
+    places = [
+        tuple(float(points.nth(n).get_attribute(name)) for name in ("cx", "cy")) for n in range(6)
+    ]
+    mark = float(own.locator(".change line").get_attribute("x1"))
+    assert places[2][0] < mark < places[3][0]
+    # Equal steps to the right; heights in proportion to the seconds, of which 3.9 is the least.
+    steps = [after[0] - before[0] for before, after in itertools.pairwise(places)]
+    assert steps == pytest.approx([steps[0]] * 5, abs=0.11)
+    zero = max(float(own.locator(".rule").nth(n).get_attribute("y1")) for n in range(3))
+    heights = [zero - y for _, y in places]
+    assert heights[4] / heights[2] == pytest.approx(5.1 / 3.9, rel=0.01)
+
+
+def test_a_run_that_did_not_end_is_a_cross(page: Any) -> None:
+    cross = page.locator(".unended")
+    assert cross.count() == 1
+    assert "did not end" in cross.locator("title").text_content()
+
+
+def test_reports_are_linked_where_they_are(page: Any) -> None:
+    links = page.eval_on_selector_all("td a", "all => all.map((one) => one.getAttribute('href'))")
+    assert links == ["./load-1790000004.html", "./../traces/load-1790000001.html"]
+    page.locator("td a").nth(1).click()
+    assert page.title() == "a report"
+
+
+def test_hostile_names_are_texts(page: Any) -> None:
+    assert page.locator("img").count() == 0
+    assert section(page, "<img src=x").count() == 1
+    assert "{{style}}" in section(page, "<img src=x").locator("h2").text_content()
+
+
+def test_with_json_the_page_is_written_too(tmp_path: Path) -> None:
+    write(tmp_path, 0, 1.0)
+    done = CliRunner().invoke(
+        cli, ["history", "--json", "--html", str(tmp_path / "new" / "i.html"), str(tmp_path)]
+    )
+    assert done.exit_code == 0
+    assert done.stdout.lstrip().startswith("[")
+    assert (tmp_path / "new" / "i.html").is_file()

@@ -1,0 +1,105 @@
+"""What task runs logged, and their code, are in the report's pane of details, as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opened_pages import OpenedPage, chromium
+from traces import Plugin, T, row
+
+from dasfprof import TraceAnalyser
+from dasfprof.schema.tasks import COMPUTE, FUNCTION_CODE, LOG_RECORD
+
+HOSTILE = "<img src=x onerror=alert(1)> no chunk %s"
+
+
+def written(directory: Path) -> TraceAnalyser:
+    """Write two runs of a key, and one of another: the second and the third logged."""
+    runs = [("load-1", 1, 0.0), ("load-1", 2, 2.0), ("save-1", 3, 4.0), ("constructor-1", 4, 6.0)]
+    records = [
+        ("load-1", 2, "WARNING", "slow disk", None),
+        ("load-1", 2, "ERROR", HOSTILE, "OSError"),
+    ]
+    records += [("save-1", 3, "INFO", "m" * 1000, None), ("gone-1", 9, "INFO", "of no run", None)]
+    Plugin(directory).write(
+        (
+            COMPUTE,
+            [
+                row(COMPUTE, timestamp=T + at, duration=1.0, key=key, run_id=run, state="memory")
+                for key, run, at in runs
+            ],
+        ),
+        (
+            FUNCTION_CODE,
+            [
+                row(
+                    FUNCTION_CODE,
+                    timestamp=T,
+                    name="load",
+                    function="work.f",
+                    file="/home/me/work.py",
+                    line=6,
+                    source=SOURCE,
+                )
+            ],
+        ),
+        (
+            LOG_RECORD,
+            [
+                row(
+                    LOG_RECORD,
+                    timestamp=T + place / 10,
+                    key=key,
+                    run_id=run,
+                    logger="x",
+                    level=level,
+                    message=message,
+                    exception=exception,
+                    line="/home/me/work.py:7 f",
+                    error=int(level == "ERROR"),
+                )
+                for place, (key, run, level, message, exception) in enumerate(records)
+            ],
+        ),
+    )
+    return TraceAnalyser(directory, progress=False)
+
+
+SOURCE = "def f(x):\n    return '</script><b>' + x\n"
+
+
+def test_details_tell_what_a_task_run_logged(tmp_path: Path) -> None:
+    report = written(tmp_path / "trace").report(tmp_path / "report.html")
+    with chromium() as browser:
+        page = OpenedPage(browser, report, "#view=flatten")
+        page.tab.fill("#search", "NO CHUNK")
+        page.until(lambda: page.text("#found") == "2 found")  # both runs of the key
+        page.tab.fill("#search", "save-1")
+        page.until(lambda: page.text("#found") == "1 found")
+        page.tab.press("#search", "Enter")
+        page.until(lambda: page.details().get("Key") == "save-1")
+        (long,) = page.texts("#details ul.logs li")
+        assert len(long) < 400
+        page.tab.fill("#search", "constructor-1")
+        page.until(lambda: page.text("#found") == "1 found")
+        page.tab.press("#search", "Enter")
+        page.until(lambda: page.details().get("Key") == "constructor-1")
+        assert page.texts("#details details") == []
+        page.tab.fill("#search", "load-1")
+        page.until(lambda: page.text("#found") == "2 found")
+        told = set()
+        for _ in range(2):
+            page.tab.press("#search", "Enter")
+            page.until(lambda: page.details().get("Key") == "load-1")
+            told.add(tuple(page.texts("#details ul.logs li")))
+        assert told == {
+            (),
+            (
+                "WARNING slow disk /home/me/work.py:7 f",
+                f"ERROR {HOSTILE} (OSError) /home/me/work.py:7 f",
+            ),
+        }
+        assert page.text("#details details summary") == "Code: work.f, /home/me/work.py:6"
+        assert page.text("#details details pre") == SOURCE
+        assert page.complaints == []
+        page.close()

@@ -1,0 +1,175 @@
+"""Runs that did not end, written as the plugins write them: of one worker with two threads.
+
+All times are seconds from `T`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
+from dasfprof.schema.tasks import (
+    COMPUTE,
+    GRAPH,
+    TASK_RUN,
+    WORKER_ADDED,
+    WORKER_EXIT,
+    WORKER_REMOVED,
+)
+from dasfprof.schema.under_way import (
+    CLIENT_UNDER_WAY,
+    SCHEDULER_STATE,
+    STACK,
+    TASK_UNDER_WAY,
+)
+from traces.events import T
+from traces.rows import Plugin, row
+
+ADDRESS = "tcp://10.0.0.1:4000"
+PERSON = "Client-1"
+ENDED = "task-finished-1"
+#: Of a task run that a worker recorded.
+FIRST = {"run_id": 0}
+
+
+def client(name: str = PERSON, unfinished: int = 1, keys: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"client": name, "wanted": 1, "unfinished": unfinished, "keys": list(keys)}
+
+
+@dataclass
+class Hung:
+    """A run of one worker with two threads; times are seconds from `T`."""
+
+    #: Of the last task under way, or None: key, since, and further columns.
+    open: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: Until when the processes wrote.
+    end: float = 20.0
+    #: Rows of the scheduler's state: time and columns.
+    states: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+    #: Key, start and stop of tasks that ended.
+    ended: list[tuple[str, float, float]] = field(default_factory=list)
+    #: Columns of the scheduler's task runs.
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    left: tuple[float, str] | None = None
+    #: Of the worker's process, as its nanny told after it had left.
+    exit_code: int | None = None
+    waits_in: str | None = "gather"
+    closed: bool = True
+
+    def write(self, directory: Path) -> TraceAnalyser:
+        seen = [row(RESOURCE_USAGE, timestamp=T + at, time=T + at) for at in (0.0, self.end)]
+        held = [row(MANAGED_MEMORY, timestamp=T + at, state="running") for at in (0.0, self.end)]
+        Plugin(directory, "ResourceMonitor").write((RESOURCE_USAGE, seen), (MANAGED_MEMORY, held))
+        Plugin(directory).write(
+            (
+                STACK,
+                [(T, 0, [["f", "/home/me/work.py", 7], ["wait", "/lib/python3.13/x.py", 1]], -1)],
+            ),
+            (TASK_UNDER_WAY, [self._open(key, **facts) for key, facts in self.open.items()]),
+            (COMPUTE, [self._compute(*task) for task in self.ended]),
+            close=self.closed,
+        )
+        joined = row(WORKER_ADDED, timestamp=T, worker=ADDRESS, name=0, nthreads=2)
+        left = [] if self.left is None else [self.left]
+        Plugin(directory, "SchedulerPlugin").write(
+            (WORKER_ADDED, [joined]),
+            (GRAPH, [row(GRAPH, timestamp=T, client=PERSON, tasks=1, stimulus="update-graph-1")]),
+            (TASK_RUN, [self._run(**facts) for facts in self.runs]),
+            (
+                SCHEDULER_STATE,
+                [
+                    row(SCHEDULER_STATE, timestamp=T + at, **self._state(at, facts))
+                    for at, facts in self.states
+                ],
+            ),
+            (
+                WORKER_REMOVED,
+                [
+                    row(WORKER_REMOVED, timestamp=T + at, worker=ADDRESS, reason=why)
+                    for at, why in left
+                ],
+            ),
+            (
+                WORKER_EXIT,
+                [
+                    row(WORKER_EXIT, timestamp=T + at, worker=ADDRESS, exit_code=self.exit_code)
+                    for at, _ in left
+                    if self.exit_code is not None
+                ],
+            ),
+            close=self.closed,
+        )
+        Plugin(directory, "StepRecorder").write(
+            (STACK, [(T, 0, [["main", "/home/me/script.py", 3]], -1)]),
+            (
+                CLIENT_UNDER_WAY,
+                [
+                    row(
+                        CLIENT_UNDER_WAY,
+                        timestamp=T + 1,
+                        client=PERSON,
+                        since=T,
+                        stack=0,
+                        waits_in=self.waits_in,
+                        thread_state="sleeping",
+                    )
+                ],
+            ),
+            close=self.closed,
+        )
+        return TraceAnalyser(directory, progress=False)
+
+    def _open(self, key: str, since: float = 0.0, at: float | None = None, **facts: Any) -> Any:
+        values = {"state": "executing", "thread_state": "sleeping", "cpu": 0.0, "thread": "7"}
+        values |= {"stack": 0, "run_id": 1, "holds": []}
+        time = T + (self.end if at is None else at)
+        return row(TASK_UNDER_WAY, timestamp=time, key=key, since=T + since, **{**values, **facts})
+
+    def _compute(self, key: str, start: float, stop: float) -> Any:
+        times = dict.fromkeys(("received", "ready", "executing"), T + start)
+        return row(
+            COMPUTE,
+            timestamp=T + start,
+            duration=stop - start,
+            key=key,
+            state="memory",
+            done=T + stop,
+            cpu=stop - start,
+            thread="8",
+            **times,
+        )
+
+    def _run(self, key: str, known: float, state: str, why: str, **facts: Any) -> Any:
+        sent, run_id = facts.get("sent", 0.0), facts.get("run_id", 1)
+        return row(
+            TASK_RUN,
+            timestamp=T + sent,
+            duration=known - sent,
+            key=key,
+            run_id=run_id,
+            worker=ADDRESS,
+            state=state,
+            waiting=T + sent,
+            queued=None,
+            stolen=None,
+            start=None,
+            stop=None,
+            end_cause=why,
+            cause="update-graph-1",
+        )
+
+    def _state(self, at: float, facts: dict[str, Any]) -> dict[str, Any]:
+        worker = {"worker": ADDRESS, "name": 0, "status": "running", "last_seen": T + at}
+        worker |= {"threads": 2, "processing": len(self.open), "keys": list(self.open)}
+        state = {"occasion": "interval", "clients": [client()], "workers": [worker]}
+        state |= {"held_back": [], "primitives": [], "tasks": {}}
+        return {**state, **facts}
+
+
+def hung(**facts: Any) -> Hung:
+    counts = {"f": {"processing": 1}}
+    state = {"unfinished": 1, "tasks": counts, "clients": [client(keys=("f-1",))]}
+    return Hung(open={"f-1": {}}, states=[(1.0, state), (19.0, state)], **facts)

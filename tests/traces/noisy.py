@@ -1,0 +1,103 @@
+"""Runs of one pipeline on a noisy machine, in which one thing may be changed.
+
+``load`` (24 chunks) feeds ``clean`` (24) feeds ``sum`` (6, of 4 chunks each) feeds ``total``; two
+workers of two threads take them one after another. Each run has a speed of its own, each task a
+noise of its own, and now and then one takes thrice as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from traces.plans import Plan, Task
+
+#: Seconds of each function's tasks.
+SECONDS = {"load": 0.2, "clean": 0.1, "sum": 0.05, "total": 0.05}
+CHUNKS, IN_A_SUM = 24, 4
+VERSIONS = {"dask": "2026.8.0", "dasfprof": "0.1.0"}
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """What is changed in a pipeline, and how noisy its machine is."""
+
+    #: Factors of functions' seconds.
+    times: Mapping[str, float] = field(default_factory=dict)
+    #: Names of functions that are others.
+    names: Mapping[str, str] = field(default_factory=dict)
+    workers: int = 2
+    chunks: int = CHUNKS
+    #: Each `clean` waits for the one before it.
+    serial: bool = False
+    #: Seconds that each task holds its thread before its function.
+    overhead: float = 0.002
+    #: Of the machine's speed from run to run, and of tasks.
+    of_runs: float = 0.015
+    of_tasks: float = 0.08
+
+    def plan(self, seed: int, *, threads: int = 2) -> Plan:
+        """Plan a run: each task goes to the thread that can begin it first."""
+        random = np.random.default_rng(seed)
+        speed = float(np.exp(random.normal(0, self.of_runs)))
+        free = np.zeros(self.workers * threads)
+        done: dict[str, float] = {}
+        tasks = []
+        for key, function, inputs in self._graph():
+            ready = max((done[name] for name in inputs), default=0.01)
+            noise = float(np.exp(random.normal(0, self.of_tasks)))
+            noise *= 3.0 if random.random() < 0.01 else 1.0
+            seconds = SECONDS[function] * self.times.get(function, 1.0) * speed * noise
+            lane = int(np.argmin(np.maximum(free, ready)))
+            executing = max(float(free[lane]), ready) + 0.001
+            start = executing + self.overhead * speed
+            stop = start + seconds * CHUNKS / self._count(function)
+            worker, thread = divmod(lane, threads)
+            free[lane] = done[key] = stop
+            tasks.append(
+                Task(
+                    key,
+                    worker,
+                    start,
+                    stop,
+                    executing=executing,
+                    runnable=ready,
+                    sent=ready,
+                    received=ready,
+                    ready=ready,
+                    thread=thread,
+                    size=1_000_000 * CHUNKS // self.chunks,
+                    dependencies=inputs,
+                )
+            )
+        name = f"pipeline-{1_790_000_000 + seed}"
+        uuid = f"{self!r} {seed}"
+        return Plan(tasks, self.workers, threads, run=name, run_uuid=uuid, versions=VERSIONS)
+
+    def write(self, directory: Path, seed: int) -> Path:
+        """Write the files of a run into a directory; return that."""
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        self.plan(seed).write_files(directory)
+        return directory
+
+    def _count(self, function: str) -> int:
+        return self.chunks if function in ("load", "clean") else CHUNKS
+
+    def _graph(self) -> list[tuple[str, str, list[str]]]:
+        """List keys, functions and inputs, each after what it needs."""
+
+        def name(function: str, number: int) -> str:
+            return f"{self.names.get(function, function)}-{number}"
+
+        graph = [(name("load", n), "load", []) for n in range(self.chunks)]
+        for n in range(self.chunks):
+            before = [name("clean", n - 1)] if self.serial and n else []
+            graph.append((name("clean", n), "clean", [name("load", n), *before]))
+        for n in range(self.chunks // IN_A_SUM):
+            chunks = range(n * IN_A_SUM, (n + 1) * IN_A_SUM)
+            graph.append((name("sum", n), "sum", [name("clean", chunk) for chunk in chunks]))
+        sums = [name("sum", n) for n in range(self.chunks // IN_A_SUM)]
+        return [*graph, (name("total", 0), "total", sums)]

@@ -1,0 +1,325 @@
+"""Whole runs, written as the plugins write them, from a plan of what ran where and when.
+
+All times of a plan are seconds from `T`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.schema.declaration import Schema
+from dasfprof.schema.gpus import GPU_DEVICES, GPU_USAGE
+from dasfprof.schema.resources import DISK_USAGE, HOST_PROCESS, MANAGED_MEMORY, RESOURCE_USAGE
+from dasfprof.schema.steps import GRAPH_SENT
+from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, TRANSFER, WORKER_ADDED, WORKER_REMOVED
+from traces.events import T
+from traces.rows import Plugin, row
+
+
+@dataclass
+class Task:
+    """A task run; what is not given follows from when it began and ended."""
+
+    key: str
+    worker: int
+    start: float
+    stop: float
+    #: Of its function's seconds, those on the CPU; None: all.
+    cpu: float | None = None
+    run_queue: float = 0.0
+    #: Since when it was known, runnable, on its worker, ready there, and given a thread.
+    arrival: float = 0.0
+    runnable: float | None = None
+    sent: float | None = None
+    received: float | None = None
+    ready: float | None = None
+    executing: float | None = None
+    done: float | None = None
+    known: float | None = None
+    #: When it gave its thread back, before it ended.
+    seceded: float | None = None
+    thread: int = 1
+    size: int = 1000
+    dependencies: Sequence[str] = ()
+    state: str = "memory"
+    exception: str | None = None
+    raised_at: str | None = None
+    #: What the scheduler made of it, if not that.
+    became: str | None = None
+    #: The stimulus that had it sent; None: the end of the run before it on its thread, or the
+    #: graph's arrival, whichever was later.
+    cause: str | None = None
+    #: The stimulus that made it necessary, if that is to be known.
+    graph: str | None = None
+    disk_read: float = 0.0
+    deserialize: float = 0.0
+
+    def first(self, *names: str) -> float:
+        """Give the first of these times that is known."""
+        return T + next(getattr(self, name) for name in names if getattr(self, name) is not None)
+
+
+@dataclass
+class Plan:
+    """A run to be written: its tasks, and what was sampled."""
+
+    tasks: list[Task] = field(default_factory=list)
+    workers: int = 2
+    threads: int = 2
+    #: Of each worker; none: all are on one.
+    hosts: Sequence[str] = ()
+    #: When each worker joined; none: all at 0.
+    joined: Sequence[float] = ()
+    #: When a graph arrived.
+    graphs: Sequence[float] = (0.0,)
+    #: Whose each graph is, if they are to be told apart: their stimuli are then update-graph-0, -1.
+    clients: Sequence[str] = ()
+    #: When the scheduler took each graph up, if its ids are to say so.
+    taken_up: Sequence[float] = ()
+    #: What the client noted of graphs that it sent: rows, with their times as here.
+    graphs_sent: Sequence[dict[str, Any]] = ()
+    #: Worker, start, stop, bytes and keys of transfers from the other worker.
+    transfers: list[tuple[int, float, float, int, list[str]]] = field(default_factory=list)
+    #: Worker, time and values of samples of what a worker holds, and of its process.
+    held: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
+    used: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
+    #: Worker, time and values of readings of its host's disk for spilling.
+    disks: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
+    #: Worker, time and values of processes that it saw on its host.
+    seen: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
+    #: Of each worker's own GPU: time and values of a reading.
+    gpu: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+    #: Runs that only the scheduler saw: keyword arguments of its row.
+    unseen: list[dict[str, Any]] = field(default_factory=list)
+    #: Worker, time and reason.
+    left: list[tuple[int, float, str]] = field(default_factory=list)
+    #: Of each worker, bytes; 0: none.
+    memory_limit: int = 0
+    scheduler: bool = True
+    resources: bool = True
+    #: Workers whose file ends early.
+    killed: Sequence[int] = ()
+    #: Of the files' headers: the run's name and id, versions of packages, and settings.
+    run: str = "run"
+    run_uuid: str = "1"
+    run_created: float = 0.0
+    versions: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def write(self, directory: Path) -> TraceAnalyser:
+        """Write the run's files, and open them."""
+        self.write_files(directory)
+        return TraceAnalyser(directory, progress=False)
+
+    def write_files(self, directory: Path) -> None:
+        """Write the run's files."""
+        for number in range(self.workers):
+            rows = [self._compute(task) for task in self.tasks if task.worker == number]
+            moved = [self._transfer(*move) for move in self.transfers if move[0] == number]
+            plugin = self._plugin(directory, "TracePlugin", number)
+            plugin.write((COMPUTE, rows), (TRANSFER, moved), close=number not in self.killed)
+            if self.resources:
+                self._write_resources(directory, number)
+        if self.scheduler:
+            self._write_scheduler(directory)
+        if self.graphs_sent:
+            rows = [self._graph_sent(**sent) for sent in self.graphs_sent]
+            Plugin(directory, "StepRecorder", **self._header()).write((GRAPH_SENT, rows))
+
+    def _plugin(self, directory: Path, name: str, number: int) -> Plugin:
+        host = self.hosts[number] if self.hosts else "node1"
+        facts = {"host": host, "name": number, "address": _address(number)}
+        return Plugin(directory, name, **facts, threads=self.threads, **self._header())
+
+    def _header(self) -> dict[str, Any]:
+        header = {"run": self.run, "run_uuid": self.run_uuid, "run_created": self.run_created}
+        return {**header, "versions": self.versions, "settings": self.settings}
+
+    def _write_resources(self, directory: Path, number: int) -> None:
+        held = [(at, facts) for worker, at, facts in self.held if worker == number]
+        used = [(at, facts) for worker, at, facts in self.used if worker == number]
+        end = max((task.stop for task in self.tasks), default=0.0)
+        begin = self._joined(number)
+        held = held or [(begin, {"state": "running"}), (end, {"state": "running"})]
+        used = used or [(begin, {}), (end, {})]
+        self._plugin(directory, "ResourceMonitor", number).write(
+            (
+                MANAGED_MEMORY,
+                [row(MANAGED_MEMORY, timestamp=T + at, **facts) for at, facts in held],
+            ),
+            (
+                RESOURCE_USAGE,
+                [row(RESOURCE_USAGE, timestamp=T + at, time=T + at, **facts) for at, facts in used],
+            ),
+            (
+                HOST_PROCESS,
+                [
+                    row(HOST_PROCESS, timestamp=T + at, **{"ancestors": [], **facts})
+                    for worker, at, facts in self.seen
+                    if worker == number
+                ],
+            ),
+            (
+                DISK_USAGE,
+                [
+                    row(DISK_USAGE, timestamp=T + at, **{"local_directory": 1, **facts})
+                    for worker, at, facts in self.disks
+                    if worker == number
+                ],
+            ),
+            *self._gpu_facts(f"GPU-{number}", number),
+        )
+
+    def _joined(self, number: int) -> float:
+        return self.joined[number] if self.joined else 0.0
+
+    def _gpu_facts(self, uuid: str, index: int) -> list[tuple[Schema, list[tuple[Any, ...]]]]:
+        if not self.gpu:
+            return []
+        device = {"uuid": uuid, "index": index}
+        readings = [row(GPU_USAGE, timestamp=T + at, **device, **facts) for at, facts in self.gpu]
+        known = row(GPU_DEVICES, timestamp=T, availability="available", **device)
+        return [(GPU_DEVICES, [known]), (GPU_USAGE, readings)]
+
+    def _write_scheduler(self, directory: Path) -> None:
+        joined = [
+            row(
+                WORKER_ADDED,
+                timestamp=T + self._joined(n),
+                worker=_address(n),
+                name=n,
+                nthreads=self.threads,
+                memory_limit=self.memory_limit,
+                host="h",
+            )
+            for n in range(self.workers)
+        ]
+        left = [
+            row(WORKER_REMOVED, timestamp=T + at, worker=_address(n), reason=reason)
+            for n, at, reason in self.left
+        ]
+        graphs = [
+            row(
+                GRAPH,
+                timestamp=T + at,
+                client=self.clients[place] if self.clients else "c",
+                tasks=1,
+                stimulus=self._stimulus(place),
+            )
+            for place, at in enumerate(self.graphs)
+        ]
+        unseen = [row(TASK_RUN, **facts) for facts in self.unseen]
+        Plugin(directory, "SchedulerPlugin", **self._header()).write(
+            (TASK_RUN, [*map(self._task_run, enumerate(self.tasks)), *unseen]),
+            (GRAPH, graphs),
+            (WORKER_ADDED, joined),
+            (WORKER_REMOVED, left),
+        )
+
+    def _stimulus(self, graph: int) -> str:
+        if self.taken_up:
+            return f"update-graph-{T + self.taken_up[graph]!r}"
+        return f"update-graph-{graph if self.clients else 1}"
+
+    def _graph_sent(self, at: float, since: float, start: float, **more: Any) -> tuple[Any, ...]:
+        times = {"timestamp": T + at, "since": T + since, "start": T + start}
+        return row(GRAPH_SENT, **times, **{"client": "c", "host": "node1", **more})
+
+    def _compute(self, task: Task) -> tuple[Any, ...]:
+        length = task.stop - task.start
+        return row(
+            COMPUTE,
+            timestamp=T + task.start,
+            duration=length,
+            key=task.key,
+            name=task.key.rpartition("-")[0],
+            run_id=self.tasks.index(task),
+            state=task.state,
+            size=task.size if task.state == "memory" else 0,
+            dependencies=list(task.dependencies),
+            input_size=sum(
+                next(other.size for other in self.tasks if other.key == key)
+                for key in task.dependencies
+            ),
+            thread=task.thread,
+            cpu=length - task.run_queue if task.cpu is None else task.cpu,
+            run_queue=task.run_queue,
+            received=task.first("received", "ready", "executing", "start"),
+            ready=task.first("ready", "executing", "start"),
+            executing=task.first("executing", "start"),
+            seceded=None if task.seceded is None else T + task.seceded,
+            done=task.first("done", "stop"),
+            disk_read=task.disk_read,
+            deserialize=task.deserialize,
+            exception=task.exception,
+            raised_at=task.raised_at,
+        )
+
+    def _task_run(self, numbered: tuple[int, Task]) -> tuple[Any, ...]:
+        number, task = numbered
+        sent = task.first("sent", "received", "ready", "executing", "start")
+        runnable = task.first("runnable", "sent", "received", "ready", "executing", "start")
+        known = task.first("known", "done", "stop")
+        return row(
+            TASK_RUN,
+            timestamp=sent,
+            duration=known - sent,
+            key=task.key,
+            run_id=number,
+            worker=_address(task.worker),
+            state=task.became or task.state,
+            waiting=T + task.arrival,
+            queued=runnable,
+            start=T + task.start,
+            stop=T + task.stop,
+            wanted=1,
+            cause=task.cause or self._cause(task),
+            graph=task.graph or "",
+            end_cause=f"task-finished-{number}",
+        )
+
+    def _cause(self, task: Task) -> str:
+        before = [
+            (other.stop, number)
+            for number, other in enumerate(self.tasks)
+            if (other.worker, other.thread) == (task.worker, task.thread)
+            and task.arrival < other.stop <= task.start
+        ]
+        return f"task-finished-{max(before)[1]}" if before else "update-graph-1"
+
+    def _transfer(
+        self, worker: int, start: float, stop: float, nbytes: int, keys: list[str]
+    ) -> tuple[Any, ...]:
+        return row(
+            TRANSFER,
+            timestamp=T + start,
+            duration=stop - start,
+            source=_address(1 - worker),
+            keys=keys,
+            size=nbytes,
+            state="success",
+            network=stop - start,
+        )
+
+
+def filled(
+    names: Iterable[str], seconds: float, *, count: int = 16, workers: int = 2, threads: int = 2
+) -> list[Task]:
+    """Plan the same number of equal tasks of each function, one after another on each thread."""
+    tasks: list[Task] = []
+    for name in names:
+        for number in range(count):
+            place = len(tasks)
+            turn, lane = divmod(place, workers * threads)
+            begin = turn * seconds
+            worker, thread = divmod(lane, threads)
+            tasks.append(Task(f"{name}-{number}", worker, begin, begin + seconds, thread=thread))
+    return tasks
+
+
+def _address(worker: int) -> str:
+    return f"tcp://10.0.0.1:{4000 + worker}"

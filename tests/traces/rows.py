@@ -1,0 +1,78 @@
+"""Files as the plugins of a run write them: rows of the recorder's schemas."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dasfprof.database import FileDatabase
+from dasfprof.database.writer import Source
+from dasfprof.schema.declaration import Schema
+
+#: Who writes the files of the plugins that are not a worker's.
+_OWNERS = {"SchedulerPlugin": "scheduler", "StepRecorder": "client"}
+
+
+@dataclasses.dataclass
+class Plugin:
+    """Writes a file as one of the plugins does, from rows of the schemas of `facts`."""
+
+    directory: Path
+    plugin: str = "TracePlugin"
+    host: str = "node1"
+    name: Any = 0
+    address: str = "tcp://10.0.0.1:4000"
+    threads: int = 2
+    run: str = "run"
+    run_uuid: str = "1"
+    run_created: float = 0.0
+    #: Of packages, by name.
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: Of Dask and of the recording, by name.
+    settings: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        return _OWNERS.get(self.plugin, f"worker-{self.host}-{self.name}")
+
+    def write(self, *facts: tuple[Schema, Sequence[tuple[Any, ...]]], close: bool = True) -> Path:
+        """Write rows of schemas; without `close` the file ends as a killed process leaves it."""
+        self.directory.mkdir(exist_ok=True)
+        header: dict[str, Any] = {"plugin": self.plugin, "run": self.run, "run_uuid": self.run_uuid}
+        header |= {"host": self.host, "boot_id": f"boot of {self.host}"}
+        header |= {"versions": self.versions} if self.versions else {}
+        header |= {"settings": self.settings} if self.settings else {}
+        header |= {"run_created": self.run_created} if self.run_created else {}
+        if self.plugin not in _OWNERS:
+            header["worker"] = {
+                "id": f"id of {self.address}",
+                "name": self.name,
+                "address": self.address,
+                "label": self.label,
+                "nthreads": self.threads,
+            }
+        owner = _OWNERS.get(self.plugin, f"{self.name}-{self.address[-4:]}")
+        path = self.directory / f"{self.run}-{self.plugin}-{self.host}-{owner}.msgpack"
+        assert not path.exists(), "an existing file is opened to read"
+        database = FileDatabase(path, header=header)
+        for schema, rows in facts:
+            source = Source.of(schema, {"process_id": self.host, "thread_id": self.label})
+            database.writer.add_source(source)
+            source.rows.extend(rows)
+        database.commit()
+        size = path.stat().st_size if path.exists() else 0
+        database.close()
+        if not close:
+            with path.open("r+b") as file:
+                file.truncate(size)
+        return path
+
+
+def row(schema: Schema, **values: Any) -> tuple[Any, ...]:
+    """Give a row of a schema; what is not given is the least that its codec allows."""
+    nothing: dict[str, Any] = {"int": 0, "float": 0.0, "keys": [], "key": "", "value": {}}
+    columns = schema.fields + schema.args
+    assert values.keys() <= {name for name, _ in columns}
+    return tuple(values.get(name, nothing.get(codec)) for name, codec in columns)
