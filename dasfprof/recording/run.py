@@ -22,9 +22,11 @@ from dasfprof.recording.cluster.calls import (
 )
 from dasfprof.recording.cluster.ending import wait_for_end
 from dasfprof.recording.cluster.files import FileCollector
+from dasfprof.recording.cluster.home import Home
 from dasfprof.recording.cluster.link import (
     GONE,
     SCHEDULER,
+    Answers,
     ClusterLink,
     error_text,
     silent_processes,
@@ -59,12 +61,15 @@ class ProfiledRun:
         plugins: list[str],
         owns_client: bool,
         steps: StepRecorder | None = None,
+        *,
+        home: Home | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
         self._plugins = plugins
         self._owns_client = owns_client
         self._steps = steps
+        self._home = Home(settings) if home is None else home
         self._link = ClusterLink(client, settings.response_timeout)
         self._stopped = False
         #: Why `stop` could not end the recording; empty if it was not called or succeeded.
@@ -101,7 +106,9 @@ class ProfiledRun:
 
         Use it if the client that the run was registered with has closed and the cluster has not.
         """
-        return ProfiledRun(client, self._settings, self._plugins, False, self._steps)
+        return ProfiledRun(
+            client, self._settings, self._plugins, False, self._steps, home=self._home
+        )
 
     def flush(self) -> Any:
         """Write every event recorded so far. A cluster that has closed did so itself.
@@ -264,7 +271,7 @@ class ProfiledRun:
         except GONE as error:
             self._miss({SCHEDULER: error_text(error)})
         else:
-            self._miss(answers.silent)
+            self._miss({**answers.silent, **await self._home.bring(self._link)})
 
     def _miss(self, silent: dict[str, str]) -> None:
         """Store and log which processes did not answer, unless the cluster has closed."""
@@ -284,8 +291,11 @@ class ProfiledRun:
         self._obstacle, self._unanswered = "", {}
         began = monotonic()
         try:
+            answers = Answers()
             if not self._link.is_closed:
-                self._unanswered = await remove_plugins(self._link, self._plugins)
+                answers = await remove_plugins(self._link, self._plugins)
+            self._unanswered = answers.silent
+            await self._bring_home(answers)
         except GONE as error:
             if not await wait_for_end(self._link, self.files, began + self._link.limit):
                 self._unanswered = {SCHEDULER: error_text(error)}
@@ -298,14 +308,27 @@ class ProfiledRun:
                 self._obstacle,
             )
         self._stopped = not self._obstacle
+        if self._stopped:
+            await self._home.leave()
         if self._owns_client and self._client.status != "closed":
             await self._client.close()
+
+    async def _bring_home(self, stopped: Answers) -> None:
+        """Copy files from other hosts to the run's directory, where that is not theirs."""
+        silent = await self._home.bring(self._link, stopped.results)
+        if silent and not self._link.is_closed:
+            logger.warning(
+                "run %r: not all of its files could be copied here: no answer from %s; "
+                "run.collect(destination) tries again.",
+                self.name,
+                silent_processes(silent),
+            )
 
     async def _collect(self, destination: Path) -> list[Path]:
         destination.mkdir(parents=True, exist_ok=True)
         await self._flush()
-        collector = FileCollector(self._link, self._settings, destination)
-        silent = await collector.collect(without=self._unanswered)
+        collector = FileCollector(self._settings, destination, self._home.copies)
+        silent = await collector.collect(self._link, without=self._unanswered)
         if silent:
             self._miss(silent)
         return sorted(path for path in collector.files.values() if path.suffix == ".msgpack")
