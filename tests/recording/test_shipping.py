@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import shutil
@@ -17,17 +18,25 @@ from typing import Any
 import independent_record as record
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from dask_processes import PATHS, Processes
 from distributed import Client, LocalCluster
 from recorded_facts import assert_same_runs, assert_whole, computed
 
 import dasfprof
+from dasfprof.cli.main import cli
 from dasfprof.database import FileDatabase, frames
 from dasfprof.database.multi import identity_of, was_received
 from dasfprof.database.reader import TraceFile
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording.settings import RunSettings, make_settings
-from dasfprof.recording.shipping.receiver import ReceivedFile, Receiver, RefusedError
+from dasfprof.recording.shipping.receiver import (
+    MOST_WAITING,
+    PAUSE_A_WORKER,
+    ReceivedFile,
+    Receiver,
+    RefusedError,
+)
 from dasfprof.recording.shipping.tail import PIECE_BYTES, FileTail
 from dasfprof.schema.events import InstantEvent
 
@@ -217,11 +226,50 @@ class Scheduler:
         self.handlers: dict[str, Any] = {}
 
 
-@pytest.fixture
-def receiver(tmp_path: Path) -> Iterator[Receiver]:
-    made = Receiver(RunSettings("r", str(tmp_path), uuid="a"), Scheduler())
-    yield made
-    made.stop()
+def message(path: Path, name: str, position: int = 0) -> list[dict[str, Any]]:
+    return [{"id": name, "name": name, "position": position, "data": path.read_bytes()[position:]}]
+
+
+def test_what_a_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each worker hears of its own blocks alone, and a disk that hangs fills no memory."""
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    recorded(good, "a").close()
+    recorded(bad, "b").close()
+    traces = tmp_path / "traces"
+    traces.mkdir()
+
+    async def scenario() -> None:
+        receiver = Receiver(RunSettings("r", str(traces), uuid="a"), Scheduler())
+        names = ("../r.msgpack", "/r.msgpack", "r.txt", "other.msgpack", "r\0.msgpack")
+        for name in names:
+            reply = await receiver.receive("x", message(good, name), wait=True)
+            assert reply["over"]
+            assert "no name of a file of this run" in reply["trouble"]
+        reply = await receiver.receive("x", message(bad, "r-1.msgpack"), wait=True)
+        assert (reply["over"], reply["have"]) == (True, {"r-1.msgpack": 0})
+        # Blocks in the middle are missing: the worker is told from where to send again.
+        reply = await receiver.receive("y", message(good, "r-2.msgpack", 30), wait=True)
+        assert (reply["over"], reply["have"]) == (False, {"r-2.msgpack": 0})
+        reply = await receiver.receive("y", message(good, "r-2.msgpack"), wait=True)
+        assert (reply["over"], reply["have"], reply["trouble"]) == (False, {}, "")
+        assert reply["pause"] == 2 * PAUSE_A_WORKER
+        assert [path.name for path in traces.iterdir()] == ["r-2.received.msgpack"]
+        assert (traces / "r-2.received.msgpack").read_bytes() == good.read_bytes()
+        # While a disk hangs, what waits for it is bounded, and the event loop goes on.
+        hangs = threading.Event()
+        monkeypatch.setattr(ReceivedFile, "add", lambda *_: hangs.wait(60))
+        block = {"id": "r-3.msgpack", "name": "r-3.msgpack", "data": bytes(1 << 20)}
+        replies = []
+        for i in range(100):
+            reply = await receiver.receive("y", [{**block, "position": i << 20}])
+            replies.append(reply["trouble"])
+        assert replies.count("") in (MOST_WAITING >> 20, (MOST_WAITING >> 20) + 1)
+        assert set(replies[-20:]) == {"the scheduler's disk does not keep up"}
+        assert reply["have"] == {"r-3.msgpack": 99 << 20}
+        hangs.set()
+        receiver.stop()
+
+    asyncio.run(scenario())
 
 
 @pytest.fixture
@@ -387,6 +435,10 @@ def test_killed_worker_loses_its_last_second(cluster: Cluster) -> None:
         }
         # What its own file has and what arrived differ by the last message at most.
         assert ours
+        told = " ".join(CliRunner().invoke(cli, ["info", str(cluster.traces)]).stdout.split())
+        assert told.count("sent each block to the scheduler, as it was written") == 4
+        assert told.count("UTC has not come") == 2
+        assert "no file" not in told
         missing = [known[one]["stop"] for one in known.keys() - ours]
         assert all(stop > killed - 1 - PATIENCE for stop in missing)
         cluster.keep(disk)

@@ -12,21 +12,22 @@ not with the client, need not ship: the client copies their files from the sched
 worker that finds no mark ships (`shipper`), also one that joins late.
 
 **What is shipped.** The worker's own file is the queue. A thread reads whole frames from the offset
-that the scheduler has, sends them in one call for all files of the worker, and waits for the
-answer, which says how much the scheduler's file holds now. So there is nothing to drop, memory is
-that of one message, and a message that comes twice, or too late, is recognised by its offset. What
-the scheduler has is a prefix of the worker's file, byte by byte. Each file has one writer: the
-scheduler's copies are new files, called ``….received.msgpack``. Where both lie in one directory,
-readers take the longer one (`dasfprof.database.multi.without_copies`).
+up to which it has sent, sends them in one call for all files of the worker, and waits for the
+answer, which says from where to send again if something did not reach the scheduler's disk. So
+there is nothing to drop, memory is that of one message, and a message that comes twice, or too
+late, is recognised by its offset. What the scheduler has is a prefix of the worker's file, byte by
+byte. Each file has one writer: the scheduler's copies are new files, ``….received.msgpack``. Where
+both lie in one directory, readers take the longer one (`dasfprof.database.multi.without_copies`).
 
 **When.** Each time that the worker's task runs were written, once in a flush interval, and at the
 end. The scheduler's answer asks for longer pauses where many workers ship, 5 ms for each of them,
 so that it spends a tenth of a core at most: from 200 workers on a killed worker loses more than its
 last second.
 
-**The scheduler's side** (`receiver`). A handler gives the message to a thread of its own that
-checks and appends it; the event loop never waits for a disk. Beyond 64 MiB of messages that wait
-for the disk, it refuses further ones, which workers repeat. It takes blocks of workers that have
+**The scheduler's side** (`receiver`). A handler queues the message, and five times a second a
+thread of its own checks and appends what came: the event loop never waits for a disk, and to wake a
+thread for each message would cost as much as to receive it. Beyond 64 MiB of messages that wait for
+the disk, it refuses further ones, which workers repeat. It takes blocks of workers that have
 left: the last ones come after. Blocks of another run and bytes that are no frames are refused for
 good, a full disk for now, with words that the worker logs; what was there stays, and the client
 asks a worker that is still there for what did not arrive.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds of a pause for each worker that ships: a message takes some 0.25 to 0.5 ms of CPU here.
 PAUSE_A_WORKER = 0.005
+#: Seconds between two writes: each wakes a thread.
+WRITE_EVERY = 0.2
 #: Bytes of messages that wait for the disk.
 MOST_WAITING = 1 << 26
 #: Seconds that a scheduler which closes waits for the last blocks.
@@ -64,6 +68,10 @@ class ReceivedFile:
         self.path = path
         #: Bytes that it has.
         self.size = 0
+        #: Why what was sent last was not taken; empty if it was.
+        self.trouble = ""
+        #: Whether it was no part of this run: nothing more is taken.
+        self.is_refused = False
         self._run_uuid = run_uuid
         self._created = False
 
@@ -79,8 +87,9 @@ class ReceivedFile:
         """
         if self._created and not self.path.exists():
             self.size, self._created = 0, False  # removed: the worker sends it again
-        new = data[self.size - position :] if position <= self.size else b""
-        if not new:
+        self.trouble = "" if position <= self.size else "what comes before is missing"
+        new = data[self.size - position :]
+        if self.trouble or not new:
             return
         if not self.size:
             self._check_header(new)
@@ -127,20 +136,29 @@ class Receiver:
         self._files: dict[str, ReceivedFile] = {}
         #: When each worker last sent something, on the monotonic clock.
         self._heard: dict[str, float] = {}
-        self._waiting = 0
+        #: Messages that are not on disk yet, and their bytes.
+        self._waiting: deque[list[dict[str, Any]]] = deque()
+        self._bytes = 0
+        self._lock = threading.Lock()
+        #: Whether what waits is about to be written.
+        self._due = False
         self._told = False
         self._thread = ThreadPoolExecutor(1, "dasfprof-receiver")
         self._remove = add_handler(scheduler, operation(settings.uuid), self.receive)
         _receiving.add(settings.uuid)
 
     def stop(self) -> None:
-        """Receive no more. Called in any thread."""
+        """Receive no more, and write what waits. Called in any thread."""
         _receiving.discard(self._settings.uuid)
         self._remove()
-        self._thread.shutdown(wait=False)
+        self._due = True
+        self._thread.submit(self._write)
+        self._thread.shutdown()
 
-    async def receive(self, worker: str, files: list[dict[str, Any]]) -> dict[str, Any]:
-        """Append what a worker sends, and answer how much of each file is here.
+    async def receive(
+        self, worker: str, files: list[dict[str, Any]], wait: bool = False
+    ) -> dict[str, Any]:
+        """Take what a worker sends, and answer what is to be sent again.
 
         Parameters
         ----------
@@ -148,24 +166,35 @@ class Receiver:
             Stands for the worker.
         files
             For each file ``id``, ``name``, ``position`` and ``data``.
+        wait
+            Whether to answer when it is on disk.
 
         Returns
         -------
         dict
-            ``have``: bytes by the file's id; ``pause``: seconds until the next message;
-            ``trouble``: why something was not taken, empty where all was; ``over``: whether it
-            would not be taken again.
+            ``have``: for files of which something was not taken, by id, how many bytes are here;
+            ``pause``: seconds until the next message; ``trouble``: why not, empty where all was
+            taken as far as is known yet; ``over``: whether nothing will be taken any more.
         """
-        size = sum(len(file["data"]) for file in files)
-        if self._waiting + size > MOST_WAITING:
-            return self._answer(trouble="the scheduler's disk does not keep up")
         self._heard[worker] = monotonic()
-        self._waiting += size
-        try:
-            loop = asyncio.get_running_loop()
-            return self._answer(**await loop.run_in_executor(self._thread, self._append, files))
-        finally:
-            self._waiting -= size
+        size = sum(len(file["data"]) for file in files)
+        if self._bytes + size > MOST_WAITING:
+            have = {file["id"]: file["position"] for file in files}
+            return self._answer(have=have, trouble="the scheduler's disk does not keep up")
+        with self._lock:
+            self._waiting.append(files)
+            self._bytes += size
+        loop = asyncio.get_running_loop()
+        if wait:
+            await loop.run_in_executor(self._thread, self._write)
+        elif not self._due:
+            self._due = True
+            loop.call_later(WRITE_EVERY, self._submit)
+        return self._answer(**self._troubles(files))
+
+    def _submit(self) -> None:
+        with suppress(RuntimeError):  # it has stopped, and has written all
+            self._thread.submit(self._write)
 
     def _answer(self, **facts: Any) -> dict[str, Any]:
         recent = monotonic() - _SILENT
@@ -173,41 +202,57 @@ class Receiver:
         pause = PAUSE_A_WORKER * shipping
         return {"have": {}, "trouble": "", "over": False, "pause": pause, **facts}
 
-    def _append(self, files: list[dict[str, Any]]) -> dict[str, Any]:
-        have: dict[str, int] = {}
-        trouble, over = "", False
-        for file in files:
-            try:
-                kept = self._file(file["id"], file["name"])
-                try:
-                    kept.add(file["position"], file["data"])
-                finally:
-                    have[file["id"]] = kept.size
-            except RefusedError as error:
-                trouble, over = self._tell(file["name"], str(error)), True
-            except OSError as error:
-                trouble = self._tell(file["name"], f"the scheduler cannot write it: {error}")
-        return {"have": have, "trouble": trouble, "over": over}
+    def _troubles(self, files: list[dict[str, Any]]) -> dict[str, Any]:
+        found = [(file["id"], self._files.get(file["id"])) for file in files]
+        short = {one: kept for one, kept in found if kept is not None and kept.trouble}
+        return {
+            "have": {one: kept.size for one, kept in short.items()},
+            "trouble": next((kept.trouble for kept in short.values()), ""),
+            "over": any(kept.is_refused for kept in short.values()),
+        }
+
+    def _write(self) -> None:
+        """Append what waits; in the receiver's thread."""
+        self._due = False
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return
+                files = self._waiting.popleft()
+                self._bytes -= sum(len(file["data"]) for file in files)
+            for file in files:
+                self._add(file)
+
+    def _add(self, file: dict[str, Any]) -> None:
+        kept = self._file(file["id"], str(file["name"]))
+        if kept.is_refused:
+            return
+        try:
+            self._check_name(str(file["name"]))
+            kept.add(file["position"], file["data"])
+        except RefusedError as error:
+            kept.is_refused, kept.trouble = True, str(error)
+        except OSError as error:
+            kept.trouble = f"the scheduler cannot write it: {error}"
+        if kept.trouble and not self._told:
+            self._told = True
+            logger.warning(
+                "not all of a worker's trace %s is kept here now: %s. Further ones are not "
+                "logged; the worker's own file has everything.",
+                file["name"],
+                kept.trouble,
+            )
 
     def _file(self, identity: str, name: str) -> ReceivedFile:
         if identity not in self._files:
-            ours = name.startswith(self._settings.name) and name.endswith(".msgpack")
-            if not ours or Path(name).name != name or "\0" in name:
-                raise RefusedError(f"{name!r} is no name of a file of this run")
-            path = received_path(Path(self._settings.directory, name))
+            path = received_path(Path(self._settings.directory, Path(name).name or "_"))
             self._files[identity] = ReceivedFile(path.absolute(), self._settings.uuid)
         return self._files[identity]
 
-    def _tell(self, name: str, trouble: str) -> str:
-        if not self._told:
-            self._told = True
-            logger.warning(
-                "not all of a worker's trace %s is kept here: %s. Further ones are not logged; the "
-                "worker's own file has everything.",
-                name,
-                trouble,
-            )
-        return trouble
+    def _check_name(self, name: str) -> None:
+        ours = name.startswith(self._settings.name) and name.endswith(".msgpack")
+        if not ours or Path(name).name != name or "\0" in name:
+            raise RefusedError(f"{name!r} is no name of a file of this run")
 
     async def take_last(self) -> None:
         """Let workers close and ship their files, as the scheduler is about to close."""

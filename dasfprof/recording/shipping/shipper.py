@@ -79,7 +79,7 @@ class Shipper:
 
     def commit(self) -> None:
         """Return when what is in the files has arrived, or it cannot be sent now."""
-        self._ship(self._over_worker, _LIMIT / 2)
+        self._ship(self._over_worker, _LIMIT / 2, wait=True)
 
     def unshipped(self) -> list[str]:
         """Return the names of files that the scheduler lacks, or their ends."""
@@ -111,7 +111,7 @@ class Shipper:
         self._written.set()
         if self._call is not None:
             self._call.cancel()
-        self._ship(self._over_own_connection, _LAST_LIMIT)
+        self._ship(self._over_own_connection, _LAST_LIMIT, wait=True)
 
     def _run(self) -> None:
         while not self._ending.is_set():
@@ -122,13 +122,18 @@ class Shipper:
                 return
             self._ending.wait(self._pause / 2)
 
-    def _ship(self, send: Callable[[dict[str, Any], float], Any], limit: float) -> bool:
-        """Ship what is in the files; return whether the scheduler still records the run."""
+    def _ship(
+        self, send: Callable[[dict[str, Any], float], Any], limit: float, wait: bool = False
+    ) -> bool:
+        """Ship what is in the files; return whether the scheduler still records the run.
+
+        With `wait`, return when it is on the scheduler's disk.
+        """
         deadline = monotonic() + limit
         if not self._turn.acquire(timeout=limit):
             return True
         try:
-            while monotonic() < deadline and self._ship_once(send, deadline - monotonic()):
+            while (left := deadline - monotonic()) > 0 and self._ship_once(send, left, wait):
                 pass
         except OverError:
             return False
@@ -138,32 +143,40 @@ class Shipper:
             self._turn.release()
         return True
 
-    def _ship_once(self, send: Callable[[dict[str, Any], float], Any], limit: float) -> bool:
+    def _ship_once(
+        self, send: Callable[[dict[str, Any], float], Any], limit: float, wait: bool
+    ) -> bool:
         """Send one message; return whether there may be more to send."""
-        parts = {tail.id: (tail, data) for tail in self._tails if (data := tail.read())}
-        if not parts:
+        parts = [(tail, data) for tail in self._tails if (data := tail.read())]
+        if not parts and not wait:
             return False
         files = [
             {"id": tail.id, "name": tail.path.name, "position": tail.offset, "data": data}
-            for tail, data in parts.values()
+            for tail, data in parts
         ]
-        reply = send({"worker": self._id, "files": files}, limit)
+        # Also what was sent before is on disk then, or known not to be.
+        files += [
+            {"id": tail.id, "name": tail.path.name, "position": tail.offset, "data": b""}
+            for tail in self._tails
+            if wait and all(tail is not one for one, _ in parts)
+        ]
+        reply = send({"worker": self._id, "files": files, "wait": wait}, limit)
         if not isinstance(reply, dict):  # there is no such handler
             raise OverError
         self._failures = 0
-        moved = False
-        for name, (tail, _) in parts.items():
-            have = reply["have"].get(name, tail.offset)
-            moved = moved or have != tail.offset
-            tail.offset = have
+        for tail, data in parts:
+            tail.offset += len(data)
+        for tail in self._tails:
+            tail.offset = reply["have"].get(tail.id, tail.offset)
+        if reply["over"]:
+            self._tell(reply["trouble"])
+            raise OverError
         if reply["trouble"]:
             self._rest_longer()
             self._tell(reply["trouble"])
         else:
             self._pause = max(self._shortest_pause, reply["pause"])
-        if reply["over"]:
-            raise OverError
-        return moved and not reply["trouble"]
+        return bool(parts) and not reply["trouble"]
 
     def _failed(self, error: BaseException) -> bool:
         """Note that a call failed; return whether to try again."""

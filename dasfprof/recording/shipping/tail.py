@@ -27,7 +27,7 @@ class FileTail:
         self._path = path
         #: Stands for this file among those of all workers; a new one where it was made anew.
         self.id = uuid.uuid4().hex
-        #: Bytes of it that have arrived.
+        #: Bytes of it that were sent; fewer where not all of them arrived.
         self.offset = 0
         self._inode = 0
 
@@ -45,7 +45,7 @@ class FileTail:
             If the file cannot be read.
         """
         try:
-            file = self.path.open("rb")
+            file = self.path.open("rb", buffering=0)
         except FileNotFoundError:
             return b""
         with file:
@@ -54,13 +54,11 @@ class FileTail:
                 # It was removed under the writer's hands, which began a new one.
                 self.id, self.offset = uuid.uuid4().hex, 0
             self._inode = facts.st_ino
-            if facts.st_size <= self.offset:
-                return b""
-            length = PIECE_BYTES
-            while True:
-                file.seek(self.offset)
-                data = file.read(length)
+            left, length = facts.st_size - self.offset, PIECE_BYTES
+            while left > 0:
+                data = os.pread(file.fileno(), min(length, left), self.offset)
                 end = frames.whole_frames(data)
-                if end or len(data) < length or length >= _LONGEST:
+                if end or length >= min(left, _LONGEST):
                     return data[:end]
                 length *= 2
+        return b""
