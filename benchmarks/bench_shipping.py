@@ -52,7 +52,7 @@ class Worker:
     """
 
     def __init__(self, directory: Path, settings: RunSettings, number: int) -> None:
-        self.name = str(number)
+        self.name = self.address = str(number)
         self.status = SimpleNamespace(name="running")
         self.scheduler: Any = None
         self.files: list[Any] = []

@@ -113,6 +113,8 @@ class ProfiledRun:
     def flush(self) -> Any:
         """Write every event recorded so far. A cluster that has closed did so itself.
 
+        What workers with disks of their own have sent to the scheduler is copied here.
+
         Processes that do not answer within ``dasfprof.response-timeout`` are named in a warning and
         in `unanswered`.
         """
@@ -121,7 +123,8 @@ class ProfiledRun:
     def stop(self) -> Any:
         """End the recording; the cluster goes on without the profiler.
 
-        When the call returns, every event of finished work is on disk. It works after the client
+        When the call returns, every event of finished work is on disk here, also of workers with
+        disks of their own, unless ``ship="none"``. It works after the client
         has closed, through the scheduler's address. It does nothing if the run has stopped or the
         cluster has closed.
 
@@ -136,7 +139,10 @@ class ProfiledRun:
             self._steps.stop()
 
     def files(self) -> list[Path]:
-        """Return the run's files on this machine; `collect` copies those of other hosts."""
+        """Return the run's files in its directory here.
+
+        `flush`, `stop` and the end of the block bring what workers with other disks have written.
+        """
         if self._steps is not None and self._steps.is_over:
             self._steps.stop()
         listed = list_files(self._settings.directory, self._settings.uuid)
@@ -162,7 +168,7 @@ class ProfiledRun:
         Raises
         ------
         SourceNotFoundError
-            If there are none: the workers are on other hosts (`collect`), or nothing was recorded.
+            If there are none: nothing was recorded, or it is on other hosts (`flush`, `collect`).
         """
         files = self.files()
         if not files:

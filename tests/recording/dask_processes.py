@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import independent_record as record
-from distributed import Client
+from distributed import Client, Security
 
 #: Tests are imported by their workers too.
 PATHS = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -82,3 +82,20 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def certificates(place: Path) -> Security:
+    """Make a certificate that all processes of a cluster use."""
+    key, certificate = place / "key.pem", place / "certificate.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", "/CN=dask", "-keyout", key, "-out", certificate),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    files = {"tls_ca_file": str(certificate)}
+    for role in ("client", "scheduler", "worker"):
+        files |= {f"tls_{role}_cert": str(certificate), f"tls_{role}_key": str(key)}
+    return Security(require_encryption=True, **files)

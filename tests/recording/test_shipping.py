@@ -19,14 +19,14 @@ import independent_record as record
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from dask_processes import PATHS, Processes
+from dask_processes import PATHS, Processes, certificates
 from distributed import Client, LocalCluster
 from recorded_facts import assert_same_runs, assert_whole, computed
 
 import dasfprof
 from dasfprof.cli.main import cli
 from dasfprof.database import FileDatabase, frames
-from dasfprof.database.multi import identity_of, was_received
+from dasfprof.database.multi import identity_of, received_path, was_received
 from dasfprof.database.reader import TraceFile
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording.settings import RunSettings, make_settings
@@ -245,6 +245,8 @@ def test_what_a_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             reply = await receiver.receive("x", message(good, name), wait=True)
             assert reply["over"]
             assert "no name of a file of this run" in reply["trouble"]
+        odd = [{**message(good, "r-0.msgpack")[0], "position": "first"}]
+        assert (await receiver.receive("x", odd, wait=True))["over"]
         reply = await receiver.receive("x", message(bad, "r-1.msgpack"), wait=True)
         assert (reply["over"], reply["have"]) == (True, {"r-1.msgpack": 0})
         # Blocks in the middle are missing: the worker is told from where to send again.
@@ -383,6 +385,35 @@ def test_workers_come_and_go(cluster: Cluster, scheduler: str) -> None:
         cluster.assert_same(run)
         collected = run.collect(cluster.processes.directory / "collected")
         assert {path.name for path in collected} == {path.name for path in run.files()}
+
+
+@whole_program
+def test_adaptive_workers_over_tls(tmp_path: Path) -> None:
+    """Workers come and go as there is work; what each of them sent is its file, byte by byte."""
+    with (
+        LocalCluster(
+            n_workers=0,
+            threads_per_worker=1,
+            security=certificates(tmp_path),
+            protocol="tls",
+            dashboard_address=None,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        record.install(client)
+        with dasfprof.profile(client, directory=tmp_path / "traces", ship="scheduler") as run:
+            cluster.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2)
+            for name in ("first", "second"):
+                square_all(client, name)
+                record.wait_until(lambda: not client.scheduler_info()["workers"])
+        assert_same_runs(run, record.outcomes(client, "memory"))
+        own = [path for path in run.files() if "Scheduler" not in path.name]
+        workers = [path for path in own if "StepRecorder" not in path.name]
+        assert len(workers) >= 4
+        assert_whole(run)
+        for path in workers:
+            assert not was_received(path)
+            assert received_path(path).read_bytes() == path.read_bytes()
 
 
 @whole_program

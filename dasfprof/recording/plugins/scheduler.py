@@ -185,8 +185,9 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         """End the recording: Dask calls nothing when a plugin is unregistered."""
         try:
             self._end_under_way()
-            if self._exits is not None and self._scheduler.status.name == "running":
-                await self._exits.finish()
+            if self._scheduler.status.name == "running":
+                ends = (self._receiver, self._exits)
+                await asyncio.gather(*(end.finish() for end in ends if end is not None))
             self._note = discard
             await in_thread(partial(self._guard.take_all, "stop", self._undo))
         except Exception:
@@ -337,6 +338,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             reason = stimulus_id.rpartition("-")[0]  # the rest is a time
             self._note(REMOVED.note(time(), worker, reason))
+            if self._receiver is not None:
+                self._receiver.left(worker)
             if scheduler.status.name == "running":
                 if reason == _RETIRED:
                     return self._settle(worker)

@@ -30,8 +30,9 @@ PAUSE_A_WORKER = 0.005
 WRITE_EVERY = 0.2
 #: Bytes of messages that wait for the disk.
 MOST_WAITING = 1 << 26
-#: Seconds that a scheduler which closes waits for the last blocks.
-_LAST_LIMIT = 2.0
+#: Seconds to wait for the last blocks of a worker that has left, or of all as the scheduler closes,
+#: and between two looks.
+_LAST_LIMIT, _LOOK = 2.0, 0.02
 #: Seconds without a message after which a worker does not count any more.
 _SILENT = 60.0
 
@@ -134,8 +135,10 @@ class Receiver:
         self._settings = settings
         self._scheduler = scheduler
         self._files: dict[str, ReceivedFile] = {}
-        #: When each worker last sent something, on the monotonic clock.
+        #: When each worker last sent something, on the monotonic clock, and when those left that
+        #: have not sent their last blocks.
         self._heard: dict[str, float] = {}
+        self._left: dict[str, float] = {}
         #: Messages that are not on disk yet, and their bytes.
         self._waiting: deque[list[dict[str, Any]]] = deque()
         self._bytes = 0
@@ -152,22 +155,24 @@ class Receiver:
         _receiving.discard(self._settings.uuid)
         self._remove()
         self._due = True
-        self._thread.submit(self._write)
         self._thread.shutdown()
+        self._write()
 
     async def receive(
-        self, worker: str, files: list[dict[str, Any]], wait: bool = False
+        self, worker: str, files: list[dict[str, Any]], wait: bool = False, last: bool = False
     ) -> dict[str, Any]:
         """Take what a worker sends, and answer what is to be sent again.
 
         Parameters
         ----------
         worker
-            Stands for the worker.
+            Its address.
         files
             For each file ``id``, ``name``, ``position`` and ``data``.
         wait
             Whether to answer when it is on disk.
+        last
+            Whether the worker has closed its files.
 
         Returns
         -------
@@ -186,14 +191,20 @@ class Receiver:
             self._bytes += size
         loop = asyncio.get_running_loop()
         if wait:
-            await loop.run_in_executor(self._thread, self._write)
+            try:
+                await loop.run_in_executor(self._thread, self._write)
+            except RuntimeError:  # the interpreter is exiting
+                self._write()
+            if last:
+                self._left.pop(worker, None)
+                self._heard.pop(worker, None)
         elif not self._due:
             self._due = True
             loop.call_later(WRITE_EVERY, self._submit)
         return self._answer(**self._troubles(files))
 
     def _submit(self) -> None:
-        with suppress(RuntimeError):  # it has stopped, and has written all
+        with suppress(RuntimeError):  # `stop` has written all, or will
             self._thread.submit(self._write)
 
     def _answer(self, **facts: Any) -> dict[str, Any]:
@@ -212,7 +223,7 @@ class Receiver:
         }
 
     def _write(self) -> None:
-        """Append what waits; in the receiver's thread."""
+        """Append what waits; in the receiver's thread, or when that has ended."""
         self._due = False
         while True:
             with self._lock:
@@ -230,10 +241,10 @@ class Receiver:
         try:
             self._check_name(str(file["name"]))
             kept.add(file["position"], file["data"])
-        except RefusedError as error:
-            kept.is_refused, kept.trouble = True, str(error)
         except OSError as error:
             kept.trouble = f"the scheduler cannot write it: {error}"
+        except Exception as error:  # a worker may send anything
+            kept.is_refused, kept.trouble = True, str(error)
         if kept.trouble and not self._told:
             self._told = True
             logger.warning(
@@ -253,6 +264,16 @@ class Receiver:
         ours = name.startswith(self._settings.name) and name.endswith(".msgpack")
         if not ours or Path(name).name != name or "\0" in name:
             raise RefusedError(f"{name!r} is no name of a file of this run")
+
+    def left(self, worker: str) -> None:
+        """Note that a worker left the cluster: its last blocks come after that."""
+        if worker in self._heard:
+            self._left[worker] = monotonic()
+
+    async def finish(self) -> None:
+        """Wait for the last blocks of workers that have just left; others were killed."""
+        while any(monotonic() - since < _LAST_LIMIT for since in self._left.values()):
+            await asyncio.sleep(_LOOK)
 
     async def take_last(self) -> None:
         """Let workers close and ship their files, as the scheduler is about to close."""

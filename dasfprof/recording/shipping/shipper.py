@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from glob import escape
@@ -57,7 +56,6 @@ class Shipper:
     ) -> None:
         self._worker = worker
         self._operation = operation(settings.uuid)
-        self._id = uuid.uuid4().hex
         self._loop = asyncio.get_running_loop()
         self._tails = [FileTail(lambda one=one: one.path) for one in databases]  # type: ignore[misc]
         self._pause = self._shortest_pause = min(settings.flush_interval, _LONGEST_INTERVAL)
@@ -114,13 +112,11 @@ class Shipper:
         self._ship(self._over_own_connection, _LAST_LIMIT, wait=True)
 
     def _run(self) -> None:
-        while not self._ending.is_set():
-            # The others are written as often; where no tasks run, they are shipped alone.
-            self._written.wait(1.25 * self._pause)
-            self._written.clear()
-            if self._ending.is_set() or not self._ship(self._over_worker, _LIMIT):
-                return
+        while not self._ending.is_set() and self._ship(self._over_worker, _LIMIT):
             self._ending.wait(self._pause / 2)
+            # The others are written as often; where no tasks run, they are shipped alone.
+            self._written.wait(0.75 * self._pause)
+            self._written.clear()
 
     def _ship(
         self, send: Callable[[dict[str, Any], float], Any], limit: float, wait: bool = False
@@ -160,7 +156,8 @@ class Shipper:
             for tail in self._tails
             if wait and all(tail is not one for one, _ in parts)
         ]
-        reply = send({"worker": self._id, "files": files, "wait": wait}, limit)
+        facts = {"worker": self._worker.address, "wait": wait, "last": self._ending.is_set()}
+        reply = send({**facts, "files": files}, limit)
         if not isinstance(reply, dict):  # there is no such handler
             raise OverError
         self._failures = 0
