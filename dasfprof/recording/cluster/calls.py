@@ -5,10 +5,8 @@ Those marked `by_value` also run on workers without dasfprof; they import everyt
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from dasfprof.database.multi import files_of_run
 from dasfprof.recording.cluster.by_value import by_value
 from dasfprof.recording.dask_internals.registered_plugins import forget_for_workers
 from dasfprof.recording.guard import in_thread
@@ -145,12 +143,6 @@ async def aside(function: Any, *args: Any) -> Any:
     from functools import partial
 
     return await asyncio.get_running_loop().run_in_executor(None, partial(function, *args))
-
-
-def list_files(directory: str, run_uuid: str) -> list[tuple[str, int]]:
-    """Return the names and sizes in bytes of the run's files on this process's disk."""
-    found = files_of_run(Path(directory), run_uuid)
-    return [(path.name, path.stat().st_size) for path in found]
 
 
 @by_value
