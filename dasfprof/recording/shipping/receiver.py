@@ -24,7 +24,7 @@ from dasfprof.recording.settings import RunSettings
 
 logger = logging.getLogger(__name__)
 
-#: Seconds of a pause for each worker that ships: a message takes some 0.25 to 0.5 ms of CPU here.
+#: Seconds of a pause for each worker that ships: a message takes 0.3 to 0.6 ms of CPU here.
 PAUSE_A_WORKER = 0.005
 #: Seconds between two writes: each wakes a thread.
 WRITE_EVERY = 0.2
