@@ -22,6 +22,8 @@ class Page {
     this.timeline = new Timeline(this.tasks, byId("timeline"), events);
     this.strip = new Strip(this.tasks, byId("strip"), (from, to) => this.timeline.move(from, to));
     this.resources = new Resources(facts.resources, this.columns, byId("charts"));
+    this.sources = new Sources(facts.timeline.code);
+    this.flames = new Flames(facts.flame, this.columns, this.sources);
     showAccounting(byId("accounting"), facts.accounting);
     this.timeline.show(flattenView(this.tasks));
     this.onMoved(0, this.tasks.span);
@@ -42,6 +44,7 @@ class Page {
     await breathe();
     await this.resources.read();
     await this.tasks.readRest();
+    await this.flames.read();
     this.filters = new Filters(this.tasks, () => this.light());
     this.buildTables();
     this.listen();

@@ -1,0 +1,128 @@
+// The flame graphs of a run: its tasks by function, step and worker, its client, its event loops.
+
+class Flames {
+  constructor(facts, columns, sources) {
+    Object.assign(this, { facts, columns, sources });
+    this.trees = new Map();
+    byId("flame-absent").hidden = facts.views.length > 0;
+    byId("flame-parts").hidden = facts.views.length === 0;
+    const radios = facts.views.map(({ name, title }, at) => {
+      const choice = { type: "radio", name: "flame", value: name, checked: at === 0 };
+      const radio = make("input", { ...choice, onchange: () => this.show(name) });
+      return make("label", {}, radio, make("span", {}, title));
+    });
+    byId("flame-view").append(...radios);
+    byId("flame-search").addEventListener("input", () => this.search());
+    byId("flame-whole").addEventListener("click", () => this.graph.zoom(null));
+  }
+
+  async read() {
+    this.names = await this.columns.read("flame_names");
+    for (const view of this.facts.views) {
+      const tree = {};
+      for (const name of FLAME_NUMBERS) tree[name] = await this.columns.read(`flame-${view.name}-${name}`);
+      for (const name of FLAME_AMOUNTS)
+        tree[name] = await this.columns.amounts(`flame-${view.name}-${name}`);
+      tree.calls = treeOf(tree.depths);
+      tree.firstLines = new Uint32Array(tree.calls.length + 1);
+      for (const { at } of tree.calls)
+        tree.firstLines[at + 1] = tree.firstLines[at] + tree.line_counts[at];
+      this.trees.set(view.name, { ...tree, view });
+      await breathe();
+    }
+    if (this.facts.views.length) this.show(this.facts.views[0].name);
+  }
+
+  /** Shows a view; zooms to a group of it, if one is named. */
+  show(name, group = null) {
+    const tree = this.trees.get(name);
+    this.tree = tree;
+    document.querySelector(`input[name=flame][value=${name}]`).checked = true;
+    this.graph = new FlameGraph(byId("flame"), {
+      calls: tree.calls,
+      seconds: ({ at }) => tree.seconds[at],
+      name: ({ at }) => this.nameOf(tree, at)[0],
+      title: (call) => this.title(tree, call),
+      dress: (element, call) => this.dress(element, tree, call),
+      chosen: (call) => this.tellOf(tree, call),
+    });
+    const { samples, omitted } = tree.view;
+    const left = omitted ? `; ${counted(omitted, "brief call")} left out` : "";
+    byId("flame-about").textContent =
+      `${counted(samples, "sample")}, ${formatSeconds(tree.view.seconds)}${left}`;
+    this.search();
+    const wanted = this.groupOf(tree, group);
+    if (wanted) this.graph.zoom(wanted);
+    else this.tellOf(tree, null);
+  }
+
+  /** The call that stands for a group; undefined: there is none. */
+  groupOf(tree, group) {
+    return tree?.calls.find((call) => !call.caller && this.nameOf(tree, call.at)[0] === group);
+  }
+
+  has(name, group) {
+    return this.groupOf(this.trees.get(name), group) !== undefined;
+  }
+
+  nameOf(tree, at) {
+    return this.names[tree.functions[at]];
+  }
+
+  title(tree, call) {
+    const [name, file] = this.nameOf(tree, call.at);
+    const share = formatShare(tree.seconds[call.at] / tree.view.seconds);
+    const place = file ? ` (${file})` : "";
+    return `${name}${place}: ${formatSeconds(tree.seconds[call.at])}, ${share}; ${spentWords(spentAt(tree, call.at))}`;
+  }
+
+  dress(element, tree, { at }) {
+    const [, file, library] = this.nameOf(tree, at);
+    const origin = !file ? "group" : library === "" ? "program" : library === "(Python)" ? "python" : "library";
+    element.classList.add("spent-in", origin);
+    dressSpent(element, spentAt(tree, at));
+  }
+
+  search() {
+    const wanted = byId("flame-search").value;
+    const { count, seconds } = this.graph.find(wanted);
+    const share = formatShare(seconds / this.tree.view.seconds);
+    byId("flame-found").textContent =
+      wanted === "" ? "" : `${counted(count, "call")}, ${formatSeconds(seconds)} (${share})`;
+  }
+
+  /** Shows the lines of the call that the graph is zoomed to. */
+  tellOf(tree, call) {
+    const root = byId("flame-frame");
+    byId("flame-whole").disabled = call === null;
+    if (call === null) {
+      root.replaceChildren(make("p", { class: "absent" }, "Choose a call to see its lines."));
+      return;
+    }
+    const [name, file] = this.nameOf(tree, call.at);
+    const own = `${formatSeconds(tree.own[call.at])} in itself`;
+    root.replaceChildren(
+      make("h3", {}, shortened(name, 200)),
+      make("p", {}, visible(this.title(tree, call).slice(name.length + 1)), `; ${own}.`),
+      ...(file ? [lineTable(this.sources, file, linesAt(tree, call.at))] : []),
+    );
+  }
+}
+
+const FLAME_NUMBERS = ["depths", "functions", "line_counts", "lines"];
+const LINE_AMOUNTS = ["line_seconds", "line_computing", "line_core", "line_lock"];
+const FLAME_AMOUNTS = ["seconds", "own", "computing", "core", "lock", ...LINE_AMOUNTS];
+
+function spentAt({ seconds, computing, core, lock }, at) {
+  return { seconds: seconds[at], computing: computing[at], core: core[at], lock: lock[at] };
+}
+
+/** The lines at which a call was, with what was called from there. */
+function linesAt(tree, at) {
+  const lines = [];
+  for (let place = tree.firstLines[at]; place < tree.firstLines[at + 1]; place += 1) {
+    const [seconds, computing, core, lock] = LINE_AMOUNTS.map((name) => tree[name][place]);
+    lines.push({ line: tree.lines[place], seconds, computing, core, lock });
+  }
+  return lines;
+}
