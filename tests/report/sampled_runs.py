@@ -50,7 +50,16 @@ def write_sampled_run(directory: Path) -> Path:
     ]
     runs = [run(f"nearest-{n}", 0.0 if n == 1 else 2.0 * n - 2, float(n)) for n in (1, 2)]
     runs += [run("nearest-3", 4.0, 3.0), run("nearest-4", 8.0, 4.0, thread="9")]
-    runs += [run("fails-1", 13.0, 0.5, state="erred", exception=f"ValueError: {HOSTILE}")]
+    runs += [
+        run(
+            "fails-1",
+            13.0,
+            0.5,
+            state="erred",
+            exception=f"ValueError: {HOSTILE}",
+            raised_at=f"{WORK}:43 nearest",
+        )
+    ]
     runs += [run(f"{HOSTILE}-1", 20.0, 1.0)]
     code = row(
         FUNCTION_CODE,

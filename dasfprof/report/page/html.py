@@ -30,6 +30,8 @@ _SCRIPTS = (
     "resources/resources.js",
     "flame/sources.js",
     "flame/flames.js",
+    "functions/drawer.js",
+    "functions/histogram.js",
     "comparison/other_report.js",
     "page.js",
 )
@@ -74,7 +76,7 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
     whole = with_open_runs(trace)
     timeline = TimelineData.of(whole)
     resources = ResourceData.of(trace)
-    flames = FlameData.of(trace)
+    flames = FlameData.of(trace, timeline.rows)
     path, path_facts = path_columns(trace, timeline.rows)
     facts = {
         "data": _DATA_VERSION,

@@ -22,7 +22,7 @@ class ComparisonPage {
     byId("notes-section").hidden = !facts.notes.length;
     this.runs = [];
     const light = (row) => this.lightRow(row);
-    buildTables(facts, { functions: light });
+    buildTables(facts, { selected: { functions: light } });
   }
 
   waterfall() {

@@ -20,10 +20,8 @@ from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.lines import is_of_user
 from dasfprof.analysis.under_way.state import Frame
 from dasfprof.database.columns import Array
+from dasfprof.report.page.flame.line_data import STEP, LineData
 from dasfprof.report.page.packing import PackedColumn, seconds, texts, whole_numbers
-
-#: Seconds in which times are told at the finest.
-STEP = 1e-4
 
 
 @dataclass(frozen=True)
@@ -33,31 +31,48 @@ class FlameData:
     #: By name, with the view's before it.
     columns: dict[str, PackedColumn]
     #: ``views``: a dict each with its ``name`` and ``title``, its ``seconds``, ``samples``, and how
-    #: many calls were left out.
+    #: many calls were left out; ``lines``: see `LineData`.
     facts: dict[str, Any]
 
     @classmethod
-    def of(cls, trace: Trace) -> FlameData:
-        """Make the columns."""
-        columns: dict[str, PackedColumn] = {}
+    def of(cls, trace: Trace, rows: Array) -> FlameData:
+        """Make the columns.
+
+        Parameters
+        ----------
+        trace
+            The trace.
+        rows
+            The row of the tasks of `with_open_runs` that each row of the page is about.
+        """
+        samples, functions = samples_of(trace)
+        parts = parts_of(samples, functions)
+        lines = LineData.of(trace, rows, samples.stack, functions, parts)
+        columns: dict[str, PackedColumn] = dict(lines.columns)
         views = []
         names: dict[Name, int] = {}
-        for name, title, tree, samples in _views(trace):
+        for name, title, tree, number in _views(trace, samples.stack, functions, parts):
             columns |= {f"flame-{name}-{key}": each for key, each in _packed(tree, names).items()}
-            facts = {"seconds": tree.seconds, "samples": samples, "omitted": tree.omitted}
+            facts = {"seconds": tree.seconds, "samples": number, "omitted": tree.omitted}
             views.append({"name": name, "title": title, **facts})
         columns["flame_names"] = texts([[*name, _origin(name)] for name in names])
-        return cls(columns, {"views": views})
+        return cls(columns, {"views": views, "lines": lines.facts})
 
 
-def _views(trace: Trace) -> Iterator[tuple[str, str, FlameTree, int]]:
+def _views(
+    trace: Trace, stacks: Array, functions: Array, parts: Parts
+) -> Iterator[tuple[str, str, FlameTree, int]]:
     """Return name, title, tree and number of samples of each view that has any."""
     if len(trace.task_samples):
-        samples = len(trace.task_samples)
-        stacks, parts, groups = _of_tasks(trace)
+        stacks, parts, groups = _of_tasks(trace, stacks, functions, parts)
         calls = StackTree(all_stacks(trace))
         for by, (codes, names) in groups.items():
-            yield by, f"Tasks by {by}", flame_tree(calls, codes, names, stacks, parts), samples
+            yield (
+                by,
+                f"Tasks by {by}",
+                flame_tree(calls, codes, names, stacks, parts),
+                len(trace.task_samples),
+            )
     if len(trace.client_samples):
         table = trace.client_samples
         phases = table["phase"].astype("category").cat
@@ -80,10 +95,11 @@ def _views(trace: Trace) -> Iterator[tuple[str, str, FlameTree, int]]:
         yield "loops", "Event loops", tree, len(table)
 
 
-def _of_tasks(trace: Trace) -> tuple[Array, Parts, dict[str, tuple[Array, list[str]]]]:
+def _of_tasks(
+    trace: Trace, stacks: Array, functions: Array, parts: Parts
+) -> tuple[Array, Parts, dict[str, tuple[Array, list[str]]]]:
     """Return stacks and seconds of samples that differ in nothing else, and their groups."""
     tasks, runs = with_open_runs(trace).tasks, run_of_samples(trace)
-    samples, functions = samples_of(trace)
     groups: dict[str, tuple[Array, list[str]]] = {}
     if "function" in tasks:
         groups["function"] = functions - 1, list(map(str, tasks["function"].cat.categories))
@@ -92,15 +108,14 @@ def _of_tasks(trace: Trace) -> tuple[Array, Parts, dict[str, tuple[Array, list[s
         groups["step"] = np.r_[codes, -1][runs], steps
     workers = trace.task_samples["worker_id"].to_numpy(dtype=np.int64)
     groups["worker"] = workers, trace.workers["worker"].astype(object).astype(str).tolist()
-    alike = samples.stack + 1
+    alike = stacks + 1
     for codes, names in groups.values():
         alike = alike * (len(names) + 1) + codes + 1
     places, distinct = pd.factorize(alike)
     first = np.zeros(len(distinct), dtype=np.int64)
     first[places] = np.arange(len(places))
-    parts = parts_of(samples, functions).summed(places, len(distinct))
     taken = {by: (codes[first], names) for by, (codes, names) in groups.items()}
-    return samples.stack[first], parts, taken
+    return stacks[first], parts.summed(places, len(distinct)), taken
 
 
 def _origin(name: Name) -> str:

@@ -12,6 +12,7 @@ class Flames {
       return make("label", {}, radio, make("span", {}, title));
     });
     byId("flame-view").append(...radios);
+    this.places = facts.lines.places.map(([file, line, name]) => ({ file, line, name }));
     byId("flame-search").addEventListener("input", () => this.search());
     byId("flame-whole").addEventListener("click", () => this.graph.zoom(null));
   }
@@ -30,6 +31,10 @@ class Flames {
       this.trees.set(view.name, { ...tree, view });
       await breathe();
     }
+    this.runRows = await this.columns.read("run_line_rows");
+    this.runPlaces = await this.columns.read("run_line_places");
+    this.runSpent = {};
+    for (const name of SPENT) this.runSpent[name] = await this.columns.amounts(`run_line_${name}`);
     if (this.facts.views.length) this.show(this.facts.views[0].name);
   }
 
@@ -56,13 +61,53 @@ class Flames {
     else this.tellOf(tree, null);
   }
 
+  /** Whether any task was sampled. */
+  get sampled() {
+    return this.facts.lines.places.length > 0;
+  }
+
+  /** The lines of the user's code at which a task run was, the longest first. */
+  linesOfRun(row) {
+    const last = lastAtMost(this.runRows, row);
+    const lines = [];
+    for (let at = last; at >= 0 && this.runRows[at] === row; at -= 1) {
+      const spent = SPENT.map((name) => [name, this.runSpent[name][at]]);
+      lines.push({ ...this.places[this.runPlaces[at]], ...Object.fromEntries(spent) });
+    }
+    return lines.sort((one, other) => other.seconds - one.seconds);
+  }
+
+  /** The lines of the user's code at which the task runs of a function were, the longest first. */
+  linesOfFunction(name) {
+    const { functions } = this.facts.lines;
+    const found = Object.hasOwn(functions, name) ? functions[name] : [];
+    return found.map(([place, ...numbers]) => {
+      const spent = SPENT.map((part, at) => [part, numbers[at] ?? NaN]);
+      return { ...this.places[place], ...Object.fromEntries(spent) };
+    });
+  }
+
+  /** The lines of what a source is of, where a function's tasks called it, with what it calls. */
+  linesWithin(name, { file, first, lines }) {
+    const tree = this.trees.get("function");
+    const byLine = new Map();
+    const isIt = ({ line }) => line >= first && line < first + lines.length;
+    const add = (call) => {
+      const own = this.nameOf(tree, call.at)[1] === file ? linesAt(tree, call.at) : [];
+      if (!own.some(isIt)) return call.calls.forEach(add);
+      for (const one of own) {
+        const sum = byLine.get(one.line);
+        if (!sum) byLine.set(one.line, { ...one });
+        else for (const part of SPENT) sum[part] += one[part];
+      }
+    };
+    this.groupOf(tree, name)?.calls.forEach(add);
+    return [...byLine.values()];
+  }
+
   /** The call that stands for a group; undefined: there is none. */
   groupOf(tree, group) {
     return tree?.calls.find((call) => !call.caller && this.nameOf(tree, call.at)[0] === group);
-  }
-
-  has(name, group) {
-    return this.groupOf(this.trees.get(name), group) !== undefined;
   }
 
   nameOf(tree, at) {
@@ -110,8 +155,9 @@ class Flames {
 }
 
 const FLAME_NUMBERS = ["depths", "functions", "line_counts", "lines"];
-const LINE_AMOUNTS = ["line_seconds", "line_computing", "line_core", "line_lock"];
-const FLAME_AMOUNTS = ["seconds", "own", "computing", "core", "lock", ...LINE_AMOUNTS];
+const SPENT = ["seconds", "computing", "core", "lock"];
+const LINE_AMOUNTS = SPENT.map((name) => `line_${name}`);
+const FLAME_AMOUNTS = ["own", ...SPENT, ...LINE_AMOUNTS];
 
 function spentAt({ seconds, computing, core, lock }, at) {
   return { seconds: seconds[at], computing: computing[at], core: core[at], lock: lock[at] };

@@ -30,6 +30,12 @@ const OMITTED_LINES = /^\.\.\. and \d+ lines$/;
  */
 function lineTable(sources, file, spent) {
   const source = spent.map(({ line }) => sources.find(file, line)).find((found) => found) ?? null;
+  const about = source ? [] : [make("p", { class: "absent" }, NO_SOURCE)];
+  return make("div", {}, ...about, sourceTable(source, spent));
+}
+
+/** The same of a source that is known, or null. */
+function sourceTable(source, spent) {
   const byLine = new Map(spent.map((one) => [one.line, one]));
   const most = Math.max(...spent.map((one) => one.seconds), 1e-9);
   const rows = [];
@@ -41,8 +47,7 @@ function lineTable(sources, file, spent) {
   }
   for (const one of byLine.values()) rows.push(lineRow(one.line, null, one, most));
   const table = make("table", { class: "lines", "aria-label": "Lines" }, make("tbody", {}, ...rows));
-  const about = source ? [] : [make("p", { class: "absent" }, NO_SOURCE)];
-  return make("div", {}, ...about, make("div", { class: "lines-box", tabindex: "0" }, table));
+  return make("div", { class: "lines-box", tabindex: "0" }, table);
 }
 
 const NO_SOURCE =
@@ -59,6 +64,26 @@ function lineRow(line, text, spent, most) {
     make("td", { class: "spent" }, ...(spent ? [spentBar(spent, spent.seconds / most)] : [])),
     make("td", {}, code),
   );
+}
+
+/** Lines of any files, the longest first, in a list. */
+function lineList(spent) {
+  const most = Math.max(...spent.map((one) => one.seconds), 1e-9);
+  const items = spent.map((one) =>
+    make(
+      "li",
+      {},
+      make("span", { class: "seconds" }, formatSeconds(one.seconds)),
+      make("span", { class: "spent" }, spentBar(one, one.seconds / most)),
+      make("span", { class: "place", title: visible(one.file) }, placeOfLine(one)),
+    ),
+  );
+  return make("ol", { class: "line-list" }, ...items);
+}
+
+function placeOfLine({ file, line, name }) {
+  const base = file.split(/[\\/]/).at(-1);
+  return visible(line ? `${base}:${line} ${name}` : name);
 }
 
 /** A bar of the computing and the other seconds, as wide as a share. */

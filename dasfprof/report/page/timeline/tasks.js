@@ -77,6 +77,8 @@ class Tasks {
     this.resultTexts = await columns.read("result_texts");
     this.exceptions = await columns.read("exceptions");
     this.exceptionTexts = await columns.read("exception_texts");
+    this.raised = await columns.read("raised");
+    this.raisedTexts = await columns.read("raised_texts");
     this.statuses = [];
     for (const name of this.facts.statuses) {
       const running = !columns.has(`status:${name}`);
@@ -162,6 +164,11 @@ class Tasks {
 
   exceptionText(row) {
     return this.exceptionTexts[this.exceptions[row]] ?? null;
+  }
+
+  /** The last line of the user's code in its traceback; null: unknown. */
+  raisedAt(row) {
+    return this.raisedTexts[this.raised[row]] ?? null;
   }
 
   /** The type, dtype and shape of the result, each "" if unknown. */
