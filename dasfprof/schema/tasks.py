@@ -110,6 +110,19 @@ missing         text     text     why there is no source: of a library, no such 
 """,
 )
 
+TASK_ARGUMENTS = event_kind(
+    "Task Arguments",
+    "What a task run of 10 ms or more, or a failed one, was called with: the first 1,000 such runs "
+    "of each function on a worker.",
+    recorder="TracePlugin",
+    columns="""
+key             key      key      the key
+run_id          int      id       Dask's number of the attempt
+arguments       text     text     name, type, dtype, shape or length of the first 20 arguments,
+    those of plain types by value if that was asked for; empty: it has none, or they are unknown
+""",
+)
+
 CLOCK = event_kind(
     "Clock",
     "A change of Dask's estimate of the distance between the worker's and the scheduler's clock.",

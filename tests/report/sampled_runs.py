@@ -8,7 +8,7 @@ from typing import Any
 from traces import Plugin, T, row
 
 from dasfprof.schema.stack_samples import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
-from dasfprof.schema.tasks import COMPUTE, FUNCTION_CODE, LOG_RECORD
+from dasfprof.schema.tasks import COMPUTE, FUNCTION_CODE, LOG_RECORD, TASK_ARGUMENTS
 from dasfprof.schema.under_way import STACK
 
 WORK, SITE = "/home/me/kmeans.py", "/env/lib/python3.12/site-packages"
@@ -81,6 +81,13 @@ def write_sampled_run(directory: Path) -> Path:
         line=f"{WORK}:41 nearest",
         error=0,
     )
+    called = row(
+        TASK_ARGUMENTS,
+        timestamp=T + 4.0,
+        key="nearest-2",
+        run_id=2,
+        arguments=f"x: numpy.ndarray float64 (3, 4); {HOSTILE}: int",
+    )
     times = {"timestamp": T + 0.4, "interval": 0.125, "cpu": 0.125}
     loop = row(LOOP_SAMPLE, **{**facts, **times, "stack": 4, "since": T, "until": None})
     ended = {**facts, **times, "stack": -1, "interval": 0.0, "since": T, "until": T + 0.5}
@@ -91,6 +98,7 @@ def write_sampled_run(directory: Path) -> Path:
         (LOOP_SAMPLE, [loop, row(LOOP_SAMPLE, **ended)]),
         (FUNCTION_CODE, [code]),
         (LOG_RECORD, [log]),
+        (TASK_ARGUMENTS, [called]),
     )
     client = {**facts, **times, "interval": 0.75, "stack": 0, "phase": "waiting"}
     Plugin(directory, "StepRecorder").write(

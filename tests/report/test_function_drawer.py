@@ -144,6 +144,10 @@ def test_a_task_run_shows_its_own_lines_logs_and_code(opened: Opener) -> None:
     ]
     assert page.tab.locator("#details .line-list").get_by_title(WORK).count() == 2
     assert page.texts("#details ul.logs b") == ["WARNING"]
+    told = f"x: numpy.ndarray float64 (3, 4); {HOSTILE}: int"
+    assert page.text("#details .arguments") == told
+    (row,) = page.download("#arguments-csv")
+    assert (row["Function"], row["Arguments"], row["Task Runs"]) == ("nearest", told, "1")
     assert page.text("#details pre") == SOURCE
     page.tab.evaluate("location.hash = '#task=nearest-4'")
     page.until(lambda: page.details().get("Key") == "nearest-4")

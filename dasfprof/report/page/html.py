@@ -12,6 +12,7 @@ from dasfprof.report.page.document import write_document
 from dasfprof.report.page.flame.flame_data import FlameData
 from dasfprof.report.page.resources.resource_data import ResourceData
 from dasfprof.report.page.tables.table_data import table_facts
+from dasfprof.report.page.timeline.argument_data import argument_columns
 from dasfprof.report.page.timeline.log_data import code_facts, log_facts
 from dasfprof.report.page.timeline.path_data import path_columns
 from dasfprof.report.page.timeline.timeline_data import TimelineData
@@ -98,7 +99,13 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
         "tables": _tables(analyser),
         "notes": _notes(analyser, timeline),
     }
-    return facts, {**path, **timeline.columns, **resources.columns, **flames.columns}
+    return facts, {
+        **path,
+        **timeline.columns,
+        **resources.columns,
+        **flames.columns,
+        **argument_columns(whole, timeline.rows),
+    }
 
 
 def _tables(analyser: TraceAnalyser) -> dict[str, Any]:

@@ -27,6 +27,7 @@ function showDetails(pane, { tasks, row, flames, select, about }) {
     ["CPU", formatSeconds(tasks.cpu[row])],
     ...tasks.statuses.map((status) => [visible(status.name), formatSeconds(status.seconds[row])]),
     [open ? "Had not ended" : "Ended in", visible(tasks.stateName(row))],
+    ["Asked of Dask", visible(tasks.annotationsOf(row))],
     ["Inputs", formatBytes(tasks.inputSizes[row])],
     ["Result", formatBytes(tasks.sizes[row])],
     ["Type", visible(type)],
@@ -52,6 +53,7 @@ function showDetails(pane, { tasks, row, flames, select, about }) {
   const raised = tasks.raisedAt(row);
   if (raised) parts.push(make("p", { class: "raised" }, "Raised at ", make("b", {}, visible(raised))));
   parts.push(
+    ...argumentText(tasks.argumentsOf(row)),
     ...runLines(flames, row),
     ...logRecords(tasks.logsOf(row)),
     ...functionCode(tasks.codeOf(row)),
@@ -68,6 +70,11 @@ function longText(text) {
   return rest > 0
     ? `${visible(text.slice(0, LONG_TEXT))} … and ${formatCount(rest)} characters`
     : visible(text);
+}
+
+/** Tells the arguments of a task run: name and type of each. */
+function argumentText(text) {
+  return text === "" ? [] : [make("h4", {}, "Arguments"), make("p", { class: "arguments" }, longText(text))];
 }
 
 /** The lines at which the task run was sampled, or why there are none. */

@@ -79,6 +79,10 @@ class Tasks {
     this.exceptionTexts = await columns.read("exception_texts");
     this.raised = await columns.read("raised");
     this.raisedTexts = await columns.read("raised_texts");
+    this.arguments = await columns.read("arguments");
+    this.argumentTexts = await columns.read("argument_texts");
+    this.annotations = await columns.read("annotations");
+    this.annotationTexts = await columns.read("annotation_texts");
     this.statuses = [];
     for (const name of this.facts.statuses) {
       const running = !columns.has(`status:${name}`);
@@ -169,6 +173,16 @@ class Tasks {
   /** The last line of the user's code in its traceback; null: unknown. */
   raisedAt(row) {
     return this.raisedTexts[this.raised[row]] ?? null;
+  }
+
+  /** What a task run was called with, by name and type; "" if unknown. */
+  argumentsOf(row) {
+    return this.argumentTexts[this.arguments[row]];
+  }
+
+  /** What Dask was asked of it: priority, retries, resources; "" if nothing is known. */
+  annotationsOf(row) {
+    return this.annotationTexts[this.annotations[row]];
   }
 
   /** The type, dtype and shape of the result, each "" if unknown. */
