@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from opened_pages import EVENTS, OpenedPage, chromium
+from opened_pages import EVENTS, OpenedPage, Opener
 from sampled_runs import HOSTILE, SOURCE, WORK, write_sampled_run
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +18,8 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
 
 
 @pytest.fixture
-def page(browser: Any, analyser: TraceAnalyser, tmp_path: Path) -> Iterator[OpenedPage]:
-    opened = OpenedPage(browser, analyser.report(tmp_path / "report.html"))
-    yield opened
-    assert opened.complaints == []
-    assert [url for url in opened.requests if not url.startswith(("file:", "blob:"))] == []
-    opened.close()
+def page(open_page: Opener, analyser: TraceAnalyser, tmp_path: Path) -> OpenedPage:
+    return open_page(analyser.report(tmp_path / "report.html"))
 
 
 def titles(page: OpenedPage) -> dict[str, str]:
@@ -144,11 +132,9 @@ def test_keyboard(page: OpenedPage) -> None:
     assert page.tab.locator("#flame [tabindex='0']").count() == 1
 
 
-def test_without_samples_it_says_how_to_get_them(browser: Any, tmp_path: Path) -> None:
+def test_without_samples_it_says_how_to_get_them(open_page: Opener, tmp_path: Path) -> None:
     trace = write_trace(tmp_path / "a-TracePlugin-node-0.msgpack", *EVENTS)
-    opened = OpenedPage(browser, TraceAnalyser(trace).report(tmp_path / "report.html"))
+    opened = open_page(TraceAnalyser(trace).report(tmp_path / "report.html"))
     assert "stack_frequency=20" in opened.text("#flame-absent")
     assert opened.tab.is_visible("#flame-absent")
     assert not opened.tab.is_visible("#flame-parts")
-    assert opened.complaints == []
-    opened.close()

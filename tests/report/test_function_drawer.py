@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from opened_pages import OpenedPage, chromium
+from opened_pages import OpenedPage, Opener
 from sampled_runs import HOSTILE, SOURCE, WORK, write_sampled_run
 
 from dasfprof import TraceAnalyser
 from dasfprof.report.page.flame import line_data
-
-Opener = Callable[..., OpenedPage]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -33,18 +23,9 @@ def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture
-def opened(browser: Any, report: Path) -> Iterator[Opener]:
-    pages: list[OpenedPage] = []
-
-    def open_page(fragment: str = "", path: Path = report) -> OpenedPage:
-        pages.append(OpenedPage(browser, path, fragment))
-        return pages[-1]
-
-    yield open_page
-    for page in pages:
-        assert page.complaints == []
-        assert [url for url in page.requests if not url.startswith(("file:", "blob:"))] == []
-        page.close()
+def opened(open_page: Opener, report: Path) -> Opener:
+    """Open the report, or another one, at a place of it."""
+    return lambda fragment="", path=report: open_page(path, fragment)
 
 
 def figures(page: OpenedPage) -> dict[str, str]:
