@@ -65,6 +65,8 @@ class RunSettings:
     #: The least level of records of `logging` of tasks, and whether messages have their values.
     log_level: int = logging.WARNING
     log_values: bool = False
+    #: Whether what tasks print is kept.
+    record_prints: bool = False
     #: Whether arguments of task runs are kept, and by what.
     arguments: ArgumentsKept = "types"
     #: Whether the source of tasks' functions is kept.
@@ -150,6 +152,7 @@ def make_settings(
         profiler=profiler,
         log_level=_log_level(options.get("log_level")),
         log_values=switch("log-values", options.get("log_values")),
+        record_prints=switch("record-prints", options.get("record_prints")),
         arguments=_arguments(options.get("arguments")),
         record_code=switch("record-code", options.get("record_code")),
         response_timeout=_seconds("response-timeout", options.get("response_timeout")),

@@ -79,7 +79,8 @@ state           text     text     success, failed
 LOG_RECORD = event_kind(
     "Log Record",
     "What a task run logged by `logging`: the first 20 records from a level on, and its first "
-    "error. Its task may have caught that error, and then counts as done.",
+    "error. Its task may have caught that error, and then counts as done. And, if that was asked "
+    "for, the first 20 lines that it printed, of logger stdout and level PRINT.",
     recorder="TracePlugin",
     columns="""
 key             key      key      the key
