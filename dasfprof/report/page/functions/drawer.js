@@ -58,7 +58,7 @@ class Drawer {
 
   head(name) {
     const title = make("h2", { id: "function-title" }, shortened(name, 200));
-    const attributes = { type: "button", class: "close", "aria-label": "Close", autofocus: true };
+    const attributes = { type: "button", class: "close", "aria-label": "Close" };
     const close = make("button", { ...attributes, onclick: () => this.dialog.close() }, "✕");
     return make("header", {}, title, close);
   }
