@@ -26,6 +26,8 @@ _LONGEST_NAME = 100
 ProfilerName = Literal["cprofile", "profile"]
 #: Where workers send what they write, if the client does not see their disks.
 ShipName = Literal["auto", "scheduler", "none"]
+#: How arguments of task runs can be recorded.
+ArgumentsKept = Literal["types", "values", "off"]
 
 #: The levels of records of tasks that can be asked for.
 _LOG_LEVELS = {
@@ -65,6 +67,10 @@ class RunSettings:
     #: The least level of records of `logging` of tasks, and whether messages have their values.
     log_level: int = logging.WARNING
     log_values: bool = False
+    #: Whether what tasks print is kept.
+    record_prints: bool = False
+    #: Whether arguments of task runs are kept, and by what.
+    arguments: ArgumentsKept = "types"
     #: Whether the source of tasks' functions is kept.
     record_code: bool = True
     #: Seconds to wait for the answer of each process.
@@ -150,6 +156,8 @@ def make_settings(
         profiler=profiler,
         log_level=_log_level(options.get("log_level")),
         log_values=switch("log-values", options.get("log_values")),
+        record_prints=switch("record-prints", options.get("record_prints")),
+        arguments=_arguments(options.get("arguments")),
         record_code=switch("record-code", options.get("record_code")),
         response_timeout=_seconds("response-timeout", options.get("response_timeout")),
         ship=_ship(options.get("ship")),
@@ -251,6 +259,17 @@ def _log_level(given: Any) -> int:
             "that are kept; off: the first error of each task run alone."
         )
     return level
+
+
+def _arguments(given: Any) -> ArgumentsKept:
+    value = setting("arguments", given)
+    if value not in get_args(ArgumentsKept):
+        raise InvalidArgumentError(
+            f"arguments={value!r} must be 'types' (with dtype, shape and length), 'values' "
+            "(of plain types as well: they may be secrets) or 'off'."
+        )
+    kept: ArgumentsKept = value
+    return kept
 
 
 def _frequency(name: str, given: Any) -> float:
