@@ -35,6 +35,7 @@ BENCHMARKS = {
     "bench_sampling": ["--seconds", "3", "--rounds", "2", "--samples", "50000"],
     "bench_watch": ["--tasks", "100000"],
     "bench_stuck": ["--workers", "8", "--rounds", "1"],
+    "bench_shipping": ["--workers", "50", "--seconds", "3", "--rounds", "1"],
     "bench_comparison": ["--rounds", "5", "--gates", "20"],
     "bench_soak": ["--tasks", "20000"],
 }

@@ -42,6 +42,8 @@ class FileContents:
     unknown: Counter[str] = field(default_factory=Counter)
     #: What was lost, in words.
     losses: list[str] = field(default_factory=list)
+    #: Addresses of workers that the scheduler says to have joined.
+    joined: set[str] = field(default_factory=set)
     #: Names and args of the events that tell of GPUs.
     gpu_events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
@@ -85,6 +87,8 @@ class FileContents:
                 first, last = float(times.min()), float(times.max())
                 self.first = first if self.first is None else min(self.first, first)
                 self.last = last if self.last is None else max(self.last, last)
+            if batch.name == "Worker Added" and "worker" in batch.args:
+                self.joined.update(map(str, batch.args["worker"].to_list()))
             if batch.name in _GPU_EVENTS and len(self.gpu_events) < _MAX_GPU_EVENTS:
                 told = [(event.name, event.args) for _, event in batch.events()]
                 self.gpu_events += told[:_MAX_GPU_EVENTS]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dasfprof.database.multi import Run
 
 _MAX_VALUE = 400
+#: Workers without files that are named.
+_MOST_NAMED = 3
 #: Versions of these are shown first.
 _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 
@@ -104,6 +106,12 @@ def _print_run(source: str, contents: list[FileContents]) -> None:
     if open_files:
         words = f"{count_of(open_files, 'file')} of {len(contents)} still being written"
         _entry("goes on", f"{words}; dasfprof watch {clean(source)}")
+    absent = _without_files(contents)
+    if absent:
+        named = ", ".join(absent[:_MOST_NAMED])
+        more = f" and {len(absent) - _MOST_NAMED} more" if len(absent) > _MOST_NAMED else ""
+        words = "it was not recorded, or its file stayed on its own disk"
+        _entry("no file", f"of {count_of(len(absent), 'worker')}: {named}{more}; {words}")
     lost = [
         file
         for file in contents
@@ -121,7 +129,10 @@ def _print_file(file: FileContents) -> None:
         about.append(f"process {file.fact('pid')} on {file.fact('host')}")
     _entry(file.owner() or "file", ", ".join(about))
     from dasfprof.database.losses import describe_unknown_events
+    from dasfprof.database.multi import was_received
 
+    if was_received(file.path):
+        _entry("came", _arrival(file))
     counts = ", ".join(f"{name} {count:,}" for name, count in file.events.most_common())
     _entry("events", counts or "none")
     for title, args in file.gpu_events:
@@ -134,6 +145,22 @@ def _print_file(file: FileContents) -> None:
     missing = file.fact("missing")
     for path, loss in missing.items() if isinstance(missing, dict) else ():
         _entry("missing", f"this Dask has no {path}: {loss}")
+
+
+def _without_files(contents: list[FileContents]) -> list[str]:
+    """Return the addresses of workers that the scheduler knew and none of the files is of."""
+    joined = set().union(*(file.joined for file in contents))
+    return sorted(joined - {str(file.fact("worker", "address")) for file in contents})
+
+
+def _arrival(file: FileContents) -> str:
+    """Say how a file came that the scheduler received."""
+    from dasfprof.cli.contents import CLOSED
+
+    came = "the worker sent each block to the scheduler, as it was written"
+    if file.state == CLOSED or file.last is None:
+        return came
+    return f"{came}; what it recorded after {format_date(file.last)} UTC has not come"
 
 
 def _entry(name: str, text: str) -> None:

@@ -91,6 +91,14 @@ def scan_frames(data: bytes | mmap.mmap, damage: Damage) -> Generator[tuple[int,
         position = following
 
 
+def whole_frames(data: bytes) -> int:
+    """Return where the last intact frame ends; 0 if there is none."""
+    end = 0
+    for position, payload in scan_frames(data, Damage()):
+        end = position + HEAD_BYTES + len(payload)
+    return end
+
+
 def _believed_length(data: bytes | mmap.mmap, position: int, size: int) -> int | None:
     """Return the length of the payload if the head of the frame is intact, else None."""
     if position + HEAD_BYTES > size:

@@ -27,6 +27,9 @@ _PLUGINS = re.compile(
     r"-(TracePlugin|SchedulerPlugin|ResourceMonitor|StepRecorder|GPUAnnotationPlugin)(-|\.msgpack$)"
 )
 
+#: The end of the name of a file that the scheduler received from a worker, block by block.
+_RECEIVED = re.compile(r"\.received(-\d+)?\.msgpack$")
+
 Source = str | os.PathLike[str]
 
 
@@ -123,9 +126,9 @@ def open_run(source: Source) -> MultiEventDatabase:
     if path.is_dir():
         return MultiEventDatabase(_choose(find_runs(path), "", path, text).files)
     if glob.has_magic(text):
-        files = sorted(Path(name) for name in glob.glob(text) if _is_any_trace(Path(name)))
-        if files:
-            return MultiEventDatabase(files)
+        found = _headers(path.parent, map(Path, glob.glob(text)))
+        if found:
+            return MultiEventDatabase(file for file, _ in without_copies(found))
     runs = find_runs(path.parent)
     return MultiEventDatabase(_choose(runs, path.name, path.parent, text).files)
 
@@ -145,7 +148,7 @@ def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[Run]
 
     With `among` only of these files of it.
     """
-    headers = _headers(directory, among)
+    headers = without_copies(_headers(directory, among))
     runs: dict[tuple[str, str], Run] = {}
     # Where the header is damaged, only the file's name says to which run it belongs.
     for path, header in sorted(headers, key=lambda pair: not pair[1]):
@@ -164,9 +167,54 @@ def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[Run]
 def files_of_run(directory: Path, run_uuid: str) -> list[Path]:
     """Return the files in a directory whose headers have a run's id, sorted by name.
 
-    Other files, such as traces of DASF's own profiler, are left out.
+    Other files, such as traces of DASF's own profiler, are left out, and shorter copies of the same
+    file.
     """
-    return [path for path, header in _headers(directory) if header.get("run_uuid") == run_uuid]
+    return [path for path, _ in without_copies(headers_of_run(directory, run_uuid))]
+
+
+def headers_of_run(directory: Path, run_uuid: str) -> list[tuple[Path, dict[str, Any]]]:
+    """Return the same files, all copies of each, with their headers."""
+    return [found for found in _headers(directory) if found[1].get("run_uuid") == run_uuid]
+
+
+def without_copies(
+    found: Iterable[tuple[Path, dict[str, Any]]],
+) -> list[tuple[Path, dict[str, Any]]]:
+    """Leave out copies of files, the shorter ones: a file is written to its end and nowhere else.
+
+    A worker's own file and what the scheduler received of it may lie in one directory.
+    """
+    kept: dict[Any, tuple[Path, dict[str, Any]]] = {}
+    for path, header in found:
+        identity = identity_of(header) or path
+        known = kept.get(identity)
+        if known is None or known[0].stat().st_size < path.stat().st_size:
+            kept[identity] = path, header
+    return sorted(kept.values(), key=lambda pair: pair[0])
+
+
+def received_path(path: Path) -> Path:
+    """Return the path of what the scheduler receives of a worker's file."""
+    return path.with_name(f"{path.stem}.received.msgpack")
+
+
+def was_received(path: Path) -> bool:
+    """Return whether a file is what the scheduler received of a worker's, by its name."""
+    return _RECEIVED.search(path.name) is not None
+
+
+def identity_of(header: dict[str, Any]) -> str:
+    """Return a text that differs between any two files of plugins, by the header; else empty.
+
+    Copies of one file have the same.
+    """
+    facts = [header.get(name) for name in ("run_uuid", "host", "boot_id", "pid", "plugin")]
+    created = header.get("created")
+    if not isinstance(created, float) or not all(facts):
+        return ""
+    others = (header.get(name) for name in ("process_started", "worker"))
+    return " ".join(str(fact) for fact in (*facts, created, *others))
 
 
 def _headers(

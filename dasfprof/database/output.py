@@ -47,7 +47,7 @@ class TraceOutput:
         if self.created:
             return False
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path = _create_exclusively(self.path)
+        self.path = create_exclusively(self.path)
         self.created = True
         return True
 
@@ -81,7 +81,7 @@ class TraceOutput:
         self._headed = True
 
 
-def _create_exclusively(path: Path) -> Path:
+def create_exclusively(path: Path) -> Path:
     """Create a new empty file; if the name is taken, add the next free number to it."""
     number, candidate = 1, path
     while True:

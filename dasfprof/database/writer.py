@@ -20,6 +20,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,8 @@ class TraceWriter:
         #: Whether `close` was called: what is recorded afterwards is not written.
         self.closed = False
         self.sources: list[Source] = []
+        #: Called when rows were written, in the thread that wrote them.
+        self.after_drain: Callable[[], object] = lambda: None
         # The longest time that the platform can wait for.
         self._interval = min(flush_interval, threading.TIMEOUT_MAX)
         self._pid = os.getpid()
@@ -278,6 +281,7 @@ class TraceWriter:
                 self._drain_source(source, finish)
         finally:
             self._drainer, self._pace.hurried = None, False
+        self.after_drain()
         if self.losses.by_cause:  # here, as logging may block a thread that records
             self.losses.warn("facts come faster than they are written to")
 

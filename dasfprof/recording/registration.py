@@ -16,6 +16,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from dasfprof.errors import NoClientError, RegistrationError
 from dasfprof.recording.call_profiles.engines import make_engine
 from dasfprof.recording.cluster.calls import check_process, ping, running_plugins
+from dasfprof.recording.cluster.home import Home
 from dasfprof.recording.cluster.link import ClusterLink
 from dasfprof.recording.cluster.removal import remove_plugins
 from dasfprof.recording.cluster.time_limit import within
@@ -61,6 +62,7 @@ def register_default_profiler(
     arguments: Literal["types", "values", "off"] | None = None,
     record_code: bool | None = None,
     response_timeout: str | float | None = None,
+    ship: Literal["auto", "scheduler", "none"] | None = None,
 ) -> ProfiledRun:
     """Record everything that a cluster does, until `stop()` is called or the cluster closes.
 
@@ -109,6 +111,11 @@ def register_default_profiler(
     response_timeout
         Seconds to wait for the answer of each process, in this call and in those of the handle.
         `flush`, `stop` and `collect` name the processes that do not answer and go on.
+    ship
+        ``"auto"``: workers whose directory is neither the client's nor the scheduler's also send
+        what they write to the scheduler, and `flush`, `stop` and `collect` copy it from there to
+        the client's directory. ``"scheduler"``: all workers do. ``"none"``: files stay where they
+        are written, and `collect` copies those of workers that are still there.
 
     Options that are None are read from Dask's config, ``dasfprof.*``. A run that is still being
     recorded on the same cluster is stopped first, with a warning; its files are complete.
@@ -147,6 +154,7 @@ def register_default_profiler(
         arguments=arguments,
         record_code=record_code,
         response_timeout=response_timeout,
+        ship=ship,
     )
     _check_profiler(settings)
     client, owned = find_client(pipeline)
@@ -244,7 +252,7 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
 async def _register(
     client: Client, settings: RunSettings, nvtx: bool, owned: bool, steps: StepRecorder
 ) -> ProfiledRun:
-    plugins = default_plugins(settings, nvtx)
+    plugins, home = default_plugins(settings, nvtx), Home(settings)
     try:
         if client.status != "running":
             await client
@@ -252,6 +260,7 @@ async def _register(
         await _check_answers(link)
         await within(_PATIENCE * link.limit, _check_processes(client, settings.directory))
         await _stop_others(client, link)
+        await home.prepare(link)
     except BaseException as error:
         if owned:
             await client.close()
@@ -266,11 +275,13 @@ async def _register(
         # A plugin that failed on one process stays in the scheduler's list, and would make every
         # worker that starts later fail.
         await remove_plugins(link, [plugin.name for plugin in plugins])
+        await home.leave()
         if owned:
             await client.close()
         raise RegistrationError(f"the profiler could not be registered: {error}") from error
     steps.start()
-    return ProfiledRun(client, settings, [plugin.name for plugin in plugins], owned, steps)
+    names = [plugin.name for plugin in plugins]
+    return ProfiledRun(client, settings, names, owned, steps, home=home)
 
 
 def _check_profiler(settings: RunSettings) -> None:
@@ -344,7 +355,7 @@ async def _stop_others(client: Client, link: ClusterLink) -> None:
     names = await client.run_on_scheduler(running_plugins)
     if names:
         logger.warning("another run was being recorded on this cluster; it is stopped now")
-        silent = await remove_plugins(link, names)
+        silent = (await remove_plugins(link, names)).silent
         if silent:
             logger.warning(
                 "the other run goes on in processes that did not answer: %s", ", ".join(silent)

@@ -19,9 +19,11 @@ from dasfprof.errors import SourceNotFoundError, TraceError
 from dasfprof.recording.cluster.calls import commit_on_scheduler, commit_on_worker
 from dasfprof.recording.cluster.ending import wait_for_end
 from dasfprof.recording.cluster.files import FileCollector
+from dasfprof.recording.cluster.home import Home
 from dasfprof.recording.cluster.link import (
     GONE,
     SCHEDULER,
+    Answers,
     ClusterLink,
     error_text,
     silent_processes,
@@ -56,12 +58,15 @@ class ProfiledRun:
         plugins: list[str],
         owns_client: bool,
         steps: StepRecorder | None = None,
+        *,
+        home: Home | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
         self._plugins = plugins
         self._owns_client = owns_client
         self._steps = steps
+        self._home = Home(settings) if home is None else home
         self._link = ClusterLink(client, settings.response_timeout)
         self._stopped = False
         #: Why `stop` could not end the recording; empty if it was not called or succeeded.
@@ -98,10 +103,14 @@ class ProfiledRun:
 
         Use it if the client that the run was registered with has closed and the cluster has not.
         """
-        return ProfiledRun(client, self._settings, self._plugins, False, self._steps)
+        return ProfiledRun(
+            client, self._settings, self._plugins, False, self._steps, home=self._home
+        )
 
     def flush(self) -> Any:
         """Write every event recorded so far. A cluster that has closed did so itself.
+
+        What workers with disks of their own have sent to the scheduler is copied here.
 
         Processes that do not answer within ``dasfprof.response-timeout`` are named in a warning and
         in `unanswered`.
@@ -111,7 +120,8 @@ class ProfiledRun:
     def stop(self) -> Any:
         """End the recording; the cluster goes on without the profiler.
 
-        When the call returns, every event of finished work is on disk. It works after the client
+        When the call returns, every event of finished work is on disk here, also of workers with
+        disks of their own, unless ``ship="none"``. It works after the client
         has closed, through the scheduler's address. It does nothing if the run has stopped or the
         cluster has closed.
 
@@ -126,7 +136,10 @@ class ProfiledRun:
             self._steps.stop()
 
     def files(self) -> list[Path]:
-        """Return the run's files on this machine; `collect` copies those of other hosts."""
+        """Return the run's files in its directory here.
+
+        `flush`, `stop` and the end of the block bring what workers with other disks have written.
+        """
         if self._steps is not None and self._steps.is_over:
             self._steps.stop()
         return files_of_run(self.directory, self._settings.uuid)
@@ -151,7 +164,7 @@ class ProfiledRun:
         Raises
         ------
         SourceNotFoundError
-            If there are none: the workers are on other hosts (`collect`), or nothing was recorded.
+            If there are none: nothing was recorded, or it is on other hosts (`flush`, `collect`).
         """
         files = self.files()
         if not files:
@@ -260,7 +273,7 @@ class ProfiledRun:
         except GONE as error:
             self._miss({SCHEDULER: error_text(error)})
         else:
-            self._miss(answers.silent)
+            self._miss({**answers.silent, **await self._home.bring(self._link)})
 
     def _miss(self, silent: dict[str, str]) -> None:
         """Store and log which processes did not answer, unless the cluster has closed."""
@@ -280,8 +293,11 @@ class ProfiledRun:
         self._obstacle, self._unanswered = "", {}
         began = monotonic()
         try:
+            answers = Answers()
             if not self._link.is_closed:
-                self._unanswered = await remove_plugins(self._link, self._plugins)
+                answers = await remove_plugins(self._link, self._plugins)
+            self._unanswered = answers.silent
+            await self._bring_home(answers)
         except GONE as error:
             if not await wait_for_end(self._link, self.files, began + self._link.limit):
                 self._unanswered = {SCHEDULER: error_text(error)}
@@ -294,14 +310,27 @@ class ProfiledRun:
                 self._obstacle,
             )
         self._stopped = not self._obstacle
+        if self._stopped:
+            await self._home.leave()
         if self._owns_client and self._client.status != "closed":
             await self._client.close()
+
+    async def _bring_home(self, stopped: Answers) -> None:
+        """Copy files from other hosts to the run's directory, where that is not theirs."""
+        silent = await self._home.bring(self._link, stopped.results)
+        if silent and not self._link.is_closed:
+            logger.warning(
+                "run %r: not all of its files could be copied here: no answer from %s; "
+                "run.collect(destination) tries again.",
+                self.name,
+                silent_processes(silent),
+            )
 
     async def _collect(self, destination: Path) -> list[Path]:
         destination.mkdir(parents=True, exist_ok=True)
         await self._flush()
-        collector = FileCollector(self._link, self._settings, destination)
-        silent = await collector.collect(without=self._unanswered)
+        collector = FileCollector(self._settings, destination, self._home.copies)
+        silent = await collector.collect(self._link, without=self._unanswered)
         if silent:
             self._miss(silent)
         return sorted(path for path in collector.files.values() if path.suffix == ".msgpack")

@@ -24,6 +24,8 @@ from dasfprof.recording.dask_internals.names import missing
 _LONGEST_NAME = 100
 #: The profilers of calls that can be asked for.
 ProfilerName = Literal["cprofile", "profile"]
+#: Where workers send what they write, if the client does not see their disks.
+ShipName = Literal["auto", "scheduler", "none"]
 #: How arguments of task runs can be recorded.
 ArgumentsKept = Literal["types", "values", "off"]
 
@@ -73,6 +75,8 @@ class RunSettings:
     record_code: bool = True
     #: Seconds to wait for the answer of each process.
     response_timeout: float = 5.0
+    #: Whether workers send their files to the scheduler: where they need to, all, or none.
+    ship: ShipName = "auto"
     #: Identifies the run among others with the same name.
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: Unix seconds.
@@ -156,6 +160,7 @@ def make_settings(
         arguments=_arguments(options.get("arguments")),
         record_code=switch("record-code", options.get("record_code")),
         response_timeout=_seconds("response-timeout", options.get("response_timeout")),
+        ship=_ship(options.get("ship")),
     )
     if not 1 <= settings.commit_threshold <= settings.max_pending:
         raise InvalidArgumentError(
@@ -232,6 +237,17 @@ def _profiler(given: Any) -> tuple[ProfilerName | None, bool]:
             "times slower), 'off' (nor are stacks sampled) or None."
         )
     return None, False
+
+
+def _ship(given: Any) -> ShipName:
+    value: ShipName = setting("ship", given)
+    if value not in get_args(ShipName):
+        raise InvalidArgumentError(
+            f"ship={value!r} must be 'auto' (workers whose directory is neither the client's nor "
+            "the scheduler's send what they write to the scheduler), 'scheduler' (all workers do) "
+            "or 'none'."
+        )
+    return value
 
 
 def _log_level(given: Any) -> int:

@@ -53,6 +53,34 @@ def test_a_whole_file(tmp_path: Path) -> None:
     assert "events Managed Memory 2, Compute 1" in text
 
 
+def test_how_files_came_and_which_are_missing(tmp_path: Path) -> None:
+    names = ("tcp://1", "tcp://2", "tcp://3", "tcp://4", "tcp://5", "tcp://6")
+    joined = [InstantEvent("Worker Added", 999.0, args={"worker": name}) for name in names]
+    write_trace(
+        tmp_path / "mine-SchedulerPlugin-a-scheduler.msgpack",
+        *joined,
+        run="mine",
+        plugin="SchedulerPlugin",
+        scheduler={"id": "s"},
+    )
+    for name, address in (("whole", "tcp://1"), ("cut", "tcp://2")):
+        path = write_trace(
+            tmp_path / f"mine-TracePlugin-{name}.received.msgpack",
+            *EVENTS,
+            run="mine",
+            plugin="TracePlugin",
+            worker={"label": name, "address": address},
+        )
+    data = path.read_bytes()
+    path.write_bytes(data[: data.rindex(b"\xc1dasfpf")])  # without the closing frame
+    text = flat(info(tmp_path))
+    came = "came the worker sent each block to the scheduler, as it was written"
+    assert f"{came}; what it recorded after 1970-01-01 00:16:44 UTC has not come events" in text
+    assert f"{came} events" in text
+    absent = "of 4 workers: tcp://3, tcp://4, tcp://5 and 1 more; it was not recorded, or its file"
+    assert f"no file {absent} stayed on its own disk" in text
+
+
 def test_what_recorders_lost(tmp_path: Path) -> None:
     path = tmp_path / "mine.msgpack"
     with FileDatabase(path) as database:

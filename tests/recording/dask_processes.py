@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import independent_record as record
-from distributed import Client
+from distributed import Client, Security
 
 #: Tests are imported by their workers too.
 PATHS = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+#: Mounts an empty disk of a size at a path, and runs a program.
+MOUNT = 'mount -t tmpfs -o size="$0" none "$1" && shift && exec "$@"'
 
 
 class Processes:
@@ -23,9 +26,13 @@ class Processes:
         self.scheduler_file = directory / "scheduler.json"
         self.running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(
+        self, *arguments: str, disk: Path | None = None, size: str = "64m"
+    ) -> subprocess.Popen[bytes]:
+        """Start Python; with `disk` it has a disk of its own there, which vanishes with it."""
+        apart = ["unshare", "--mount", "sh", "-c", MOUNT, size, str(disk)] if disk else []
         process = subprocess.Popen(
-            [sys.executable, *arguments],
+            [*apart, sys.executable, *arguments],
             cwd=self.directory,
             env={**os.environ, "PYTHONPATH": PATHS},
             stdout=subprocess.PIPE,
@@ -36,19 +43,25 @@ class Processes:
 
     def cluster(self, *nannies: bool) -> tuple[Any, list[Any]]:
         """Start a scheduler, and a worker for each item, with a nanny or without."""
-        where = ("--scheduler-file", str(self.scheduler_file))
-        common = (*where, "--no-dashboard")
-        scheduler = self.start("-m", "distributed.cli.dask_scheduler", *common, "--port", "0")
+        scheduler = self.scheduler()
+        return scheduler, [self.worker(nanny) for nanny in nannies]
+
+    def scheduler(self, **disk: Any) -> subprocess.Popen[bytes]:
+        """Start a scheduler, and wait for it."""
+        process = self.start(
+            "-m", "distributed.cli.dask_scheduler", *self._common, "--port=0", **disk
+        )
         record.wait_until(self.scheduler_file.exists)
-        workers = [
-            self.start(
-                "-m",
-                "distributed.cli.dask_worker",
-                *(*common, "--nthreads", "1", "--nanny" if nanny else "--no-nanny"),
-            )
-            for nanny in nannies
-        ]
-        return scheduler, workers
+        return process
+
+    def worker(self, nanny: bool = False, **disk: Any) -> subprocess.Popen[bytes]:
+        """Start a worker of one thread."""
+        options = ("--nthreads", "1", "--nanny" if nanny else "--no-nanny")
+        return self.start("-m", "distributed.cli.dask_worker", *self._common, *options, **disk)
+
+    @property
+    def _common(self) -> tuple[str, ...]:
+        return "--scheduler-file", str(self.scheduler_file), "--no-dashboard"
 
     def end(self) -> None:
         """Kill what is left."""
@@ -69,3 +82,20 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def certificates(place: Path) -> Security:
+    """Make a certificate that all processes of a cluster use."""
+    key, certificate = place / "key.pem", place / "certificate.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", "/CN=dask", "-keyout", key, "-out", certificate),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    files = {"tls_ca_file": str(certificate)}
+    for role in ("client", "scheduler", "worker"):
+        files |= {f"tls_{role}_cert": str(certificate), f"tls_{role}_key": str(key)}
+    return Security(require_encryption=True, **files)

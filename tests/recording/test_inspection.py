@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import Client, LocalCluster, Security
+from dask_processes import certificates
+from distributed import Client, LocalCluster
 from distributed.comm import connect
 from distributed.protocol.pickle import dumps
 from independent_record import wait_until
@@ -218,22 +219,6 @@ def test_tls(tmp_path: Path) -> None:
         assert ["view" in answer for answer in views["workers"].values()] == [True]
         with pytest.raises(NoSchedulerError, match="tls"):
             asyncio.run(views_of(address.replace("tls:", "tcp:"), limit=10.0))
-
-
-def certificates(place: Path) -> Security:
-    key, certificate = place / "key.pem", place / "certificate.pem"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=dask", "-keyout", key, "-out", certificate),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    files = {"tls_ca_file": str(certificate)}
-    for role in ("client", "scheduler", "worker"):
-        files |= {f"tls_{role}_cert": str(certificate), f"tls_{role}_key": str(key)}
-    return Security(require_encryption=True, **files)
 
 
 def test_a_look_at_frames_keeps_nothing_alive() -> None:

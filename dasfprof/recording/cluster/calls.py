@@ -75,11 +75,22 @@ async def settle_worker(prefix: str, dask_worker: Any) -> None:
 
 
 @by_value
-async def stop_on_worker(names: list[str], dask_worker: Any) -> None:
-    """Remove plugins from a worker, which closes their files."""
+async def stop_on_worker(names: list[str], dask_worker: Any) -> list[str]:
+    """Remove plugins from a worker, which closes their files.
+
+    Returns
+    -------
+    list of str
+        Files of which the scheduler lacks the end, where the worker sends them to it.
+    """
+    unshipped: list[str] = []
     for name in names:
-        if name in dask_worker.plugins:
+        plugin = dask_worker.plugins.get(name)
+        if plugin is not None:
             await dask_worker.plugin_remove(name)
+            shipper = getattr(plugin, "shipper", None)
+            unshipped += [] if shipper is None else shipper.unshipped()
+    return unshipped
 
 
 def forget_worker_plugins(names: list[str], dask_scheduler: Any) -> None:
@@ -126,23 +137,38 @@ def running_plugins(dask_scheduler: Any) -> list[str]:
 
 
 @by_value
-def list_with_profiles(directory: str, run_uuid: str) -> list[tuple[str, int]]:
-    """Return names and sizes in bytes of the run's files on this disk, profiles of calls too.
+async def aside(function: Any, *args: Any) -> Any:
+    """Run a function that reads a disk in a thread: the event loop does not wait for it."""
+    import asyncio
+    from functools import partial
 
-    A worker without dasfprof has no files.
+    return await asyncio.get_running_loop().run_in_executor(None, partial(function, *args))
+
+
+@by_value
+def list_with_profiles(directory: str, run_uuid: str) -> list[tuple[str, int, str]]:
+    """Return name, size and identity of the run's files and of profiles of calls beside them.
+
+    Copies of one file have the same identity. A worker without dasfprof has no files.
     """
     from glob import escape
     from pathlib import Path
 
     try:
-        from dasfprof.database.multi import files_of_run
+        from dasfprof.database.multi import headers_of_run, identity_of
     except ImportError:
         return []
-    traces = files_of_run(Path(directory), run_uuid)
-    profiles = {
-        path for trace in traces for path in Path(directory).glob(f"{escape(trace.stem)}.*.pstats")
+    identities = {
+        trace: identity_of(header) or trace.name
+        for trace, header in headers_of_run(Path(directory), run_uuid)
     }
-    return [(path.name, path.stat().st_size) for path in (*traces, *sorted(profiles))]
+    profiles = {
+        path: path.name
+        for trace in identities
+        for path in Path(directory).glob(f"{escape(trace.stem)}.*.pstats")
+    }
+    found = {**identities, **profiles}
+    return [(path.name, path.stat().st_size, identity) for path, identity in found.items()]
 
 
 @by_value

@@ -7,16 +7,17 @@ from dasfprof.recording.cluster.calls import (
     stop_on_scheduler,
     stop_on_worker,
 )
-from dasfprof.recording.cluster.link import ClusterLink
+from dasfprof.recording.cluster.link import Answers, ClusterLink
 
 
-async def remove_plugins(link: ClusterLink, names: list[str]) -> dict[str, str]:
+async def remove_plugins(link: ClusterLink, names: list[str]) -> Answers:
     """Remove plugins from workers first, so that the scheduler records their last tasks.
 
     Returns
     -------
-    dict
-        Addresses of workers that did not answer in time, and why. They may still have the plugins.
+    Answers
+        Of the workers: the files of which the scheduler lacks the end, see `stop_on_worker`. Those
+        that did not answer in time may still have the plugins.
 
     Raises
     ------
@@ -26,4 +27,4 @@ async def remove_plugins(link: ClusterLink, names: list[str]) -> dict[str, str]:
     await link.on_scheduler(forget_worker_plugins, names)
     answers = await link.on_workers(stop_on_worker, names)
     await link.on_scheduler(stop_on_scheduler, names)
-    return answers.silent
+    return answers

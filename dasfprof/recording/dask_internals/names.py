@@ -145,6 +145,12 @@ WORKER_PLUGINS = DaskName(
     "holds the plugins that new workers get",
     "a run that is being recorded is not noticed if its scheduler plugin is gone",
 )
+HANDLERS = DaskName(
+    "distributed.core:Server.handlers",
+    (SCHEDULER,),
+    "the calls that a scheduler answers",
+    "files of workers whose disks the client does not see do not reach the scheduler",
+)
 CLEAN_EXCEPTION = DaskName(
     "distributed.core:clean_exception",
     (SCHEDULER,),
@@ -282,6 +288,7 @@ NAMES: tuple[DaskName, ...] = (
     P2P_ADDRESS,
     P2P_ERROR,
     WORKER_PLUGINS,
+    HANDLERS,
     CLEAN_EXCEPTION,
     ACTIVE_THREADS,
     ACTIVE_THREADS_LOCK,

@@ -40,6 +40,8 @@ from dasfprof.recording.notes.scheduler_notes import (
 )
 from dasfprof.recording.recorded_settings import recorded_settings
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.shipping.marks import place_mark, remove_mark
+from dasfprof.recording.shipping.receiver import Receiver
 from dasfprof.recording.stack_samples.files import SampleFile
 from dasfprof.recording.stack_samples.subjects import EventLoop
 from dasfprof.recording.task_runs.step_annotations import take_step
@@ -83,6 +85,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._note: Callable[[tuple[Any, ...]], None] = discard
         self._under_way: SchedulerUnderWay | None = None
         self._exits: WorkerExits | None = None
+        self._receiver: Receiver | None = None
         #: For tasks that have not ended, by key: when and by which stimulus each became known, when
         #: it was queued, and when it was stolen.
         self._waiting: dict[Any, tuple[float, str]] = {}
@@ -102,6 +105,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._undo.append(self.database.close)
             writer = self.database.writer
             self._guard = HookGuard(writer)
+            self._receive(scheduler)
             constants = {"process_id": socket.gethostname(), "thread_id": "scheduler"}
             self._notes = scheduler_notes(self._guard)
             width = SCHEDULER_NOTES.width
@@ -134,8 +138,24 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         except Exception:
             self._guard.caught("dashboard")
 
+    def _receive(self, scheduler: Any) -> None:
+        """Receive what workers ship, from those that find no mark in their directories."""
+        if self.settings.ship != "none":
+            place_mark(self.settings.directory, self.settings.uuid)
+            self._undo.append(partial(remove_mark, self.settings.directory, self.settings.uuid))
+            self._receiver = Receiver(self.settings, scheduler)
+            self._undo.append(self._receiver.stop)
+
     async def before_close(self) -> None:
-        """Write what is under way as the scheduler begins to close."""
+        """Write what is under way as the scheduler begins to close; take what workers ship."""
+        try:
+            self._end_under_way()
+            if self._receiver is not None:
+                await self._receiver.take_last()
+        except Exception:
+            self._guard.caught("before_close")
+
+    def _end_under_way(self) -> None:
         if self._under_way is not None:
             self._under_way.close()
 
@@ -163,10 +183,11 @@ class SchedulerTaskPlugin(SchedulerPlugin):
 
     async def stop(self) -> None:
         """End the recording: Dask calls nothing when a plugin is unregistered."""
-        await self.before_close()
         try:
-            if self._exits is not None and self._scheduler.status.name == "running":
-                await self._exits.finish()
+            self._end_under_way()
+            if self._scheduler.status.name == "running":
+                ends = (self._receiver, self._exits)
+                await asyncio.gather(*(end.finish() for end in ends if end is not None))
             self._note = discard
             await in_thread(partial(self._guard.take_all, "stop", self._undo))
         except Exception:
@@ -317,6 +338,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             reason = stimulus_id.rpartition("-")[0]  # the rest is a time
             self._note(REMOVED.note(time(), worker, reason))
+            if self._receiver is not None:
+                self._receiver.left(worker)
             if scheduler.status.name == "running":
                 if reason == _RETIRED:
                     return self._settle(worker)

@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.plugins.nvtx import GPUAnnotationPlugin
 from dasfprof.recording.plugins.resources import ResourceMonitor
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.recording.plugins.worker_plugin import RecordingPlugin
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.shipping.shipper import Shipper, ship_files
 
 
 class WorkerProfiler(RecordingPlugin):
     """Records task runs, samples resources and shows ranges in Nsight, on one worker.
+
+    Ships its files to the scheduler where that is needed.
 
     Parameters
     ----------
@@ -38,6 +42,8 @@ class WorkerProfiler(RecordingPlugin):
         if nvtx:
             name = settings.plugin_name("GPUAnnotationPlugin")
             self.parts.append(GPUAnnotationPlugin(name, settings))
+        self._guard = HookGuard()
+        self.shipper: Shipper | None = None
 
     @property
     def recorder(self) -> WorkerTaskPlugin:
@@ -48,7 +54,7 @@ class WorkerProfiler(RecordingPlugin):
     def database(self) -> _Databases:
         """The files of all parts."""
         databases = [getattr(part, "database", None) for part in self.parts]
-        return _Databases([self.recorder.call_profiles, *databases])
+        return _Databases([self.recorder.call_profiles, *databases, self.shipper])
 
     def setup(self, worker: Any) -> None:
         """Set up all parts if this worker can record. None of them raises."""
@@ -58,15 +64,30 @@ class WorkerProfiler(RecordingPlugin):
         self.transition: Callable[..., None] = self.recorder.transition
         for part in self.parts:
             part.setup(worker)
+        self._ship(worker)
+
+    def _ship(self, worker: Any) -> None:
+        try:
+            found = [getattr(part, "database", None) for part in self.parts]
+            databases = [database for database in found if database is not None]
+            assert self.settings is not None
+            self.shipper = ship_files(self.settings, worker, databases)
+        except Exception:
+            self._guard.caught("shipping")
 
     async def teardown(self, worker: Any) -> None:
         """End all parts; return when everything recorded is on disk."""
         for part in self.parts:
             await part.teardown(worker)
+        try:
+            if self.shipper is not None:
+                await self.shipper.end()
+        except Exception:
+            self._guard.caught("shipping")
 
 
 class _Databases:
-    """Several databases, and what goes into them, that are committed together."""
+    """Several databases, what goes into them and what ships them, committed in this order."""
 
     def __init__(self, databases: list[Any]) -> None:
         self._databases = databases

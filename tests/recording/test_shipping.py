@@ -1,0 +1,557 @@
+"""Traces of workers whose disks nobody else sees come home, whole, once, whoever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import subprocess
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import independent_record as record
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from dask_processes import PATHS, Processes, certificates
+from distributed import Client, LocalCluster
+from recorded_facts import assert_same_runs, assert_whole, computed
+
+import dasfprof
+from dasfprof.cli.main import cli
+from dasfprof.database import FileDatabase, frames
+from dasfprof.database.multi import identity_of, received_path, was_received
+from dasfprof.database.reader import TraceFile
+from dasfprof.errors import InvalidArgumentError
+from dasfprof.recording.settings import RunSettings, make_settings
+from dasfprof.recording.shipping.receiver import (
+    MOST_WAITING,
+    PAUSE_A_WORKER,
+    ReceivedFile,
+    Receiver,
+    RefusedError,
+)
+from dasfprof.recording.shipping.tail import PIECE_BYTES, FileTail
+from dasfprof.schema.events import InstantEvent
+
+whole_program = pytest.mark.whole_program
+
+#: Seconds by which a busy machine may delay a worker's threads and its message.
+PATIENCE = 2.0
+
+
+def work(i: int) -> int:
+    time.sleep(0.002)
+    return i * i
+
+
+def square_all(client: Client, name: str, count: int = 300, **options: Any) -> None:
+    keys = [f"{name}-{i}" for i in range(count)]
+    futures = client.map(work, range(count), key=keys, **options)
+    assert client.gather(futures) == [i * i for i in range(count)]
+    # A worker that leaves must not have them run again.
+    del futures
+    record.wait_until(lambda: not client.run_on_scheduler(known_keys))
+
+
+def known_keys(dask_scheduler: Any) -> list[Any]:
+    return list(dask_scheduler.tasks)
+
+
+# --- all that needs no disks of their own ---------------------------------------------------------
+
+
+def test_all_workers_ship_if_they_are_told_to(tmp_path: Path) -> None:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        record.install(client)
+        with dasfprof.profile(
+            client, directory=tmp_path, ship="scheduler", flush_interval=60
+        ) as run:
+            square_all(client, "before")
+            run.flush()
+            assert_same_runs(run, record.outcomes(client, "memory"))
+            received = [path for path in tmp_path.iterdir() if was_received(path)]
+            assert {path.stat().st_size for path in received} != {0}
+            square_all(client, "after")
+        # Nothing twice, neither by the run nor by its directory or a glob.
+        assert_whole(run)
+        for source in (run, Directory(tmp_path), Directory(tmp_path, "*.msgpack")):
+            assert_same_runs(source, record.outcomes(client, "memory"))
+        received = [path for path in tmp_path.iterdir() if was_received(path)]
+        assert len(received) == 4
+        for path in received:
+            own = tmp_path / path.name.replace(".received", "")
+            assert path.read_bytes() == own.read_bytes()
+            own.unlink()
+        assert_same_runs(run, record.outcomes(client, "memory"))
+        assert_whole(run)
+        # Nothing of it stays on the cluster, and no mark.
+        assert not [path for path in tmp_path.iterdir() if path.suffix != ".msgpack"]
+        assert client.run_on_scheduler(handlers) == []
+        assert set(client.run(shippers).values()) == {0}
+
+        # Where the directory is common, which is the usual case, nothing is shipped.
+        with dasfprof.profile(client, directory=tmp_path / "common") as run:
+            square_all(client, "common")
+            assert set(client.run(shippers).values()) == {0}
+        assert not any(map(was_received, run.files()))
+
+
+class Directory:
+    """The files of a directory as `open_run` finds them."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.databases = dasfprof.open_run(Path(*parts)).databases
+
+    def files(self) -> list[Path]:
+        return [database.path for database in self.databases]  # type: ignore[attr-defined]
+
+
+def handlers(dask_scheduler: Any) -> list[str]:
+    return [name for name in dask_scheduler.handlers if name.startswith("dasfprof")]
+
+
+def shippers() -> int:
+    return sum("shipper" in thread.name for thread in threading.enumerate())
+
+
+def test_settings() -> None:
+    assert make_settings("r").ship == "auto"
+    for name in ("storage", "yes", True, 1):
+        with pytest.raises(InvalidArgumentError, match="'scheduler'"):
+            make_settings("r", ship=name)
+
+
+def recorded(path: Path, run_uuid: str, count: int = 3, blocks: int = 1) -> FileDatabase:
+    """Write a file of a run."""
+    database = FileDatabase(path, new=True, header={"run_uuid": run_uuid, "plugin": "TracePlugin"})
+    for _ in range(blocks):
+        for i in range(count):
+            database.record(InstantEvent(f"event-{i}", float(i)))
+        database.commit()
+    return database
+
+
+def test_a_tail_gives_whole_frames_once(tmp_path: Path) -> None:
+    path = tmp_path / "own.msgpack"
+    tail = FileTail(lambda: path)
+    assert tail.read() == b""
+    recorded(path, "a", blocks=3).close()
+    whole = path.read_bytes()
+    choose = random.Random(1)
+    got = b""
+    # The writer may be at any byte.
+    for end in [*sorted(choose.sample(range(len(whole)), 40)), len(whole)]:
+        path.write_bytes(whole[:end])
+        data = tail.read()
+        assert frames.whole_frames(data) == len(data)
+        tail.offset += len(data)
+        got += data
+    assert got == whole
+    # Damage goes along with the frames around it, and a frame longer than a piece comes whole.
+    long = frames.build_frame(b"\x90" + b"x" * 3 * PIECE_BYTES)
+    with path.open("ab") as file:
+        file.write(b"damage" + long + long[: PIECE_BYTES // 2])
+    assert tail.read() == b"damage" + long
+    # A file that was removed and made anew is another one.
+    identity = tail.id
+    path.rename(tmp_path / "old")
+    path.write_bytes(whole)
+    assert tail.read() == whole
+    assert tail.id != identity
+
+
+def test_a_received_file_takes_each_byte_once(tmp_path: Path) -> None:
+    own = tmp_path / "own.msgpack"
+    recorded(own, "a", blocks=20).close()
+    whole = own.read_bytes()
+    cuts = [0]
+    for position, payload in frames.scan_frames(whole, frames.Damage()):
+        cuts.append(position + frames.HEAD_BYTES + len(payload))
+    taken = tmp_path / "taken.msgpack"
+    taken.write_bytes(b"somebody's")
+    received = ReceivedFile(taken, "a")
+    choose = random.Random(2)
+    received.add(cuts[3], whole[cuts[3] :])  # what comes before is missing
+    assert received.size == 0
+    while received.size < len(whole):
+        begin, end = sorted(choose.sample(cuts, 2))
+        received.add(begin, whole[begin:end])  # repeats, overlaps, gaps
+    assert received.path.read_bytes() == whole
+    assert taken.read_bytes() == b"somebody's"
+    # If it is removed, the worker is asked for all of it.
+    received.path.unlink()
+    received.add(cuts[5], whole[cuts[5] :])
+    assert received.size == 0
+    received.add(0, whole)
+    assert received.path.read_bytes() == whole
+
+
+REFUSED = {
+    "rubbish": "does not begin as a file of this run",
+    "another run": "does not begin as a file of this run",
+    "no header": "does not begin as a file of this run",
+    "rubbish behind": "no blocks of a trace",
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_part_of_the_run_is_refused(tmp_path: Path, case: str) -> None:
+    own = tmp_path / "own.msgpack"
+    recorded(own, "b" if case == "another run" else "a").close()
+    data = {
+        "rubbish": b"rubbish" * 100,
+        "no header": frames.build_frame(b"\xc0"),
+        "rubbish behind": own.read_bytes() + b"rubbish",
+    }.get(case, own.read_bytes())
+    received = ReceivedFile(tmp_path / "received.msgpack", "a")
+    with pytest.raises(RefusedError, match=REFUSED[case]):
+        received.add(0, data)
+    assert not received.path.exists()
+
+
+class Scheduler:
+    """What a receiver needs of a scheduler."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, Any] = {}
+
+
+def message(path: Path, name: str, position: int = 0) -> list[dict[str, Any]]:
+    return [{"id": name, "name": name, "position": position, "data": path.read_bytes()[position:]}]
+
+
+def test_what_a_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each worker hears of its own blocks alone, and a disk that hangs fills no memory."""
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    recorded(good, "a").close()
+    recorded(bad, "b").close()
+    traces = tmp_path / "traces"
+    traces.mkdir()
+
+    async def scenario() -> None:
+        receiver = Receiver(RunSettings("r", str(traces), uuid="a"), Scheduler())
+        names = ("../r.msgpack", "/r.msgpack", "r.txt", "other.msgpack", "r\0.msgpack")
+        for name in names:
+            reply = await receiver.receive("x", message(good, name), wait=True)
+            assert reply["over"]
+            assert "no name of a file of this run" in reply["trouble"]
+        odd = [{**message(good, "r-0.msgpack")[0], "position": "first"}]
+        assert (await receiver.receive("x", odd, wait=True))["over"]
+        reply = await receiver.receive("x", message(bad, "r-1.msgpack"), wait=True)
+        assert (reply["over"], reply["have"]) == (True, {"r-1.msgpack": 0})
+        # Blocks in the middle are missing: the worker is told from where to send again.
+        reply = await receiver.receive("y", message(good, "r-2.msgpack", 30), wait=True)
+        assert (reply["over"], reply["have"]) == (False, {"r-2.msgpack": 0})
+        reply = await receiver.receive("y", message(good, "r-2.msgpack"), wait=True)
+        assert (reply["over"], reply["have"], reply["trouble"]) == (False, {}, "")
+        assert reply["pause"] == 2 * PAUSE_A_WORKER
+        assert [path.name for path in traces.iterdir()] == ["r-2.received.msgpack"]
+        assert (traces / "r-2.received.msgpack").read_bytes() == good.read_bytes()
+        # While a disk hangs, what waits for it is bounded, and the event loop goes on.
+        hangs = threading.Event()
+        monkeypatch.setattr(ReceivedFile, "add", lambda *_: hangs.wait(60))
+        block = {"id": "r-3.msgpack", "name": "r-3.msgpack", "data": bytes(1 << 20)}
+        replies = []
+        for i in range(100):
+            reply = await receiver.receive("y", [{**block, "position": i << 20}])
+            replies.append(reply["trouble"])
+        assert replies.count("") in (MOST_WAITING >> 20, (MOST_WAITING >> 20) + 1)
+        assert set(replies[-20:]) == {"the scheduler's disk does not keep up"}
+        assert reply["have"] == {"r-3.msgpack": 99 << 20}
+        hangs.set()
+        receiver.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture
+def own_disks(tmp_path: Path) -> Iterator[Processes]:
+    """Processes that may have disks of their own where the traces are."""
+    (tmp_path / "traces").mkdir()
+    probe = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", str(tmp_path / "traces")]
+    if subprocess.run(probe, capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount disks")
+    processes = Processes(tmp_path)
+    yield processes
+    processes.end()
+
+
+# --- a disk of its own for each process -----------------------------------------------------------
+
+TABLES = (
+    "per_function_bottleneck",
+    "per_task_bottleneck",
+    "per_worker_task_balance",
+    "per_task_status",
+    "processes_resource_usage",
+    "time_accounting",
+    "transfers",
+)
+
+
+class Cluster:
+    """A scheduler and workers, each with a disk of its own, or one that others see."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.processes = processes
+        self.traces = processes.directory / "traces"
+        self.originals = processes.directory / "originals"
+        self.originals.mkdir()
+
+    def worker(self, client: Client, **options: Any) -> tuple[str, subprocess.Popen[bytes]]:
+        """Start a worker with a disk of its own; return its address."""
+        before = set(client.scheduler_info(n_workers=-1)["workers"])
+        process = self.processes.worker(disk=self.traces, **options)
+        (address,) = record.wait_until(
+            lambda: set(client.scheduler_info(n_workers=-1)["workers"]) - before
+        )
+        return address, process
+
+    def hold_disk(self, pid: int) -> int:
+        """Keep a process's disk when the process is gone; return a descriptor."""
+        return os.open(f"/proc/{pid}/root{self.traces}", os.O_RDONLY | os.O_DIRECTORY)
+
+    def keep(self, disk: int | Path) -> None:
+        """Copy what is on a disk to those that stand for a common one."""
+        where = Path(f"/proc/self/fd/{disk}") if isinstance(disk, int) else disk
+        for path in where.glob("*.msgpack"):
+            if not was_received(path):
+                shutil.copy(path, self.originals / path.name)
+
+    def assert_same(self, run: Any, **closed: bool) -> None:
+        """The run's files are those of the workers' disks, byte by byte, and so are its tables."""
+        there, here = by_identity(self.originals), by_identity(run)
+        assert there.keys() == here.keys()
+        for identity, path in there.items():
+            assert here[identity].read_bytes() == path.read_bytes(), path.name
+        ours = run.analyser(progress=False)
+        theirs = dasfprof.TraceAnalyser(str(self.originals), progress=False)
+        for name in TABLES:
+            pd.testing.assert_frame_equal(getattr(ours, name)(), getattr(theirs, name)())
+
+
+def by_identity(source: Any) -> dict[str, Path]:
+    files = sorted(source.glob("*.msgpack")) if isinstance(source, Path) else source.files()
+    return {identity_of(TraceFile(path).read_header()): path for path in files}
+
+
+@pytest.fixture
+def cluster(own_disks: Processes) -> Cluster:
+    return Cluster(own_disks)
+
+
+@whole_program
+@pytest.mark.parametrize("scheduler", ["shares the client's disk", "has a disk of its own"])
+def test_workers_come_and_go(cluster: Cluster, scheduler: str) -> None:
+    apart = scheduler == "has a disk of its own"
+    process = cluster.processes.scheduler(disk=cluster.traces if apart else None)
+    with cluster.processes.client() as client:
+        record.install(client)
+        workers = [cluster.worker(client) for _ in range(2)]
+        disks = [cluster.hold_disk(worker.pid) for _, worker in workers]
+        with dasfprof.profile(client, directory=cluster.traces) as run:
+            square_all(client, "two")
+            run.flush()
+            assert_same_runs(run, record.outcomes(client, "memory"))
+            late = cluster.worker(client, nanny=True)
+            disks.append(cluster.hold_disk(late[1].pid))
+            square_all(client, "three")
+            square_all(client, "late", 3, workers=[late[0]])
+            client.retire_workers([workers[0][0]])
+            assert workers[0][1].wait(60) == 0
+            # The client has not asked for anything meanwhile.
+            square_all(client, "two-again")
+            os.kill(workers[1][1].pid, signal.SIGTERM)
+            workers[1][1].wait(60)
+            record.wait_until(lambda: len(client.scheduler_info()["workers"]) == 1)
+            square_all(client, "one")
+        assert_same_runs(run, record.outcomes(client, "memory"))
+        assert_whole(run)
+        for disk in disks:
+            cluster.keep(disk)
+            os.close(disk)
+        cluster.keep(Path(f"/proc/{process.pid}/root{cluster.traces}"))
+        cluster.keep(cluster.traces)
+        cluster.assert_same(run)
+        collected = run.collect(cluster.processes.directory / "collected")
+        assert {path.name for path in collected} == {path.name for path in run.files()}
+
+
+@whole_program
+def test_adaptive_workers_over_tls(tmp_path: Path) -> None:
+    """Workers come and go as there is work; what each of them sent is its file, byte by byte."""
+    with (
+        LocalCluster(
+            n_workers=0,
+            threads_per_worker=1,
+            security=certificates(tmp_path),
+            protocol="tls",
+            dashboard_address=None,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        record.install(client)
+        with dasfprof.profile(client, directory=tmp_path / "traces", ship="scheduler") as run:
+            cluster.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2)
+            for name in ("first", "second"):
+                square_all(client, name)
+                record.wait_until(lambda: not client.scheduler_info()["workers"])
+        assert_same_runs(run, record.outcomes(client, "memory"))
+        own = [path for path in run.files() if "Scheduler" not in path.name]
+        workers = [path for path in own if "StepRecorder" not in path.name]
+        assert len(workers) >= 4
+        assert_whole(run)
+        for path in workers:
+            assert not was_received(path)
+            assert received_path(path).read_bytes() == path.read_bytes()
+
+
+@whole_program
+def test_workers_that_share_the_schedulers_disk_do_not_ship(cluster: Cluster) -> None:
+    """The client's disk is another one: files come from the scheduler's."""
+    scheduler = cluster.processes.scheduler()
+    worker = cluster.processes.worker()
+    traces = cluster.traces
+    script = f"""
+        import os, sys
+        sys.path[:0] = {PATHS.split(os.pathsep)!r}
+        import dasfprof, test_shipping as tests
+        from dasfprof.database.multi import was_received
+        with tests.Client(scheduler_file={str(cluster.processes.scheduler_file)!r}) as client:
+            client.wait_for_workers(1)
+            tests.record.install(client)
+            with dasfprof.profile(client, directory={str(traces)!r}) as run:
+                tests.square_all(client, "here")
+                assert set(client.run(tests.shippers).values()) == {{0}}
+            tests.assert_same_runs(run, tests.record.outcomes(client, "memory"))
+            tests.assert_whole(run)
+            assert len(run.files()) == 4, run.files()
+            assert not any(map(was_received, run.files()))
+    """
+    code = cluster.processes.start("-c", textwrap.dedent(script), disk=traces)
+    assert code.wait(120) == 0
+    assert len(list(traces.glob("*.msgpack"))) == 3  # what the scheduler and the worker wrote
+    assert not list(traces.glob(".*"))
+    assert (scheduler.poll(), worker.poll()) == (None, None)
+
+
+@whole_program
+def test_killed_worker_loses_its_last_second(cluster: Cluster) -> None:
+    cluster.processes.scheduler()
+    with cluster.processes.client() as client:
+        record.install(client)
+        (victim, process), (other, _) = (cluster.worker(client) for _ in range(2))
+        disk = cluster.hold_disk(process.pid)
+        with dasfprof.profile(client, directory=cluster.traces) as run:
+            futures = client.map(work, range(4000), key=[f"load-{i}" for i in range(4000)])
+            record.wait_until(lambda: record.count_on(client, victim) > 700)
+            process.kill()
+            killed = time.time()
+            assert client.gather(futures) == [i * i for i in range(4000)]
+        ours = {(r["key"], r["run_id"]) for r in computed(run) if r["address"] == victim}
+        known = {
+            (r["key"], r["run_id"]): r
+            for r in record.outcomes(client, "memory")
+            if r["worker"] == victim
+        }
+        # What its own file has and what arrived differ by the last message at most.
+        assert ours
+        told = " ".join(CliRunner().invoke(cli, ["info", str(cluster.traces)]).stdout.split())
+        assert told.count("sent each block to the scheduler, as it was written") == 4
+        assert told.count("UTC has not come") == 2
+        assert "no file" not in told
+        missing = [known[one]["stop"] for one in known.keys() - ours]
+        assert all(stop > killed - 1 - PATIENCE for stop in missing)
+        cluster.keep(disk)
+        os.close(disk)
+        here = by_identity(run)
+        for identity, path in by_identity(cluster.originals).items():
+            received = here[identity].read_bytes()
+            assert path.read_bytes()[: len(received)] == received
+        rest = [r for r in record.outcomes(client, "memory") if r["worker"] == other]
+        assert {(r["key"], r["run_id"]) for r in computed(run) if r["address"] == other} == {
+            (r["key"], r["run_id"]) for r in rest
+        }
+
+
+@whole_program
+@pytest.mark.parametrize("end", ["the client is killed", "the cluster is shut down"])
+def test_what_reached_the_scheduler_is_found(cluster: Cluster, end: str) -> None:
+    scheduler = cluster.processes.scheduler()
+    with cluster.processes.client() as client:
+        record.install(client)
+        for _ in range(2):
+            cluster.worker(client)
+        script = f"""
+            import sys
+            sys.path[:0] = {PATHS.split(os.pathsep)!r}
+            import dasfprof, test_shipping as tests
+            client = tests.Client(scheduler_file={str(cluster.processes.scheduler_file)!r})
+            run = dasfprof.register_default_profiler(client, directory={str(cluster.traces)!r})
+            tests.square_all(client, "early")
+            print("done", flush=True)
+            sys.stdin.read()
+        """
+        killed = cluster.processes.start("-c", textwrap.dedent(script))
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == b"done\n"
+        killed.kill()
+        killed.wait()
+        # The run goes on, and another client finds it.
+        square_all(client, "late")
+        runs = record.outcomes(client, "memory")
+        assert len(runs) == 600
+        found = Directory(cluster.traces)
+        record.wait_until(lambda: len(computed(Directory(cluster.traces))) == 600)
+        assert all(was_received(p) for p in found.files() if "TracePlugin" in p.name)
+        assert_same_runs(Directory(cluster.traces), runs)
+        if end == "the cluster is shut down":
+            client.shutdown()
+            scheduler.wait(60)
+            found = Directory(cluster.traces)
+            assert_same_runs(found, runs)
+            for path in found.files():
+                if was_received(path):
+                    assert TraceFile(path).is_closed()
+
+
+@whole_program
+def test_a_scheduler_whose_disk_is_full(cluster: Cluster) -> None:
+    """Blocks that find no room are taken from the workers' disks at the end."""
+    scheduler = cluster.processes.scheduler(disk=cluster.traces, size="64k")
+    with cluster.processes.client() as client:
+        record.install(client)
+        address, worker = cluster.worker(client)
+        disk = cluster.hold_disk(worker.pid)
+        with dasfprof.profile(client, directory=cluster.traces) as run:
+            square_all(client, "load", 3000)
+            run.flush()
+        where = Path(f"/proc/{scheduler.pid}/root{cluster.traces}")
+        received = {
+            path.name.replace(".received", ""): path.read_bytes()
+            for path in where.iterdir()
+            if was_received(path)
+        }
+        cluster.keep(disk)
+        os.close(disk)
+        short = 0
+        for path in cluster.originals.glob("*.msgpack"):
+            data = received.get(path.name, b"")
+            assert path.read_bytes()[: len(data)] == data
+            short += len(data) < path.stat().st_size
+        assert short
+        assert_same_runs(run, record.outcomes(client, "memory"))
+        assert {row["address"] for row in computed(run)} == {address}
+        for path in run.files():
+            if "SchedulerPlugin" not in path.name:
+                assert TraceFile(path).is_closed(), path
