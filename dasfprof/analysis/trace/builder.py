@@ -39,6 +39,7 @@ _SPANS = {
     "tasks": ("start", "duration"),
     "transfers": ("start", "duration"),
     "shuffle_messages": ("start", "duration"),
+    "actor_calls": ("start", "duration"),
     "scheduler_only": ("sent", "known"),
 }
 
@@ -99,6 +100,7 @@ class TraceBuilder:
         tables["loop_samples"] = under_way.table("Loop Sample")
         tables["transfers"], transfer_keys = self._transfer_table()
         tables["shuffle_messages"] = self._span_table("Shuffle Message")
+        tables["actor_calls"] = self._span_table("Actor Call").rename(columns={"key": "key_id"})
         tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables(
             tables["graphs"]
         )
@@ -131,6 +133,7 @@ class TraceBuilder:
             "task_dependencies": dependencies,
             "transfer_keys": transfer_keys,
             "run": self._run,
+            "knows_actor_calls": self._register.know_actor_calls(),
         }
 
     # --- clocks and workers ----------------------------------------------------------------------
