@@ -116,7 +116,9 @@ class TraceBuilder:
         self._notes += gaps.of_shuffles(tables["tasks"], tables["shuffle_messages"])
         return {
             **tables,
-            "under_way": not_ended(tables["under_way_history"], tables["tasks"]),
+            "under_way": not_ended(
+                tables["under_way_history"], tables["tasks"], tables["scheduler_only"]
+            ),
             "clients_under_way": under_way.table("Client Under Way"),
             "client_samples": under_way.table("Client Sample"),
             "stacks": under_way.stacks,

@@ -108,7 +108,7 @@ class Trace:
     #: there is none), ``name`` (the function), ``profiler, runs, left_out, refused``, see the
     #: schema's ``CALL_PROFILE``.
     call_profiles: pd.DataFrame
-    #: The last that was recorded of each task run over a second whose end no worker recorded:
+    #: The last that was recorded of each task run over a second whose end nobody recorded:
     #: ``time``, ``key_id, run_id, worker_id``, the columns of the schema's ``TASK_UNDER_WAY``.
     #: ``stack`` is a row of `stacks` (-1: unknown), ``waits_keys`` a tuple of key ids.
     under_way: pd.DataFrame
