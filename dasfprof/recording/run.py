@@ -14,12 +14,9 @@ from distributed import Client
 
 from dasfprof.database import MultiEventDatabase
 from dasfprof.database.display import files_html
+from dasfprof.database.multi import files_of_run
 from dasfprof.errors import SourceNotFoundError, TraceError
-from dasfprof.recording.cluster.calls import (
-    commit_on_scheduler,
-    commit_on_worker,
-    list_files,
-)
+from dasfprof.recording.cluster.calls import commit_on_scheduler, commit_on_worker
 from dasfprof.recording.cluster.ending import wait_for_end
 from dasfprof.recording.cluster.files import FileCollector
 from dasfprof.recording.cluster.link import (
@@ -132,8 +129,7 @@ class ProfiledRun:
         """Return the run's files on this machine; `collect` copies those of other hosts."""
         if self._steps is not None and self._steps.is_over:
             self._steps.stop()
-        listed = list_files(self._settings.directory, self._settings.uuid)
-        return [self.directory / name for name, _ in listed]
+        return files_of_run(self.directory, self._settings.uuid)
 
     def collect(self, destination: str | Path) -> Any:
         """Copy the run's files from every host's disk into one directory of this machine.
@@ -225,10 +221,10 @@ class ProfiledRun:
     def _in_words(self) -> str:
         state = self._state()
         try:
-            files = list_files(self._settings.directory, self._settings.uuid)
+            files = files_of_run(self.directory, self._settings.uuid)
+            size = format_size(sum(path.stat().st_size for path in files))
         except (OSError, TraceError) as error:
             return f"{state}, {clean(self.directory)} cannot be read: {type(error).__name__}"
-        size = format_size(sum(size for _, size in files))
         return f"{state}, {count_of(len(files), 'file')}, {size} in {clean(self.directory)}"
 
     def _sync(self, function: Any, *args: Any) -> Any:

@@ -417,6 +417,20 @@ def test_imbalance_and_placement(tmp_path: Path) -> None:
     assert "poor-placement" in findings["imbalance"]["Evidence"]
 
 
+def test_imbalance_compares_workers_that_were_there(tmp_path: Path) -> None:
+    # A task after the other on each thread of the first worker; the second has one of a second.
+    tasks = [
+        Task(f"f-{thread}{n}", 0, float(n), n + 1.0, ready=float(n), thread=thread)
+        for thread in (0, 1)
+        for n in range(8)
+    ]
+    late = Plan([*tasks, Task("f-99", 1, 7.0, 8.0)], joined=[0.0, 6.0])
+    there = Plan([*tasks, Task("f-99", 1, 7.0, 8.0)])
+
+    assert "imbalance" in found(there, tmp_path / "there")
+    assert "imbalance" not in found(late, tmp_path / "late")
+
+
 def test_gaps_of_the_client(tmp_path: Path) -> None:
     tasks = []
     for number in range(3):

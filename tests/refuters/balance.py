@@ -150,6 +150,14 @@ def imbalance(said: Said, evidence: Evidence) -> Iterator[str]:
         "{share} of the workers' time is lost to imbalance; the mean is {duration}."
     )
     least, most = _loads(evidence, open_=False), _loads(evidence, open_=True)
+    out = _not_comparable(evidence)
+    least, most = ({one: all_[one] for one in all_ if one not in out} for all_ in (least, most))
+    for place in ("busiest", "idlest"):
+        if told[place].text in out:
+            yield f"{told[place].text} was not there for half of the run, or took work along"
+    if not least:
+        yield "no worker can be compared"
+        return
     low, high = np.array(list(least.values())), np.array(list(most.values()))
     yield from lies(told["most"], low.max(), high.max(), "the busiest")
     yield from lies(told["least"], low.min(), high.min(), "the idlest")
@@ -160,9 +168,21 @@ def imbalance(said: Said, evidence: Evidence) -> Iterator[str]:
         own = told[place].text
         if not least.get(own, np.inf) - 1e-3 <= best <= most.get(own, -np.inf) + 1e-3:
             yield f"{own} is not the {place}"
-    joined = [life[0] for life in evidence.lives.values()]
-    if max(joined, default=0.0) > evidence.span[0] + 0.5 * evidence.wall:
-        yield "a worker joined in the second half of the run: Dask could not give it as much"
+
+
+def _not_comparable(evidence: Evidence) -> set[str]:
+    """Return the workers that joined late or left early, and those that took work along."""
+    middle = evidence.span[0] + 0.5 * evidence.wall
+    addresses = {
+        address
+        for address, (joined, left, _) in evidence.lives.items()
+        if joined > middle or left < middle
+    }
+    under_way = {repr(row["key"]) for row in evidence.open}
+    for row in evidence.unseen:
+        if row["state"] not in ("memory", "erred") and repr(row["key"]) not in under_way:
+            addresses.add(row["worker"])
+    return {evidence.label(address) or address for address in addresses}
 
 
 def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,7 @@ class Evidence:
                 "known": noted["timestamp"] + noted["duration"] if noted else None,
             }
             found.append({**row, **facts})
+        _end_with_the_next(found)
         return Rows(found)
 
     @cached_property
@@ -188,14 +190,10 @@ class Evidence:
     @cached_property
     def span(self) -> tuple[float, float]:
         """When the first task was known, and the last over or waited for, or the trace ends."""
-        noted = self.rows("Task Run")
-        begins = [*noted.numbers("waiting"), *noted.numbers("queued"), *noted.numbers("timestamp")]
-        begins += [*self.runs.numbers("received"), *self.runs.numbers("timestamp")]
-        over = noted.where(lambda row: row["state"] in ("memory", "erred"))
-        ends = [*(over.numbers("timestamp") + over.numbers("duration"))]
-        ends += [*self.runs.numbers("done"), *self.runs.numbers("stop")]
+        begins, ends = self._begins, self._ends
         states = self.rows("Scheduler State").where(lambda row: row["unfinished"] > 0)
-        open_ = any(row["state"] == "processing" for row in noted) or len(self.rows("Unsent Tasks"))
+        open_ = any(row["state"] == "processing" for row in self.rows("Task Run"))
+        open_ = open_ or len(self.rows("Unsent Tasks")) > 0
         if not begins or not ends:
             return self.begin, self.end
         waited = states.numbers("timestamp").max(initial=0.0)
@@ -206,6 +204,25 @@ class Evidence:
         gone = left.numbers("timestamp").max(initial=0.0)
         last = gone if gone >= max(waited, np.nanmax(ends)) else self.end
         return float(np.nanmin(begins)), last
+
+    @property
+    def last_end(self) -> float:
+        """When the last task was over; the trace's end if none was."""
+        return float(np.nanmax(self._ends)) if self._ends else self.end
+
+    @property
+    def _begins(self) -> list[float]:
+        """When tasks were known."""
+        noted = self.rows("Task Run")
+        begins = [*noted.numbers("waiting"), *noted.numbers("queued"), *noted.numbers("timestamp")]
+        return [*begins, *self.runs.numbers("received"), *self.runs.numbers("timestamp")]
+
+    @property
+    def _ends(self) -> list[float]:
+        """When tasks were over."""
+        over = self.rows("Task Run").where(lambda row: row["state"] in ("memory", "erred"))
+        ends = [*(over.numbers("timestamp") + over.numbers("duration"))]
+        return [*ends, *self.runs.numbers("done"), *self.runs.numbers("stop")]
 
     @cached_property
     def least_wall(self) -> float:
@@ -281,3 +298,19 @@ class Evidence:
             idle = there.less(self.between("executing", "held", own))
             total += idle.least(self.between(begin, end, own)).integral()
         return total
+
+
+def _end_with_the_next(runs: list[dict[str, Any]]) -> None:
+    """Let each run hold its thread no longer than until the next one took it.
+
+    A worker notes that a run was done a moment after it gave its thread to the next.
+    """
+    threads: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    for row in runs:
+        if row.get("thread") is not None and row.get("executing") is not None:
+            threads[row["address"], row["thread"]].append(row)
+    for own in threads.values():
+        own.sort(key=lambda row: row["executing"])
+        for row, after in pairwise(own):
+            if after["executing"] >= row["stop"]:
+                row["held"] = min(row["held"], after["executing"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -136,6 +136,9 @@ class OpenedPage:
     def close(self) -> None:
         """Close the tab."""
         self.tab.close()
+
+
+Opener = Callable[..., OpenedPage]
 
 
 def compute(

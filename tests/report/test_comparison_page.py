@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from compared_runs import pixels, write_sampled, write_steps
-from opened_pages import GUTTER, RULER, OpenedPage, chromium
+from opened_pages import GUTTER, RULER, OpenedPage, Opener
 from traces import Plan, Task, compute, record, write_as_dasf
 from traces.hung import hung
 from traces.noisy import Noisy
 
 from dasfprof.analysis.comparison import RunComparison, compare
 
-Opener = Callable[..., OpenedPage]
 HOSTILE = "</script><img src=x onerror=alert(1)>{{data}}"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
-
-
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Opener]:
-    """Open pages of comparisons; at the end none may have complained or asked for anything."""
-    pages: list[OpenedPage] = []
+def opened(open_page: Opener, tmp_path: Path) -> Opener:
+    """Open the pages of comparisons."""
+    numbers = count()
 
-    def open_page(comparison: RunComparison, **options: Any) -> OpenedPage:
-        path = comparison.report(tmp_path / f"page{len(pages)}.html")
-        pages.append(OpenedPage(browser, path, **options))
-        return pages[-1]
+    def open_comparison(comparison: RunComparison, **options: Any) -> OpenedPage:
+        return open_page(comparison.report(tmp_path / f"page{next(numbers)}.html"), **options)
 
-    yield open_page
-    for page in pages:
-        assert page.complaints == []
-        assert [url for url in page.requests if not url.startswith(("file:", "blob:"))] == []
-        page.close()
+    return open_comparison
 
 
 @pytest.fixture(scope="module")

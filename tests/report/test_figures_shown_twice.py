@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from distributed import Client, wait
-from opened_pages import OpenedPage, chromium
+from opened_pages import OpenedPage
 from refuters.figures import Figure, parsed, taken_apart
 from traces import Plan, Task, filled
 
@@ -49,12 +49,6 @@ def moving(directory: Path) -> TraceAnalyser:
 
 def empty(directory: Path) -> TraceAnalyser:
     return Plan([]).write(directory)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.mark.parametrize("made", [recorded, gaps, moving, empty])

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from opened_pages import chromium
 from traces import Plan, Task
 from traces.hung import hung
 
@@ -17,12 +16,6 @@ import dasfprof
 from dasfprof.cli.main import cli
 
 HOSTILE = "<img src=x onerror=alert(1)>{{style}}"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 def write(directory: Path, number: int, seconds: float, name: str = "load") -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from opened_pages import EVENTS, OpenedPage, chromium, compute
+from opened_pages import EVENTS, OpenedPage, compute
 from traces import write_trace
 
 from dasfprof import TraceAnalyser, write_report
@@ -27,12 +26,6 @@ ESCAPES = "bell-\x07-\u202egnp.exe"
 FORMULA = "=HYPERLINK(1)"
 LONG = "x" * 1_000_000
 HOSTILE = [IMAGE, SCRIPT, COMMENT, SURROGATE, ESCAPES, FORMULA, LONG]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 def unpacked(column: packing.PackedColumn) -> list[int]:

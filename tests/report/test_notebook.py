@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opened_pages import DEADLINE, EVENTS, chromium, compute
+from opened_pages import DEADLINE, EVENTS, compute
 from traces import record, usage, write_trace
 
 from dasfprof import TraceAnalyser, write_report
@@ -106,12 +105,6 @@ def test_hostile_text_is_text_and_can_be_sent(tmp_path: Path) -> None:
     assert len(text) < 20_000
     for shown in (html, text):
         shown.encode()  # a message to the notebook is UTF-8: a lone surrogate would end it
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 def test_the_frame_is_a_whole_report_in_any_page(

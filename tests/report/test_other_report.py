@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from compared_runs import pixels, write_steps
-from opened_pages import OpenedPage, chromium
+from opened_pages import OpenedPage, Opener
 from traces.hung import hung
 from traces.noisy import Noisy
 
 from dasfprof import TraceAnalyser, compare
-
-Opener = Callable[[Path], OpenedPage]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture
-def opened(browser: Any) -> Iterator[Opener]:
-    """Open reports; at the end none may have complained or asked for anything."""
-    pages: list[OpenedPage] = []
-
-    def open_page(report: Path) -> OpenedPage:
-        pages.append(OpenedPage(browser, report))
-        return pages[-1]
-
-    yield open_page
-    for page in pages:
-        assert page.complaints == []
-        assert [url for url in page.requests if not url.startswith(("file:", "blob:"))] == []
-        page.close()
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +46,9 @@ def functions(page: OpenedPage) -> dict[str, list[str]]:
 
 
 def test_both_runs_from_the_data_of_both_pages(
-    opened: Opener, runs: dict[str, Path], reports: dict[str, Path]
+    open_page: Opener, runs: dict[str, Path], reports: dict[str, Path]
 ) -> None:
-    page = opened(reports["old"])
+    page = open_page(reports["old"])
     assert not page.tab.is_visible("#compared")
     said = choose(page, reports["new"])
     comparison = compare(runs["old"], runs["new"])
@@ -97,14 +71,14 @@ def test_both_runs_from_the_data_of_both_pages(
     assert titles == ["Before: pipeline-1790000001", "After: pipeline-1790000002"]
 
 
-def test_a_dropped_file_as_a_chosen_one(opened: Opener, tmp_path: Path) -> None:
+def test_a_dropped_file_as_a_chosen_one(open_page: Opener, tmp_path: Path) -> None:
     reports = [
         TraceAnalyser(write_steps(tmp_path / name, number=n), progress=False).report(
             tmp_path / f"{name}.html"
         )
         for n, name in enumerate("ab")
     ]
-    page = opened(reports[0])
+    page = open_page(reports[0])
     page.tab.evaluate(
         """(text) => {
             const transfer = new DataTransfer();
@@ -125,9 +99,9 @@ def test_a_dropped_file_as_a_chosen_one(opened: Opener, tmp_path: Path) -> None:
 
 
 def test_the_same_report_and_one_that_did_not_end(
-    opened: Opener, reports: dict[str, Path], tmp_path: Path
+    open_page: Opener, reports: dict[str, Path], tmp_path: Path
 ) -> None:
-    page = opened(reports["old"])
+    page = open_page(reports["old"])
     assert choose(page, reports["old"]) == "This is the same run twice."
     hung().write(tmp_path / "hung")
     path = TraceAnalyser(tmp_path / "hung", progress=False).report(tmp_path / "hung.html")
@@ -137,7 +111,7 @@ def test_the_same_report_and_one_that_did_not_end(
 
 @pytest.mark.parametrize("kind", ["text", "cut", "damaged", "comparison", "other version", "empty"])
 def test_files_that_are_no_report(
-    opened: Opener, runs: dict[str, Path], reports: dict[str, Path], tmp_path: Path, kind: str
+    open_page: Opener, runs: dict[str, Path], reports: dict[str, Path], tmp_path: Path, kind: str
 ) -> None:
     whole = reports["new"].read_text()
     path = tmp_path / "other.html"
@@ -152,7 +126,7 @@ def test_files_that_are_no_report(
         compare(runs["old"], runs["new"]).report(path)
     else:
         path.write_text(contents[kind])
-    page = opened(reports["old"])
+    page = open_page(reports["old"])
     said = choose(page, path)
     assert f"{path.name} cannot be compared: " in said
     assert not page.tab.is_visible("#compared-parts")

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from exported_traces import MORE_EVENTS, ChromeTrace, analyser_of
-from opened_pages import LOAD, SUM, chromium, compute
+from opened_pages import LOAD, SUM, compute
 from opened_viewers import perfetto, read_by_chrome
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

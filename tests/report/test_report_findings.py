@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from opened_pages import EVENTS, SUM, OpenedPage, chromium
+from opened_pages import EVENTS, SUM, OpenedPage
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
@@ -45,12 +45,6 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> Diagnosed:
 @pytest.fixture(scope="module")
 def report(analyser: Diagnosed, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return analyser.report(tmp_path_factory.mktemp("reports") / "mine.html")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture

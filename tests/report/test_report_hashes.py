@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opened_pages import OpenedPage, chromium, compute
+from opened_pages import OpenedPage, compute
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
@@ -17,12 +17,6 @@ from dasfprof.report.page.timeline import timeline_data
 
 HASHES = [hashlib.md5(bytes([at]), usedforsecurity=False).hexdigest() for at in range(8)]
 KEYS = [*(f"add-{digits}" for digits in HASHES), f"inc-{uuid.UUID(HASHES[0], version=4)}"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "half"])

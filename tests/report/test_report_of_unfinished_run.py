@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from opened_pages import RULER, OpenedPage, chromium
+from opened_pages import RULER, OpenedPage
 from traces.hung import FIRST, hung
 
 from dasfprof import TraceAnalyser, export
@@ -20,12 +19,6 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     ended = [{"key": "g-1", "known": 2.0, "state": "memory", "why": "task-finished-1", **FIRST}]
     run = hung(ended=[("g-1", 0.0, 2.0)], runs=ended, closed=False)
     return run.write(tmp_path_factory.mktemp("traces") / "hung")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 def test_its_bar_is_found_and_told_as_open(

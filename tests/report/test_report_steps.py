@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from opened_pages import EVENTS, LOAD, RULER, OpenedPage, chromium
+from opened_pages import EVENTS, LOAD, RULER, OpenedPage
 from traces import write_trace
 
 from dasfprof import TraceAnalyser
@@ -29,12 +29,6 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     return TraceAnalyser(
         dataclasses.replace(trace, tasks=trace.tasks.assign(step=pd.Categorical(steps)))
     )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

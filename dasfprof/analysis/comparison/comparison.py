@@ -25,7 +25,7 @@ from dasfprof.analysis.comparison.runs import (
 )
 from dasfprof.analysis.comparison.stacks import compare_calls, compare_places
 from dasfprof.analysis.comparison.surroundings import compare_surroundings
-from dasfprof.analysis.comparison.verdict import Verdict, judge, least_of_one, walls
+from dasfprof.analysis.comparison.verdict import Least, Verdict, judge, least_of_one, walls
 from dasfprof.analysis.comparison.waterfall import make_waterfall
 from dasfprof.analysis.comparison.words import in_words, notes_in_words, others_in_words
 from dasfprof.analysis.model.steps import NO_STEP
@@ -86,7 +86,7 @@ class RunComparison:
 
         The wall time is that from the first submission to the last finish of a task.
         """
-        return judge(self._before, self._after)
+        return judge(self._before, self._after, self._least_of_one)
 
     def slower_than(self, limit: float) -> float:
         """Return the p-value of the side after being slower by more than a share.
@@ -277,12 +277,16 @@ class RunComparison:
         return share_in_common(self.functions) >= _SAME_PIPELINE
 
     @cached_property
-    def _least(self) -> float:
-        """With one run each, the least share that can be told; infinite where it is unknown."""
+    def _least_of_one(self) -> Least:
         if not len(self._before) == len(self._after) == 1:
-            return 0.0
-        least = least_of_one(self._before[0], self._after[0])
-        return least if math.isfinite(least) else math.inf
+            return Least(0.0, 0)
+        return least_of_one(self._before[0], self._after[0])
+
+    @property
+    def _least(self) -> float:
+        """The least share that is told of two runs; infinite where it is unknown."""
+        share = self._least_of_one.share
+        return share if math.isfinite(share) else math.inf
 
     @cached_property
     def _traces(self) -> tuple[list[Trace], list[Trace]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -55,8 +55,17 @@ class Verdict:
         return self.means[1] - self.means[0]
 
 
-def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> Verdict:
-    """Compare the wall times of two sides."""
+class Least(NamedTuple):
+    """The least difference of two single runs that is told, and what it rests on."""
+
+    #: As a share; NaN: unknown.
+    share: float
+    #: Runs of the history beside these two; 0: none, or too few.
+    others: int
+
+
+def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun], least: Least) -> Verdict:
+    """Compare the wall times of two sides; `least` counts for one run each."""
     if refusal := _refusal(before, after):
         means = _means(walls(before), walls(after))
         return Verdict("cannot tell", False, means, math.nan, refusal)
@@ -69,7 +78,7 @@ def judge(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> Verdic
         f"({format_duration(means[0])} → {format_duration(means[1])})"
     )
     if len(first) == len(second) == 1:
-        return _of_one_each(before[0], after[0], by_how_much)
+        return _of_one_each(means, least, by_how_much)
     p = p_value(first, second)
     runs = _runs_in_words(len(first), len(second))
     test = f"{runs}, p {_p_in_words(p)} ({name_of_test(len(first), len(second))})"
@@ -101,12 +110,11 @@ def contributions(path: pd.DataFrame) -> list[tuple[str, float]]:
     return [(str(sums.index[place]), float(sums.iloc[place])) for place in order]
 
 
-def _of_one_each(before: ComparedRun, after: ComparedRun, by_how_much: str) -> Verdict:
-    limit, means = least_of_one(before, after), (before.seconds, after.seconds)
+def _of_one_each(means: tuple[float, float], least: Least, by_how_much: str) -> Verdict:
+    limit, others = least
     if not math.isfinite(limit):
         text = f"{by_how_much}; one run each, of too few tasks to tell how much chance makes."
         return Verdict("cannot tell", False, means, math.nan, text)
-    others = len(other_walls(before, after))
     as_others = f", as {others} other runs of it vary" if others else ""
     cannot = f"one run each: cannot tell below {format_share(limit)}{as_others}"
     if abs(means[1] / means[0] - 1) < limit:
@@ -117,8 +125,8 @@ def _of_one_each(before: ComparedRun, after: ComparedRun, by_how_much: str) -> V
     return Verdict(kind, False, means, math.nan, text)
 
 
-def least_of_one(before: ComparedRun, after: ComparedRun) -> float:
-    """Return the least difference that one run each can tell, as a share; NaN: unknown.
+def least_of_one(before: ComparedRun, after: ComparedRun) -> Least:
+    """Return the least difference that one run each can tell.
 
     By what other runs of it vary by, where the history has enough; no less than the spread within
     the two runs lets expect, and, without others, than `LEAST_OF_ONE`.
@@ -126,8 +134,8 @@ def least_of_one(before: ComparedRun, after: ComparedRun) -> float:
     within = _WITHIN * math.hypot(*(relative_spread(run.trace) for run in (before, after)))
     others = other_walls(before, after)
     if len(others):
-        return float(np.nanmax([within, least_of_others(others, CERTAIN)]))
-    return max(within, LEAST_OF_ONE)
+        return Least(float(np.nanmax([within, least_of_others(others, CERTAIN)])), len(others))
+    return Least(max(within, LEAST_OF_ONE), 0)
 
 
 def _refusal(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> str:

@@ -13,6 +13,8 @@ from dasfprof.analysis.diagnosis.outliers import Stragglers
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.accounting import ThreadTime
+from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.slots import unfinished_runs
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of, format_duration, format_factor, format_share, format_size
@@ -183,14 +185,15 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
     busy = run.accounts.of_lives[:, : run.BUSY].sum(axis=1)
     workers = Groups(run.workers.of_lives[lives.ids], len(run.workers))
     load = workers.sum(busy) / np.maximum(workers.max(lives.threads.astype(float)), 1)
-    load = np.nan_to_num(load[workers.sizes > 0])
+    kept = (workers.sizes > 0) & ~_cannot_be_compared(run)
+    load = np.nan_to_num(load[kept])
     idle = run.seconds_of(ThreadTime.NO_RUNNABLE_TASK, ThreadTime.RUNNABLE_ELSEWHERE)
     if len(load) < 2 or idle < _UNEVEN_IDLE * run.wall or load.max() <= 0:
         return
     lost = load.max() - load.mean()
     if lost / load.max() < _UNEVEN:
         return
-    labels = run.workers.labels[workers.sizes > 0]
+    labels = run.workers.labels[kept]
     busiest, idlest = str(labels[load.argmax()]), str(labels[load.argmin()])
     yield Finding(
         f"Work is spread unevenly: a thread of {busiest} is busy for "
@@ -203,6 +206,17 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
         seconds=min(lost, run.seconds_of(ThreadTime.NO_RUNNABLE_TASK)),
         worker=busiest,
     )
+
+
+def _cannot_be_compared(run: RunFigures) -> Array:
+    """Return which workers were not there for half of the run, or took along what they had run."""
+    lives, middle = run.accounts.lives, run.begin + 0.5 * run.wall
+    unfinished = unfinished_runs(with_open_runs(run.trace))
+    rows = [lives.ids[(lives.begin > middle) | (lives.end < middle)]]
+    rows.append(unfinished.worker[unfinished.taken & (unfinished.worker >= 0)])
+    found = np.zeros(len(run.workers), dtype=bool)
+    found[run.workers.of_lives[np.concatenate(rows).astype(np.int64)]] = True
+    return found
 
 
 @rule(

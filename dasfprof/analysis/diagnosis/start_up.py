@@ -51,7 +51,8 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
     doing = client_meanwhile(run.trace, np.array([first - found.late]), np.array([first]))
     yield Finding(
         f"The first tasks come late: {format_duration(found.late)} pass before the scheduler has "
-        f"any, {format_share(found.late / whole)} of the time until the last is done.",
+        f"any, {format_share(found.late / whole)} of the time until the "
+        f"{'last is done' if run.end is None else 'run is over'}.",
         f"By the client's own times: {parts}. {doing}See time_to_first_task().",
         _CHANGES[Stage.PROGRAM if longest is None else longest],
         seconds=found.late,

@@ -186,9 +186,21 @@ class TaskFigures(SampledFigures):
         order = np.argsort(times, kind="stable")
         return times[order], np.cumsum(steps[order])
 
+    @cached_property
+    def _idle(self) -> tuple[Array, Array]:
+        """How many of the threads there were no slot held: times, and the number from each on."""
+        lives, (changes, held) = self.accounts.lives, self.concurrency
+        times = np.concatenate([changes, lives.begin, lives.end])
+        steps = np.concatenate([-np.diff(held, prepend=0), lives.threads, -lives.threads])
+        order = np.argsort(times, kind="stable")
+        return times[order], np.maximum(np.cumsum(steps[order]), 0)
+
     def idle_between(self, begins: Array, ends: Array) -> Array:
         """Return wall seconds that threads were idle within spans: thread-seconds by threads."""
-        return self._integrate(np.maximum(1 - self.concurrency[1] / self.threads, 0), begins, ends)
+        if not self.threads > 0:
+            return np.zeros_like(begins)
+        times, idle = self._idle
+        return self._integrate(idle / self.threads, begins, ends, times)
 
     def alone_between(self, begins: Array, ends: Array) -> Array:
         """Return for how long within spans no more than one task held a thread."""

@@ -126,24 +126,11 @@ def running_plugins(dask_scheduler: Any) -> list[str]:
 
 
 @by_value
-def list_files(directory: str, run_uuid: str) -> list[tuple[str, int]]:
-    """Return the names and sizes in bytes of the run's files on this process's disk.
+def list_with_profiles(directory: str, run_uuid: str) -> list[tuple[str, int]]:
+    """Return names and sizes in bytes of the run's files on this disk, profiles of calls too.
 
     A worker without dasfprof has no files.
     """
-    from pathlib import Path
-
-    try:
-        from dasfprof.database.multi import files_of_run
-    except ImportError:
-        return []
-    found = files_of_run(Path(directory), run_uuid)
-    return [(path.name, path.stat().st_size) for path in found]
-
-
-@by_value
-def list_with_profiles(directory: str, run_uuid: str) -> list[tuple[str, int]]:
-    """Return the same of the run's files and of the profiles of calls beside them."""
     from glob import escape
     from pathlib import Path
 

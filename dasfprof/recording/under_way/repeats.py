@@ -56,25 +56,28 @@ class Repeats:
         return True
 
 
-#: The share of a core from which a thread counts as running.
-_BUSY = 0.05
+#: The share of a core from which a thread counts as running, and the seconds between two looks from
+#: which that tells: for less than that any thread may have had to wait.
+_BUSY, _TELLS = 0.05, 0.5
 
 
 class Busy:
     """Distinguishes a thread that waits for the interpreter's lock from a sleeping one.
 
     To the kernel both sleep, and while another thread of the process looks at it, a thread that
-    runs Python code has to wait. So one that used a core since the last look counts as running.
+    runs Python code has to wait. So one that used a core since the last look counts as running,
+    and after one look alone nothing says that a thread sleeps.
     """
 
-    __slots__ = ("_cpu", "_looked")
+    __slots__ = ("_cpu", "_looked", "_state")
 
     def __init__(self) -> None:
         self._cpu: float | None = None
-        self._looked = 0.0
+        self._looked: float | None = None
+        self._state: str | None = None
 
     def state(self, state: str | None, cpu: float | None, now: float) -> str | None:
-        """Return the state of a thread.
+        """Return the state of a thread; None: unknown.
 
         Parameters
         ----------
@@ -83,10 +86,16 @@ class Busy:
         cpu
             CPU seconds that the thread has used until now.
         now
-            Monotonic seconds.
+            Monotonic seconds. So soon after the last look that nothing can be told, the answer is
+            that of the last look.
         """
-        before, looked = self._cpu, self._looked
+        if self._looked is not None and now - self._looked < _TELLS:
+            return self._state
+        self._state = self._since_last_look(state, cpu, now)
         self._cpu, self._looked = cpu, now
-        if before is None or cpu is None or cpu - before < _BUSY * (now - looked):
-            return state
-        return "running"
+        return self._state
+
+    def _since_last_look(self, state: str | None, cpu: float | None, now: float) -> str | None:
+        if self._looked is None or self._cpu is None or cpu is None:
+            return None if state == "sleeping" else state
+        return state if cpu - self._cpu < _BUSY * (now - self._looked) else "running"

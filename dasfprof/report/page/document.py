@@ -1,5 +1,7 @@
 """`write_document`: a page as one HTML file that needs nothing else, neither server nor network.
 
+`shell` is what stands around the body of every page.
+
 The page's data stand in it as JSON and as packed columns; its policy allows its own script and
 style alone. What a trace holds is data only: the script shows it as text.
 """
@@ -74,12 +76,40 @@ def write_document(
         If the file cannot be written.
     """
     about = {name: column.about for name, column in columns.items()}
-    head, tail = asset("document.html").split("{{data}}")
-    head = _filled(head, title, body, (*SHARED_SCRIPTS, *scripts), {**facts, "columns": about})
+    script = "".join(f"// {name}\n{asset(name)}\n" for name in (*SHARED_SCRIPTS, *scripts))
+    script = f'(() => {{\n"use strict";\n{script}}})();\n'
+    head, tail = shell(title, script)
     with path.open("wb") as file:
-        file.write(head.encode())
+        file.write(f"{head}{asset(body)}".encode())
+        data = _as_json({**facts, "columns": about})
+        file.write(f'<script type="application/json" id="facts">{data}</script>\n'.encode())
+        file.write(f"<script>{script}</script>\n".encode())
         file.writelines(_elements(columns))
         file.write(tail.encode())
+
+
+def shell(title: str, script: str = "") -> tuple[str, str]:
+    """Return what stands before and after the body of a page.
+
+    Parameters
+    ----------
+    title
+        Any text.
+    script
+        The one script that the page may run; empty: none.
+    """
+    style = asset("page.css")
+    contents = {
+        "title": ascii_html(title),
+        "script-policy": f"script-src '{_policy_hash(script)}'; " if script else "",
+        "style-hash": _policy_hash(style),
+        "style": style,
+    }
+    filled = [
+        re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: contents[mark[1]], part)
+        for part in asset("document.html").split("{{body}}")
+    ]
+    return filled[0], filled[1]
 
 
 def asset(name: str) -> str:
@@ -87,32 +117,14 @@ def asset(name: str) -> str:
     return files("dasfprof.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
-def style_hash(text: str) -> str:
-    """Return the hash of a script or style for the Content-Security-Policy."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
 def ascii_html(text: str) -> str:
     """Write any text, lone surrogates too, as the text of an element."""
     return html.escape(text).encode("ascii", "xmlcharrefreplace").decode()
 
 
-def _filled(
-    head: str, title: str, body: str, scripts: Sequence[str], facts: Mapping[str, Any]
-) -> str:
-    script = "".join(f"// {name}\n{asset(name)}\n" for name in scripts)
-    script = f'(() => {{\n"use strict";\n{script}}})();\n'
-    style = asset("page.css")
-    contents = {
-        "title": ascii_html(title),
-        "script-hash": style_hash(script),
-        "style-hash": style_hash(style),
-        "style": style,
-        "body": asset(body),
-        "facts": _as_json(facts),
-        "script": script,
-    }
-    return re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: contents[mark[1]], head)
+def _policy_hash(text: str) -> str:
+    """Return the hash of a script or style for the Content-Security-Policy."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _elements(columns: Mapping[str, PackedColumn]) -> Iterator[bytes]:

@@ -12,13 +12,14 @@ from urllib.parse import quote
 import pandas as pd
 
 from dasfprof.report.file_names import file_for
-from dasfprof.report.page.document import asset, style_hash
+from dasfprof.report.page.document import asset, shell
 from dasfprof.report.page.history.chart import ChartedRun, wall_time_chart
 from dasfprof.text import count_of, escape
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+_TITLE = "Runs over time"
 _NUMBERS = ("Wall Time (s)", "Efficiency (%)", "Task Runs", "Failed")
 _LEFT_OUT = ("Pipeline", "Directory")
 
@@ -45,17 +46,15 @@ def write_history(runs: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     pipelines = list(pipelines_of(runs))
     counts = f"{count_of(len(runs), 'run')} of {count_of(len(pipelines), 'pipeline')}"
-    style = asset("page.css")
     contents = {
-        "title": "Runs over time",
+        "title": _TITLE,
         "subtitle": counts,
-        "style": style,
-        "style-hash": style_hash(style),
         "sections": "".join(_section(name, own, path) for name, own in pipelines),
     }
     template = asset("history/history.html")
-    text = re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: contents[mark[1]], template)
-    path.write_text(text, encoding="utf-8")
+    body = re.sub(r"\{\{([a-z-]+)\}\}", lambda mark: contents[mark[1]], template)
+    head, tail = shell(_TITLE)
+    path.write_text(f"{head}{body}{tail}", encoding="utf-8")
     return path
 
 

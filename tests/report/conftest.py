@@ -1,0 +1,33 @@
+"""A browser, and pages in it that must not complain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opened_pages import OpenedPage, Opener, chromium
+
+
+# Of a module: Playwright's event loop runs in this thread until it ends, and other tests need one.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Start a browser for the tests of a module."""
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Opener]:
+    """Open pages; at the end none may have complained or asked for anything."""
+    pages: list[OpenedPage] = []
+
+    def open_one(*args: Any, **options: Any) -> OpenedPage:
+        pages.append(OpenedPage(browser, *args, **options))
+        return pages[-1]
+
+    yield open_one
+    for page in pages:
+        assert page.complaints == []
+        assert [url for url in page.requests if not url.startswith(("file:", "blob:"))] == []
+        page.close()
