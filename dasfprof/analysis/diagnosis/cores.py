@@ -80,7 +80,7 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
         f"{format_share(float(blocked[found].mean()))} of their time these tasks neither used a "
         "core nor waited for one: that is what Python's global lock (GIL) does to pure Python "
         f"code, or another lock to any. {count_of(len(rows), 'task')} on "
-        f"{count_of(int(found.sum()), 'worker')}. "
+        f"{count_of(int(found.sum()), 'worker')}. {run.needs_cores}"
         'See time_accounting("function").',
         f"Use processes in place of threads: {threads} times as many workers with "
         f"threads_per_worker=1; or let {name} release the GIL (NumPy, Numba with nogil=True).",

@@ -54,7 +54,9 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     if not (median < _SMALL and overhead > _BY_COMPUTE * compute and share >= _SHARE):
         return
     costs = run.chunk_costs
-    most = int(costs.order[0])
+    # Others may cost more and are none of those that are too small.
+    small = run.functions.median(np.where(run.succeeded, run.working, np.nan)) < _SMALL
+    most = int(next(place for place in costs.order if small[place]))
     name = str(costs.functions[most])
     own = float(np.mean(run.working[run.functions.codes == _code_of(run, name)]))
     yield Finding(
