@@ -56,7 +56,7 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     costs = run.chunk_costs
     # Others may cost more and are none of those that are too small.
     small = run.functions.median(np.where(run.succeeded, run.working, np.nan)) < _SMALL
-    most = int(next(place for place in costs.order if small[place]))
+    most = int(next((place for place in costs.order if small[place]), costs.order[0]))
     name = str(costs.functions[most])
     own = float(np.mean(run.working[run.functions.codes == _code_of(run, name)]))
     yield Finding(
