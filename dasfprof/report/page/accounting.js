@@ -71,19 +71,38 @@ function swatch({ colour, busy }, tag = "i") {
 }
 
 function addBar(bars, title, rows, swatches) {
-  const bar = make("div", {
-    class: "stack",
-    role: "img",
-    "aria-label": `${visible(title)}: ${rows
-      .map((row) => `${row.Class} ${formatShare(row["Share (%)"] / 100)}`)
-      .join(", ")}`,
-  });
+  const bar = make("div", { class: "stack" });
+  fillBar(bar, title, rows, swatches);
+  bars.append(make("span", {}, shortened(title, 24)), bar);
+}
+
+function fillBar(bar, title, rows, swatches) {
+  bar.setAttribute("role", "img");
+  const shares = rows.map((row) => `${row.Class} ${shareOf(row)}`).join(", ");
+  bar.setAttribute("aria-label", `${visible(title)}: ${shares}`);
   for (const row of rows) {
     const part = swatch(swatches.get(row.Class), "div");
     part.style.width = `${row["Share (%)"]}%`;
-    const seconds = formatSeconds(row["Thread Time (s)"]);
-    part.title = `${row.Class}: ${seconds}, ${formatShare(row["Share (%)"] / 100)}`;
+    part.title = `${row.Class}: ${formatSeconds(row["Thread Time (s)"])}, ${shareOf(row)}`;
     bar.append(part);
   }
-  bars.append(make("span", {}, shortened(title, 24)), bar);
+}
+
+function shareOf(row) {
+  return formatShare(row["Share (%)"] / 100);
+}
+
+/** Fills one bar with all thread-seconds, and names its classes, those of under 1 % as one. */
+function showClasses(bar, names, cluster) {
+  const rows = rowsOf(cluster);
+  const swatches = swatchesOf(rows);
+  fillBar(bar, "All threads", rows, swatches);
+  bar.hidden = names.hidden = !rows.length;
+  const named = rows.filter((row) => row["Share (%)"] >= 1);
+  for (const row of named) {
+    const text = `${visible(row.Class)} ${shareOf(row)}`;
+    names.append(make("li", { title: visible(row.Meaning) }, swatch(swatches.get(row.Class)), text));
+  }
+  if (named.length < rows.length)
+    names.append(make("li", {}, `${rows.length - named.length} more under 1 % each`));
 }

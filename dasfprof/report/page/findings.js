@@ -49,7 +49,12 @@ class Findings {
         {},
         make("p", { class: "sentence" }, link, place(row)),
         make("p", { class: "suggestion" }, visible(row.Suggestion)),
-        make("p", { class: "evidence" }, visible(row.Evidence)),
+        make(
+          "details",
+          { class: "evidence" },
+          make("summary", {}, "Evidence"),
+          make("p", {}, visible(row.Evidence)),
+        ),
       ),
     );
   }

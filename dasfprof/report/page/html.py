@@ -15,6 +15,7 @@ from dasfprof.report.page.timeline.log_data import code_facts, log_facts
 from dasfprof.report.page.timeline.path_data import path_columns
 from dasfprof.report.page.timeline.timeline_data import TimelineData
 from dasfprof.report.run_summary import summarise, title_of
+from dasfprof.report.verdict import verdict
 from dasfprof.text import count_of
 
 if TYPE_CHECKING:
@@ -72,11 +73,13 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
     timeline = TimelineData.of(whole)
     resources = ResourceData.of(trace)
     path, path_facts = path_columns(trace, timeline.rows)
+    findings, summary = analyser.diagnose(), summarise(trace)
+    accounting = analyser.time_accounting()
     facts = {
         "data": _DATA_VERSION,
         "title": title,
-        "summary": summarise(trace),
-        "findings": table_facts(analyser.diagnose()),
+        "summary": {**summary, "verdict": verdict(summary, accounting, findings)},
+        "findings": table_facts(findings),
         "timeline": {
             **timeline.facts,
             "path": path_facts,
@@ -85,7 +88,7 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
         },
         "resources": resources.metrics,
         "accounting": {
-            "cluster": table_facts(analyser.time_accounting()),
+            "cluster": table_facts(accounting),
             "workers": table_facts(analyser.time_accounting("worker")),
         },
         "tables": _tables(analyser),

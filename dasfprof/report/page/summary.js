@@ -13,16 +13,13 @@ function showSummary({ title, summary, timeline, accounting, notes }) {
     `${hosts}: ${counted(summary.workers, "worker")}${threads}`,
   ];
   byId("subtitle").textContent = parts.join(" · ");
-  const known = summary.capacity && summary.held !== null;
-  const busy = known ? summary.held / summary.capacity : NaN;
-  const working = summary.cpu !== null && summary.compute ? summary.cpu / summary.compute : NaN;
+  byId("verdict").textContent = visible(summary.verdict);
+  showClasses(byId("classes"), byId("class-names"), accounting.cluster);
   const tiles = [
     ["Run time", formatSeconds(summary.seconds ?? NaN), leastTime(summary)],
-    efficiency(rowsOf(accounting.cluster), busy),
     ["Task runs", formatCount(summary.tasks), `of ${counted(summary.functions, "function")}`],
-    ["Threads busy", formatShare(busy), "of their time, running tasks", busy],
-    ["CPU in tasks", formatShare(working), "of the tasks' time; else they waited", working],
-    ["Failed", formatCount(summary.failed), "task runs, with an error", null, summary.failed > 0],
+    ["Threads busy", formatShare(busyShare(summary)), "of their time, running tasks"],
+    ["Failed", formatCount(summary.failed), "task runs, with an error", summary.failed > 0],
     ...unfinished(summary),
     ...moved(summary),
     ...firstTask(summary),
@@ -36,7 +33,7 @@ function showSummary({ title, summary, timeline, accounting, notes }) {
 
 /** The tasks that had not ended, where there are such. */
 function unfinished({ unfinished: number }) {
-  return number ? [["Unfinished", formatCount(number), "tasks, as the evidence ends", null, true]] : [];
+  return number ? [["Unfinished", formatCount(number), "tasks, as the evidence ends", true]] : [];
 }
 
 /** How long it took to the first task, and which of the stages before it took longest. */
@@ -68,32 +65,19 @@ function leastTime({ compute, threads, unfinished: number }) {
     : "from the first fact recorded to the last";
 }
 
-/** The share of the threads' time that functions were on a core; where unknown, that they ran. */
-function efficiency(classes, busy) {
-  const computing = classes.find((row) => row.Class === "Computing");
-  // Classes that nothing is in are left out.
-  const blocked = classes.some((row) => row.Class === "Blocked");
-  if (computing || blocked) {
-    const share = computing ? computing["Share (%)"] / 100 : 0;
-    return ["Efficiency", formatShare(share), "of the threads' time computed", share];
-  }
-  return ["Efficiency", formatShare(busy), "of the threads' time ran tasks; CPU unknown", busy];
+/** The share of the threads' time for which tasks held them; NaN where it is unknown. */
+function busyShare({ held, capacity }) {
+  return capacity && held !== null ? held / capacity : NaN;
 }
 
-function tileElement(name, value, about, share = null, bad = false) {
-  const tile = make(
+function tileElement(name, value, about, bad = false) {
+  return make(
     "div",
     { class: bad ? "tile bad" : "tile" },
     make("dt", {}, name),
     make("dd", {}, value),
+    make("p", {}, about),
   );
-  if (Number.isFinite(share) && share !== null) {
-    const bar = make("div", { class: "meter" }, make("div"));
-    bar.firstChild.style.width = `${Math.min(share, 1) * 100}%`;
-    tile.append(bar);
-  }
-  tile.append(make("p", {}, about));
-  return tile;
 }
 
 function counted(number, noun) {
