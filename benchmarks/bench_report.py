@@ -21,7 +21,9 @@ from synthetic import FUNCTIONS, TOKENS, row
 
 from dasfprof import FileDatabase, TraceAnalyser, write_report
 from dasfprof.database.writer import Source
+from dasfprof.schema.stack_samples import TASK_SAMPLE
 from dasfprof.schema.tasks import COMPUTE, TASK_RUN
+from dasfprof.schema.under_way import STACK
 
 WORKERS, THREADS = 16, 2
 FRAMES = 90
@@ -29,6 +31,8 @@ BEGIN = 1_790_000_000.0
 #: Mean seconds of a task, and of each of the stages around it.
 MEAN_TASK, MEAN_STAGE = 0.02, 0.002
 SEARCHES = ("structured", "digits", "key")
+#: Distinct stacks of a worker.
+STACKS = 5000
 #: Numbers of tasks, and whether their keys end in hashes.
 CASES = [(10_000, False), (100_000, False), (1_000_000, False), (1_000_000, True)]
 
@@ -63,7 +67,7 @@ SEARCH = """(query) => new Promise((resolve) => {
 })"""
 
 
-def write_trace(directory: Path, count: int, *, hashed: bool = False) -> None:
+def write_trace(directory: Path, count: int, *, hashed: bool = False, samples: int = 0) -> None:
     """Write the files of workers and scheduler of a run of so many tasks.
 
     Parameters
@@ -74,6 +78,8 @@ def write_trace(directory: Path, count: int, *, hashed: bool = False) -> None:
         How many tasks.
     hashed
         Whether all keys end in hashes, as those of `dask.delayed`, in place of chunks' numbers.
+    samples
+        How many times the stack of each task was looked at.
     """
     generator = np.random.default_rng(1)
     lanes = WORKERS * THREADS
@@ -91,6 +97,12 @@ def write_trace(directory: Path, count: int, *, hashed: bool = False) -> None:
         )
         source = Source.of(COMPUTE, {"process_id": "node", "thread_id": label})
         database.writer.add_source(source)
+        sampled = Source.of(TASK_SAMPLE, {"process_id": "node", "thread_id": label})
+        if samples:
+            stacks = Source.of(STACK, {"process_id": "node", "thread_id": label})
+            database.writer.add_source(stacks)
+            stacks.rows.extend(stack_rows())
+            database.writer.add_source(sampled)
         for thread in range(THREADS):
             lane = worker * THREADS + thread
             durations = generator.exponential(MEAN_TASK, share)
@@ -103,9 +115,40 @@ def write_trace(directory: Path, count: int, *, hashed: bool = False) -> None:
                 compute, scheduler = task_rows(number, start, duration, stage, lane_about)
                 source.rows.append(compute)
                 scheduled.append(scheduler)
+                for look in range(samples):
+                    when = start + (look + 0.5) / samples * duration
+                    sampled.rows.append(sample_row(when, thread, (number * 7 + look) % STACKS))
         database.commit()
         database.close()
     write_scheduler(directory, scheduled)
+
+
+def stack_rows() -> list[tuple[Any, ...]]:
+    """Give distinct stacks of up to 25 calls, each inside the one before."""
+    return [
+        row(
+            STACK,
+            timestamp=BEGIN,
+            number=number,
+            frames=[[f"call{number % 97}", f"/home/me/module{number % 13}.py", number % 300 + 1]],
+            parent=number - 1 if number % 25 else -1,
+        )
+        for number in range(STACKS)
+    ]
+
+
+def sample_row(when: float, thread: int, stack: int) -> tuple[Any, ...]:
+    """Give what a look at the stack of a task records."""
+    return row(
+        TASK_SAMPLE,
+        timestamp=when,
+        thread=str(140_000_000_000 + thread),
+        stack=stack,
+        activity=("running", "running", "lock", "waiting")[stack % 4],
+        interval=0.004,
+        cpu=0.002,
+        run_queue=0.0005,
+    )
 
 
 def key_of(token: int, chunk: int, *, hashed: bool) -> Any:
@@ -230,6 +273,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tasks", type=int, action="append")
+    parser.add_argument("--samples", type=int, default=0, help="of the stack of each task")
     options = parser.parse_args(arguments)
     result = Result(
         "HTML report",
@@ -247,7 +291,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     cases = [(count, False) for count in options.tasks] if options.tasks else CASES
     for count, hashed in cases:
         with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
-            write_trace(Path(directory), count, hashed=hashed)
+            write_trace(Path(directory), count, hashed=hashed, samples=options.samples)
             path = Path(directory, "report.html")
             written, worked, seen = [], [], []
             for _ in range(options.rounds):

@@ -43,6 +43,8 @@ def test_defaults_of_yaml_and_code_agree() -> None:
         "log_level",
         "log_values",
         "record_code",
+        "arguments",
+        "record_prints",
         "response_timeout",
     ):
         assert getattr(made, field) == getattr(coded, field)

@@ -212,3 +212,9 @@ class Questions:
 
     def own_events(self) -> pd.DataFrame:
         """List the events that user code recorded, of kinds of its own."""
+
+    def task_arguments(
+        self,
+        function: str | None = None,
+    ) -> pd.DataFrame:
+        """List what task runs were called with, by type, dtype, shape and length."""

@@ -57,6 +57,8 @@ def register_default_profiler(
     profiler: Literal["cprofile", "profile", "off"] | None = None,
     log_level: str | None = None,
     log_values: bool | None = None,
+    record_prints: bool | None = None,
+    arguments: Literal["types", "values", "off"] | None = None,
     record_code: bool | None = None,
     response_timeout: str | float | None = None,
 ) -> ProfiledRun:
@@ -96,6 +98,12 @@ def register_default_profiler(
         above, such as ``"info"``; ``"off"``: the first error of each task run alone.
     log_values
         Fill the values into their messages, where they are texts and numbers. They may be secrets.
+    record_prints
+        Keep what tasks print, as logs of the level ``PRINT``: 20 lines of each task run.
+    arguments
+        What is kept of the arguments of task runs of 10 ms and more, and of failed ones:
+        ``"types"``, with dtype, shape and length; ``"values"``: also the values of those that are
+        numbers, texts, or built-in containers, cut (they may be secrets); ``"off"``: nothing.
     record_code
         Keep the source of tasks' functions, 100 lines of each; of a library's only name and line.
     response_timeout
@@ -135,6 +143,8 @@ def register_default_profiler(
         profiler=profiler,
         log_level=log_level,
         log_values=log_values,
+        record_prints=record_prints,
+        arguments=arguments,
         record_code=record_code,
         response_timeout=response_timeout,
     )

@@ -24,6 +24,8 @@ from dasfprof.recording.dask_internals.names import missing
 _LONGEST_NAME = 100
 #: The profilers of calls that can be asked for.
 ProfilerName = Literal["cprofile", "profile"]
+#: How arguments of task runs can be recorded.
+ArgumentsKept = Literal["types", "values", "off"]
 
 #: The levels of records of tasks that can be asked for.
 _LOG_LEVELS = {
@@ -63,6 +65,10 @@ class RunSettings:
     #: The least level of records of `logging` of tasks, and whether messages have their values.
     log_level: int = logging.WARNING
     log_values: bool = False
+    #: Whether what tasks print is kept.
+    record_prints: bool = False
+    #: Whether arguments of task runs are kept, and by what.
+    arguments: ArgumentsKept = "types"
     #: Whether the source of tasks' functions is kept.
     record_code: bool = True
     #: Seconds to wait for the answer of each process.
@@ -146,6 +152,8 @@ def make_settings(
         profiler=profiler,
         log_level=_log_level(options.get("log_level")),
         log_values=switch("log-values", options.get("log_values")),
+        record_prints=switch("record-prints", options.get("record_prints")),
+        arguments=_arguments(options.get("arguments")),
         record_code=switch("record-code", options.get("record_code")),
         response_timeout=_seconds("response-timeout", options.get("response_timeout")),
     )
@@ -235,6 +243,17 @@ def _log_level(given: Any) -> int:
             "that are kept; off: the first error of each task run alone."
         )
     return level
+
+
+def _arguments(given: Any) -> ArgumentsKept:
+    value = setting("arguments", given)
+    if value not in get_args(ArgumentsKept):
+        raise InvalidArgumentError(
+            f"arguments={value!r} must be 'types' (with dtype, shape and length), 'values' "
+            "(of plain types as well: they may be secrets) or 'off'."
+        )
+    kept: ArgumentsKept = value
+    return kept
 
 
 def _frequency(name: str, given: Any) -> float:

@@ -93,7 +93,8 @@ state           text     text     success, failed
 LOG_RECORD = event_kind(
     "Log Record",
     "What a task run logged by `logging`: the first 20 records from a level on, and its first "
-    "error. Its task may have caught that error, and then counts as done.",
+    "error. Its task may have caught that error, and then counts as done. And, if that was asked "
+    "for, the first 20 lines that it printed, of logger stdout and level PRINT.",
     recorder="TracePlugin",
     columns="""
 key             key      key      the key
@@ -121,6 +122,19 @@ file            text     text     where it is
 line            int      id       its first line
 source          text     text     its first 100 lines; None: see missing
 missing         text     text     why there is no source: of a library, no such file, changed since
+""",
+)
+
+TASK_ARGUMENTS = event_kind(
+    "Task Arguments",
+    "What a task run of 10 ms or more, or a failed one, was called with: the first 1,000 such runs "
+    "of each function on a worker.",
+    recorder="TracePlugin",
+    columns="""
+key             key      key      the key
+run_id          int      id       Dask's number of the attempt
+arguments       text     text     name, type, dtype, shape or length of the first 20 arguments,
+    those of plain types by value if that was asked for; empty: it has none, or they are unknown
 """,
 )
 

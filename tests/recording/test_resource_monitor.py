@@ -180,6 +180,7 @@ def test_pressure_of_the_host_agrees_with_the_kernels_files(client: Client, tmp_
         client.gather([client.submit(burn, 0.7, key=("press", i)) for i in range(2)])
     after = [pressure_of(*one) for one in PRESSURE]
     rows = [row for row in usage(run) if row["host_memory_total"] is not None]
+    rows.sort(key=lambda row: row["timestamp"])  # on a busy host the duty moves between workers
     for (kind, line), low, high in zip(PRESSURE, before, after, strict=True):
         totals = [row[f"host_{kind}_pressure.{line}"] for row in rows]
         assert low <= totals[0] + 1e-9

@@ -51,7 +51,7 @@ def loop_blocks(trace: Trace) -> list[LoopBlock]:
     table = trace.loop_samples
     if not len(table):
         return []
-    stacks, samples = list(map(_in_the_loop, all_stacks(trace))), Samples.of(table)
+    stacks, samples = list(map(in_the_loop, all_stacks(trace))), Samples.of(table)
     since, until = table["since"].to_numpy(dtype=float), table["until"].to_numpy(dtype=float)
     worker = table["worker_id"].to_numpy()
     blocks = []
@@ -74,7 +74,7 @@ def loop_blocks(trace: Trace) -> list[LoopBlock]:
     return sorted(blocks, key=lambda block: block.start - block.stop)
 
 
-def _in_the_loop(stack: Stack) -> Stack:
+def in_the_loop(stack: Stack) -> Stack:
     """Return the frames of what an event loop has called."""
     for place in range(len(stack) - 1, -1, -1):
         frame = stack[place]

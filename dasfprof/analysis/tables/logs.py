@@ -30,8 +30,9 @@ def logs(trace: Trace, function: str | None = None) -> pd.DataFrame:
         A row a record, by time: ``Time (s)`` (from the trace's begin), ``Worker``, ``Function``,
         ``Task Key``, ``Run ID``, ``Level``, ``Logger``, ``Message`` (as the program wrote it, its
         values not filled in, unless that was asked for), ``Exception`` (its type; empty: none),
-        ``Line`` (file:line function). What a task prints, and what a coroutine or a thread of its
-        own logs, is not among them; of a task run there are 20 records and its first error.
+        ``Line`` (file:line function). What a task prints is among them only with
+        ``record_prints=True``: its level is PRINT, its message the line. What a coroutine or a
+        thread of its own logs is not; of a task run there are 20 records and its first error.
     """
     codes, names = trace.keys.functions()
     table = trace.logs.sort_values("time", kind="stable")

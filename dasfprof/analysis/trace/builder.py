@@ -88,7 +88,9 @@ class TraceBuilder:
             "function_code": self._event_table("Function Code"),
             "logs": self._event_table("Log Record"),
         }
-        tables["logs"] = tables["logs"].rename(columns={"key": "key_id"})
+        tables["arguments"] = self._event_table("Task Arguments")
+        for name in ("logs", "arguments"):
+            tables[name] = tables[name].rename(columns={"key": "key_id"})
         tables["call_profiles"] = call_profiles(
             self._event_table("Call Profile"), self._profile_directories
         )

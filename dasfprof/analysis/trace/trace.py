@@ -104,6 +104,9 @@ class Trace:
     #: What task runs logged: ``time, key_id, run_id, worker_id, logger, level, message, exception,
     #: line, error`` (1: the first error of its task run).
     logs: pd.DataFrame
+    #: What task runs were called with: ``time, key_id, run_id, worker_id, arguments``, see the
+    #: schema's ``TASK_ARGUMENTS``.
+    arguments: pd.DataFrame
     #: Profiles of calls, a row a worker and function: ``worker_id, time, path`` (of the file; None:
     #: there is none), ``name`` (the function), ``profiler, runs, left_out, refused``, see the
     #: schema's ``CALL_PROFILE``.

@@ -82,6 +82,15 @@ GRAPH_NODE = DaskName(
     "a part of what a task runs",
     "code of the outermost function of a task alone",
 )
+TASK_REF, ALIAS, DATA_NODE = (
+    DaskName(
+        f"dask._task_spec:{name}",
+        (WORKER,),
+        "tells which arguments of a task are results of others",
+        "arguments of tasks are told by the type of what stands for them in the graph",
+    )
+    for name in ("TaskRef", "Alias", "DataNode")
+)
 SCHEDULER_DELAY = DaskName(
     "distributed.worker:Worker.scheduler_delay",
     (WORKER,),
@@ -274,6 +283,9 @@ NAMES: tuple[DaskName, ...] = (
     TASK_KEY,
     RUN_SPEC,
     GRAPH_NODE,
+    TASK_REF,
+    ALIAS,
+    DATA_NODE,
     SCHEDULER_DELAY,
     MEMORY_MANAGER,
     SPILLED_TOTAL,

@@ -37,7 +37,7 @@ class _Run:
         self.has_erred = False
 
 
-class _Ear:
+class Ear:
     """Calls a listener with what each task run of a worker logs, from a level on."""
 
     def __init__(
@@ -55,7 +55,13 @@ class _Ear:
         #: By thread: the last run that logged.
         self._last: dict[int, _Run] = {}
 
+    def run_of(self, thread: int) -> tuple[Any, int] | None:
+        """Return key and run id of the task that a thread runs; None: of none, or a coroutine."""
+        key = self._threads.get(thread)
+        return None if key is None else (key, getattr(self._tasks.get(key), "run_id", -1))
+
     def hear(self, record: logging.LogRecord) -> None:
+        """Call the listener with a record of this thread, if it is of a task run."""
         try:
             is_error = _is_error(record)
             if record.levelno < self._level and not is_error:
@@ -63,10 +69,9 @@ class _Ear:
             if str(record.name).startswith(_OURS):
                 return
             thread = threading.get_ident()
-            key = self._threads.get(thread)
-            if key is None:  # of no task, or of one that is a coroutine
+            identity = self.run_of(thread)
+            if identity is None:
                 return
-            identity = key, getattr(self._tasks.get(key), "run_id", -1)
             run = self._last.get(thread)
             if run is None or run.identity != identity:
                 run = self._last[thread] = _Run(identity)
@@ -84,7 +89,7 @@ class _Ear:
 
 
 #: Replaced as a whole: threads go over it without a lock.
-_ears: tuple[_Ear, ...] = ()
+_ears: tuple[Ear, ...] = ()
 _lock = threading.Lock()
 
 
@@ -134,14 +139,14 @@ def listen(
         Ends it.
     """
     global _ears  # noqa: PLW0603  (one for the process, as the patch is)
-    ear = _Ear(worker, level, listener, left_out, guard)
+    ear = Ear(worker, level, listener, left_out, guard)
     with _lock:
         _ears = (*_ears, ear)
     _patches.enter()
     return partial(_leave, ear)
 
 
-def _leave(ear: _Ear) -> None:
+def _leave(ear: Ear) -> None:
     global _ears  # noqa: PLW0603
     with _lock:
         _ears = tuple(other for other in _ears if other is not ear)

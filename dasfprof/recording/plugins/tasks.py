@@ -44,6 +44,7 @@ from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.stack_samples.files import SampleFile
 from dasfprof.recording.stack_samples.subjects import EventLoop, TaskThreads
+from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
 from dasfprof.recording.task_runs.clock_correction import UNKNOWN, ClockCorrections
 from dasfprof.recording.task_runs.function_code import FunctionCode
 from dasfprof.recording.task_runs.logs import watch_logs
@@ -95,6 +96,7 @@ class WorkerTaskPlugin(RecordingPart):
         self._rescheduled: Any = None
         self.call_profiles: CallProfiles | None = None
         self._code: FunctionCode | None = None
+        self._arguments: TaskArguments | None = None
 
     def _start(self, worker: Any) -> None:
         """Open the file and place the hooks."""
@@ -134,6 +136,9 @@ class WorkerTaskPlugin(RecordingPart):
         rows = UnderWayRows.into(self._writer, constants)
         watch_worker(worker, self._received, rows, self._guard, self._undo)
         watch_logs(worker, self.settings, rows, self._guard, self._undo)
+        if self.settings.arguments != "off":
+            with_values = self.settings.arguments == "values"
+            self._arguments = TaskArguments(worker, rows, with_values, self._guard)
         samples = SampleFile(
             self._writer, constants, rows.stacks, self._guard, self.settings.stack_frequency
         )
@@ -281,7 +286,10 @@ class WorkerTaskPlugin(RecordingPart):
         if kind is ExecuteSuccessEvent:
             self._succeeded(event, ledger)
         elif kind is ExecuteFailureEvent:
-            self._note_run(*failed_run(event, self._tasks.get(event.key)), ledger.metrics)
+            task = self._tasks.get(event.key)
+            if self._arguments is not None:
+                self._arguments.see(event.key, event.run_id, task)
+            self._note_run(*failed_run(event, task), ledger.metrics)
         elif kind is RescheduleEvent:
             # A closing worker reschedules in this way the tasks that it does not start any more.
             if not event.stimulus_id.startswith("worker-closing"):
@@ -322,6 +330,8 @@ class WorkerTaskPlugin(RecordingPart):
                     found.append(dependency.key)
                     size += dependency.nbytes or 0
                 keys = tuple(found)
+            if self._arguments is not None and event.stop - event.start >= LEAST:
+                self._arguments.see(key, event.run_id, task)
         self._note_run(
             key,
             prefix,

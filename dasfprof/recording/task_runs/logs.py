@@ -1,12 +1,13 @@
-"""`watch_logs`: records what task runs log."""
+"""`watch_logs`: records what task runs log, and what they print if that is asked for."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from dasfprof.recording.dask_internals import names
+from dasfprof.recording.dask_internals import names, task_prints
 from dasfprof.recording.dask_internals.task_logs import listen
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
@@ -66,10 +67,10 @@ def watch_logs(
         )
 
     if names.ACTIVE_THREADS.exists():
-        too_many = rows.losses.add
-        undo.append(
-            listen(worker, settings.log_level, write, lambda: too_many("too many logs"), guard)
-        )
+        too_many = partial(rows.losses.add, "too many logs")
+        undo.append(listen(worker, settings.log_level, write, too_many, guard))
+        if settings.record_prints:
+            undo.append(task_prints.listen(worker, write, too_many, guard))
 
 
 def _message(record: logging.LogRecord, with_values: bool) -> str:

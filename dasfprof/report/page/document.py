@@ -38,6 +38,7 @@ SHARED_SCRIPTS = (
     "tables/columns.js",
     "tables/sections.js",
     "accounting.js",
+    "flame/graph.js",
     "comparison/axis.js",
     "comparison/names.js",
     "comparison/pair.js",

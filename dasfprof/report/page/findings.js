@@ -10,9 +10,12 @@ const SEVERITIES = {
 const GRAVE = ["high", "medium"];
 
 class Findings {
-  /** `follow(finding)` is called with the row of `TraceAnalyser.diagnose` that a link is of. */
-  constructor(table, { wall, tasks }, root, follow) {
-    this.follow = follow;
+  /**
+   * `follow(finding)` is called with the row of `TraceAnalyser.diagnose` that a link is of,
+   * `about(name)` with a function whose name is followed.
+   */
+  constructor(table, { wall, tasks }, root, { follow, about }) {
+    Object.assign(this, { follow, about });
     this.rows = rowsOf(table);
     this.items = this.rows.map((row, at) => this.item(row, at, wall));
     const isGrave = beneathCauses(this.rows);
@@ -47,7 +50,7 @@ class Findings {
       make(
         "div",
         {},
-        make("p", { class: "sentence" }, link, place(row)),
+        make("p", { class: "sentence" }, link, place(row, this.about)),
         make("p", { class: "suggestion" }, visible(row.Suggestion)),
         make(
           "details",
@@ -110,11 +113,12 @@ function stake(seconds, wall) {
 }
 
 /** Where a finding is: its function, worker and time, as far as it speaks of any. */
-function place({ Function: name, Worker: worker, "Start (s)": start, "Stop (s)": stop }) {
+function place({ Function: name, Worker: worker, "Start (s)": start, "Stop (s)": stop }, about) {
   const parts = [
-    ...(name === null ? [] : [shortened(name, 40)]),
     ...(worker === null ? [] : [shortened(worker, 40)]),
     ...(start === null || stop === null ? [] : [`${formatCell(start, 2)} to ${formatCell(stop, 2)} s`]),
   ];
-  return parts.length ? make("small", {}, ` ${parts.join(" · ")}`) : "";
+  const button = name === null ? [] : [functionButton(name, about, { disabled: true, "data-waits": true })];
+  const told = name !== null && parts.length ? ["", ...parts] : parts;
+  return button.length || told.length ? make("small", {}, " ", ...button, told.join(" · ")) : "";
 }

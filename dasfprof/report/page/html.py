@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.tables import questions
 from dasfprof.report.page.document import write_document
+from dasfprof.report.page.flame.flame_data import FlameData
 from dasfprof.report.page.resources.resource_data import ResourceData
 from dasfprof.report.page.tables.table_data import table_facts
+from dasfprof.report.page.timeline.argument_data import argument_columns
 from dasfprof.report.page.timeline.log_data import code_facts, log_facts
 from dasfprof.report.page.timeline.path_data import path_columns
 from dasfprof.report.page.timeline.timeline_data import TimelineData
@@ -28,6 +30,10 @@ _SCRIPTS = (
     "timeline/filters.js",
     "timeline/details.js",
     "resources/resources.js",
+    "flame/sources.js",
+    "flame/flames.js",
+    "functions/drawer.js",
+    "functions/histogram.js",
     "comparison/other_report.js",
     "page.js",
 )
@@ -72,6 +78,7 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
     whole = with_open_runs(trace)
     timeline = TimelineData.of(whole)
     resources = ResourceData.of(trace)
+    flames = FlameData.of(trace, timeline.rows)
     path, path_facts = path_columns(trace, timeline.rows)
     findings, summary = analyser.diagnose(), summarise(trace)
     accounting = analyser.time_accounting()
@@ -91,10 +98,17 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
             "cluster": table_facts(accounting),
             "workers": table_facts(analyser.time_accounting("worker")),
         },
+        "flame": flames.facts,
         "tables": _tables(analyser),
         "notes": _notes(analyser, timeline),
     }
-    return facts, {**path, **timeline.columns, **resources.columns}
+    return facts, {
+        **path,
+        **timeline.columns,
+        **resources.columns,
+        **flames.columns,
+        **argument_columns(whole, timeline.rows),
+    }
 
 
 def _tables(analyser: TraceAnalyser) -> dict[str, Any]:

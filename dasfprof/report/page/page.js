@@ -12,9 +12,9 @@ class Page {
     this.matches = null;
     showSummary(facts);
     const run = { wall: facts.summary.seconds, tasks: facts.summary.tasks };
-    this.findings = new Findings(facts.findings, run, byId("findings"), (at) =>
-      this.showFinding(at),
-    );
+    const about = (name) => this.drawer?.open(name);
+    const follow = (at) => this.showFinding(at);
+    this.findings = new Findings(facts.findings, run, byId("findings"), { follow, about });
     const events = {
       selected: (row) => this.onSelected(row),
       moved: (from, to) => this.onMoved(from, to),
@@ -22,6 +22,8 @@ class Page {
     this.timeline = new Timeline(this.tasks, byId("timeline"), events);
     this.strip = new Strip(this.tasks, byId("strip"), (from, to) => this.timeline.move(from, to));
     this.resources = new Resources(facts.resources, this.columns, byId("charts"));
+    this.sources = new Sources(facts.timeline.code);
+    this.flames = new Flames(facts.flame, this.columns, this.sources);
     showAccounting(byId("accounting"), facts.accounting);
     this.timeline.show(flattenView(this.tasks));
     this.onMoved(0, this.tasks.span);
@@ -42,7 +44,9 @@ class Page {
     await breathe();
     await this.resources.read();
     await this.tasks.readRest();
+    await this.flames.read();
     this.filters = new Filters(this.tasks, () => this.light());
+    this.drawer = new Drawer(byId("function"), this);
     this.buildTables();
     this.listen();
     this.otherReport = new OtherReport(this);
@@ -52,7 +56,8 @@ class Page {
 
   buildTables() {
     const { tasks, facts } = this;
-    const columns = taskColumns(tasks);
+    const about = (name) => this.drawer.open(name);
+    const columns = taskColumns(tasks, about);
     this.taskTable = new DataTable(byId("task-table"), {
       name: "Task runs",
       columns,
@@ -64,7 +69,7 @@ class Page {
       true,
     );
     exportButton("task-csv", this.taskTable, "task_runs.csv");
-    buildTables(facts);
+    buildTables(facts, { about });
     for (const list of document.querySelectorAll(".status-legend")) {
       list.replaceChildren(...statusLegend(facts.timeline.statuses));
     }
@@ -183,9 +188,10 @@ class Page {
 
   onSelected(row) {
     this.taskTable?.mark(row);
-    showDetails(byId("details"), this.tasks, row, (other) =>
-      this.timeline.select(other, { reveal: true }),
-    );
+    const { tasks, flames } = this;
+    const select = (other) => this.timeline.select(other, { reveal: true });
+    const about = (name) => this.drawer.open(name);
+    showDetails(byId("details"), { tasks, row, flames, select, about });
     byId("stage").classList.toggle("with-details", row >= 0);
     byId("said").textContent = row < 0 ? "" : this.told(row);
   }
@@ -207,10 +213,12 @@ class Page {
 
   /**
    * Goes where the address points: #finding=NUMBER, or any of #view=…, #task=KEY (its last run; with
-   * &run=2 the second), #search=TEXT, #function=NAME, #worker=NAME, #step=NAME, #time=FROM,TO.
+   * &run=2 the second), #search=TEXT, #function=NAME, #worker=NAME, #step=NAME, #time=FROM,TO;
+   * #about=NAME opens the drawer of a function.
    */
   async followLink() {
     const link = new URLSearchParams(location.hash.slice(1));
+    if (this.drawer.follows(link)) return;
     if (link.has("finding")) return this.showFinding(Number(link.get("finding")) - 1);
     this.findings.mark(null);
     if (this.timeline.marked) this.timeline.mark(null);

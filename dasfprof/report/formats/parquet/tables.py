@@ -15,6 +15,7 @@ from dasfprof.schema.tasks import (
     LOG_RECORD,
     SHUFFLE_MESSAGE,
     STEAL,
+    TASK_ARGUMENTS,
     TASK_RUN,
     TRANSFER,
     UNSENT_TASKS,
@@ -213,6 +214,18 @@ id                    id       its number
             *WHO,
             *TIME,
             *recorded(LOG_RECORD, without={"key", "run_id"}),
+        ),
+    ),
+    TableSchema(
+        "arguments",
+        TASK_ARGUMENTS.about,
+        (
+            *_KEY,
+            *_KEY_TEXT,
+            *columns("run_id id Dask's number of the attempt; with the key it identifies a run"),
+            *WHO,
+            *TIME,
+            *recorded(TASK_ARGUMENTS, without={"key", "run_id"}),
         ),
     ),
     TableSchema(

@@ -22,7 +22,7 @@ class ComparisonPage {
     byId("notes-section").hidden = !facts.notes.length;
     this.runs = [];
     const light = (row) => this.lightRow(row);
-    buildTables(facts, { functions: light });
+    buildTables(facts, { selected: { functions: light } });
   }
 
   waterfall() {
@@ -56,7 +56,7 @@ class ComparisonPage {
     const rows = rowsOf(this.facts.calls);
     section.hidden = !rows.length;
     if (section.hidden) return;
-    const flame = new Flame(byId("flame"), rows);
+    const flame = new DifferenceFlame(byId("flame"), rows);
     for (const radio of section.querySelectorAll("input"))
       radio.addEventListener("change", () => flame.widthBy(radio.value));
   }

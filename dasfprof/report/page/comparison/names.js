@@ -40,7 +40,3 @@ function median(numbers) {
   const middle = sorted.length >> 1;
   return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
-
-function sumOf(numbers) {
-  return numbers.reduce((sum, number) => sum + number, 0);
-}

@@ -3,8 +3,8 @@
 /** Longer labels of numbers need more room for their two lines. */
 const LONG_LABEL = 20;
 
-/** Columns of a table that the page holds as lists. */
-function listedColumns(facts) {
+/** Columns of a table that the page holds as lists; the names of functions lead to `about`. */
+function listedColumns(facts, about = null) {
   return facts.columns.map(({ label, kind, values }) => {
     const hidden = isUnknown({ values });
     const numeric = kind === "number";
@@ -13,6 +13,7 @@ function listedColumns(facts) {
       label,
       hidden,
       numeric,
+      follow: about && label === "Function" ? (row) => about(values[row]) : null,
       width: numeric ? (label.length > LONG_LABEL ? 9 : 7) : 11,
       grow: numeric ? 1 : 2,
       text: (row) =>
@@ -78,8 +79,8 @@ function withBars(columns, statuses) {
   return [...kept.slice(0, place), bars, ...kept.slice(place)];
 }
 
-/** Columns of the table of task runs. */
-function taskColumns(tasks) {
+/** Columns of the table of task runs; `about(name)` is called when a function is followed. */
+function taskColumns(tasks, about) {
   const seconds = (label, values) => ({
     label,
     numeric: true,
@@ -106,13 +107,16 @@ function taskColumns(tasks) {
       ...named("Task Key", (row) => tasks.keyText(tasks.keys[row]), 15, 3),
       order: () => ascending(keyRanks(tasks)),
     },
-    ranked(
-      "Function",
-      (row) => tasks.functionName(row),
-      10,
-      (row) => tasks.functionOf(row),
-      facts.functions,
-    ),
+    {
+      ...ranked(
+        "Function",
+        (row) => tasks.functionName(row),
+        10,
+        (row) => tasks.functionOf(row),
+        facts.functions,
+      ),
+      follow: (row) => about(tasks.functionName(row)),
+    },
     ...(tasks.steps
       ? [
           ranked(

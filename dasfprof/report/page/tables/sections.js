@@ -2,12 +2,13 @@
 
 /**
  * Adds a section for each table that the page holds, in their order; `selected` has what is called
- * with a row that is chosen, by the table's name.
+ * with a row that is chosen, by the table's name; `about(name)` is called when the name of a
+ * function is followed.
  */
-function buildTables(facts, selected = {}) {
+function buildTables(facts, { selected = {}, about = null } = {}) {
   for (const [name, table] of Object.entries(facts.tables)) {
     byId("tables").append(tableSection(name, table));
-    if (!table.absent) fillTable(name, table, facts, selected[name]);
+    if (!table.absent) fillTable(name, table, facts, { selected: selected[name], about });
   }
 }
 
@@ -30,10 +31,10 @@ function hasStatuses(name) {
   return name.endsWith("status");
 }
 
-function fillTable(name, table, facts, selected) {
+function fillTable(name, table, facts, { selected, about }) {
   const root = byId(`${name}-table`);
   const count = table.columns[0]?.values.length ?? 0;
-  const listed = listedColumns(table);
+  const listed = listedColumns(table, about);
   const columns = hasStatuses(name) ? withBars(listed, facts.timeline.statuses) : listed;
   const shown = new DataTable(root, { name: table.title, columns, count, selected });
   noteUnknown(root, table);

@@ -8,7 +8,7 @@ const CSV_SLICE = 20_000;
 /**
  * A sorted, filtered view of rows. A column has `label`, `width` (em), `grow`, `numeric`;
  * `text(row)` for the page, or `cell(row)` for an element, which CSV lacks; `value(row)` for CSV; `hidden` if
- * only CSV has it; and `order()` (the rows, ascending) unless its values are to be compared.
+ * only CSV has it; `follow(row)` where its text leads somewhere, as Enter does on the row; and `order()` (the rows, ascending) unless its values are to be compared.
  */
 class DataTable {
   constructor(root, { name, columns, count, selected = () => {} }) {
@@ -125,7 +125,7 @@ class DataTable {
           class: column.numeric ? "number" : "",
           title: column.numeric ? null : text,
         },
-        text,
+        column.follow ? this.link(column, row, text) : text,
       );
     });
     const chosen = row === this.chosen;
@@ -139,6 +139,14 @@ class DataTable {
     const element = make("div", attributes, ...cells);
     this.layOut(element);
     return element;
+  }
+
+  link(column, row, text) {
+    const onclick = (event) => {
+      event.stopPropagation();
+      column.follow(row);
+    };
+    return make("button", { type: "button", class: "link", tabindex: "-1", onclick }, text);
   }
 
   /** Marks a row and tells of it. */
@@ -175,6 +183,10 @@ class DataTable {
 
   onKey(event) {
     if (event.target !== this.box) return;
+    if (event.key === "Enter" && this.chosen >= 0) {
+      event.preventDefault(); // or it would press what has the focus then
+      this.columns.find((column) => column.follow)?.follow(this.chosen);
+    }
     const page = Math.floor(this.box.clientHeight / ROW_HEIGHT) - 2;
     const steps = {
       ArrowDown: 1,

@@ -1,11 +1,15 @@
 // The pane that tells all of one task run.
 
 const LISTED_KEYS = 40;
+const LISTED_LINES = 12;
 /** More of one text than anyone reads; the rest is counted. */
 const LONG_TEXT = 20_000;
 
-/** Fills the pane; `select(row)` is called when the person follows a key. */
-function showDetails(pane, tasks, row, select) {
+/**
+ * Fills the pane. `select(row)` is called when the person follows a key, `about(name)` when the
+ * function; `flames` knows the lines.
+ */
+function showDetails(pane, { tasks, row, flames, select, about }) {
   pane.hidden = row < 0 || !tasks.whole;
   if (pane.hidden) return;
   const key = tasks.keys[row];
@@ -14,7 +18,7 @@ function showDetails(pane, tasks, row, select) {
   const track = tasks.trackTitle(tasks.trackOfRow[row]);
   const facts = [
     ["Key", longText(tasks.keyText(key))],
-    ["Function", visible(tasks.functionName(row))],
+    ["Function", functionButton(tasks.functionName(row), about)],
     ["Step", visible(tasks.stepName(row) ?? "")],
     ["Worker", visible(track.worker)],
     ["Thread", track.thread],
@@ -23,6 +27,7 @@ function showDetails(pane, tasks, row, select) {
     ["CPU", formatSeconds(tasks.cpu[row])],
     ...tasks.statuses.map((status) => [visible(status.name), formatSeconds(status.seconds[row])]),
     [open ? "Had not ended" : "Ended in", visible(tasks.stateName(row))],
+    ["Asked of Dask", visible(tasks.annotationsOf(row))],
     ["Inputs", formatBytes(tasks.inputSizes[row])],
     ["Result", formatBytes(tasks.sizes[row])],
     ["Type", visible(type)],
@@ -45,7 +50,11 @@ function showDetails(pane, tasks, row, select) {
   if (exception !== null && exception !== "") {
     parts.push(make("h4", { class: "error" }, "Exception"), make("pre", {}, longText(exception)));
   }
+  const raised = tasks.raisedAt(row);
+  if (raised) parts.push(make("p", { class: "raised" }, "Raised at ", make("b", {}, visible(raised))));
   parts.push(
+    ...argumentText(tasks.argumentsOf(row)),
+    ...runLines(flames, row),
     ...logRecords(tasks.logsOf(row)),
     ...functionCode(tasks.codeOf(row)),
     ...otherRuns(tasks, row, select),
@@ -61,6 +70,24 @@ function longText(text) {
   return rest > 0
     ? `${visible(text.slice(0, LONG_TEXT))} … and ${formatCount(rest)} characters`
     : visible(text);
+}
+
+/** Tells the arguments of a task run: name and type of each. */
+function argumentText(text) {
+  return text === "" ? [] : [make("h4", {}, "Arguments"), make("p", { class: "arguments" }, longText(text))];
+}
+
+/** The lines at which the task run was sampled, or why there are none. */
+function runLines(flames, row) {
+  if (!flames.sampled) return [];
+  const lines = flames.linesOfRun(row);
+  const { fewest } = flames.facts.lines;
+  const none =
+    fewest > 1
+      ? `Fewer than ${formatCount(fewest)} samples: too many task runs have so few for this page.`
+      : "No sample: it was never running when stacks were looked at.";
+  const shown = lines.length ? lineList(lines.slice(0, LISTED_LINES)) : make("p", { class: "absent" }, none);
+  return [make("h4", {}, "Sampled lines"), shown];
 }
 
 /** Shows the source of what the task calls; of functions without it, where they are. */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -41,10 +43,10 @@ def log_facts(trace: Trace, rows: Array) -> dict[str, list[list[str]]]:
     return found
 
 
-def code_facts(trace: Trace) -> dict[str, list[list[str]]]:
-    """Return place and source of the functions that tasks call, by the name of the tasks."""
-    found: dict[str, list[list[str]]] = {}
+def code_facts(trace: Trace) -> dict[str, list[list[Any]]]:
+    """Return place, source, file and line of the functions that tasks call, by their names."""
+    found: dict[str, list[list[Any]]] = {}
     for name, code, file, line, source, missing in function_code(trace).itertuples(index=False):
         place = f"{code}, {file}:{line}" + (f" ({missing})" if missing else "")
-        found.setdefault(name, []).append([place, source])
+        found.setdefault(name, []).append([place, source, file, int(line)])
     return found

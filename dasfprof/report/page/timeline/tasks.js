@@ -77,6 +77,12 @@ class Tasks {
     this.resultTexts = await columns.read("result_texts");
     this.exceptions = await columns.read("exceptions");
     this.exceptionTexts = await columns.read("exception_texts");
+    this.raised = await columns.read("raised");
+    this.raisedTexts = await columns.read("raised_texts");
+    this.arguments = await columns.read("arguments");
+    this.argumentTexts = await columns.read("argument_texts");
+    this.annotations = await columns.read("annotations");
+    this.annotationTexts = await columns.read("annotation_texts");
     this.statuses = [];
     for (const name of this.facts.statuses) {
       const running = !columns.has(`status:${name}`);
@@ -162,6 +168,21 @@ class Tasks {
 
   exceptionText(row) {
     return this.exceptionTexts[this.exceptions[row]] ?? null;
+  }
+
+  /** The last line of the user's code in its traceback; null: unknown. */
+  raisedAt(row) {
+    return this.raisedTexts[this.raised[row]] ?? null;
+  }
+
+  /** What a task run was called with, by name and type; "" if unknown. */
+  argumentsOf(row) {
+    return this.argumentTexts[this.arguments[row]];
+  }
+
+  /** What Dask was asked of it: priority, retries, resources; "" if nothing is known. */
+  annotationsOf(row) {
+    return this.annotationTexts[this.annotations[row]];
   }
 
   /** The type, dtype and shape of the result, each "" if unknown. */

@@ -86,6 +86,9 @@ class TimelineData:
         columns["result_texts"] = texts(results)
         columns["exceptions"], exceptions = _categories(tasks["exception"], rows)
         columns["exception_texts"] = texts(exceptions)
+        unknown = pd.Series(pd.Categorical([None] * len(tasks)))
+        columns["raised"], raised = _categories(tasks.get("raised_at", unknown), rows)
+        columns["raised_texts"] = texts(raised)
         for name, spent in statuses.items():
             if name != _RUNNING:
                 columns[f"status:{name}"] = _spent(spent[rows], crowded)

@@ -1,0 +1,174 @@
+// The flame graphs of a run: its tasks by function, step and worker, its client, its event loops.
+
+class Flames {
+  constructor(facts, columns, sources) {
+    Object.assign(this, { facts, columns, sources });
+    this.trees = new Map();
+    byId("flame-absent").hidden = facts.views.length > 0;
+    byId("flame-parts").hidden = facts.views.length === 0;
+    const radios = facts.views.map(({ name, title }, at) => {
+      const choice = { type: "radio", name: "flame", value: name, checked: at === 0 };
+      const radio = make("input", { ...choice, onchange: () => this.show(name) });
+      return make("label", {}, radio, make("span", {}, title));
+    });
+    byId("flame-view").append(...radios);
+    this.places = facts.lines.places.map(([file, line, name]) => ({ file, line, name }));
+    byId("flame-search").addEventListener("input", () => this.search());
+    byId("flame-whole").addEventListener("click", () => this.graph.zoom(null));
+  }
+
+  async read() {
+    this.names = await this.columns.read("flame_names");
+    for (const view of this.facts.views) {
+      const tree = {};
+      for (const name of FLAME_NUMBERS) tree[name] = await this.columns.read(`flame-${view.name}-${name}`);
+      for (const name of FLAME_AMOUNTS)
+        tree[name] = await this.columns.amounts(`flame-${view.name}-${name}`);
+      tree.calls = treeOf(tree.depths);
+      tree.firstLines = new Uint32Array(tree.calls.length + 1);
+      for (const { at } of tree.calls)
+        tree.firstLines[at + 1] = tree.firstLines[at] + tree.line_counts[at];
+      this.trees.set(view.name, { ...tree, view });
+      await breathe();
+    }
+    this.runRows = await this.columns.read("run_line_rows");
+    this.runPlaces = await this.columns.read("run_line_places");
+    this.runSpent = {};
+    for (const name of SPENT) this.runSpent[name] = await this.columns.amounts(`run_line_${name}`);
+    if (this.facts.views.length) this.show(this.facts.views[0].name);
+  }
+
+  /** Shows a view; zooms to a group of it, if one is named. */
+  show(name, group = null) {
+    const tree = this.trees.get(name);
+    this.tree = tree;
+    document.querySelector(`input[name=flame][value=${name}]`).checked = true;
+    this.graph = new FlameGraph(byId("flame"), {
+      calls: tree.calls,
+      seconds: ({ at }) => tree.seconds[at],
+      name: ({ at }) => this.nameOf(tree, at)[0],
+      title: (call) => this.title(tree, call),
+      dress: (element, call) => this.dress(element, tree, call),
+      chosen: (call) => this.tellOf(tree, call),
+    });
+    const { samples, omitted } = tree.view;
+    const left = omitted ? `; ${counted(omitted, "brief call")} left out` : "";
+    byId("flame-about").textContent =
+      `${counted(samples, "sample")}, ${formatSeconds(tree.view.seconds)}${left}`;
+    this.search();
+    const wanted = this.groupOf(tree, group);
+    if (wanted) this.graph.zoom(wanted);
+    else this.tellOf(tree, null);
+  }
+
+  /** Whether any task was sampled. */
+  get sampled() {
+    return this.facts.lines.places.length > 0;
+  }
+
+  /** The lines of the user's code at which a task run was, the longest first. */
+  linesOfRun(row) {
+    const last = lastAtMost(this.runRows, row);
+    const lines = [];
+    for (let at = last; at >= 0 && this.runRows[at] === row; at -= 1) {
+      const spent = SPENT.map((name) => [name, this.runSpent[name][at]]);
+      lines.push({ ...this.places[this.runPlaces[at]], ...Object.fromEntries(spent) });
+    }
+    return lines.sort((one, other) => other.seconds - one.seconds);
+  }
+
+  /** The lines of the user's code at which the task runs of a function were, the longest first. */
+  linesOfFunction(name) {
+    const { functions } = this.facts.lines;
+    const found = Object.hasOwn(functions, name) ? functions[name] : [];
+    return found.map(([place, ...numbers]) => {
+      const spent = SPENT.map((part, at) => [part, numbers[at] ?? NaN]);
+      return { ...this.places[place], ...Object.fromEntries(spent) };
+    });
+  }
+
+  /** The lines of what a source is of, where a function's tasks called it, with what it calls. */
+  linesWithin(name, { file, first, lines }) {
+    const tree = this.trees.get("function");
+    const byLine = new Map();
+    const isIt = ({ line }) => line >= first && line < first + lines.length;
+    const add = (call) => {
+      const own = this.nameOf(tree, call.at)[1] === file ? linesAt(tree, call.at) : [];
+      if (!own.some(isIt)) return call.calls.forEach(add);
+      for (const one of own) {
+        const sum = byLine.get(one.line);
+        if (!sum) byLine.set(one.line, { ...one });
+        else for (const part of SPENT) sum[part] += one[part];
+      }
+    };
+    this.groupOf(tree, name)?.calls.forEach(add);
+    return [...byLine.values()];
+  }
+
+  /** The call that stands for a group; undefined: there is none. */
+  groupOf(tree, group) {
+    return tree?.calls.find((call) => !call.caller && this.nameOf(tree, call.at)[0] === group);
+  }
+
+  nameOf(tree, at) {
+    return this.names[tree.functions[at]];
+  }
+
+  title(tree, call) {
+    const [name, file] = this.nameOf(tree, call.at);
+    const share = formatShare(tree.seconds[call.at] / tree.view.seconds);
+    const place = file ? ` (${file})` : "";
+    return `${name}${place}: ${formatSeconds(tree.seconds[call.at])}, ${share}; ${spentWords(spentAt(tree, call.at))}`;
+  }
+
+  dress(element, tree, { at }) {
+    const [, file, library] = this.nameOf(tree, at);
+    const origin = !file ? "group" : library === "" ? "program" : library === "(Python)" ? "python" : "library";
+    element.classList.add("spent-in", origin);
+    dressSpent(element, spentAt(tree, at));
+  }
+
+  search() {
+    const wanted = byId("flame-search").value;
+    const { count, seconds } = this.graph.find(wanted);
+    const share = formatShare(seconds / this.tree.view.seconds);
+    byId("flame-found").textContent =
+      wanted === "" ? "" : `${counted(count, "call")}, ${formatSeconds(seconds)} (${share})`;
+  }
+
+  /** Shows the lines of the call that the graph is zoomed to. */
+  tellOf(tree, call) {
+    const root = byId("flame-frame");
+    byId("flame-whole").disabled = call === null;
+    if (call === null) {
+      root.replaceChildren(make("p", { class: "absent" }, "Choose a call to see its lines."));
+      return;
+    }
+    const [name, file] = this.nameOf(tree, call.at);
+    const own = `${formatSeconds(tree.own[call.at])} in itself`;
+    root.replaceChildren(
+      make("h3", {}, shortened(name, 200)),
+      make("p", {}, visible(this.title(tree, call).slice(name.length + 1)), `; ${own}.`),
+      ...(file ? [lineTable(this.sources, file, linesAt(tree, call.at))] : []),
+    );
+  }
+}
+
+const FLAME_NUMBERS = ["depths", "functions", "line_counts", "lines"];
+const SPENT = ["seconds", "computing", "core", "lock"];
+const LINE_AMOUNTS = SPENT.map((name) => `line_${name}`);
+const FLAME_AMOUNTS = ["own", ...SPENT, ...LINE_AMOUNTS];
+
+function spentAt({ seconds, computing, core, lock }, at) {
+  return { seconds: seconds[at], computing: computing[at], core: core[at], lock: lock[at] };
+}
+
+/** The lines at which a call was, with what was called from there. */
+function linesAt(tree, at) {
+  const lines = [];
+  for (let place = tree.firstLines[at]; place < tree.firstLines[at + 1]; place += 1) {
+    const [seconds, computing, core, lock] = LINE_AMOUNTS.map((name) => tree[name][place]);
+    lines.push({ line: tree.lines[place], seconds, computing, core, lock });
+  }
+  return lines;
+}

@@ -1,0 +1,171 @@
+// The drawer of a function: how long its task runs took, which were slowest, on which workers, in
+// which lines, and its code.
+
+const SLOWEST = 10;
+const WORKERS_SHOWN = 24;
+
+/** A button that opens the drawer of a function. */
+function functionButton(name, about, attributes = {}) {
+  const onclick = () => about(name);
+  const title = "All task runs of this function";
+  return make("button", { type: "button", class: "link", title, onclick, ...attributes }, shortened(name, 60));
+}
+
+class Drawer {
+  constructor(dialog, { tasks, flames, timeline }) {
+    Object.assign(this, { dialog, tasks, flames, timeline });
+    dialog.addEventListener("close", () => {
+      // In a notebook's frame the page has no path.
+      if (this.name !== null) history.replaceState(null, "", this.address || "#");
+      this.name = null;
+    });
+    // Beside the drawer is the page: a click there closes it.
+    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+    this.name = null;
+  }
+
+  /** Opens the drawer that a link names; whether it names nothing else. */
+  follows(link) {
+    if (!link.has("about")) {
+      if (this.name !== null) this.close(location.hash);
+      return false;
+    }
+    this.open(link.get("about"));
+    return link.size === 1;
+  }
+
+  /** Opens the drawer of a function that has task runs; says so if there is none of that name. */
+  open(name) {
+    const code = this.tasks.facts.functions.indexOf(name);
+    const rows = [];
+    for (let row = 0; row < this.tasks.count; row += 1)
+      if (this.tasks.functionOf(row) === code) rows.push(row);
+    if (this.name === null) {
+      const about = new URLSearchParams(location.hash.slice(1)).has("about");
+      this.address = about ? "#" : location.hash;
+    }
+    this.name = name;
+    history.replaceState(null, "", `#${new URLSearchParams({ about: name })}`);
+    this.dialog.replaceChildren(this.head(name), ...(rows.length ? this.parts(name, rows) : [nothing()]));
+    if (!this.dialog.open) this.dialog.showModal();
+    this.dialog.scrollTop = 0;
+  }
+
+  close(address) {
+    this.address = address;
+    this.dialog.close();
+  }
+
+  head(name) {
+    const title = make("h2", { id: "function-title" }, shortened(name, 200));
+    const attributes = { type: "button", class: "close", "aria-label": "Close" };
+    const close = make("button", { ...attributes, onclick: () => this.dialog.close() }, "✕");
+    return make("header", {}, title, close);
+  }
+
+  parts(name, rows) {
+    const ended = rows.filter((row) => !this.tasks.isOpen(row));
+    const durations = Float64Array.from(ended, (row) => this.tasks.durations[row]).sort();
+    return [
+      this.figures(rows, durations),
+      ...(ended.length ? [make("h3", {}, "Durations"), histogramChart(durations)] : []),
+      make("h3", {}, "Slowest task runs"),
+      this.slowest(rows),
+      make("h3", {}, "By worker"),
+      this.byWorker(rows),
+      ...this.lines(name),
+      ...this.code(name),
+    ];
+  }
+
+  figures(rows, durations) {
+    const { tasks } = this;
+    const sum = sumOf(rows.map((row) => tasks.durations[row]));
+    const cpu = sumOf(rows.map((row) => tasks.cpu[row] || 0));
+    const known = rows.some((row) => Number.isFinite(tasks.cpu[row]));
+    const failed = rows.filter((row) => tasks.stateName(row) === "erred").length;
+    const quantile = (share) => durations[Math.min(durations.length - 1, Math.floor(share * durations.length))];
+    const facts = [
+      ["Task runs", formatCount(rows.length)],
+      ["Failed", failed ? formatCount(failed) : ""],
+      ["Had not ended", rows.length > durations.length ? formatCount(rows.length - durations.length) : ""],
+      ["In all", formatSeconds(sum)],
+      ["CPU", known ? formatSeconds(cpu) : "unknown"],
+      ["Median", durations.length ? formatSeconds(median(durations)) : "unknown"],
+      ["95 % within", durations.length ? formatSeconds(quantile(0.95)) : "unknown"],
+    ];
+    const list = make("dl", { class: "figures" });
+    for (const [label, text] of facts)
+      if (text) list.append(make("div", {}, make("dt", {}, label), make("dd", {}, text)));
+    return list;
+  }
+
+  slowest(rows) {
+    const { tasks } = this;
+    const slow = [...rows].sort((one, other) => tasks.durations[other] - tasks.durations[one]);
+    const items = slow.slice(0, SLOWEST).map((row) => {
+      const select = () => {
+        this.close(this.address);
+        this.timeline.select(row, { reveal: true });
+        byId("timeline-section").scrollIntoView();
+      };
+      const key = shortened(tasks.keyText(tasks.keys[row]), 48);
+      const about = `${key} · ${shortened(tasks.workerName(row), 24)} · at ${formatCell(tasks.starts[row], 2)} s`;
+      const duration = formatSeconds(tasks.durations[row]);
+      const button = make("button", { type: "button", class: "link", onclick: select }, duration);
+      return make("li", {}, button, make("small", {}, ` ${about}`));
+    });
+    return make("ol", { class: "slowest" }, ...items);
+  }
+
+  byWorker(rows) {
+    const { tasks } = this;
+    const workers = Map.groupBy(rows, (row) => tasks.workerName(row));
+    const listed = [...workers].map(([worker, own]) => {
+      const durations = own.map((row) => tasks.durations[row]);
+      return { worker, count: own.length, sum: sumOf(durations), middle: median(durations) };
+    });
+    listed.sort((one, other) => other.sum - one.sum);
+    const most = Math.max(...listed.map(({ sum }) => sum), 1e-9);
+    const head = ["Worker", "Task runs", "In all", "", "Median"].map((text) => make("th", {}, text));
+    const body = listed.slice(0, WORKERS_SHOWN).map(({ worker, count, sum, middle }) => {
+      const bar = make("div", { class: "meter" }, make("div"));
+      bar.firstChild.style.width = `${(sum / most) * 100}%`;
+      const numbers = [formatCount(count), formatSeconds(sum), bar, formatSeconds(middle)];
+      return make("tr", {}, make("th", {}, shortened(worker, 40)), ...numbers.map((each) => make("td", {}, each)));
+    });
+    const more = listed.length - body.length;
+    const rest = more > 0 ? [make("p", { class: "absent" }, `and ${counted(more, "more worker")}`)] : [];
+    return make("div", {}, make("table", { class: "of-workers" }, make("tr", {}, ...head), ...body), ...rest);
+  }
+
+  lines(name) {
+    if (!this.flames.sampled) return [];
+    const lines = this.flames.linesOfFunction(name);
+    const title = make("h3", {}, "Hot lines");
+    if (!lines.length) return [title, make("p", { class: "absent" }, "No sample is of this function.")];
+    const graph = () => {
+      this.close(this.address);
+      this.flames.show("function", name);
+      byId("flame-section").scrollIntoView();
+    };
+    return [title, lineList(lines), make("button", { type: "button", onclick: graph }, "In the flame graph")];
+  }
+
+  /** The code of what its tasks call, with the seconds of its lines where they were sampled. */
+  code(name) {
+    const known = this.tasks.facts.code;
+    const functions = Object.hasOwn(known, name) ? known[name] : [];
+    return functions.flatMap(([place, source, file, first]) => {
+      const title = make("h3", {}, `Code: ${visible(place)}`);
+      if (!source) return [title];
+      const lines = source.replace(/\n$/, "").split("\n");
+      const spent = this.flames.sampled ? this.flames.linesWithin(name, { file, first, lines }) : [];
+      return [title, sourceTable({ first, lines }, spent)];
+    });
+  }
+}
+
+function nothing() {
+  return make("p", { class: "absent" }, "This page has no task run of a function of this name.");
+}

@@ -1,0 +1,103 @@
+"""Trees of sampled calls add up as a naive sum over all samples does."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dasfprof.analysis.stack_samples.flame_tree import (
+    DEEPEST,
+    MOST,
+    FlameTree,
+    StackTree,
+    flame_tree,
+)
+from dasfprof.analysis.stack_samples.spent import Parts
+from dasfprof.analysis.under_way.state import Frame, Stack
+
+GROUPS = ["load", "sum"]
+
+
+def parts(seconds: list[float]) -> Parts:
+    """Make samples that compute half of the time and wait for the rest."""
+    all_of = np.array(seconds)
+    none = np.zeros(len(seconds))
+    return Parts(all_of, none + 1, all_of / 2, none, none, all_of / 2, none + 1)
+
+
+def told(tree: FlameTree) -> dict[tuple[str, ...], tuple[float, float, dict[int, float]]]:
+    """Return seconds, own seconds and those of lines, by the functions on the way to a call."""
+    found, way = {}, []
+    ends = np.cumsum(tree.line_counts)
+    for at, depth in enumerate(tree.depths.tolist()):
+        way = [*way[:depth], tree.names[tree.functions[at]].function]
+        places = range(ends[at] - tree.line_counts[at], ends[at])
+        lines = {int(tree.lines[each]): float(tree.line_spent.seconds[each]) for each in places}
+        found[tuple(way)] = float(tree.spent.seconds[at]), float(tree.own_seconds[at]), lines
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_stacks(seed: int) -> None:
+    draw = random.Random(seed)
+    stacks: list[Stack] = [
+        tuple(
+            Frame(draw.choice("fgh"), "a.py", draw.randrange(4)) for _ in range(draw.randrange(5))
+        )
+        for _ in range(12)
+    ]
+    samples = [
+        (draw.randrange(-1, 2), draw.randrange(-1, 12), draw.randrange(1, 9) / 8) for _ in range(60)
+    ]
+    expected: dict[tuple[str, ...], list[Any]] = defaultdict(lambda: [0.0, 0.0, defaultdict(float)])
+    for group, stack, seconds in samples:
+        frames = (stacks[stack] if stack >= 0 else ()) or (Frame("(unknown)", "", 0),)
+        way: tuple[str, ...] = (GROUPS[group] if group >= 0 else "(unknown)",)
+        expected[way][0] += seconds
+        for frame in frames:
+            way = (*way, frame.function)
+            expected[way][0] += seconds
+            expected[way][2][frame.line] += seconds
+        expected[way][1] += seconds
+    groups, rows, seconds_of = (list(column) for column in zip(*samples, strict=True))
+    tree = flame_tree(
+        StackTree(stacks), np.array(groups), GROUPS, np.array(rows), parts(seconds_of)
+    )
+    assert told(tree) == {way: tuple(each) for way, each in expected.items()}
+    assert tree.spent.computing == pytest.approx(tree.spent.seconds / 2)
+    assert tree.spent.waiting == pytest.approx(tree.spent.seconds / 2)
+    assert (tree.omitted, tree.seconds) == (0, sum(seconds_of))
+    # The longest of the calls beside each other comes first.
+    outer = tree.spent.seconds[tree.depths == 0].tolist()
+    assert outer == sorted(outer, reverse=True)
+
+
+def test_deep_recursion_and_ten_thousand_stacks() -> None:
+    deep = tuple(Frame("again", "a.py", 7) for _ in range(1000))
+    wide = [(Frame(f"f{n}", "a.py", 1),) for n in range(MOST + 500)]
+    tree = StackTree([deep, *wide])
+    rows = np.arange(len(wide) + 1)
+    seconds = [1000.0] + [1.0] * len(wide)
+    found = flame_tree(tree, np.zeros(len(rows), dtype=np.int64), ["x"], rows, parts(seconds))
+    # All of one second are brief beside the rest: left out, and counted.
+    assert found.depths.tolist() == list(range(DEEPEST + 1))
+    assert found.own_seconds[-1] == 1000.0
+    assert found.omitted == len(wide)
+    equal = flame_tree(
+        StackTree(wide[:4000]),
+        np.zeros(4000, dtype=np.int64),
+        ["x"],
+        np.arange(4000),
+        parts([1.0] * 4000),
+    )
+    assert (len(equal.depths), equal.omitted) == (4001, 0)
+
+
+def test_nothing() -> None:
+    none = np.empty(0, dtype=np.int64)
+    found = flame_tree(StackTree([]), none, [], none, parts([]))
+    assert (len(found.depths), found.seconds, found.omitted) == (0, 0.0, 0)

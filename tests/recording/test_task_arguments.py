@@ -1,0 +1,150 @@
+"""Arguments of task runs are told by what they are; values only if asked for, and then inertly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import dask
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from recorded_facts import assert_whole
+
+import dasfprof
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.recording.task_runs import arguments
+
+SECRET = "hunter2"
+
+
+class Loud:
+    """Says so whenever its code is called."""
+
+    calls: list[str] = []  # noqa: RUF012
+
+    def __repr__(self) -> str:
+        self.calls.append("repr")
+        raise RuntimeError("called")
+
+    def __len__(self) -> int:
+        self.calls.append("len")
+        return 7
+
+    @property
+    def shape(self) -> Any:
+        self.calls.append("shape")
+        raise RuntimeError("called")
+
+
+class Named(list):  # type: ignore[type-arg]
+    """A list of one's own."""
+
+    __len__ = Loud.__len__
+    calls = Loud.calls
+
+
+Named.__name__ = Named.__qualname__ = "list"
+
+
+def slow(data: Any, text: Any = None, *more: Any, **options: Any) -> Any:
+    sleep(0.02)
+    return data
+
+
+def quick(data: Any) -> Any:
+    if data == "bad":
+        raise ValueError(data)
+    return data
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def told(directory: Path, function: str | None = None) -> list[str]:
+    table = TraceAnalyser(directory, progress=False).task_arguments(function)
+    return list(table["Arguments"])
+
+
+def test_types_without_values(client: Client, tmp_path: Path) -> None:
+    array = np.zeros((3, 4))
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        made = client.submit(slow, array, SECRET, 1, [1, 2], password=SECRET, pure=False)
+        made.result()
+        client.submit(slow, made, text={SECRET: made}, pure=False).result()
+        client.submit(quick, 1, pure=False).result()
+        client.submit(quick, "bad", pure=False, priority=3, retries=1).exception()
+        with dask.annotate(secret=SECRET):
+            dask.delayed(slow)(Loud(), Named([1])).compute()
+    assert_whole(run)
+    assert Loud.calls == []
+    assert set(told(tmp_path, "slow")) == {
+        "data: numpy.ndarray float64 (3, 4); text: str of 7; 2: int; 3: list of 2; "
+        "password: str of 7",
+        f"data: {__name__}.Loud; text: {__name__}.list",
+        "data: result, numpy.ndarray float64 (3, 4); text: dict with results",
+    }
+    table = TraceAnalyser(tmp_path, progress=False).task_arguments("quick")
+    row = table.iloc[0].to_dict()  # of those that are brief only the failed ones
+    assert (len(table), row["Arguments"]) == (1, "data: str of 3")
+    assert row["Annotations"] == "priority 3, retries 1"
+    assert (row["Task Runs"], row["Function"]) == (2, "quick")
+    files = b"".join(path.read_bytes() for path in tmp_path.glob("*-TracePlugin-*"))
+    assert SECRET.encode() not in files
+
+
+def test_values_of_plain_types(client: Client, tmp_path: Path) -> None:
+    nested: dict[str, Any] = {"a": [1, 2.5, None], "b": {"c": {"d": 1}}, "e": Loud()}
+    values = ["x" * 100, 10**5000, True, tuple(range(9)), nested]
+    with dasfprof.profile(client, directory=tmp_path, arguments="values") as run:
+        client.submit(slow, *values, pure=False).result()
+    assert_whole(run)
+    assert Loud.calls == []
+    assert told(tmp_path) == [
+        f"data: {'x' * 80!r}...; text: int; 2: True; 3: (0, 1, 2, 3, 4, ... 9 in all); "
+        f"4: {{'a': [1, 2.5, None], 'b': {{'c': dict}}, 'e': {__name__}.Loud}}"
+    ]
+
+
+def test_nothing_if_it_is_not_wanted_and_bounds(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with dasfprof.profile(client, directory=tmp_path / "off", arguments="off"):
+        client.submit(slow, 1, pure=False).result()
+    assert told(tmp_path / "off") == []
+    monkeypatch.setattr(arguments, "MOST_RUNS", 3)
+    monkeypatch.setattr(arguments, "LONGEST", 20)
+    with dasfprof.profile(client, directory=tmp_path / "few") as run:
+        client.gather(client.map(slow, range(6), text="y", pure=False))
+    table = TraceAnalyser(tmp_path / "few", progress=False).task_arguments()
+    assert table["Arguments"].tolist() == ["data: int; text: st…"]
+    assert table["Task Runs"].tolist() == [3]
+    assert_whole(run)
+
+
+def test_an_error_in_the_look_changes_nothing(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("injected")
+
+    monkeypatch.setattr(arguments, "arguments_of", broken)
+    with dasfprof.profile(client, directory=tmp_path):
+        assert client.submit(slow, 5, pure=False).result() == 5
+    assert told(tmp_path) == []
+    assert len(TraceAnalyser(tmp_path, progress=False).trace.tasks) == 1
+
+
+def test_other_values_of_the_option_are_refused(client: Client, tmp_path: Path) -> None:
+    with pytest.raises(dasfprof.InvalidArgumentError, match="arguments='all'"):
+        dasfprof.profile(client, directory=tmp_path, arguments="all").__enter__()  # type: ignore[arg-type]

@@ -1,0 +1,107 @@
+"""A run of which stacks were sampled, written by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from traces import Plugin, T, row
+
+from dasfprof.schema.stack_samples import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
+from dasfprof.schema.tasks import COMPUTE, FUNCTION_CODE, LOG_RECORD, TASK_ARGUMENTS
+from dasfprof.schema.under_way import STACK
+
+WORK, SITE = "/home/me/kmeans.py", "/env/lib/python3.12/site-packages"
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+SOURCE = f"def nearest(x):\n    y = norm(x)\n    # {HOSTILE}\n    return wait(y)\n"
+STACKS = [
+    (T, 0, [["nearest", WORK, 41]], -1),
+    (T, 1, [["norm", f"{SITE}/numpy/linalg/_linalg.py", 2800]], 0),
+    (T, 2, [["nearest", WORK, 43]], -1),
+    (T, 3, [[HOSTILE, "/home/me/\x1bevil.py", 7]], -1),
+    (T, 4, [["_run", "/lib/python3.12/asyncio/events.py", 80], ["plug", "/home/me/p.py", 3]], -1),
+]
+
+
+def write_sampled_run(directory: Path) -> Path:
+    """Write a run: four of ``nearest``, 1 to 4 s on two threads, and one of a hostile name.
+
+    Line 41 of ``nearest`` computes in ``norm``, line 43 waits; one sample is of an unknown stack.
+    """
+    facts: dict[str, Any] = {"activity": "running", "run_queue": 0.0}
+
+    def sample(at: float, stack: int, seconds: float, **more: Any) -> tuple[Any, ...]:
+        about = {**facts, "cpu": seconds, "interval": seconds, "stack": stack, **more}
+        return row(TASK_SAMPLE, timestamp=T + at, thread="7", **about)
+
+    def run(key: str, start: float, seconds: float, **more: Any) -> tuple[Any, ...]:
+        about = {"state": "memory", "thread": "7", "run_id": int(start), **more}
+        return row(COMPUTE, timestamp=T + start, duration=seconds, key=key, **about)
+
+    waits = {"activity": "waiting", "cpu": 0.0}
+    samples = [
+        sample(0.5, 1, 0.5),
+        sample(2.5, 1, 1.0),
+        sample(3.0, 0, 0.25),
+        sample(3.5, 2, 0.75, **waits),
+        sample(5.0, 2, 1.0, **waits),
+        sample(20.5, 3, 0.5, cpu=None, run_queue=None, activity=None),
+        sample(20.75, -1, 0.25, cpu=None, run_queue=None, activity=None),
+    ]
+    runs = [run(f"nearest-{n}", 0.0 if n == 1 else 2.0 * n - 2, float(n)) for n in (1, 2)]
+    runs += [run("nearest-3", 4.0, 3.0), run("nearest-4", 8.0, 4.0, thread="9")]
+    runs += [
+        run(
+            "fails-1",
+            13.0,
+            0.5,
+            state="erred",
+            exception=f"ValueError: {HOSTILE}",
+            raised_at=f"{WORK}:43 nearest",
+        )
+    ]
+    runs += [run(f"{HOSTILE}-1", 20.0, 1.0)]
+    code = row(
+        FUNCTION_CODE,
+        timestamp=T,
+        name="nearest",
+        function="kmeans.nearest",
+        file=WORK,
+        line=40,
+        source=SOURCE,
+    )
+    log = row(
+        LOG_RECORD,
+        timestamp=T + 2.5,
+        key="nearest-2",
+        run_id=2,
+        logger="x",
+        level="WARNING",
+        message="slow disk",
+        line=f"{WORK}:41 nearest",
+        error=0,
+    )
+    called = row(
+        TASK_ARGUMENTS,
+        timestamp=T + 4.0,
+        key="nearest-2",
+        run_id=2,
+        arguments=f"x: numpy.ndarray float64 (3, 4); {HOSTILE}: int",
+    )
+    times = {"timestamp": T + 0.4, "interval": 0.125, "cpu": 0.125}
+    loop = row(LOOP_SAMPLE, **{**facts, **times, "stack": 4, "since": T, "until": None})
+    ended = {**facts, **times, "stack": -1, "interval": 0.0, "since": T, "until": T + 0.5}
+    Plugin(directory).write(
+        (STACK, STACKS),
+        (COMPUTE, runs),
+        (TASK_SAMPLE, samples),
+        (LOOP_SAMPLE, [loop, row(LOOP_SAMPLE, **ended)]),
+        (FUNCTION_CODE, [code]),
+        (LOG_RECORD, [log]),
+        (TASK_ARGUMENTS, [called]),
+    )
+    client = {**facts, **times, "interval": 0.75, "stack": 0, "phase": "waiting"}
+    Plugin(directory, "StepRecorder").write(
+        (STACK, STACKS[:1]), (CLIENT_SAMPLE, [row(CLIENT_SAMPLE, **client)])
+    )
+    return directory
