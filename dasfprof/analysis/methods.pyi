@@ -108,6 +108,12 @@ class Questions:
     def per_step_status(self) -> pd.DataFrame:
         """Sum up what the task runs of each step of the pipeline waited for and did."""
 
+    def actor_calls(
+        self,
+        by: Literal["method", "actor"] = "method",
+    ) -> pd.DataFrame:
+        """Sum up the calls of methods of actors, which are no tasks and hold no thread of tasks."""
+
     def function_memory(self) -> pd.DataFrame:
         """Say how much memory workers' processes held while functions ran, by the samples there are."""
 

@@ -76,6 +76,20 @@ state           text     text     success, failed
 """,
 )
 
+ACTOR_CALL = event_kind(
+    "Actor Call",
+    "A call of an actor's method, in the file of the worker that has the actor. The event's time "
+    "is from the arrival of the call to its answer: methods that are no coroutines take turns in "
+    "one thread of the worker, and the wait for it is within.",
+    recorder="TracePlugin",
+    phase=EventPhases.COMPLETE,
+    columns="""
+key             key      key      of the actor
+method          text     text     the method's name
+state           text     text     success, failed
+""",
+)
+
 LOG_RECORD = event_kind(
     "Log Record",
     "What a task run logged by `logging`: the first 20 records from a level on, and its first "

@@ -122,3 +122,26 @@ def test_larger_shapes(
     shape: tuple[int, ...], blocks: tuple[int, ...], factor: float, expected: tuple[int, ...]
 ) -> None:
     assert larger_shape(shape, blocks, factor) == expected
+
+
+def test_what_is_between_has_no_chunks_of_its_own(tmp_path: Path) -> None:
+    """A product of a matrix in 20 x 20 blocks has 8,000 blocks in between: 20 times as much."""
+    small = {"size": 8_000, "shape": (10, 100), **ARRAY}
+    rows = [ran(("make", i, j), i * 20 + j, 0.001, **small) for i in range(20) for j in range(20)]
+    between = {"size": 80_000, "shape": (100, 1, 100), **ARRAY}
+    rows += [
+        ran(
+            ("product", i, j, k),
+            400 + i * 400 + j * 20 + k,
+            0.001,
+            dependencies=[("make", i, j), ("make", j, k)],
+            input_size=16_000,
+            **between,
+        )
+        for i in range(20)
+        for j in range(20)
+        for k in range(20)
+    ]
+    suggestion = advised(written(tmp_path, *rows))
+    assert suggestion.startswith("Make the tasks of make about 67 times larger: chunks of 533 kB")
+    assert "in place of (10, 100)" in suggestion

@@ -447,6 +447,31 @@ def test_gaps_of_the_client(tmp_path: Path) -> None:
     assert finding["Stop (s)"] - finding["Start (s)"] == pytest.approx(2.0)
 
 
+def test_calls_of_actors_are_no_gaps(tmp_path: Path) -> None:
+    tasks = filled(["part0"], 1.0, count=4)
+    for task in filled(["part1"], 1.0, count=4):
+        task.start, task.stop, task.arrival = task.start + 5.0, task.stop + 5.0, 5.0
+        tasks.append(task)
+    plan = Plan(tasks, graphs=(0.0, 5.0))
+
+    unknown = found(plan, tmp_path / "unknown")["client-gaps"]
+    assert "Calls of actors are not recorded" in unknown["Evidence"]
+
+    plan.calls = []
+    none = found(plan, tmp_path / "none")["client-gaps"]
+    assert none["Seconds at stake (s)"] == pytest.approx(4.0)
+    assert "actors" not in none["Evidence"]
+
+    # 1 to 4 s, two of them side by side; then 4.5 to 4.75.
+    plan.calls = [(0, 1.0, 3.0), (1, 2.0, 4.0), (0, 4.5, 4.75)]
+    some = found(plan, tmp_path / "some")["client-gaps"]
+    assert some["Seconds at stake (s)"] == pytest.approx(0.75)
+    assert "3 calls of actors took 3.25 s then" in some["Evidence"]
+
+    plan.calls = [(0, 1.0, 5.0)]
+    assert "client-gaps" not in found(plan, tmp_path / "all")
+
+
 def test_degradation(tmp_path: Path) -> None:
     tasks, begin = [], 0.0
     for turn in range(12):

@@ -36,7 +36,7 @@ class Cluster:
         place = (host, worker)
         begin = self.now.get(place, T)
         values = {"key": f"f-{self.count}", "duration": seconds, "cpu": seconds, **values}
-        values = {"disk_read": 0.0, "deserialize": 0.0, **values}
+        values = {"disk_read": 0.0, "deserialize": 0.0, "done": begin + seconds, **values}
         rows = self.rows.setdefault(place, [])
         rows.append(
             row(
@@ -45,7 +45,6 @@ class Cluster:
                 state="memory",
                 executing=begin,
                 timestamp=begin,
-                done=begin + seconds,
                 **values,
             )
         )
@@ -111,6 +110,15 @@ def test_causes_within_the_run(cluster: Cluster, values: dict[str, Any], cause: 
     cluster.run(5.0, **values)
 
     assert [found["Cause"] for found in cluster.table()] == [cause]
+
+
+def test_a_run_that_follows_the_first_on_its_thread_is_not_the_first(cluster: Cluster) -> None:
+    """Dask gives the thread to the next task before it knows the outcome of the one before."""
+    cluster.run(1.0, done=T + 1.0002)
+    cluster.run(5.0)
+    healthy(cluster)
+
+    assert [found["Cause"] for found in cluster.table()] == ["computed longer"]
 
 
 def test_the_first_run_on_a_worker(cluster: Cluster) -> None:

@@ -76,6 +76,21 @@ def test_what_other_workers_do_explains_an_idle_one() -> None:
     }
 
 
+def test_calls_of_actors_are_not_nothing() -> None:
+    first, second = (stages(f"f-{at}", at, 0, 0, 0, 0, 4.0, 0, 0) for at in (0.0, 12.0))
+    # Two side by side on the second worker, and one while a task runs.
+    calls = [(1, 5.0, 3.0), (1, 6.0, 4.0), (0, 13.0, 1.0)]
+    made = [{"worker_id": who, "start": at, "duration": long} for who, at, long in calls]
+    lives = [{"first_seen": 0.0, "last_seen": 16.0}] * 2
+
+    assert accounts(made_trace([first, second], workers=lives, actor_calls=made)) == {
+        "Blocked": 8.0,
+        "No runnable task": 8.0,
+        "Calls of actors": 2 * 5.0,
+        "Nothing submitted": 2 * 3.0,
+    }
+
+
 def test_what_is_queued_at_the_scheduler_is_its_latency() -> None:
     run = stages("f-1", 4.0, 0, 0, 0, 0, 4.0, 0, 2.0, scheduler_waiting=1.0, queued=2.0)
     life = {"first_seen": 0.0, "last_seen": 10.0}
@@ -211,7 +226,12 @@ def random_run(seed: int) -> dict[str, Any]:
             "known": 9.0 + some(20),
         }
     ] * rng.randint(0, 1)
-    return {"tasks": tasks, "workers": lives, "samples": samples, "scheduler_only": taken}
+    calls = [
+        {"worker_id": rng.randrange(len(lives)), "start": some(80), "duration": some(8)}
+        for _ in range(rng.choice([0, 0, 3]))
+    ]
+    made = {"tasks": tasks, "workers": lives, "samples": samples, "scheduler_only": taken}
+    return {**made, "actor_calls": calls}
 
 
 def oracle(made: dict[str, Any]) -> dict[str, float]:
@@ -276,6 +296,8 @@ def oracle(made: dict[str, Any]) -> dict[str, float]:
             seconds["Scheduler latency"] += rest * GRID
         elif at_work or any(during(run, "scheduler_waiting", "known") for run in (*tasks, *taken)):
             seconds["No runnable task"] += rest * GRID
+        elif any(0 <= now - call["start"] < call["duration"] for call in made["actor_calls"]):
+            seconds["Calls of actors"] += rest * GRID
         else:
             seconds["Nothing submitted"] += rest * GRID
     return {name: value for name, value in seconds.items() if value}

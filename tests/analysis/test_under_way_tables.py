@@ -9,7 +9,7 @@ from traces import Plan, Plugin, T, Task, row
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RecordingEnd
-from dasfprof.schema.tasks import COMPUTE
+from dasfprof.schema.tasks import COMPUTE, TASK_RUN
 from dasfprof.schema.under_way import (
     CLIENT_UNDER_WAY,
     LOOP_BLOCKED,
@@ -73,6 +73,27 @@ def test_stacks_begin_with_other_stacks(tmp_path: Path) -> None:
     assert whole["d-0"] == (second,)  # damaged: it would be its own
     assert whole["e-0"] == whole["f-0"] == (first, second)
     assert found["e-0"] == found["f-0"]
+
+
+def test_a_run_whose_end_the_scheduler_alone_knows_has_ended(tmp_path: Path) -> None:
+    """Its worker was killed before it had written that."""
+    told = {"worker": "tcp://10.0.0.1:4000", "timestamp": T}
+    ended = {"state": "memory", "start": T + 0.5, "stop": T + 1.5, "duration": 1.6}
+    lost = {"state": "released", "start": None, "stop": None, "duration": 3.0}
+    Plugin(tmp_path).write(
+        (TASK_UNDER_WAY, [at(1, "f-1", run_id=1), at(1, "f-2", run_id=2)]), close=False
+    )
+    Plugin(tmp_path, "SchedulerPlugin").write(
+        (
+            TASK_RUN,
+            [
+                row(TASK_RUN, key="f-1", run_id=1, **told, **ended),
+                row(TASK_RUN, key="f-2", run_id=2, **told, **lost),
+            ],
+        )
+    )
+    trace = Trace.from_database(tmp_path)
+    assert trace.keys.texts(trace.under_way["key_id"].to_numpy()).tolist() == ["f-2"]
 
 
 def test_last_row_of_each_run_that_has_not_ended(tmp_path: Path) -> None:

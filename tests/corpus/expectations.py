@@ -15,9 +15,10 @@ Beside each script is a TOML file with
 ``[advised]``
     the ``rule`` whose suggestion the script follows when it runs with ``--advised``.
 
-Each says in ``why`` what shows that it has to be so. ``wrong_today`` says what is found instead:
-the test is expected to fail until that is mended, in each run or, with ``sometimes = true``, in
-some.
+Where other programs use the host's cores, findings that say so (`OF_BUSY_HOSTS`) are neither first
+nor a fault. Each says in ``why`` what shows that it has to be so. ``wrong_today`` says what is
+found instead: the test is expected to fail until that is mended, in each run or, with
+``sometimes = true``, in some.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ from typing import Any
 
 import pandas as pd
 from run import PROGRAMS
+
+#: What is true of any run on a host whose cores other programs use: findings, with those that
+#: stand beneath them.
+OF_BUSY_HOSTS = ("cpu-oversubscribed", "scheduler-bound", "late-receipt")
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,10 @@ class Expectation:
         words = "-".join(word.replace(" ", "_") for word in what if word)
         return words if self.wanted else f"no-{words}"
 
-    def holds(self, findings: pd.DataFrame) -> bool:
-        """Whether these findings are as expected."""
+    def holds(self, findings: pd.DataFrame, busy: bool) -> bool:
+        """Whether these findings are as expected; on a busy host more of them may be true."""
+        if busy and not (self.wanted and self.rule in OF_BUSY_HOSTS):
+            findings = findings[~findings[["Rule", "Cause"]].isin(OF_BUSY_HOSTS).any(axis=1)]
         rows = findings.head(1) if self.first else findings
         found = any(self._describes(row) for row in rows.to_dict("records"))
         return found == self.wanted

@@ -7,14 +7,15 @@ all. Each leaves its trace, and what it printed, in a directory of its name.
 from __future__ import annotations
 
 import argparse
+import atexit
+import json
 import os
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -46,7 +47,7 @@ class Recorded:
 
     @property
     def printed(self) -> str:
-        """What it and the profiler printed."""
+        """What it printed."""
         return (self.directory / "printed.txt").read_text()
 
     @cached_property
@@ -66,34 +67,36 @@ def record(name: str, directory: Path, *arguments: str) -> Recorded:
     traces.mkdir(parents=True, exist_ok=True)
     for old in traces.iterdir():
         old.unlink()
-    command = [sys.executable, "-m", "dasfprof", "run", "--directory", traces, "--name", name]
-    begin, used, own = time.monotonic(), _used_by_all(), _used_by_children()
-    with (traces / "printed.txt").open("w") as printed:
-        done = subprocess.run(
-            [*map(str, command), str(PROGRAMS / f"{name}.py"), *arguments],
-            cwd=traces,
-            env={**os.environ, "COLUMNS": "110"},
-            stdout=printed,
-            stderr=subprocess.STDOUT,
-            timeout=DEADLINE,
-            check=False,
-        )
+    asked = {
+        "script": str(PROGRAMS / f"{name}.py"),
+        "arguments": arguments,
+        "directory": str(traces),
+        "name": name,
+        "deadline": DEADLINE,
+    }
+    runner = _warm_runner()
+    assert runner.stdin is not None and runner.stdout is not None
+    begin, used = time.monotonic(), _used_by_all()
+    print(json.dumps(asked), file=runner.stdin, flush=True)
+    answer = json.loads(runner.stdout.readline())
     seconds = time.monotonic() - begin
-    elsewhere = _used_by_all() - used - (_used_by_children() - own)
-    share = elsewhere / seconds / (os.cpu_count() or 1)
-    return Recorded(name, done.returncode, seconds, share, traces)
+    share = (_used_by_all() - used - answer["cpu"]) / seconds / (os.cpu_count() or 1)
+    return Recorded(name, answer["exit_code"], seconds, share, traces)
+
+
+@cache
+def _warm_runner() -> subprocess.Popen[str]:
+    """Start what runs the programs; it ends with its input, and so with this process."""
+    command = [sys.executable, str(Path(__file__).with_name("warm.py"))]
+    runner = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(runner.communicate)
+    return runner
 
 
 def _used_by_all() -> float:
     """CPU seconds that all processes of this machine have used."""
     times = psutil.cpu_times()
     return float(times.user + times.nice + times.system)
-
-
-def _used_by_children() -> float:
-    """CPU seconds of children of this process that have ended, with their own."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

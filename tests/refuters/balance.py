@@ -69,15 +69,22 @@ def straggling_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     if row is None:
         yield "no task has this key"
         return
-    slots = own.numbers("held") - own.numbers("executing") - own.numbers("waited")
-    slot = row["held"] - row["executing"] - row["waited"]
-    longest, usual = (
-        (slot, slots) if "held their" in said.finding else (row["working"], own.numbers("working"))
-    )
-    yield from differs(told["longest"], longest, "the longest")
-    yield from differs(told["median"], float(np.median(usual)), "the median")
+    if "held their" in said.finding:
+        # Until the next task took the thread, or until the worker noted that it was done.
+        for name, rows in (("longest", Rows([row])), ("median", own)):
+            least, most = (float(np.median(_held(rows, end))) for end in ("held", "done"))
+            yield from lies(told[name], least, most, f"the {name}")
+    else:
+        yield from differs(told["longest"], row["working"], "the longest")
+        yield from differs(told["median"], float(np.median(own.numbers("working"))), "the median")
     cause = said.figures("Most likely cause of those of {name}: {name:cause}. See")["cause"].text
     yield from _against_cause(cause, row, own)
+
+
+def _held(rows: Rows, end: str) -> Any:
+    """Return for how long runs held their threads, until one of their times, without waits."""
+    held, done = rows.numbers("held"), rows.numbers(end)
+    return np.fmax(held, done) - rows.numbers("executing") - rows.numbers("waited")
 
 
 def _counted(text: str) -> dict[str, int]:

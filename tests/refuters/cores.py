@@ -8,6 +8,7 @@ import numpy as np
 
 from refuters.evidence import Evidence, Rows
 from refuters.figures import Figure
+from refuters.parallelism import needs_cores
 from refuters.registry import Said, differs, exceeds, fits, refuter
 
 #: Percent of a host's cores below which no task has to wait for one.
@@ -158,6 +159,7 @@ def lock_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     counts = said.figures("{count:tasks} task") | said.figures(" on {count:workers} worker")
     yield from exceeds(counts["tasks"], len(evidence.runs), "tasks")
     yield from exceeds(counts["workers"], len(evidence.lives), "workers")
+    yield from needs_cores(said, evidence)
 
 
 def grown(samples: Rows, column: str) -> dict[str, float]:

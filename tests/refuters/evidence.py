@@ -196,8 +196,14 @@ class Evidence:
         open_ = open_ or len(self.rows("Unsent Tasks")) > 0
         if not begins or not ends:
             return self.begin, self.end
-        open_ = open_ or states.numbers("timestamp").max(initial=0.0) > np.nanmax(ends)
-        return float(np.nanmin(begins)), self.end if open_ else float(np.nanmax(ends))
+        waited = states.numbers("timestamp").max(initial=0.0)
+        if not open_ and waited <= np.nanmax(ends):
+            return float(np.nanmin(begins)), float(np.nanmax(ends))
+        # What its last client left behind is waited for no more.
+        left = self.rows("Scheduler State").where(lambda row: row["occasion"] == "client-left")
+        gone = left.numbers("timestamp").max(initial=0.0)
+        last = gone if gone >= max(waited, np.nanmax(ends)) else self.end
+        return float(np.nanmin(begins)), last
 
     @property
     def last_end(self) -> float:

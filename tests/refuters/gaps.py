@@ -17,13 +17,45 @@ def client_gaps(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time in which nothing was known to the scheduler that was not over."""
     told = said.figures("for {duration} ({share} of the run) no task was submitted, in {count} gap")
     begin, end = evidence.span
-    waited = evidence.idle.where(lambda number: number > 0).integral(begin, end)
+    idle, calls = evidence.idle.where(lambda number: number > 0), _called(evidence)
+    waited = idle.less(calls).integral(begin, end)
     yield from exceeds(told["duration"], waited, "seconds in which a thread idled")
     yield from fits(told["share"], told["duration"], evidence.wall, "their share")
     longest = said.figures("The longest, {duration}, is before {name:function}. ")
     if not told["duration"].is_at_least(longest["duration"].value - longest["duration"].half):
         yield f"the longest, {longest['duration'].text}, is longer than all"
+    yield from _calls(said, evidence, calls.integral(begin, end))
     yield from _between_clients(evidence, longest["duration"].value)
+
+
+def _called(evidence: Evidence) -> Steps:
+    """Return 1 while an actor was called, else 0."""
+    calls = evidence.rows("Actor Call")
+    begins = calls.numbers("timestamp")
+    ends = begins + calls.numbers("duration")
+    return Steps.of(begins, ends).where(lambda number: number > 0)
+
+
+def _calls(said: Said, evidence: Evidence, under_way: float) -> Iterator[str]:
+    """Compare what is said of actors with the calls that workers recorded."""
+    calls = evidence.rows("Actor Call")
+    told = {}
+    for words in ("{count} calls of actors took", "{count} call of actors took"):
+        told |= said.figures_if_any(f"{words} {{duration}} then")
+    if told:
+        yield from exceeds(told["count"], len(calls), "calls of actors")
+        yield from exceeds(told["duration"], under_way, "seconds in which actors were called")
+    recorded = all(
+        header.get("actor_calls") is True
+        for header in evidence.headers
+        if header.get("plugin") == "TracePlugin"
+    )
+    if recorded and "Calls of actors are not recorded" in said.evidence:
+        addresses = {header.get("worker", {}).get("address") for header in evidence.headers}
+        if {row["worker"] for row in evidence.rows("Worker Added")} <= addresses:
+            yield "each worker recorded the calls of its actors"
+    if not recorded and not told and "Calls of actors are not recorded" not in said.evidence:
+        yield "whether actors were called is not recorded"
 
 
 def _ends(noted: Rows) -> list[float]:

@@ -76,7 +76,11 @@ def _time_outs(said: Said, evidence: Evidence) -> Iterator[str]:
 
 @refuter("errors")
 def errors(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Count keys whose last attempt erred, but for those under which workers died."""
+    """Count keys whose last attempt erred, but for those under which workers died.
+
+    What a worker's own file says was raised there, though the client may have left before the
+    scheduler heard of it; of others the scheduler alone says how they ended.
+    """
     told = said.figures("{count:number} task") | said.figures(
         "ended in an error: {name:category} in {name:function}"
     )
@@ -84,7 +88,7 @@ def errors(said: Said, evidence: Evidence) -> Iterator[str]:
     erred = [
         row
         for row in last.values()
-        if row["ended"] == "erred" and not is_killed({**row["noted"], **row})
+        if row["ended"] == "erred" and ("noted" in row or not is_killed(row))
     ]
     yield from differs(told["number"], len(erred), "tasks that ended in an error")
     yield from _time_outs(said, evidence)

@@ -46,18 +46,27 @@ def tasks_too_small(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from _advice(said, evidence)
 
 
+def _largest_layer(rows: Rows) -> float:
+    """Return the most bytes that the tasks of a layer have together."""
+    layers: dict[object, dict[str, float]] = {}
+    for row in rows:
+        key = row["key"]
+        layer = key[0] if isinstance(key, tuple) else ""
+        nbytes = max(row["size"] or 0.0, row["input_size"] or 0.0)
+        layers.setdefault(layer, {})[repr(key)] = nbytes
+    return max(sum(layer.values()) for layer in layers.values())
+
+
 def _advice(said: Said, evidence: Evidence) -> Iterator[str]:
     """Yield it if chunks are advised that are larger than all there is of them."""
-    own = evidence.functions.get(str(said.function), Rows([]))
+    whose = said.figures_if_any("Make the tasks of {name} about ")
+    own = evidence.functions.get(whose["name"].text if whose else str(said.function), Rows([]))
     advised = said.figures_if_any("chunks of {size:new} in place of {size:old}")
+    made = evidence.runs.where(lambda row: not row["dependencies"] and row["shape"] is not None)
+    if advised and len(made) and not advised["new"].is_at_most(_SOME * _largest_layer(made)):
+        yield f"chunks of {advised['new'].text} are advised, and no array comes in that is as large"
     if advised and len(own):
-        layers: dict[object, dict[str, float]] = {}
-        for row in own:
-            key = row["key"]
-            layer = key[0] if isinstance(key, tuple) else ""
-            nbytes = max(row["size"] or 0.0, row["input_size"] or 0.0)
-            layers.setdefault(layer, {})[repr(key)] = nbytes
-        largest = max(sum(layer.values()) for layer in layers.values())
+        largest = _largest_layer(own)
         if not advised["new"].is_at_most(_SOME * largest):
             yield f"chunks of {advised['new'].text} are advised where all have {largest:.3g} bytes"
         sizes = [max(row["size"] or 0.0, row["input_size"] or 0.0) for row in own]

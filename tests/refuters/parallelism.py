@@ -13,6 +13,26 @@ from refuters.registry import Said, differs, exceeds, fits, lies, refuter
 _THIRDS = 1.05
 
 
+#: The share of their time from which waits for cores are told of, and what is more than that.
+_WAITED = 0.1
+_MORE = 0.105
+
+
+def needs_cores(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare what is said of cores, which more tasks at a time need, with waits for them."""
+    told = said.figures_if_any("Tasks waited for a core for {share} of their time: more at a time")
+    runs = evidence.runs
+    share = float(runs.numbers("waited").sum() / max(runs.numbers("duration").sum(), 1e-9))
+    if any(row["seceded"] is not None for row in runs):
+        return  # those do not hold their threads for all of their time
+    if told:
+        yield from differs(told["share"], share, "the share of waits for a core")
+    if share >= _MORE and not told:
+        yield f"tasks waited for a core for {share:.3g} of their time, which is not said"
+    if share < _WAITED and told:
+        yield "tasks hardly waited for cores"
+
+
 @refuter("serial-chain")
 def serial_chain(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time in which one task ran alone, and with what the chain is made of."""
@@ -33,6 +53,7 @@ def serial_chain(said: Said, evidence: Evidence) -> Iterator[str]:
     own = evidence.functions.get(str(said.function), Rows([]))
     if len(own) and not any(row["dependencies"] for row in own):
         yield f"no task of {said.function} has an input: they are no chain"
+    yield from needs_cores(said, evidence)
 
 
 @refuter("too-few-tasks")
@@ -62,6 +83,7 @@ def too_few_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     if chunks:
         sizes = np.fmax(own.numbers("size"), own.numbers("input_size"))
         yield from exceeds(chunks["old"], float(np.nanmax(sizes)), "the largest chunk")
+    yield from needs_cores(said, evidence)
 
 
 @refuter("degrading-functions")

@@ -44,6 +44,7 @@ def made_trace(
     samples: Sequence[dict[str, Any]] = (),
     transfers: Sequence[dict[str, Any]] = (),
     scheduler_only: Sequence[dict[str, Any]] = (),
+    actor_calls: Sequence[dict[str, Any]] = (),
     scheduler: bool = True,
 ) -> Trace:
     """Make a trace; times are seconds from its begin.
@@ -59,6 +60,8 @@ def made_trace(
     samples
         ``worker_id, time, state`` of managed memory.
     transfers
+        ``worker_id, start, duration``.
+    actor_calls
         ``worker_id, start, duration``.
     scheduler_only
         As `tasks`, with ``lost, reason``.
@@ -92,6 +95,8 @@ def made_trace(
         "shuffle_messages": _table([], {"worker_id": int, "start": T, "duration": float}).assign(
             target=_categorical([]), size=0.0, state=_categorical([])
         ),
+        "actor_calls": _table(actor_calls, {"worker_id": int, "start": T, "duration": float}),
+        "knows_actor_calls": True,
         "managed_memory": _table(samples, {"worker_id": int, "time": T}).assign(
             state=_categorical([sample["state"] for sample in samples])
         ),

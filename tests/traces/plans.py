@@ -15,7 +15,15 @@ from dasfprof.schema.declaration import Schema
 from dasfprof.schema.gpus import GPU_DEVICES, GPU_USAGE
 from dasfprof.schema.resources import DISK_USAGE, HOST_PROCESS, MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.schema.steps import GRAPH_SENT
-from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, TRANSFER, WORKER_ADDED, WORKER_REMOVED
+from dasfprof.schema.tasks import (
+    ACTOR_CALL,
+    COMPUTE,
+    GRAPH,
+    TASK_RUN,
+    TRANSFER,
+    WORKER_ADDED,
+    WORKER_REMOVED,
+)
 from traces.events import T
 from traces.rows import Plugin, row
 
@@ -84,6 +92,8 @@ class Plan:
     graphs_sent: Sequence[dict[str, Any]] = ()
     #: Worker, start, stop, bytes and keys of transfers from the other worker.
     transfers: list[tuple[int, float, float, int, list[str]]] = field(default_factory=list)
+    #: Worker, arrival and answer of calls of its actor; None: they were not recorded.
+    calls: list[tuple[int, float, float]] | None = None
     #: Worker, time and values of samples of what a worker holds, and of its process.
     held: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
     used: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
@@ -121,7 +131,14 @@ class Plan:
             rows = [self._compute(task) for task in self.tasks if task.worker == number]
             moved = [self._transfer(*move) for move in self.transfers if move[0] == number]
             plugin = self._plugin(directory, "TracePlugin", number)
-            plugin.write((COMPUTE, rows), (TRANSFER, moved), close=number not in self.killed)
+            called = [self._call(*call) for call in self.calls or () if call[0] == number]
+            plugin.actor_calls = self.calls is not None
+            plugin.write(
+                (COMPUTE, rows),
+                (TRANSFER, moved),
+                (ACTOR_CALL, called),
+                close=number not in self.killed,
+            )
             if self.resources:
                 self._write_resources(directory, number)
         if self.scheduler:
@@ -228,6 +245,10 @@ class Plan:
     def _graph_sent(self, at: float, since: float, start: float, **more: Any) -> tuple[Any, ...]:
         times = {"timestamp": T + at, "since": T + since, "start": T + start}
         return row(GRAPH_SENT, **times, **{"client": "c", "host": "node1", **more})
+
+    def _call(self, _: int, start: float, stop: float) -> tuple[Any, ...]:
+        times = {"timestamp": T + start, "duration": stop - start}
+        return row(ACTOR_CALL, **times, key="Server-1", method="step", state="success")
 
     def _compute(self, task: Task) -> tuple[Any, ...]:
         length = task.stop - task.start

@@ -33,6 +33,9 @@ class Plugin:
     #: Of Dask and of the recording, by name.
     settings: dict[str, str] = dataclasses.field(default_factory=dict)
 
+    #: Whether it says that it records calls of actors.
+    actor_calls: bool = False
+
     @property
     def label(self) -> str:
         return _OWNERS.get(self.plugin, f"worker-{self.host}-{self.name}")
@@ -42,6 +45,7 @@ class Plugin:
         self.directory.mkdir(exist_ok=True)
         header: dict[str, Any] = {"plugin": self.plugin, "run": self.run, "run_uuid": self.run_uuid}
         header |= {"host": self.host, "boot_id": f"boot of {self.host}"}
+        header |= {"actor_calls": True} if self.actor_calls else {}
         header |= {"versions": self.versions} if self.versions else {}
         header |= {"settings": self.settings} if self.settings else {}
         header |= {"run_created": self.run_created} if self.run_created else {}

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from dasfprof.analysis.model.accounting import ThreadTime, make_accounts
+from dasfprof.analysis.model.accounting import NEEDS_SCHEDULER, ThreadTime, make_accounts
 from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.critical_path import SegmentKind, path_segments, running_on_path
 from dasfprof.analysis.model.slots import task_slots, unseen_runs
@@ -89,7 +89,7 @@ def thread_parts(trace: Trace, by: By, evidence: Evidence) -> Parts:
         for spent in (*_RUNNING, ThreadTime.RUNNING_CPU_UNKNOWN):
             labels[spent] = KINDS[SegmentKind.COMPUTE][0]
     if not evidence.scheduler:
-        for spent in (ThreadTime.NO_RUNNABLE_TASK, ThreadTime.NOTHING_SUBMITTED):
+        for spent in NEEDS_SCHEDULER:
             labels[spent] = CLASSES[ThreadTime.IDLE_CAUSE_UNKNOWN][0]
     codes, kinds = np.nonzero(seconds)
     return _summed(labels, names, kinds, codes, seconds[codes, kinds])

@@ -80,7 +80,7 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
         f"{format_share(float(blocked[found].mean()))} of their time these tasks neither used a "
         "core nor waited for one: that is what Python's global lock (GIL) does to pure Python "
         f"code, or another lock to any. {count_of(len(rows), 'task')} on "
-        f"{count_of(int(found.sum()), 'worker')}. "
+        f"{count_of(int(found.sum()), 'worker')}. {run.needs_cores}"
         'See time_accounting("function").',
         f"Use processes in place of threads: {threads} times as many workers with "
         f"threads_per_worker=1; or let {name} release the GIL (NumPy, Numba with nogil=True).",
@@ -190,6 +190,8 @@ def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
         return
     name, threads = _most(run, rows), _threads_per_worker(run)
     idle = 1 - _cpu_share(run, name)
+    actors = len(run.trace.actor_calls) > 0
+    called = "calls of actors, each of which answers one at a time; " if actors else ""
     more = min(max(round(threads / max(1 - idle, 0.1)), 2 * threads), 10 * threads)
     yield Finding(
         f"Tasks sleep or wait: {name} uses the CPU for {format_share(1 - idle)} of its time, and "
@@ -198,8 +200,9 @@ def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
         "all; waits for a core are left out, and not all of their workers read or wrote files "
         f"meanwhile. {hottest_line(run.trace, name)}See "
         'time_accounting("function"), hot_lines() and processed_tasks("function").',
-        f"Look for what {name} waits for: sleeps, locks, a service, the network. If it has to "
-        f"wait, let more of it run side by side: threads_per_worker={more} in place of {threads}.",
+        f"Look for what {name} waits for: {called}sleeps, locks, a service, the network. If it has "
+        f"to wait, let more of it run side by side: threads_per_worker={more} in place of "
+        f"{threads}.",
         seconds=run.saved(lost, running=_without_waiting(run, rows)),
         at_most="medium",
         function=name,

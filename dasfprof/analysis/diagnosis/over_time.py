@@ -10,6 +10,7 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.accounting import ThreadTime
+from dasfprof.analysis.model.actor_calls import call_spans
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import LAST_BY_FIRST, Trends
 from dasfprof.analysis.numeric.intervals import overlap, union
@@ -41,8 +42,9 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
     gaps = np.flatnonzero((path.kind == SegmentKind.CLIENT) & (path.length >= _GAP))
     gaps = gaps[_of_a_known_client(run, path.rows[gaps], path.begin[gaps])]
     begins, ends = path.begin[gaps], path.begin[gaps] + path.length[gaps]
-    # Without workers a client may wait for these.
+    # Without workers a client may wait for these; or for what it calls.
     lengths = path.length[gaps] - overlap(begins, ends, *_without_workers(run))
+    lengths = lengths - overlap(begins, ends, *union(*call_spans(run.trace)))
     gaps, lengths = gaps[lengths >= _GAP], lengths[lengths >= _GAP]
     seconds = float(lengths.sum())
     if not len(gaps) or idle < _GAP_LANES * run.wall or seconds < _GAP_PATH * run.wall:
@@ -52,13 +54,13 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
     function = run.slots.functions[run.slots.function[path.rows[longest]]]
     begins = run.trace.begin + path.begin[gaps]
     doing = client_meanwhile(run.trace, *union(begins, begins + path.length[gaps]))
+    calls = _calls_meanwhile(run, path.begin[gaps], path.begin[gaps] + path.length[gaps])
     yield Finding(
         f"The cluster waits for the client: for {format_duration(seconds)} "
         f"({format_share(seconds / run.wall)} of the run) no task was submitted, in "
         f"{count_of(len(gaps), 'gap')}.",
-        f"The longest, {format_duration(length)}, is before {function}. {doing}Calls of actors are "
-        "not recorded: they may have run then. See critical_path(), client_activity() and "
-        "time_accounting().",
+        f"The longest, {format_duration(length)}, is before {function}. {doing}{calls}See "
+        "critical_path(), client_activity() and time_accounting().",
         ("" if doing else "What the client did meanwhile is not recorded. ")
         + "If it works on results, do that as tasks; if it needs none of them yet, submit more in "
         "one go: dask.compute(a, b, c), with intermediate results on the cluster (persist()). If "
@@ -68,6 +70,22 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
         start=begin,
         stop=begin + float(path.length[longest]),
     )
+
+
+def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> str:
+    """Say how actors were called in gaps; empty if for certain they were not."""
+    start, stop = call_spans(run.trace)
+    spans = union(begins, ends)
+    calls = int(np.count_nonzero(overlap(start, stop, *spans)))
+    if calls:
+        seconds = float(overlap(*union(start, stop), *spans).sum())
+        return (
+            f"{count_of(calls, 'call')} of actors took {format_duration(seconds)} then, which does "
+            "not count; the way there and back does: see actor_calls(). "
+        )
+    if run.trace.knows_actor_calls:
+        return ""
+    return "Calls of actors are not recorded: they may have run then. "
 
 
 def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:

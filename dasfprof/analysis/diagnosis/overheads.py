@@ -54,7 +54,9 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     if not (median < _SMALL and overhead > _BY_COMPUTE * compute and share >= _SHARE):
         return
     costs = run.chunk_costs
-    most = int(costs.order[0])
+    # Others may cost more and are none of those that are too small.
+    small = run.functions.median(np.where(run.succeeded, run.working, np.nan)) < _SMALL
+    most = int(next((place for place in costs.order if small[place]), costs.order[0]))
     name = str(costs.functions[most])
     own = float(np.mean(run.working[run.functions.codes == _code_of(run, name)]))
     yield Finding(
@@ -158,8 +160,9 @@ def _larger_chunks(run: RunFigures, most: int) -> str:
     costs = run.chunk_costs
     name, chunk = str(costs.functions[most]), float(costs.chunk[most])
     larger = float(costs.times_larger[most])
+    more_work = f"Put more work into each task of {name}: batch inputs, or fuse it with others."
     if not larger > 1:
-        return f"Put more work into each task of {name}: batch inputs, or fuse it with others."
+        return more_work
     width = int(find_chunks(run.trace).width[most])
     factor = min(larger, width / (3 * run.threads))
     if factor < _WORTH_IT:
@@ -169,6 +172,9 @@ def _larger_chunks(run: RunFigures, most: int) -> str:
             "leave threads without), or use fewer threads."
         )
     chunks = find_chunks(run.trace)
+    source = _chunks_are_chosen_in(run, most, chunk * factor)
+    if source != most:
+        return _larger_chunks(run, source) if costs.times_larger[source] > 1 else more_work
     if not chunks.divisible[most] or chunk < 1000:
         inputs = max(2, round(factor))
         return (
@@ -183,3 +189,20 @@ def _larger_chunks(run: RunFigures, most: int) -> str:
     if np.isnan(costs.power[most]):
         words += ", if its time grows as they do: all were about as large"
     return f"{words}. That leaves {width / factor:,.0f} tasks in a layer."
+
+
+def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
+    """Return the function whose chunks decide how large those of a function are.
+
+    That is the function itself, unless such a chunk were larger than each array or frame that the
+    run begins with: what a product has in between, for example, is larger than both matrices, and
+    its chunks are what theirs make of it.
+    """
+    chunks, (lengths, _) = find_chunks(run.trace), run.trace.task_dependencies
+    begins = np.zeros(len(chunks.width), dtype=bool)
+    begins[run.functions.codes[lengths == 0]] = True
+    sources = np.flatnonzero(begins & chunks.divisible)
+    whole = (chunks.size * chunks.width)[sources]
+    if not len(sources) or wanted <= whole.max():
+        return most
+    return int(sources[whole.argmax()])

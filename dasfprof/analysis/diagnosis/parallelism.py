@@ -67,7 +67,7 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
         f"more than one task runs at a time, mostly {name}.",
         f"{format_duration(float(by_function.max()))} of that in {name}; threads idle with "
         f"nothing runnable for {format_share(run.share_of(ThreadTime.NO_RUNNABLE_TASK))} of their "
-        "time. See critical_path_summary() and critical_path().",
+        f"time. {run.needs_cores}See critical_path_summary() and critical_path().",
         f"Break the chain of {name}: make its steps independent, combine results pairwise in a "
         "tree (dask's reductions do, split_every=2), or run several chains side by side.",
         seconds=float(narrow.idle[mine].sum()),
@@ -105,7 +105,7 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
         f"the run's {format_duration(run.wall)} are lost as they idle, mostly while "
         f"{count_of(runs, 'task')} of {name} run.",
         f"Nothing was runnable for {format_share(run.share_of(ThreadTime.NO_RUNNABLE_TASK))} of "
-        "the threads' time. See time_accounting() and critical_path_summary().",
+        f"the threads' time. {run.needs_cores}See time_accounting() and critical_path_summary().",
         f"Split the work of {name} into {wanted} times as many partitions ({runs * wanted} "
         f"tasks{sized}), so that each thread has three; or run it on fewer workers.",
         seconds=seconds,

@@ -24,11 +24,12 @@ from dasfprof.analysis.model.sizing import ChunkCosts, chunk_costs
 from dasfprof.analysis.model.slowness import TIMES_OTHERS
 from dasfprof.analysis.numeric.groups import distinct
 from dasfprof.analysis.simulation import gain
+from dasfprof.analysis.simulation.replay import MOST_WAITING
 from dasfprof.analysis.under_way.from_trace import state_from_trace
 from dasfprof.analysis.under_way.state import ClusterState
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
-from dasfprof.text import excerpt
+from dasfprof.text import excerpt, format_share
 
 #: Runs with more tasks are not replayed: a replay takes about 10 us a task.
 _MOST_REPLAYED = 50_000
@@ -112,6 +113,18 @@ class RunFigures(TaskFigures):
             return estimate
         found = gain(self.trace, **change)
         return max(found, 0.0) if np.isfinite(found) else estimate
+
+    @property
+    def needs_cores(self) -> str:
+        """What to say of a change by which more tasks run at a time, if tasks waited for cores."""
+        lasted = float(self.lasted.sum())
+        share = float(self.core_wait.sum()) / lasted if lasted > 0 else 0.0
+        if share < MOST_WAITING:
+            return ""
+        return (
+            f"Tasks waited for a core for {format_share(share)} of their time: more at a time gain "
+            "nothing unless cores are free. "
+        )
 
     def with_durations(self, rows: Array, seconds: Array | float) -> Array:
         """Return the durations of all task runs, with others for some rows.

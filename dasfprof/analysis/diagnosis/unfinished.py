@@ -26,8 +26,6 @@ _ACTS = 3.0
 #: Kinds of causes that healthy tasks show as well, and those of a run in which all tasks ended.
 _HEALTHY = ("running", "sleeping", "fetching", "futures-wait")
 _ALL_ENDED = ("client-elsewhere",)
-#: Told of in findings of their own.
-_FAILURES = ("error", "killed-workers")
 
 _WHEN = {
     How.LEFT: "when its client left",
@@ -76,8 +74,14 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
     first = causes[0] if causes else None
     grave = _severity(state, end, first)
     yield _summary(run, state, end, first, grave)
-    for cause in causes[1:]:
+    for cause in _without_repeats(causes)[1:]:
         yield _of_cause(cause, grave if cause.certainty != "open" else _less(grave))
+
+
+def _without_repeats(causes: list[Cause]) -> list[Cause]:
+    """Leave out errors of further tasks of a function: the finding ``errors`` counts them."""
+    first = {cause.function: cause for cause in reversed(causes) if cause.kind == "error"}
+    return [cause for cause in causes if cause.kind != "error" or cause is first[cause.function]]
 
 
 def _summary(

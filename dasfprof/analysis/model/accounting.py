@@ -38,8 +38,9 @@ class ThreadTime(IntEnum):
     SCHEDULER_LATENCY = 14
     RUNNABLE_ELSEWHERE = 15
     NO_RUNNABLE_TASK = 16
-    NOTHING_SUBMITTED = 17
-    IDLE_CAUSE_UNKNOWN = 18
+    CALLS_OF_ACTORS = 17
+    NOTHING_SUBMITTED = 18
+    IDLE_CAUSE_UNKNOWN = 19
 
 
 #: The classes in which a task's function runs in a thread.
@@ -71,13 +72,15 @@ _OF_CAUSES = {
     idle_time.SCHEDULER: ThreadTime.SCHEDULER_LATENCY,
     idle_time.ELSEWHERE: ThreadTime.RUNNABLE_ELSEWHERE,
     idle_time.DEPENDENCIES: ThreadTime.NO_RUNNABLE_TASK,
+    idle_time.ACTORS: ThreadTime.CALLS_OF_ACTORS,
     idle_time.CLIENT: ThreadTime.NOTHING_SUBMITTED,
 }
 #: Of these only the scheduler knows.
-_UNKNOWN = {
-    ThreadTime.NO_RUNNABLE_TASK: ThreadTime.IDLE_CAUSE_UNKNOWN,
-    ThreadTime.NOTHING_SUBMITTED: ThreadTime.IDLE_CAUSE_UNKNOWN,
-}
+NEEDS_SCHEDULER = (
+    ThreadTime.NO_RUNNABLE_TASK,
+    ThreadTime.CALLS_OF_ACTORS,
+    ThreadTime.NOTHING_SUBMITTED,
+)
 
 
 @dataclass(frozen=True)
@@ -175,5 +178,5 @@ def _busy(uses: Array, groups: Array, count: int) -> Array:
 
 def _add_idle(seconds: Array, causes: Array, scheduler: bool) -> None:
     for cause, spent in _OF_CAUSES.items():
-        known = spent if scheduler else _UNKNOWN.get(spent, spent)
-        seconds[:, known] += causes[:, cause]
+        known = scheduler or spent not in NEEDS_SCHEDULER
+        seconds[:, spent if known else ThreadTime.IDLE_CAUSE_UNKNOWN] += causes[:, cause]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dasfprof.analysis.model.actor_calls import call_spans
 from dasfprof.analysis.model.slots import TaskSlots, UnfinishedRuns
 from dasfprof.analysis.model.untold_tasks import Steps, untold_tasks
 from dasfprof.analysis.model.workers import CLOSING, OPEN, PAUSED, STARTING
@@ -26,8 +27,8 @@ Spans = tuple[Array, Array]
     range(7)
 )
 #: Causes of the cluster's pool.
-SCHEDULER, ELSEWHERE, DEPENDENCIES, CLIENT = range(7, 11)
-CAUSES = 11
+SCHEDULER, ELSEWHERE, DEPENDENCIES, ACTORS, CLIENT = range(7, 12)
+CAUSES = 12
 
 #: Counts of threads and tasks; there are millions of them, and memory is what limits their speed.
 _INT = np.int32
@@ -181,6 +182,8 @@ class PoolDemand:
     done: Array
     #: Finished.
     known: Array
+    #: When calls of actors arrived, and when they were answered.
+    calls: Spans
     #: How many more tasks had not ended: times, and the number from each on.
     untold: Steps
 
@@ -190,19 +193,22 @@ class PoolDemand:
         times, more = slots.times, unfinished
         arrival = _ascending([times.arrival, more.arrival])
         known = _ascending([times.known, more.known])
+        called, answered = call_spans(trace)
         return cls(
             arrival=arrival,
             runnable=_ascending([times.runnable, more.runnable]),
             sent=_ascending([times.sent, more.sent]),
             done=_ascending([times.done, more.known]),
             known=known,
+            calls=(np.sort(called), np.sort(answered)),
             untold=untold_tasks(trace, arrival, known),
         )
 
     def grid(self, times: Array, idle: Array) -> Array:
         """Return the times at which a cause can change, as far as threads are in the pool."""
         kept = [times]
-        edges_of = (self.arrival, self.runnable, self.sent, self.done, self.known, self.untold[0])
+        edges_of = [self.arrival, self.runnable, self.sent, self.done, self.known]
+        edges_of += [*self.calls, self.untold[0]]
         for edges in edges_of:
             places = np.searchsorted(times, edges, side="right") - 1
             kept.append(edges[(places >= 0) & (idle[places] > 0)])
@@ -224,11 +230,15 @@ class PoolDemand:
         late = (out == 0) & (unreported > 0)
         scheduler = scheduler + np.where(late, rest, 0)
         waiting = np.where(~late & (live > 0), rest, 0)
+        nothing = np.where(~late & (live <= 0), rest, 0)
+        called, answered = (_passed(edges, times) for edges in self.calls)
+        calls = np.where(called > answered, nothing, 0)
         return {
             SCHEDULER: scheduler / there,
             ELSEWHERE: elsewhere / there,
             DEPENDENCIES: waiting / there,
-            CLIENT: np.where(~late & (live <= 0), rest, 0) / there,
+            ACTORS: calls / there,
+            CLIENT: (nothing - calls) / there,
         }
 
 

@@ -132,6 +132,8 @@ class _Runs:
         self.seconds, self.run = seconds[rows], run[rows]
         start = tasks["start"].to_numpy()
         self.start: Array = np.where(np.isfinite(executing[rows]), executing[rows], start)
+        #: When their functions returned: before `done`, as Dask gives the thread away first.
+        self.returned: Array = start + self.run
         self.workers = NamedWorkers(trace)
         self.worker = self.workers.numbers(tasks)
         self.groups = Groups(codes[rows], len(function.categories))
@@ -213,12 +215,12 @@ class _Runs:
         return due
 
     def _first(self, rows: Array) -> Array:
-        """Return whether no run of the function had ended on the worker when the run began."""
+        """Return whether no run of the function had returned on the worker when the run began."""
         lives = self.tasks["worker_id"].to_numpy()
         cells, distinct = pd.factorize(lives.astype(np.int64) * self.groups.count + self.function)
         places = Groups(cells, len(distinct))
-        first_end = places.min(self.start + self.seconds)
-        first = self.start <= first_end[cells]
+        first_end = places.min(self.returned)
+        first = self.start < first_end[cells]
         # Where all are first, that does not tell one from the others.
         some_later = places.sum((~first).astype(float)) > 0
         found: Array = (first & some_later[cells])[rows]

@@ -31,7 +31,8 @@ By = Literal["function", "step"]
 KINDS = {
     SegmentKind.CLIENT: (
         "Client",
-        "The client had not submitted the task yet; it may have waited for earlier results.",
+        "The client had not submitted the task yet; it may have waited for earlier results, or "
+        "for calls of actors.",
     ),
     SegmentKind.SCHEDULER: (
         "Scheduler",

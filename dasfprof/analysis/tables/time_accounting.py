@@ -75,10 +75,15 @@ CLASSES = {
         "All tasks that could run did; the rest waited for their dependencies, or for a worker "
         "that may run them.",
     ),
+    ThreadTime.CALLS_OF_ACTORS: (
+        "Calls of actors",
+        "The client had no unfinished task on the cluster, and an actor was being called: that "
+        "runs in no thread of tasks.",
+    ),
     ThreadTime.NOTHING_SUBMITTED: (
         "Nothing submitted",
-        "The client had no unfinished task on the cluster. Calls of actors are no tasks, and not "
-        "recorded.",
+        "The client had no unfinished task on the cluster, and no recorded call of an actor was "
+        "under way.",
     ),
     ThreadTime.IDLE_CAUSE_UNKNOWN: (
         "Idle, cause unknown",

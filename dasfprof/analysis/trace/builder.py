@@ -39,6 +39,7 @@ _SPANS = {
     "tasks": ("start", "duration"),
     "transfers": ("start", "duration"),
     "shuffle_messages": ("start", "duration"),
+    "actor_calls": ("start", "duration"),
     "scheduler_only": ("sent", "known"),
 }
 
@@ -101,6 +102,7 @@ class TraceBuilder:
         tables["loop_samples"] = under_way.table("Loop Sample")
         tables["transfers"], transfer_keys = self._transfer_table()
         tables["shuffle_messages"] = self._span_table("Shuffle Message")
+        tables["actor_calls"] = self._span_table("Actor Call").rename(columns={"key": "key_id"})
         tables["tasks"], tables["scheduler_only"], dependencies = self._task_tables(
             tables["graphs"]
         )
@@ -116,7 +118,9 @@ class TraceBuilder:
         self._notes += gaps.of_shuffles(tables["tasks"], tables["shuffle_messages"])
         return {
             **tables,
-            "under_way": not_ended(tables["under_way_history"], tables["tasks"]),
+            "under_way": not_ended(
+                tables["under_way_history"], tables["tasks"], tables["scheduler_only"]
+            ),
             "clients_under_way": under_way.table("Client Under Way"),
             "client_samples": under_way.table("Client Sample"),
             "stacks": under_way.stacks,
@@ -133,6 +137,7 @@ class TraceBuilder:
             "task_dependencies": dependencies,
             "transfer_keys": transfer_keys,
             "run": self._run,
+            "knows_actor_calls": self._register.know_actor_calls(),
         }
 
     # --- clocks and workers ----------------------------------------------------------------------

@@ -55,6 +55,9 @@ class Trace:
     #: A row a message of a P2P shuffle from one worker to another, in which rows and blocks move
     #: that are no results: ``worker_id`` (of the sender), ``start, duration, target, size, state``.
     shuffle_messages: pd.DataFrame
+    #: A row a call of an actor's method: ``worker_id`` (that has the actor), ``start, duration``
+    #: (from its arrival to its answer), ``key_id`` (of the actor), ``method, state``.
+    actor_calls: pd.DataFrame
     #: A row a sample of a process or host, with all the args of its event.
     samples: pd.DataFrame
     #: A row a sample of what a worker holds: ``worker_id, time, tasks, size, ...``.
@@ -108,7 +111,7 @@ class Trace:
     #: there is none), ``name`` (the function), ``profiler, runs, left_out, refused``, see the
     #: schema's ``CALL_PROFILE``.
     call_profiles: pd.DataFrame
-    #: The last that was recorded of each task run over a second whose end no worker recorded:
+    #: The last that was recorded of each task run over a second whose end nobody recorded:
     #: ``time``, ``key_id, run_id, worker_id``, the columns of the schema's ``TASK_UNDER_WAY``.
     #: ``stack`` is a row of `stacks` (-1: unknown), ``waits_keys`` a tuple of key ids.
     under_way: pd.DataFrame
@@ -144,6 +147,8 @@ class Trace:
     transfer_keys: tuple[Array, Array]
     #: What the files call the run; None where they name none, or several.
     run: str | None
+    #: Whether calls of actors were recorded on all workers: no row of `actor_calls` is no call.
+    knows_actor_calls: bool
     #: How recording ended, or that it goes on.
     recording: RecordingEnd
 

@@ -180,13 +180,20 @@ class UnderWayTables:
         return rows
 
 
-def not_ended(history: pd.DataFrame, tasks: pd.DataFrame) -> pd.DataFrame:
-    """Return the last row of each task run of a history whose end no worker recorded."""
+def not_ended(
+    history: pd.DataFrame, tasks: pd.DataFrame, scheduler_only: pd.DataFrame
+) -> pd.DataFrame:
+    """Return the last row of each task run of a history whose end nobody recorded.
+
+    The scheduler may know that a run ended of which the file of its worker, that was killed, does
+    not tell.
+    """
     last = history.drop_duplicates(RUN, keep="last")
     last = last[last["state"] != "released"]  # while it waited for its inputs: it never ran
     if not len(last):
         return last.reset_index(drop=True)
-    near = tasks[RUN][np.isin(tasks["key_id"].to_numpy(), last["key_id"].to_numpy())]
+    ran = pd.concat([tasks[RUN], scheduler_only.loc[scheduler_only["lost"], RUN]])
+    near = ran[np.isin(ran["key_id"].to_numpy(), last["key_id"].to_numpy())]
     unnumbered = last.assign(run_id=-1)
     ended = _among(last, near) | (
         (last["run_id"] < 0).to_numpy() & _among(unnumbered, near.assign(run_id=-1))

@@ -41,6 +41,8 @@ class Worker:
     closed: list[bool] = field(default_factory=list)
     #: Plugins whose files are there.
     plugins: set[str] = field(default_factory=set)
+    #: Whether a file of it says that calls of its actors are there.
+    actor_calls: bool = False
     #: When it joined the cluster, or recording began there, by the scheduler (Unix seconds).
     joined: float | None = None
     #: When it left and why, by the scheduler.
@@ -100,7 +102,12 @@ class WorkerRegister:
         worker.memory_limit = facts.get("memory_limit") or None
         worker.boot_id, worker.pid = header.get("boot_id"), header.get("pid")
         worker.plugins.add(str(header.get("plugin", "")))
+        worker.actor_calls |= header.get("actor_calls") is True
         return number
+
+    def know_actor_calls(self) -> bool:
+        """Return whether calls of actors were recorded on all workers."""
+        return all(worker.actor_calls for worker in self.workers if worker.kind == "worker")
 
     def ids_of(self, batch: Batch, owner: int | None) -> Array:
         """Return the worker number of each row of a batch.

@@ -17,6 +17,7 @@ _NO_METERING = (
 )
 _NO_TRANSFERS = "no transfers between workers"
 _NO_P2P = "no bytes that P2P shuffles move"
+_NO_ACTOR_CALLS = "no calls of actors"
 _NO_FRAMES = "dataframe tasks may belong to the step that computes them, not to the one that built"
 
 FINALIZE_METRICS = DaskName(
@@ -44,6 +45,18 @@ RUN_ACTOR = DaskName(
     (WORKER,),
     "runs a call of an actor in its thread",
     "no stacks of calls of actors",
+)
+HANDLERS = DaskName(
+    "distributed.core:Server.handlers",
+    (WORKER,),
+    "what answers each kind of message",
+    _NO_ACTOR_CALLS,
+)
+ACTOR_EXECUTE = DaskName(
+    "distributed.worker:Worker.actor_execute",
+    (WORKER,),
+    "answers calls of actors",
+    _NO_ACTOR_CALLS,
 )
 RUN_COROUTINE = DaskName(
     "distributed.worker:_run_task_async",
@@ -270,6 +283,8 @@ NAMES: tuple[DaskName, ...] = (
     GATHER_BUSY,
     RUN_TASK,
     RUN_ACTOR,
+    HANDLERS,
+    ACTOR_EXECUTE,
     RUN_COROUTINE,
     TASK_KEY,
     RUN_SPEC,

@@ -85,6 +85,13 @@ def _patch_of(value: Any) -> Patch | None:
     return patch if isinstance(patch, Patch) and patch._ours is value else None
 
 
+class Entries:
+    """Shows the entries of a dict as attributes, so that a `Patch` can replace one of them."""
+
+    def __init__(self, entries: dict[str, Any]) -> None:
+        self.__dict__ = entries
+
+
 class SharedPatches:
     """Patches with several users in a process: the first places them, the last removes them.
 

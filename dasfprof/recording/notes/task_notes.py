@@ -12,7 +12,7 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.notes.layout import Fields, FlatNotes, NoteKind, NoteLayout
 from dasfprof.recording.task_runs.clock_correction import uncorrected
 from dasfprof.recording.task_runs.run_queue import correction_of, run_queue_seconds
-from dasfprof.schema.tasks import CLOCK, COMPUTE, SHUFFLE_MESSAGE, TRANSFER
+from dasfprof.schema.tasks import ACTOR_CALL, CLOCK, COMPUTE, SHUFFLE_MESSAGE, TRANSFER
 
 #: A task run that ended. `WorkerTaskPlugin._note_run` writes this note as a tuple, because a call
 #: with so many arguments would double the cost; a test compares the names.
@@ -52,10 +52,12 @@ RUN = NoteKind(
 FETCHED = NoteKind(TRANSFER)
 #: A message of a P2P shuffle to another worker.
 SHUFFLED = NoteKind(SHUFFLE_MESSAGE)
+#: A call of an actor's method.
+CALLED = NoteKind(ACTOR_CALL)
 #: A change of the clock's correction.
 CORRECTED = NoteKind(CLOCK)
 
-WORKER_NOTES = NoteLayout(RUN, FETCHED, SHUFFLED, CORRECTED)
+WORKER_NOTES = NoteLayout(RUN, FETCHED, SHUFFLED, CALLED, CORRECTED)
 
 #: The most dtypes whose text is cached.
 _MAX_TEXTS = 10_000

@@ -20,7 +20,7 @@ from typing import Any
 
 from dasfprof.database.writer import Source
 from dasfprof.recording.call_profiles.observer import CallProfiles, profile_calls
-from dasfprof.recording.dask_internals import names, shuffles
+from dasfprof.recording.dask_internals import actor_calls, names, shuffles
 from dasfprof.recording.dask_internals.metering import (
     ExecuteFailureEvent,
     ExecuteSuccessEvent,
@@ -32,7 +32,14 @@ from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.dask_internals.worker_state import with_correction
 from dasfprof.recording.notes import task_notes
 from dasfprof.recording.notes.layout import discard
-from dasfprof.recording.notes.task_notes import CORRECTED, FETCHED, RUN, SHUFFLED, TaskNotes
+from dasfprof.recording.notes.task_notes import (
+    CALLED,
+    CORRECTED,
+    FETCHED,
+    RUN,
+    SHUFFLED,
+    TaskNotes,
+)
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.stack_samples.files import SampleFile
@@ -94,7 +101,8 @@ class WorkerTaskPlugin(RecordingPart):
     def _start(self, worker: Any) -> None:
         """Open the file and place the hooks."""
         self._worker = with_correction(worker)
-        database, constants = self._open_database(self.settings, worker, run_queue=availability())
+        header = {"run_queue": availability(), "actor_calls": actor_calls.can_observe(worker)}
+        database, constants = self._open_database(self.settings, worker, **header)
         self._writer = database.writer
         notes = TaskNotes(self._guard, self._clock.by_number)
         width = task_notes.WORKER_NOTES.width
@@ -107,6 +115,9 @@ class WorkerTaskPlugin(RecordingPart):
         self._undo.append(self._stop_noting)
         self._note_correction()
         self._undo.append(shuffles.observe(worker, self._shuffled, self._guard))
+        calls = actor_calls.observe(worker, self._called, self._guard)
+        if calls is not None:
+            self._undo.append(calls.remove)
         metering = listen(worker, self._finished, self._guard)
         if metering is not None:
             self._undo.append(metering.remove)
@@ -291,6 +302,11 @@ class WorkerTaskPlugin(RecordingPart):
 
     def _shuffled(self, message: shuffles.Message) -> None:
         self._note(SHUFFLED.note(*message))
+
+    def _called(self, call: actor_calls.Call) -> None:
+        self._note(CALLED.note(*call))
+        if len(self._source.rows) >= self._threshold:
+            self._writer.threshold_reached(self._source)
 
     def _succeeded(self, event: Any, ledger: Any) -> None:
         key = event.key

@@ -7,7 +7,7 @@ import dask.array as da
 from distributed import Client
 
 if __name__ == "__main__":
-    side = 750 if "--advised" in sys.argv else 150
+    side = 500 if "--advised" in sys.argv else 150
     with Client(n_workers=2, threads_per_worker=1, dashboard_address=":0"):
         begin = time.perf_counter()
         random = da.random.default_rng(1)

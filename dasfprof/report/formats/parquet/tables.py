@@ -8,6 +8,7 @@ from dasfprof.schema.call_profiles import CALL_PROFILE
 from dasfprof.schema.stack_samples import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.steps import GRAPH_SENT
 from dasfprof.schema.tasks import (
+    ACTOR_CALL,
     COMPUTE,
     FUNCTION_CODE,
     GRAPH,
@@ -148,6 +149,19 @@ start                 time     it was sent
 duration              seconds  until the receiver had taken it in
 """),
             *recorded(SHUFFLE_MESSAGE),
+        ),
+    ),
+    TableSchema(
+        "actor_calls",
+        "A row a call of a method of an actor that is on the worker.",
+        (
+            *WHO,
+            *columns("""
+start                 time     it arrived at the worker
+duration              seconds  until its answer
+key_id                id       of the actor
+"""),
+            *recorded(ACTOR_CALL, without={"key"}),
         ),
     ),
     TableSchema(

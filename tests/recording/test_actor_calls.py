@@ -1,0 +1,132 @@
+"""Calls of actors are recorded by the worker that answers them; actors work as without."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster
+from recorded_facts import assert_whole, facts
+from refuters import refute
+
+import dasfprof
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.errors import InvalidArgumentError
+
+#: Seconds that a call of `Counter.add` takes at least, and how many there are side by side.
+NAP, SIDE_BY_SIDE = 0.05, 5
+
+
+class Counter:
+    """An actor that keeps when its method ran, by itself."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[float, float]] = []
+
+    def add(self, number: int) -> int:
+        begin = time.time()
+        time.sleep(NAP)
+        self.spans.append((begin, time.time()))
+        return number + 1
+
+    def fail(self) -> None:
+        raise KeyError("no such count")
+
+    async def later(self) -> int:
+        await asyncio.sleep(NAP)
+        return len(self.spans)
+
+    def told(self) -> list[tuple[float, float]]:
+        return self.spans
+
+
+def add_from_a_task(counter: Any) -> int:
+    return int(counter.add(41).result())
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+#: What was recorded, when `Counter.add` ran by its own record, and the run.
+Recorded = tuple[TraceAnalyser, list[tuple[float, float]], Any]
+
+
+@pytest.fixture(scope="module")
+def recorded(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    first, second = client.scheduler_info()["workers"]
+    counter = client.submit(Counter, actor=True, workers=[first]).result()
+    assert counter.add(-1).result() == 0  # before the run
+    with dasfprof.profile(client, directory=tmp_path_factory.mktemp("run")) as run:
+        calls = [counter.add(number) for number in range(SIDE_BY_SIDE)]
+        assert [call.result() for call in calls] == [1, 2, 3, 4, 5]
+        with pytest.raises(KeyError, match="no such count"):
+            counter.fail().result()
+        assert counter.later().result() == SIDE_BY_SIDE + 1
+        assert client.submit(add_from_a_task, counter, workers=[second]).result() == 42
+    spans = counter.told().result()[1:]  # after it
+    return TraceAnalyser(run.files(), progress=False), spans, run
+
+
+def test_each_call_is_there_once(recorded: Recorded) -> None:
+    table = recorded[0].actor_calls().set_index(["Actor", "Method"])
+    assert table["Calls"].to_dict() == {
+        ("Counter", "add"): SIDE_BY_SIDE + 1,
+        ("Counter", "later"): 1,
+        ("Counter", "fail"): 1,
+    }
+    assert table["Failed"].to_dict() == {
+        ("Counter", "add"): 0,
+        ("Counter", "later"): 0,
+        ("Counter", "fail"): 1,
+    }
+    assert_whole(recorded[2])
+
+
+def test_the_methods_ran_within_what_is_recorded(recorded: Recorded) -> None:
+    analyser, spans, run = recorded
+    added = sorted(
+        (call["timestamp"], call["timestamp"] + call["duration"])
+        for call in facts(run, "TracePlugin", "Actor Call")
+        if call["method"] == "add"
+    )
+    assert len(added) == len(spans)
+    for (arrived, answered), (begin, end) in zip(added, sorted(spans), strict=True):
+        assert arrived <= begin + 1e-3
+        assert end <= answered + 1e-3
+    own = analyser.actor_calls("actor").iloc[0]
+    ran = sum(end - begin for begin, end in spans)
+    # One at a time they ran; each waited for those before it.
+    assert ran - 1e-2 <= own["Under Way (s)"] <= own["Time (s)"] + 1e-9
+
+
+def test_calls_are_not_time_for_which_nothing_was_submitted(recorded: Recorded) -> None:
+    analyser, spans, run = recorded
+    seconds = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
+    # The last call is that of a task: its thread is busy, and the other has no runnable task.
+    ran = sum(end - begin for begin, end in sorted(spans)[:-1])
+    assert seconds["Calls of actors"] >= 2 * (ran + NAP) - 0.02
+    assert analyser.trace.knows_actor_calls
+    assert not refute(run.files()[0].parent, analyser.diagnose())
+
+
+def test_nothing_stays_in_dask(client: Client, recorded: Recorded) -> None:
+    def handler(dask_worker: Any) -> bool:
+        return bool(dask_worker.handlers["actor_execute"] == dask_worker.actor_execute)
+
+    assert all(client.run(handler).values())
+
+
+def test_a_wrong_way_to_sum_up_is_refused(recorded: Recorded) -> None:
+    with pytest.raises(InvalidArgumentError, match="method, actor"):
+        recorded[0].actor_calls("worker")  # type: ignore[arg-type]
