@@ -67,7 +67,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
         [sys.executable, str(PROGRAM), str(tmp_path_factory.mktemp("renamed")), *given],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=550,
         check=False,
     )
     lines = told.stdout.splitlines()
