@@ -48,9 +48,10 @@ RUN_ACTOR = DaskName(
 )
 HANDLERS = DaskName(
     "distributed.core:Server.handlers",
-    (WORKER,),
+    (WORKER, SCHEDULER),
     "what answers each kind of message",
-    _NO_ACTOR_CALLS,
+    f"{_NO_ACTOR_CALLS}; files of workers whose disks the client does not see do not reach the "
+    "scheduler",
 )
 ACTOR_EXECUTE = DaskName(
     "distributed.worker:Worker.actor_execute",
@@ -157,12 +158,6 @@ WORKER_PLUGINS = DaskName(
     (SCHEDULER,),
     "holds the plugins that new workers get",
     "a run that is being recorded is not noticed if its scheduler plugin is gone",
-)
-HANDLERS = DaskName(
-    "distributed.core:Server.handlers",
-    (SCHEDULER,),
-    "the calls that a scheduler answers",
-    "files of workers whose disks the client does not see do not reach the scheduler",
 )
 CLEAN_EXCEPTION = DaskName(
     "distributed.core:clean_exception",
@@ -303,7 +298,6 @@ NAMES: tuple[DaskName, ...] = (
     P2P_ADDRESS,
     P2P_ERROR,
     WORKER_PLUGINS,
-    HANDLERS,
     CLEAN_EXCEPTION,
     ACTIVE_THREADS,
     ACTIVE_THREADS_LOCK,
