@@ -26,6 +26,7 @@ WHOLE_PROGRAMS = (
     "test_lost_processes.py",
     "test_inspection.py",
     "test_preloads.py",
+    "test_demo.py",
     "test_magic.py",
     "test_replay_of_clusters.py",
     "test_perfetto_viewers.py",

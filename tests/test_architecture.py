@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,7 @@ def test_imports_only_lower_floors(path: Path) -> None:
             )
 
 
+@cache
 def imported_modules(path: Path) -> set[str]:
     """Modules of the package that a file imports anywhere, for type checkers too."""
     known = module_names()
@@ -121,6 +123,7 @@ def imported_modules(path: Path) -> set[str]:
     return found & known.keys()
 
 
+@cache
 def module_names() -> dict[str, Path]:
     names = {}
     for path in modules():

@@ -464,6 +464,7 @@ def compute_naps(client: Client, seconds: float) -> None:
     client.gather(client.map(clean, loaded, seconds=seconds, pure=False))
 
 
+@pytest.mark.whole_program
 def test_recorded_runs(tmp_path: Path) -> None:
     """Sleeping tasks, of which one kind sleeps a second longer after the change."""
     with (

@@ -179,7 +179,9 @@ def imbalance(said: Said, evidence: Evidence) -> Iterator[str]:
 
 def _not_comparable(evidence: Evidence) -> set[str]:
     """Return the workers that joined late or left early, and those that took work along."""
-    middle = evidence.span[0] + 0.5 * evidence.wall
+    # What is recorded when all workers have left is not of the run.
+    last = max((left for _, left, _ in evidence.lives.values()), default=evidence.end)
+    middle = 0.5 * (evidence.span[0] + min(last, evidence.span[1]))
     addresses = {
         address
         for address, (joined, left, _) in evidence.lives.items()

@@ -29,26 +29,36 @@ def write(directory: Path, number: int, seconds: float, name: str = "load") -> s
     return run
 
 
-@pytest.fixture
-def page(browser: Any, tmp_path: Path) -> Iterator[Any]:
-    """Six runs of a pipeline that got slower, one that did not end, one of a hostile name."""
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six runs of a pipeline that got slower, one that did not end, one of a hostile name.
+
+    They are in ``traces``, and their page in ``pages``.
+    """
+    place = tmp_path_factory.mktemp("history")
     for number, wall in enumerate([4.0, 4.1, 3.9, 5.0, 5.1, 4.9]):
-        write(tmp_path / "traces", number, wall)
-    hung().write(tmp_path / "traces" / "inner")
-    write(tmp_path / "traces", 9, 2.0, HOSTILE.replace("/", ""))
-    (tmp_path / "pages").mkdir()
-    for place in ("traces/load-1790000001.html", "pages/load-1790000004.html"):
-        (tmp_path / place).write_text("<title>a report</title>")
-    out = tmp_path / "pages" / "index.html"
-    done = CliRunner().invoke(cli, ["history", "--html", str(out), str(tmp_path / "traces")])
+        write(place / "traces", number, wall)
+    hung().write(place / "traces" / "inner")
+    write(place / "traces", 9, 2.0, HOSTILE.replace("/", ""))
+    (place / "pages").mkdir()
+    for report in ("traces/load-1790000001.html", "pages/load-1790000004.html"):
+        (place / report).write_text("<title>a report</title>")
+    out = place / "pages" / "index.html"
+    done = CliRunner().invoke(cli, ["history", "--html", str(out), str(place / "traces")])
     assert done.exit_code == 0, done.output
     assert "8 runs" in " ".join(done.output.split())  # a long path makes it two lines
+    return place
+
+
+@pytest.fixture
+def page(browser: Any, place: Path) -> Iterator[Any]:
+    """Open the page."""
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
     complaints: list[str] = []
     tab.on("console", lambda message: complaints.append(message.text))
     tab.on("dialog", lambda dialog: complaints.append(dialog.message))
     tab.on("request", lambda request: complaints.extend(_foreign(request.url)))
-    tab.goto(out.as_uri())
+    tab.goto((place / "pages" / "index.html").as_uri())
     yield tab
     assert complaints == []
     tab.close()
@@ -62,8 +72,8 @@ def section(tab: Any, name: str) -> Any:
     return tab.locator("section", has=tab.locator("h2", has_text=name))
 
 
-def test_the_table_is_that_of_history(page: Any, tmp_path: Path) -> None:
-    table = dasfprof.history(tmp_path / "traces", progress=False)
+def test_the_table_is_that_of_history(page: Any, place: Path) -> None:
+    table = dasfprof.history(place / "traces", progress=False)
     own = table[table["Pipeline"] == "load"][::-1]
     rows = section(page, "load").locator("tbody tr")
     shown = [rows.nth(n).locator("td").all_text_contents() for n in range(rows.count())]
