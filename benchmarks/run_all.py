@@ -32,7 +32,7 @@ BENCHMARKS = {
     "bench_nvtx": ["--rounds", "5"],
     "bench_sampler": ["--ticks", "20"],
     "bench_under_way": ["--seconds", "3", "--tasks", "5000"],
-    "bench_sampling": ["--seconds", "3", "--rounds", "2", "--samples", "50000"],
+    "bench_sampling": ["--seconds", "1", "--rounds", "1", "--samples", "50000"],
     "bench_watch": ["--tasks", "100000"],
     "bench_stuck": ["--workers", "8", "--rounds", "1"],
     "bench_shipping": ["--workers", "50", "--seconds", "3", "--rounds", "1"],
