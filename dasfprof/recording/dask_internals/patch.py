@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 _ABSENT = object()
 #: The attribute of a wrapper that holds its patch.
 _PATCH = "_dasfprof_patch"
+
+Listener = TypeVar("Listener")
 
 
 class Patch:
@@ -131,3 +133,31 @@ class SharedPatches:
                 while self._patches:
                     self._patches.pop().remove()
                 self._removed()
+
+
+class SharedListeners(Generic[Listener]):
+    """Those who listen by way of the same patches, which are there as long as any does.
+
+    Parameters
+    ----------
+    place
+        Places the patches, whose wrappers go over `all`.
+    """
+
+    def __init__(self, place: Callable[[], Iterable[Patch]]) -> None:
+        #: Replaced as a whole: threads go over it without a lock.
+        self.all: tuple[Listener, ...] = ()
+        self._lock = threading.Lock()
+        self._patches = SharedPatches(place, lambda: None)
+
+    def add(self, listener: Listener) -> Callable[[], None]:
+        """Let one listen; return what ends that."""
+        with self._lock:
+            self.all = (*self.all, listener)
+        self._patches.enter()
+        return functools.partial(self._remove, listener)
+
+    def _remove(self, listener: Listener) -> None:
+        with self._lock:
+            self.all = tuple(other for other in self.all if other is not listener)
+        self._patches.leave()

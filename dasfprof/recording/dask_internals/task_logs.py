@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
+from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
 from dasfprof.recording.guard import HookGuard
 
 #: Called with each record: the key and run id of the task, the record, and whether it is the task
@@ -88,11 +87,6 @@ class Ear:
             self._guard.caught("what a task logged")
 
 
-#: Replaced as a whole: threads go over it without a lock.
-_ears: tuple[Ear, ...] = ()
-_lock = threading.Lock()
-
-
 def _is_error(record: logging.LogRecord) -> bool:
     """Return whether a record tells of an error: by its level, or by an exception."""
     return record.levelno >= logging.ERROR or bool(record.exc_info and record.exc_info[0])
@@ -101,14 +95,16 @@ def _is_error(record: logging.LogRecord) -> bool:
 def _listen(original: Any, patch: Patch) -> Any:
     def call_handlers(*args: Any, **kwargs: Any) -> Any:
         if patch.active and len(args) > 1:
-            for ear in _ears:
+            for ear in _ears.all:
                 ear.hear(args[1])
         return original(*args, **kwargs)
 
     return call_handlers
 
 
-_patches = SharedPatches(lambda: [Patch(logging.Logger, "callHandlers", _listen)], lambda: None)
+_ears: SharedListeners[Ear] = SharedListeners(
+    lambda: [Patch(logging.Logger, "callHandlers", _listen)]
+)
 
 
 def listen(
@@ -138,16 +134,4 @@ def listen(
     Callable
         Ends it.
     """
-    global _ears  # noqa: PLW0603  (one for the process, as the patch is)
-    ear = Ear(worker, level, listener, left_out, guard)
-    with _lock:
-        _ears = (*_ears, ear)
-    _patches.enter()
-    return partial(_leave, ear)
-
-
-def _leave(ear: Ear) -> None:
-    global _ears  # noqa: PLW0603
-    with _lock:
-        _ears = tuple(other for other in _ears if other is not ear)
-    _patches.leave()
+    return _ears.add(Ear(worker, level, listener, left_out, guard))

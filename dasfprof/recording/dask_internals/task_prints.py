@@ -11,10 +11,9 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
+from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
 from dasfprof.recording.dask_internals.task_logs import Ear, Listener
 from dasfprof.recording.guard import HookGuard
 
@@ -60,15 +59,10 @@ def _record(line: str) -> logging.LogRecord:
     return record
 
 
-#: Replaced as a whole: threads go over it without a lock.
-_listeners: tuple[_Lines, ...] = ()
-_lock = threading.Lock()
-
-
 def _listen(original: Any, patch: Patch) -> Any:
     def write(*args: Any, **kwargs: Any) -> Any:
         if patch.active and args:
-            for lines in _listeners:
+            for lines in _listeners.all:
                 lines.hear(args[0])
         return original(*args, **kwargs)
 
@@ -82,7 +76,7 @@ def _place() -> list[Patch]:
         return []
 
 
-_patches = SharedPatches(_place, lambda: None)
+_listeners: SharedListeners[_Lines] = SharedListeners(_place)
 
 
 def listen(
@@ -106,16 +100,4 @@ def listen(
     Callable
         Ends it.
     """
-    global _listeners  # noqa: PLW0603  (one for the process, as the patch is)
-    lines = _Lines(Ear(worker, logging.INFO, listener, left_out, guard), guard)
-    with _lock:
-        _listeners = (*_listeners, lines)
-    _patches.enter()
-    return partial(_leave, lines)
-
-
-def _leave(lines: _Lines) -> None:
-    global _listeners  # noqa: PLW0603
-    with _lock:
-        _listeners = tuple(other for other in _listeners if other is not lines)
-    _patches.leave()
+    return _listeners.add(_Lines(Ear(worker, logging.INFO, listener, left_out, guard), guard))
