@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FuturesTimeoutError  # another one on Python 3.10
 from glob import escape
 from time import monotonic
 from typing import Any
@@ -206,7 +207,7 @@ class Shipper:
         self._call = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
             return self._call.result(limit)
-        except TimeoutError:
+        except FuturesTimeoutError:
             self._call.cancel()
             raise
 
