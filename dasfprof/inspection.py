@@ -13,8 +13,8 @@ from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.from_views import state_from_views
 from dasfprof.analysis.under_way.table import causes_table
 from dasfprof.errors import InvalidArgumentError
+from dasfprof.recording.cluster.clients import find_client
 from dasfprof.recording.cluster.inspection import LIMIT, views_of
-from dasfprof.recording.registration import find_client
 
 if TYPE_CHECKING:
     import pandas as pd

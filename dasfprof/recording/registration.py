@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from distributed import Client
-from distributed.deploy.cluster import Cluster
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
-from dasfprof.errors import NoClientError, RegistrationError
+from dasfprof.errors import RegistrationError
 from dasfprof.recording.call_profiles.engines import make_engine
-from dasfprof.recording.cluster.calls import check_process, ping, running_plugins
+from dasfprof.recording.cluster.calls import running_plugins
+from dasfprof.recording.cluster.clients import find_client
 from dasfprof.recording.cluster.home import Home
 from dasfprof.recording.cluster.link import ClusterLink
+from dasfprof.recording.cluster.readiness import NO_ANSWER, check_answers, check_processes
 from dasfprof.recording.cluster.removal import remove_plugins
 from dasfprof.recording.cluster.time_limit import within
 from dasfprof.recording.guard import in_thread
@@ -27,19 +28,11 @@ from dasfprof.recording.plugins.worker_profiler import WorkerProfiler
 from dasfprof.recording.run import ProfiledRun
 from dasfprof.recording.settings import RunSettings, make_settings, switch
 from dasfprof.recording.steps.recorder import StepRecorder, stop_recorders
-from dasfprof.text import count_of
 
 logger = logging.getLogger(__name__)
 
 #: A process has this many times `response_timeout` to import what recording needs.
 _PATIENCE = 12
-
-_NO_ANSWER = (
-    "not all processes of the cluster answer ({}). Wait until they are no longer busy, "
-    "close them, or set a longer dasfprof.response-timeout. Nothing was registered."
-)
-#: Processes that a message names.
-_MOST_NAMED = 3
 
 
 @checked_options
@@ -206,49 +199,6 @@ class profile:  # noqa: N801  (a context manager, used like a function)
             await self._run.stop()
 
 
-def find_client(pipeline: Any) -> tuple[Client, bool]:
-    """Return the Dask client of the object that the user wants to profile.
-
-    Returns
-    -------
-    client
-    owned : bool
-        Whether the client was created here, for a cluster, and is to be closed with the run.
-
-    Raises
-    ------
-    NoClientError
-        If there is none.
-    RegistrationError
-        If it is closed.
-    """
-    if isinstance(pipeline, Cluster):
-        if pipeline.status.name in ("closed", "closing", "failed"):
-            raise RegistrationError(f"{pipeline!r} is {pipeline.status.name}; start a new one.")
-        asynchronous = bool(pipeline.asynchronous)
-        return Client(pipeline, asynchronous=asynchronous, set_as_default=False), True
-    # A DASF pipeline has an executor, whose `client` is Dask's; its own `register_plugin`
-    # calls a method that Dask no longer has.
-    candidates = (
-        pipeline,
-        getattr(pipeline, "client", None),
-        getattr(getattr(pipeline, "_executor", None), "client", None),
-    )
-    client = next((item for item in candidates if isinstance(item, Client)), None)
-    if client is None:
-        executor = getattr(pipeline, "_executor", None)
-        what = f" (executor: {type(executor).__name__})" if executor is not None else ""
-        raise NoClientError(
-            f"got an object of type {type(pipeline).__name__}{what}, which has no Dask client, so "
-            "there is no cluster to observe. Pass a distributed.Client, a Cluster, an object with "
-            "a `.client`, or a DASF Pipeline with a DaskPipelineExecutor; `Client()` starts a "
-            "cluster on this machine."
-        )
-    if client.status not in ("running", "connecting", "newly-created"):
-        raise RegistrationError(f"{client!r} is {client.status}; connect a new client.")
-    return client, False
-
-
 async def _register(
     client: Client, settings: RunSettings, nvtx: bool, owned: bool, steps: StepRecorder
 ) -> ProfiledRun:
@@ -257,15 +207,16 @@ async def _register(
         if client.status != "running":
             await client
         link = ClusterLink(client, settings.response_timeout)
-        await _check_answers(link)
-        await within(_PATIENCE * link.limit, _check_processes(client, settings.directory))
+        await check_answers(link)
+        await within(_PATIENCE * link.limit, check_processes(client, settings.directory))
         await _stop_others(client, link)
         await home.prepare(link)
     except BaseException as error:
+        await home.leave()
         if owned:
             await client.close()
         if isinstance(error, asyncio.TimeoutError):
-            raise RegistrationError(_NO_ANSWER.format(error)) from error
+            raise RegistrationError(NO_ANSWER.format(error)) from error
         raise
     try:
         for plugin in plugins:
@@ -307,48 +258,6 @@ def describe_plugin(plugin: Any) -> str:
     """Return a plugin's kind and name as DASF logs them."""
     kind = "scheduler" if isinstance(plugin, SchedulerPlugin) else "worker"
     return f"{kind} plugin {plugin.name.rpartition('-')[2]}"
-
-
-async def _check_processes(client: Client, directory: str) -> None:
-    """Raise an error if a cluster cannot be recorded; warn of workers that will not be.
-
-    The scheduler needs dasfprof: only its file holds graphs, steals and workers.
-    """
-    reasons = dict(await client.run(check_process, directory))
-    unfit = {where: reason for where, reason in reasons.items() if reason is not None}
-    scheduler = await client.run_on_scheduler(check_process, directory)
-    if scheduler is None and (not unfit or len(unfit) < len(reasons)):
-        if unfit:
-            logger.warning(
-                "%s of %s will not be recorded, and work as usual. %s. Install dasfprof there, "
-                "or pass a directory that they can write to.",
-                len(unfit),
-                count_of(len(reasons), "worker"),
-                _named(unfit),
-            )
-        return
-    if scheduler is not None:
-        unfit = {"the scheduler": scheduler, **unfit}
-    raise RegistrationError(
-        f"{len(unfit)} of {len(reasons) + 1} processes cannot record. {_named(unfit)}. The "
-        "scheduler and at least one worker have to: install dasfprof where they run, and pass a "
-        f"directory that they can write to (tried: {directory!r}). Nothing was "
-        "registered."
-    )
-
-
-def _named(reasons: dict[str, str]) -> str:
-    """Describe the first processes and why they cannot record."""
-    named = [f"{where}: {reason}" for where, reason in list(reasons.items())[:_MOST_NAMED]]
-    more = len(reasons) - len(named)
-    return "; ".join(named) + (f"; and {more} more" if more else "")
-
-
-async def _check_answers(link: ClusterLink) -> None:
-    answers = await link.on_workers(ping)
-    if answers.silent:
-        named = ", ".join(list(answers.silent)[:3])
-        raise RegistrationError(_NO_ANSWER.format(f"{named}: no answer in {link.limit:g} s"))
 
 
 async def _stop_others(client: Client, link: ClusterLink) -> None:
