@@ -26,6 +26,7 @@ VARIANTS = ("none", "dasfprof", "performance_report")
 OTHER_VARIANTS = (
     "dasfprof with stacks",
     "dasfprof with cprofile",
+    "dasfprof with tracemalloc",
     "plugins that do nothing",
     "get_task_stream",
 )
@@ -35,6 +36,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dasfprof": {},
     "dasfprof with stacks": {"stack_frequency": 20},
     "dasfprof with cprofile": {"profiler": "cprofile"},
+    "dasfprof with tracemalloc": {"memory": "tracemalloc"},
 }
 
 
@@ -49,6 +51,11 @@ def no_op_tasks(client: Any, count: int) -> None:
 def short_tasks(client: Any, count: int) -> None:
     """Tasks of 10 ms of arithmetic each."""
     client.gather(client.map(_ten_milliseconds, range(count), pure=False))
+
+
+def small_objects(client: Any, count: int) -> None:
+    """Tasks that make many small objects, which is what tracing allocations costs most for."""
+    client.gather(client.map(_fifty_thousand_tuples, range(count), pure=False))
 
 
 def demo_pipeline(client: Any, count: int) -> None:
@@ -77,11 +84,18 @@ def _ten_milliseconds(i: int) -> int:
     return i
 
 
+def _fifty_thousand_tuples(i: int) -> int:
+    return len([(i, str(number)) for number in range(50_000)])
+
+
 WORKLOADS = {
     "no-op tasks": (no_op_tasks, 6000),
     "10 ms tasks": (short_tasks, 700),
     "array pipeline": (demo_pipeline, 400),
+    "small objects": (small_objects, 200),
 }
+#: Those that are measured unless others are asked for.
+USUAL = ("no-op tasks", "10 ms tasks", "array pipeline")
 
 
 # --- profilers -----------------------------------------------------------------------------------
@@ -291,7 +305,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser.add_argument("--dasf-core", type=Path, help="a checkout of DASF, to compare with")
     options = parser.parse_args(arguments)
     results = []
-    for workload in options.workload or WORKLOADS:
+    for workload in options.workload or USUAL:
         variants = ["none", *(options.variant or VARIANTS[1:])]
         if options.dasf_core and not options.variant:
             variants.append(DASF)

@@ -67,7 +67,9 @@ SEARCH = """(query) => new Promise((resolve) => {
 })"""
 
 
-def write_trace(directory: Path, count: int, *, hashed: bool = False, samples: int = 0) -> None:
+def write_trace(
+    directory: Path, count: int, *, hashed: bool = False, samples: int = 0, seed: int = 1
+) -> None:
     """Write the files of workers and scheduler of a run of so many tasks.
 
     Parameters
@@ -80,8 +82,10 @@ def write_trace(directory: Path, count: int, *, hashed: bool = False, samples: i
         Whether all keys end in hashes, as those of `dask.delayed`, in place of chunks' numbers.
     samples
         How many times the stack of each task was looked at.
+    seed
+        Of the random lengths.
     """
-    generator = np.random.default_rng(1)
+    generator = np.random.default_rng(seed)
     lanes = WORKERS * THREADS
     share = count // lanes
     scheduled = []

@@ -24,6 +24,8 @@ BENCHMARKS = {
     "bench_explain": ["--rounds", "1", "--tasks", "20000"],
     "bench_predictions": ["--repeats", "1", "--pipelines", "gaps", "--scale", "0.5"],
     "bench_growth": ["--rounds", "1", "--events", "100000"],
+    "bench_long_runs": ["--rounds", "1", "--events", "100000", "--runs", "100"],
+    "bench_large": ["--events", "200000", "--files", "4", "--memory", "20MB"],
     "bench_reports": ["--rounds", "1", "--tasks", "20000"],
     "bench_decoding": ["--rounds", "3", "--events", "200000"],
     "bench_report": ["--rounds", "1", "--tasks", "10000"],
@@ -37,6 +39,7 @@ BENCHMARKS = {
     "bench_stuck": ["--workers", "8", "--rounds", "1"],
     "bench_shipping": ["--workers", "50", "--seconds", "3", "--rounds", "1"],
     "bench_comparison": ["--rounds", "5", "--gates", "20"],
+    "bench_comparison_page": ["--rounds", "1", "--tasks", "10000"],
     "bench_soak": ["--tasks", "20000"],
 }
 COMPARES_WITH_DASF = ("bench_overhead", "bench_own_events", "bench_analysis")

@@ -117,7 +117,9 @@ def compute_rows(count: int, first: int = 0) -> list[tuple[object, ...]]:
     return rows
 
 
-def write_runs(directory: Path, count: int, workers: int = WORKERS) -> int:
+def write_runs(
+    directory: Path, count: int, workers: int = WORKERS, *, segment_size: int = 0
+) -> int:
     """Write task runs as files of several workers; gives their bytes."""
     for worker in range(workers):
         label = f"worker-{HOST}-{worker}"
@@ -126,6 +128,7 @@ def write_runs(directory: Path, count: int, workers: int = WORKERS) -> int:
             directory / f"synthetic-TracePlugin-{HOST}-{worker}.msgpack",
             flush_interval=3600,
             max_pending=1 << 30,
+            segment_size=segment_size,
             header={
                 "plugin": "TracePlugin",
                 "run": "synthetic",

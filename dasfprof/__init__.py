@@ -20,6 +20,7 @@ _PUBLIC = {
     "dasfprof.analysis.history": ("history",),
     "dasfprof.database": ("EventProfiler", "FileDatabase", "MultiEventDatabase", "open_run"),
     "dasfprof.errors": (
+        "BeyondMemoryError",
         "CannotWriteError",
         "DasfprofError",
         "DumpError",
@@ -57,6 +58,7 @@ _HOOKS = {
 _MODULES = {name: module for part in (_PUBLIC, _HOOKS) for module in part for name in part[module]}
 
 __all__ = [
+    "BeyondMemoryError",
     "CannotWriteError",
     "CompleteEvent",
     "DasfprofError",
@@ -99,6 +101,7 @@ if TYPE_CHECKING:
     from dasfprof.analysis.live import LiveRun as LiveRun
     from dasfprof.database import EventProfiler, FileDatabase, MultiEventDatabase, open_run
     from dasfprof.errors import (
+        BeyondMemoryError,
         CannotWriteError,
         DasfprofError,
         DumpError,

@@ -11,7 +11,8 @@
      │    └── NoClientError     there is no Dask client to profile
      ├── TraceError             a trace that cannot be used
      │    ├── SourceNotFoundError  (also a FileNotFoundError)  no file there
-     │    └── NotATraceError       a file, but not one of ours or DASF's
+     │    ├── NotATraceError       a file, but not one of ours or DASF's
+     │    └── BeyondMemoryError    (also a MemoryError)  a question that needs more than is free
      ├── CannotWriteError       (also an OSError)  a file that cannot be created
      ├── ReadOnlyError          recording into a database that was opened to read, or closed
      └── MissingExtraError      (also an ImportError)  an optional library is not installed
@@ -61,6 +62,10 @@ class SourceNotFoundError(TraceError, FileNotFoundError):
 
 class NotATraceError(TraceError):
     """A file that is neither a dasfprof nor a DASF trace."""
+
+
+class BeyondMemoryError(TraceError, MemoryError):
+    """A question that needs the whole run in memory, where it does not fit."""
 
 
 class ReadOnlyError(DasfprofError):

@@ -76,13 +76,17 @@ async def _record_cluster(scheduler: Scheduler) -> None:
     from distributed.protocol.pickle import dumps
 
     from dasfprof.config import setting
+    from dasfprof.database.storage import why_not_writable
     from dasfprof.errors import RegistrationError
-    from dasfprof.recording.cluster.calls import check_process
+    from dasfprof.recording.cluster.calls import aside, check_process
     from dasfprof.recording.registration import default_plugins
     from dasfprof.recording.settings import make_settings
 
     settings = make_settings()
-    reason = check_process(settings.directory)
+    reason = check_process(settings.directory, settings.storage)
+    if reason is None and settings.storage:
+        where = settings.storage, f"{settings.stored_directory}/begun"
+        reason = await aside(why_not_writable, *where)
     if reason is not None:
         raise RegistrationError(
             f"dasfprof records nothing here: {reason}. Set the directory for the trace files with "
@@ -96,7 +100,7 @@ async def _record_cluster(scheduler: Scheduler) -> None:
             await scheduler.register_worker_plugin(
                 None, dumps(plugin), name=plugin.name, idempotent=False
             )
-    logger.info("dasfprof records run %r in %s", settings.name, settings.directory)
+    logger.info("dasfprof records run %r in %s", settings.name, settings.source)
 
 
 async def _record_worker(worker: Worker) -> None:
@@ -117,7 +121,7 @@ async def _record_worker(worker: Worker) -> None:
     for plugin in default_plugins(settings, bool(setting("enable-nvtx"))):
         if isinstance(plugin, WorkerPlugin):
             await worker.plugin_add(plugin, name=plugin.name)
-    logger.info("dasfprof records run %r in %s", settings.name, settings.directory)
+    logger.info("dasfprof records run %r in %s", settings.name, settings.source)
 
 
 async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
@@ -176,6 +180,8 @@ class RecordedCluster:
         """
         from distributed import Client
 
+        from dasfprof.database.storage import is_url
+
         self.run.end_steps()
         if self._is_known_to_be_closed():
             return
@@ -192,7 +198,8 @@ class RecordedCluster:
         with client:
             run = self.run.through(client)
             run.stop()
-            run.collect(run.directory)
+            if not is_url(run.source):
+                run.collect(run.directory)
 
     def _is_known_to_be_closed(self) -> bool:
         cluster = self.cluster() if self.cluster is not None else None
@@ -210,14 +217,14 @@ class ClientRecorder:
     name
         Name of the runs; numbers are added to it for those after the first.
     directory
-        The directory of the files; None: by the config.
-    profiler
-        What counts the calls of tasks; None: by the config.
+        The directory of the files, or a URL; None: by the config.
+    options
+        Further options of `register_default_profiler`; those that are None: by the config.
     """
 
     name: str
-    directory: Path | None
-    profiler: Any = None
+    directory: Path | str | None
+    options: dict[str, Any] = field(default_factory=dict)
     pid: int = field(default_factory=os.getpid)
     clusters: list[RecordedCluster] = field(default_factory=list)
     #: Messages that say why clusters were not recorded.
@@ -249,7 +256,7 @@ class ClientRecorder:
                 client,
                 name=self.name if number == 1 else f"{self.name}-{number}",
                 directory=self.directory,
-                profiler=self.profiler,
+                **self.options,
             )
         except DasfprofError as error:
             self.refusals.append(f"{address} was not recorded: {error}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 
 import dask
 import pytest
@@ -12,8 +14,9 @@ from hypothesis import HealthCheck, settings
 DASK_INTERNALS = ("recording", "gpu")
 
 #: Files that run whole programs, commands and notebooks, many of which hang or die, and take most
-#: of the suite's time: with ``--full`` only. The longest come first: several processes share the
-#: suite by whole files, and one of these that came last would leave the others with nothing to do.
+#: of the suite's time: with ``--full`` only, as the tests that drive a browser. The longest come
+#: first: several processes share the suite by whole files, and one of these that came last would
+#: leave the others with nothing to do.
 WHOLE_PROGRAMS = (
     "test_unfinished_runs.py",
     "test_stuck.py",
@@ -38,6 +41,9 @@ WHOLE_PROGRAMS = (
     "test_tutorial.py",
     "test_tutorial_gpu.py",
     "test_live.py",
+    "test_compare_magic.py",
+    "test_compare_command.py",
+    "test_reports_of_clusters.py",
 )
 #: The longest of the others.
 LONGEST = ("test_under_way.py", "test_durability.py", "test_dask_internals.py")
@@ -57,6 +63,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Hundreds of processes are started that import dasfprof: compiling it takes half of a second
+    # in each of them where the environment forbids Python to keep what it has compiled.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     settings.load_profile("long" if config.getoption("--long") else "short")
     # Workers are forked from a process that has imported Dask, as in Dask's own tests: it takes a
     # tenth of the CPU seconds. Clusters of scripts and commands are spawned, as Dask does it.
@@ -71,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     skipped = {
         "slow": "a long form; run with --long",
-        "whole_program": "a whole program; run with --full",
+        "whole_program": "a whole program, or a browser's test; run with --full",
     }
     if config.getoption("--full"):
         del skipped["whole_program"]
@@ -80,7 +90,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.parent.name in DASK_INTERNALS:
             item.add_marker(pytest.mark.dask_internals)
-        if item.path.name in WHOLE_PROGRAMS:
+        fixtures = getattr(item, "fixturenames", ())
+        if item.path.name in WHOLE_PROGRAMS or "browser" in fixtures:
             item.add_marker(pytest.mark.whole_program)
         for marker, reason in skipped.items():
             if item.get_closest_marker(marker):

@@ -224,12 +224,15 @@ def lost_message(client: Any) -> Any:
 
 
 def paused(client: Any) -> Any:
-    """Fill the memory of all workers beyond what they may take."""
+    """Fill the memory of all workers to between where they pause and where they are killed."""
 
     def fill(dask_worker: Any) -> None:
         import numpy as np
+        import psutil
 
-        dask_worker.monitor.kept = np.ones(410 << 20, dtype=np.uint8)
+        wanted = int(0.87 * dask_worker.memory_manager.memory_limit)
+        missing = wanted - psutil.Process().memory_info().rss
+        dask_worker.monitor.kept = np.ones(missing, dtype=np.uint8)
 
     client.run(fill)
     while not all(
@@ -405,7 +408,7 @@ PLANTS = {
     "paused": Plant(
         paused, "All 2 workers.* paused", ("all-paused",), options=(("memory_limit", "600MiB"),)
     ),
-    "killed": Plant(one(die), "die-1 was given up", ("killed-workers",), wait=wait_all),
+    "killed": Plant(one(die), "die-1 was given up", ("killed-workers",), wait=wait_elsewhere),
     "error": Plant(
         failing,
         "(fail-3 ended in an error|task ended in an error: ValueError in fail).*5 tasks",

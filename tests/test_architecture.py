@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def modules() -> list[Path]:
 
 def imports(path: Path, at_top: bool = False) -> set[str]:
     """Names of the modules that a file imports, those for type checkers left out."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     found: set[str] = set()
 
     def visit(node: ast.AST) -> None:
@@ -84,6 +85,11 @@ def part(module: str) -> str | None:
     return words[1] if words[0] == "dasfprof" and len(words) > 1 and words[1] in FLOORS else None
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def relative(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
@@ -92,7 +98,26 @@ def own_part(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-@pytest.mark.parametrize("path", modules(), ids=relative)
+def of_each(paths: list[Path]) -> Callable[[Callable[[Path], None]], Callable[[], None]]:
+    """Make a test of a check of one file: it names each file that fails, and why."""
+
+    def as_test(check: Callable[[Path], None]) -> Callable[[], None]:
+        def test() -> None:
+            wrong = {}
+            for path in paths:
+                try:
+                    check(path)
+                except AssertionError as error:
+                    wrong[relative(path)] = str(error)
+            assert not wrong
+
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        return test
+
+    return as_test
+
+
+@of_each(modules())
 def test_imports_only_lower_floors(path: Path) -> None:
     own = own_part(path)
     if own == "__init__":
@@ -114,7 +139,7 @@ def imported_modules(path: Path) -> set[str]:
     """Modules of the package that a file imports anywhere, for type checkers too."""
     known = module_names()
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -132,7 +157,7 @@ def module_names() -> dict[str, Path]:
     return names
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "analysis").rglob("*.py")), ids=relative)
+@of_each(sorted((PACKAGE / "analysis").rglob("*.py")))
 def test_rooms_of_the_analysis_import_only_lower_rooms(path: Path) -> None:
     own = path.relative_to(PACKAGE / "analysis").parts[0]
     if own not in ROOMS:
@@ -159,14 +184,14 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     assert not left, f"import each other: {sorted(left)}"
 
 
-@pytest.mark.parametrize("path", modules(), ids=relative)
+@of_each(modules())
 def test_workers_stay_light(path: Path) -> None:
     if FLOORS.get(own_part(path), -1) <= FLOORS["recording"]:
         roots = {module.split(".")[0] for module in imports(path)}
         assert not roots & ANALYSIS_ONLY
 
 
-@pytest.mark.parametrize("path", modules(), ids=relative)
+@of_each(modules())
 def test_gpu_libraries_are_imported_at_use(path: Path) -> None:
     roots = {module.split(".")[0] for module in imports(path, at_top=True)}
     assert not roots & GPU_LIBRARIES
@@ -207,11 +232,15 @@ PUBLIC_DASK = {
     "dask.config",
     "dask.dataframe",
     "dask.delayed",
+    "dask.system",
+    "dask.system.cpu_count",
     "dask.utils",
     "dask.utils.key_split",
+    "dask.utils.parse_bytes",
     "dask.utils.parse_timedelta",
     "distributed",
     "distributed.Client",
+    "distributed.Future",
     "distributed.LocalCluster",
     "distributed.Scheduler",
     "distributed.Security",
@@ -253,7 +282,7 @@ def private_names_in(path: Path, private: set[str]) -> set[str]:
     ``self._name`` is our own object's.
     """
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Attribute) and node.attr in private:
             if not (isinstance(node.value, ast.Name) and node.value.id == "self"):
                 found.add(node.attr)
@@ -262,7 +291,7 @@ def private_names_in(path: Path, private: set[str]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", modules(), ids=relative)
+@of_each(modules())
 def test_private_names_of_dask_stand_in_one_place(path: Path) -> None:
     """Outside of `dask_internals` nothing of Dask's is imported or looked up that is private."""
     from dasfprof.recording.dask_internals.names import NAMES

@@ -35,11 +35,13 @@ def test_argument_beats_config_beats_default() -> None:
 def test_defaults_of_yaml_and_code_agree() -> None:
     made = make_settings("x", add_time_suffix=False)
     coded = RunSettings("x", made.directory)
-    fields = ("commit_threshold", "flush_interval", "max_pending", "sample_interval")
+    fields = ("commit_threshold", "flush_interval", "max_pending", "segment_size")
     for field in (
         *fields,
+        "sample_interval",
         "stack_frequency",
         "profiler",
+        "memory",
         "log_level",
         "log_values",
         "record_code",
@@ -83,3 +85,12 @@ def test_defaults_outlive_a_block_that_they_were_loaded_in() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["x", "default"]
+
+
+def test_the_command_stuck_waits_as_long_as_the_function() -> None:
+    """Each has its default: the command must not import Dask to print its help."""
+    from dasfprof.cli.stuck import stuck
+    from dasfprof.recording.cluster.inspection import LIMIT
+
+    (limit,) = (param for param in stuck.params if param.name == "limit")
+    assert limit.default == LIMIT

@@ -11,20 +11,24 @@ from typing import Any
 
 import pandas as pd
 
+from dasfprof.analysis.large.run import LargeRun
 from dasfprof.analysis.tables import questions
 from dasfprof.analysis.tables.questions import Question
-from dasfprof.analysis.trace import Trace
 
 
 class Questions:
     """The questions, a method each."""
 
-    trace: Trace
     _progress: bool
+    _large: LargeRun | None
 
 
 def _method(question: Question) -> Callable[..., pd.DataFrame]:
     def method(self: Questions, *args: Any, **arguments: Any) -> pd.DataFrame:
+        if self._large is not None:
+            named = question.bind(*args, **arguments)
+            if self._large.answers(question, named):
+                return self._large.ask(question, named)
         if question.takes_progress:
             arguments["progress"] = self._progress
         return question.answer(self.trace, *args, **arguments)

@@ -11,8 +11,11 @@ from dasfprof.analysis.trace import Trace
 class Questions:
     """The questions, a method each."""
 
-    trace: Trace
     _progress: bool
+
+    @property
+    def trace(self) -> Trace:
+        """The run as tables."""
 
     def diagnose(
         self,
@@ -113,6 +116,12 @@ class Questions:
         by: Literal["method", "actor"] = "method",
     ) -> pd.DataFrame:
         """Sum up the calls of methods of actors, which are no tasks and hold no thread of tasks."""
+
+    def allocations(
+        self,
+        function: str | None = None,
+    ) -> pd.DataFrame:
+        """Say which lines allocated what functions held, of the fullest moment seen of each function."""
 
     def function_memory(self) -> pd.DataFrame:
         """Say how much memory workers' processes held while functions ran, by the samples there are."""
@@ -218,3 +227,9 @@ class Questions:
         function: str | None = None,
     ) -> pd.DataFrame:
         """List what task runs were called with, by type, dtype, shape and length."""
+
+    def tracebacks(
+        self,
+        function: str | None = None,
+    ) -> pd.DataFrame:
+        """List the failed attempts at tasks, each with its whole traceback."""

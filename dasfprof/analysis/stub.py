@@ -27,8 +27,11 @@ from dasfprof.analysis.trace import Trace
 class Questions:
     """The questions, a method each."""
 
-    trace: Trace
     _progress: bool
+
+    @property
+    def trace(self) -> Trace:
+        """The run as tables."""
 '''
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.cli.sources import open_analyser
+from dasfprof.cli.sources import between_option, connected, open_analyser
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, default_requests, print_answers
 from dasfprof.report.terminal.paragraphs import heading, say
@@ -15,7 +15,7 @@ from dasfprof.report.terminal.summary import print_summary
 from dasfprof.text import clean
 
 if TYPE_CHECKING:
-    from dasfprof.analysis import Trace
+    from dasfprof.analysis import TraceAnalyser
     from dasfprof.analysis.tables.questions import Request
 
 
@@ -35,7 +35,13 @@ def _list_questions(ctx: click.Context, _: click.Parameter, wanted: bool) -> Non
     ctx.exit()
 
 
-def _requests(analyses: tuple[str, ...], trace: Trace) -> list[Request]:
+_IN_PARTS = (
+    "This run is analysed part by part, since it would take too much memory. By default only what "
+    "sums up, counts and ranks is told; other questions (-a) are tried in memory."
+)
+
+
+def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Request]:
     """Read what is asked for, each question once."""
     from dasfprof.analysis.tables import questions
 
@@ -43,7 +49,10 @@ def _requests(analyses: tuple[str, ...], trace: Trace) -> list[Request]:
         asked = {request.file_stem: request for request in map(questions.parse, analyses)}
     except InvalidArgumentError as error:
         raise click.UsageError(clean(error)) from error
-    return list(asked.values()) or default_requests(trace)
+    if asked:
+        return list(asked.values())
+    requests = default_requests(analyser.in_memory)
+    return list(filter(analyser.answers, requests)) if analyser.is_in_parts else requests
 
 
 @click.command()
@@ -76,11 +85,26 @@ def _requests(analyses: tuple[str, ...], trace: Trace) -> list[Request]:
     type=click.IntRange(min=1),
     help=f"Number of rows of each table.  [default: {DEFAULT_ROWS}; with --json all]",
 )
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Analyse the run on a Dask cluster, where its files are, such as tcp://10.0.0.5:8786.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def analyse(
-    source: str, analyses: tuple[str, ...], output: Path | None, head: int | None, *, as_json: bool
+@between_option
+def analyse(  # noqa: PLR0917
+    source: str,
+    analyses: tuple[str, ...],
+    output: Path | None,
+    head: int | None,
+    between: tuple[str, str] | None,
+    scheduler: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Print what is wrong with a run and where its time went.
+
+    In a terminal that is at most a screen; --head prints all, -a what it asks for.
 
     SOURCE is a trace file, a directory that holds one run, a quoted glob pattern, or the prefix of
     a run's name, with or without its directory.
@@ -94,20 +118,41 @@ def analyse(
       dasfprof analyse -a findings traces/Tutorial_5
       dasfprof analyse -a function --head 20 -o tables/ 'traces/Tutorial_5*'
       dasfprof analyse -a 'transfers("time", interval=1.0)' traces/Tutorial_5
+      dasfprof analyse --scheduler tcp://10.0.0.5:8786 /scratch/traces/Tutorial_5
       dasfprof analyse --json traces/ | jq '.findings[].Finding'
     """
     if as_json and output is not None:
         raise click.UsageError("--json and --output cannot be used together.")
-    analyser, title = open_analyser(source)
-    requests = _requests(analyses, analyser.trace)
+    if scheduler is not None and between is not None:
+        raise click.UsageError("--scheduler and --between cannot be used together.")
+    with connected(scheduler) as client:
+        analyser, title = open_analyser(source, between, client=client)
+        _answer(analyser, title, analyses, output, head, as_json=as_json)
+
+
+def _answer(
+    analyser: TraceAnalyser,
+    title: str,
+    analyses: tuple[str, ...],
+    output: Path | None,
+    head: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    requests = _requests(analyses, analyser)
+    analyser.prepare(requests)
     if as_json:
         from dasfprof.cli.document import document
 
         for piece in document(analyser, title, requests, head):
             click.echo(piece, nl=False)
         return
-    print_summary(analyser.trace, title)
-    answers = print_answers(analyser, head or DEFAULT_ROWS, requests=requests)
+    if analyser.is_in_parts:
+        say(_IN_PARTS)
+    else:
+        print_summary(analyser.trace, title)
+    whole = bool(head or analyses or output)
+    answers = print_answers(analyser, head or DEFAULT_ROWS, requests=requests, whole=whole)
     if output is not None:
         from dasfprof.report.formats.csv import write_csv
 

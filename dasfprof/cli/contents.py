@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dasfprof.database.reader import TraceFile
 
 CLOSED = "closed cleanly"
+CONTINUED = "goes on in the next segment"
 NO_END = "DASF's format, which has no end"
 
 #: Tell what GPUs a worker may use, why one cannot be read, and whether tasks were NVTX ranges.
@@ -33,6 +34,8 @@ class FileContents:
     size: int
     state: str
     header: dict[str, Any] = field(default_factory=dict)
+    #: Whether another segment of its writer follows.
+    continues: bool = False
     #: Number of events of each name.
     events: Counter[str] = field(default_factory=Counter)
     #: Unix seconds; seconds since the host's start in DASF's files. None without events.
@@ -51,6 +54,11 @@ class FileContents:
     def is_dasf(self) -> bool:
         """Whether DASF wrote the file."""
         return self.state == NO_END
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether its writer finished it."""
+        return self.state in (CLOSED, CONTINUED)
 
     @property
     def goes_on(self) -> bool:
@@ -98,6 +106,30 @@ def _counts(batch: Batch) -> Iterable[tuple[str, int]]:
     return Counter(batch.names).items() if "name" in batch.fields else [(batch.name, batch.rows)]
 
 
+def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
+    """Read the files of a run; what is missing of one is among what was lost of its neighbour.
+
+    Raises
+    ------
+    TraceError
+        If one is no file of a trace.
+    """
+    from dasfprof.database import FileDatabase
+    from dasfprof.database.rotated_files import Segments
+
+    contents, segments = [], Segments()
+    for database in databases:
+        if isinstance(database, FileDatabase):
+            file = database.trace_file()
+            contents.append(_read_file(file))
+            segments.add(file)
+        else:
+            contents.append(read_contents(database))
+    for missing in segments.missing():
+        next(one for one in contents if one.path.name == missing.file).losses.append(missing.text)
+    return contents
+
+
 def read_contents(database: EventDatabase) -> FileContents:
     """Read a whole file.
 
@@ -138,6 +170,8 @@ def _read_file(file: TraceFile) -> FileContents:
     contents.header = file.header
     if file.header and "plugin" not in file.header:  # a file of user code, which names its own
         contents.unknown.clear()
+    if file.end is not None and file.end.get("continues") is True:
+        contents.continues, contents.state = True, CONTINUED
     if file.end is None:
         contents.state = writer_of(file.header).value
     damage = file.damage

@@ -88,7 +88,7 @@ def demo(directory: Path, workers: int, size: str) -> None:
     source = Path(directory, run.name)
     size_on_disk = format_size(sum(path.stat().st_size for path in files))
     echo(f"\nRecorded {source}: {count_of(len(files), 'trace file')}, {size_on_disk}")
-    print_answers(run.analyser(), DEFAULT_ROWS)
+    print_answers(run.analyser(), DEFAULT_ROWS, whole=False)
     say(
         f"Next: `dasfprof run SCRIPT.py` does this for a pipeline of yours; `dasfprof report "
         f"{source}` shows the run in the browser; `dasfprof export --to perfetto {source}` writes "

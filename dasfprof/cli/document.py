@@ -23,7 +23,8 @@ def document(
     """Write answers as JSON, in ASCII, piece by piece.
 
     The whole is an object of ``run`` (its name), ``summary``, ``findings``, ``tables`` (by the
-    names of their CSV files) and ``notes`` (on missing data). A table is a list of objects
+    names of their CSV files) and ``notes`` (on missing data). The summary of a run that is analysed
+    part by part is null. A table is a list of objects
     by label; NA and numbers that are not finite are null; times are ISO 8601.
 
     Parameters
@@ -39,7 +40,8 @@ def document(
     """
     from dasfprof.report.run_summary import summarise
 
-    yield f'{{"run": {json_of(title)},\n"summary": {json_of(summarise(analyser.trace))},\n'
+    summary = None if analyser.is_in_parts else summarise(analyser.trace)
+    yield f'{{"run": {json_of(title)},\n"summary": {json_of(summary)},\n'
     asked = list(requests)
     for request in asked:
         if request.question.name == "diagnose":
@@ -52,7 +54,7 @@ def document(
             yield separator
             yield from _member(request.file_stem, request.of(analyser), rows)
             separator = ",\n"
-    yield f'}},\n"notes": {json_of([note.text for note in analyser.trace.notes])}}}\n'
+    yield f'}},\n"notes": {json_of([note.text for note in analyser.in_memory.notes])}}}\n'
 
 
 def _member(name: str, frame: pd.DataFrame, rows: int | None) -> Iterator[str]:

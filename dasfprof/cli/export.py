@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.cli.sources import open_analyser
+from dasfprof.cli.sources import between_option, open_analyser
 from dasfprof.report.file_names import file_for
 from dasfprof.report.formats import all_formats
 from dasfprof.report.terminal.paragraphs import say
@@ -35,7 +35,10 @@ _FORMATS = all_formats()
     + " or ".join(f"{each.ending} ({each.name})" for each in _FORMATS.values())
     + ".",
 )
-def export(source: str, to: FormatName, output: Path | None) -> None:
+@between_option
+def export(
+    source: str, to: FormatName, output: Path | None, between: tuple[str, str] | None
+) -> None:
     """Write a run in the formats of other tools.
 
     SOURCE is as for `dasfprof analyse`.
@@ -46,7 +49,7 @@ def export(source: str, to: FormatName, output: Path | None) -> None:
       dasfprof export traces/ --to csv -o tables/
       dasfprof export traces/ --to parquet -o parquet/
     """
-    analyser, title = open_analyser(source)
+    analyser, title = open_analyser(source, between)
     output = output or file_for(title, _FORMATS[to].ending)
     output.parent.mkdir(parents=True, exist_ok=True)
     path = analyser.export(output, to=to, title=title)

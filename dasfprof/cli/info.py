@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +17,7 @@ from dasfprof.text import clean, count_of, elide, format_date, format_duration, 
 
 if TYPE_CHECKING:
     from dasfprof.cli.contents import FileContents
-    from dasfprof.database.multi import Run
+    from dasfprof.database.runs import Run
 
 _MAX_VALUE = 400
 #: Workers without files that are named.
@@ -29,31 +31,60 @@ _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 def info(source: str) -> None:
     """Show what trace files hold and what was lost.
 
-    SOURCE is as for `dasfprof analyse`; default: the working directory. If a directory holds
-    several runs, they are listed.
+    SOURCE is as for `dasfprof analyse`; default: the working directory, or the one directory in it
+    that has runs. If a directory holds several runs, they are listed.
 
     \b
     Examples:
       dasfprof info
       dasfprof info traces/Tutorial_5
     """
-    from dasfprof.cli.contents import read_contents
+    from dasfprof.cli.contents import read_all_contents
     from dasfprof.database import find_runs
+    from dasfprof.database.storage import is_url
 
     directory = Path(source)
-    if directory.is_dir():
+    if source == "." and not any(directory.glob("*.msgpack")):
+        directory = _directory_with_runs(directory)
+        source = str(directory)
+    if is_url(source):
+        stored = _stored_runs(source)
+        if len(stored) > 1:
+            _list_runs(source, stored)
+            return
+    elif directory.is_dir():
         runs = find_runs(directory)
         _name_others(directory, runs)
         if len(runs) > 1:
             _list_runs(source, runs)
             return
-    contents = [read_contents(database) for database in open_source(source).databases]
+    contents = read_all_contents(open_source(source).databases)
     _print_run(source, contents)
     for file in contents:
         _print_file(file)
 
 
-def _list_runs(source: str, runs: list[Run]) -> None:
+def _directory_with_runs(parent: Path) -> Path:
+    """Return the one directory within another that has runs, else the other one."""
+    from dasfprof.database import find_runs
+
+    within = (path for path in sorted(parent.iterdir()) if any(path.glob("*.msgpack")))
+    found = [path for path in within if find_runs(path)]
+    return found[0] if len(found) == 1 else parent
+
+
+def _stored_runs(url: str) -> Sequence[Run]:
+    """Return the runs in a storage; none if the URL is that of a run."""
+    from dasfprof.database.stored_runs import find_stored_runs
+    from dasfprof.errors import SourceNotFoundError
+
+    try:
+        return find_stored_runs(url)
+    except SourceNotFoundError:
+        return []
+
+
+def _list_runs(source: str, runs: Sequence[Run]) -> None:
     import pandas as pd
 
     from dasfprof.report.terminal.tables import format_table
@@ -62,14 +93,22 @@ def _list_runs(source: str, runs: list[Run]) -> None:
         {
             "Run": run.name,
             "Began (UTC)": format_date(run.created) if run.created else "unknown",
-            "Files": len(run.files),
-            "Size": format_size(sum(path.stat().st_size for path in run.files)),
+            **_extent(run),
         }
         for run in runs
     ]
     heading(f"{len(runs)} runs in {clean(source)}")
     echo(format_table(pd.DataFrame(rows), terminal_width()))
-    echo(f"\nOne of them: dasfprof info {elide(Path(source, runs[0].name), _MAX_VALUE)}")
+    one = os.path.join(source, runs[0].name)
+    echo(f"\nOne of them: dasfprof info {elide(one, _MAX_VALUE)}")
+
+
+def _extent(run: Run) -> dict[str, Any]:
+    """Return number and size of a run's files; nothing of one in a storage, which takes time."""
+    if not run.files:
+        return {}
+    size = format_size(sum(path.stat().st_size for path in run.files))
+    return {"Files": len(run.files), "Size": size}
 
 
 def _name_others(directory: Path, runs: list[Run]) -> None:
@@ -96,6 +135,8 @@ def _print_run(source: str, contents: list[FileContents]) -> None:
         workers = len(set(owners) - {"scheduler"})
         what = [count_of(workers, "worker")] if workers else []
         _entry("host", f"{host}: {', '.join(what + ['scheduler'] * ('scheduler' in owners))}")
+    for command in sorted({str(file.fact("command") or "") for file in contents} - {""}):
+        _entry("command", elide(command, _MAX_VALUE))
     for versions in sorted({_versions(file) for file in contents} - {""}):
         _entry("versions", versions)
     events = sum((file.events for file in contents), Counter[str]())
@@ -112,27 +153,25 @@ def _print_run(source: str, contents: list[FileContents]) -> None:
         more = f" and {len(absent) - _MOST_NAMED} more" if len(absent) > _MOST_NAMED else ""
         words = "it was not recorded, or its file stayed on its own disk"
         _entry("no file", f"of {count_of(len(absent), 'worker')}: {named}{more}; {words}")
-    lost = [
-        file
-        for file in contents
-        if file.losses or not (file.goes_on or file.state == "closed cleanly")
-    ]
+    lost = [file for file in contents if file.losses or not (file.goes_on or file.is_closed)]
     _entry("lost", f"see {count_of(len(lost), 'file')} below" if lost else "nothing")
 
 
 def _print_file(file: FileContents) -> None:
     echo(f"\n{elide(file.path.name, terminal_width())}")
     about = [format_size(file.size), file.state]
+    if file.continues or file.fact("segment"):
+        about.insert(1, f"segment {file.fact('segment') or 1}")
     if file.fact("plugin"):
         about.insert(0, str(file.fact("plugin")))
     if file.fact("pid"):
         about.append(f"process {file.fact('pid')} on {file.fact('host')}")
     _entry(file.owner() or "file", ", ".join(about))
     from dasfprof.database.losses import describe_unknown_events
-    from dasfprof.database.multi import was_received
 
-    if was_received(file.path):
-        _entry("came", _arrival(file))
+    arrival = _arrival(file)
+    if arrival:
+        _entry("came", arrival)
     counts = ", ".join(f"{name} {count:,}" for name, count in file.events.most_common())
     _entry("events", counts or "none")
     for title, args in file.gpu_events:
@@ -154,11 +193,20 @@ def _without_files(contents: list[FileContents]) -> list[str]:
 
 
 def _arrival(file: FileContents) -> str:
-    """Say how a file came that the scheduler received."""
-    from dasfprof.cli.contents import CLOSED
+    """Say how a file came that the scheduler or a storage received; else return an empty text."""
+    from dasfprof.database.multi import was_received
+    from dasfprof.database.stored_runs import stored_file
 
-    came = "the worker sent each block to the scheduler, as it was written"
-    if file.state == CLOSED or file.last is None:
+    stored = stored_file(file.path)
+    if stored is not None:
+        came = f"in {count_of(len(stored.segments), 'segment')} from the storage"
+        for begin, end in stored.missing()[:_MOST_NAMED]:
+            came += f"; bytes {begin:,} to {end:,} are missing there"
+    elif was_received(file.path):
+        came = "the worker sent each block to the scheduler, as it was written"
+    else:
+        return ""
+    if file.is_closed or file.last is None:
         return came
     return f"{came}; what it recorded after {format_date(file.last)} UTC has not come"
 

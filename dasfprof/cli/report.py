@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dasfprof.cli.sources import open_analyser
+from dasfprof.cli.sources import between_option, open_analyser
 from dasfprof.report.file_names import file_for
 from dasfprof.report.terminal.paragraphs import say
 from dasfprof.text import clean, format_size
@@ -22,7 +22,8 @@ from dasfprof.text import clean, format_size
     help="The file to write. Default: the run's name and .html, in the working directory.",
 )
 @click.option("--open", "opened", is_flag=True, help="Open the file in the browser.")
-def report(source: str, output: Path | None, opened: bool) -> None:
+@between_option
+def report(source: str, output: Path | None, opened: bool, between: tuple[str, str] | None) -> None:
     """Write a run as one HTML file: findings, timeline, resources and tables.
 
     The file needs no server and no network: send it to anyone. SOURCE is as for `dasfprof analyse`.
@@ -32,7 +33,7 @@ def report(source: str, output: Path | None, opened: bool) -> None:
       dasfprof report traces/Tutorial_5
       dasfprof report traces/ -o run.html --open
     """
-    analyser, title = open_analyser(source)
+    analyser, title = open_analyser(source, between)
     output = output or file_for(title, ".html")
     output.parent.mkdir(parents=True, exist_ok=True)
     path = analyser.report(output, title=title)

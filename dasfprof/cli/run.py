@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 
 
+class DirectoryOrURL(click.Path):
+    """A directory, or a URL as text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a path, or the URL."""
+        from dasfprof.database.storage import is_url
+
+        return value if is_url(value) else super().convert(value, param, ctx)
+
+
 class ScriptInterrupted(SystemExit):
     """Ctrl-C ended the script, and its traceback was printed."""
 
@@ -40,13 +50,19 @@ class ScriptInterrupted(SystemExit):
 @click.option("--name", help="Prefix of the trace file names.  [default: the script's name]")
 @click.option(
     "--directory",
-    type=click.Path(file_okay=False, writable=True, path_type=Path),
-    help="Directory of the trace files, on every host.  [default: the working directory]",
+    type=DirectoryOrURL(file_okay=False, writable=True, path_type=Path),
+    help="Directory of the trace files, on every host, or a URL such as s3://bucket/traces.  "
+    "[default: the working directory]",
 )
 @click.option(
     "--profiler",
     type=click.Choice(["cprofile", "profile", "off"]),
     help="Count the calls of tasks' functions: see `register_default_profiler`.",
+)
+@click.option(
+    "--memory",
+    type=click.Choice(["tracemalloc"]),
+    help="Trace which lines of tasks allocate what they hold: see `register_default_profiler`.",
 )
 @click.option(
     "--head",
@@ -62,8 +78,9 @@ def run(
     command: tuple[str, ...],
     module: bool,
     name: str | None,
-    directory: Path | None,
+    directory: Path | str | None,
     profiler: str | None,
+    memory: str | None,
     head: int,
 ) -> None:
     """Run a Python script and record every Dask cluster that it uses.
@@ -87,10 +104,11 @@ def run(
             check_name(name)
         except InvalidArgumentError as error:
             raise click.BadParameter(str(error), param_hint="--name") from error
-    if directory is not None:
+    if isinstance(directory, Path):
         directory.mkdir(parents=True, exist_ok=True)
+        directory = directory.absolute()
     chosen = name or (target if module else Path(target).stem)
-    recorder = _observe_clients(chosen, directory, profiler)
+    recorder = _observe_clients(chosen, directory, {"profiler": profiler, "memory": memory})
     outcome = run_script(target, tuple(args), as_module=module)
     sys.stdout.flush()
     try:
@@ -103,13 +121,13 @@ def run(
     ctx.exit(outcome.exit_code)
 
 
-def _observe_clients(name: str, directory: Path | None, profiler: str | None) -> ClientRecorder:
+def _observe_clients(
+    name: str, directory: Path | str | None, options: dict[str, str | None]
+) -> ClientRecorder:
     """Register the cluster of every client of this process with a recorder."""
     from dasfprof import preload
 
-    preload.recorder = preload.ClientRecorder(
-        name, None if directory is None else directory.absolute(), profiler
-    )
+    preload.recorder = preload.ClientRecorder(name, directory, options)
     if "distributed.client" in sys.modules:
         _add_preload()
     else:
@@ -173,9 +191,15 @@ def _report(recorder: ClientRecorder, target: str, head: int) -> None:
 
 
 def _report_run(run: ProfiledRun, head: int) -> None:
+    from dasfprof.analysis.history import keep_summary
+    from dasfprof.database.storage import is_url
+
     files = run.files()
     size = format_size(sum(path.stat().st_size for path in files))
-    source = clean(Path(run.directory, run.name))
+    source = clean(run.source)
     echo(f"\ndasfprof recorded {source}: {count_of(len(files), 'trace file')}, {size}", err=True)
-    print_answers(run.analyser(), head, err=True)
+    analyser = run.analyser()
+    print_answers(analyser, head, err=True, whole=head != DEFAULT_ROWS)
+    if not is_url(run.source):  # these files are copies
+        keep_summary(files, analyser.trace)
     echo(f"\nMore: dasfprof analyse {source}", err=True)

@@ -152,7 +152,7 @@ def _summarise(run: LiveRun, source: str) -> None:
 
     analyser = TraceAnalyser(MultiEventDatabase(run.paths))
     print_summary(analyser.trace, title_of(analyser.trace, default=Path(source).name))
-    print_answers(analyser, DEFAULT_ROWS)
+    print_answers(analyser, DEFAULT_ROWS, whole=False)
 
 
 def _wait_until(moment: float) -> None:

@@ -8,7 +8,7 @@ columns; `schemas.infer_schema` makes one for events that user code records.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any
 
@@ -64,6 +64,10 @@ class BlockEncoder:
         self._constants = constants or {}
         self._sequence: list[int] = []
         self._encoders = [encoders.encoder(codec) for codec in schema.codecs]
+        #: When the first event begins and the last ends; the first later where no time is a number.
+        self.span = (np.inf, -np.inf)
+        names = [name for name, _ in schema.fields]
+        self._times = [names.index(name) for name in ("timestamp", "duration") if name in names]
 
     def extend(self, rows: Rows, sequence: Sequence[int]) -> list[Exception]:
         """Add rows; `sequence` holds their positions among all events of the file.
@@ -89,9 +93,22 @@ class BlockEncoder:
             return error
         for encoder, part in zip(self._encoders, converted, strict=True):
             encoder.add(part)
+        self._widen_span(converted)
         self._sequence += sequence
         self.rows += len(rows)
         return None
+
+    def _widen_span(self, converted: list[Any]) -> None:
+        times = [converted[at] for at in self._times]
+        if len(times[0]) and all(
+            isinstance(part, np.ndarray) and part.dtype.kind == "f" for part in times
+        ):
+            with np.errstate(over="ignore"):
+                ends = np.fmax(times[0], sum(times))
+            first, last = float(np.fmin.reduce(times[0])), float(np.fmax.reduce(ends))
+        else:  # user code may have recorded anything
+            first, last = -np.inf, np.inf
+        self.span = (min(self.span[0], first), max(self.span[1], last))
 
     def payload(self, rest: Callable[[], None] = lambda: None, **about: Any) -> bytes:
         """Return the block's payload.
@@ -147,6 +164,16 @@ class Batch:
         """The name of each event."""
         names = self.fields.get("name")
         return [self.name] * self.rows if names is None else names.to_list()
+
+    def take(self, rows: columns.Array) -> Batch:
+        """Return some of the events."""
+        return replace(
+            self,
+            rows=len(rows),
+            sequence=self.sequence[rows],
+            fields={name: column.take(rows) for name, column in self.fields.items()},
+            args={name: column.take(rows) for name, column in self.args.items()},
+        )
 
     def events(self) -> list[tuple[int, Event]]:
         """Return the events, each with its position in the file."""

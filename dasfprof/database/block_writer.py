@@ -129,7 +129,8 @@ class BlockWriter:
         encoder = block.encoder
         try:
             payload = encoder.payload(self._rest, **self._about())
-            frame = frames.build_frame(deflate(payload))
+            frame = frames.EventsFrame(frames.build_frame(deflate(payload)))
+            frame.about = (encoder.schema.name, *encoder.span)
         except Exception as error:
             self.could_not_encode(encoder.rows, error)
             return True

@@ -40,6 +40,10 @@ class NumberColumn:
     def __len__(self) -> int:
         return len(self.array)
 
+    def take(self, rows: Array) -> NumberColumn:
+        """Return some rows."""
+        return NumberColumn(self.array[rows], self.optional)
+
     def to_list(self) -> list[Any]:
         """Return the values as Python numbers."""
         items: list[Any] = self.array.tolist()
@@ -58,6 +62,10 @@ class DictionaryColumn:
     def __len__(self) -> int:
         return len(self.codes)
 
+    def take(self, rows: Array) -> DictionaryColumn:
+        """Return some rows."""
+        return DictionaryColumn(self.codes[rows], self.entries)
+
     def to_list(self) -> list[Any]:
         """Return the values; equal rows share one object."""
         entries = self.entries
@@ -66,7 +74,10 @@ class DictionaryColumn:
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """Dask keys: row i is `join_key(heads[codes[i]], tails[i])`; `tails` has shape (rows, 4)."""
+    """Dask keys: row i is `join_key(heads[codes[i]], tails[i])`; `tails` has shape (rows, 4).
+
+    Tails are unsigned, of a type as narrow as the file has them.
+    """
 
     heads: list[keys.Head]
     codes: Array
@@ -74,6 +85,10 @@ class KeyColumn:
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    def take(self, rows: Array) -> KeyColumn:
+        """Return some rows."""
+        return KeyColumn(self.heads, self.codes[rows], self.tails[rows])
 
     def to_list(self) -> list[Any]:
         """Return the keys as Dask has them."""
@@ -91,6 +106,13 @@ class ListColumn:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def take(self, rows: Array) -> ListColumn:
+        """Return some rows."""
+        lengths = np.diff(self.offsets)[rows]
+        offsets = np.append(0, np.cumsum(lengths))
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+        return ListColumn(offsets, self.inner.take(np.repeat(self.offsets[rows], lengths) + within))
 
     def to_list(self) -> list[Any]:
         """Return a list of keys for each row."""
@@ -206,6 +228,15 @@ def _decode_small(encoded: Any, rows: int, limit: int, what: str) -> Array:
     return numbers
 
 
+def _narrowest(columns: list[Array]) -> np.dtype[Any]:
+    """Return the unsigned type that holds columns of numbers of 32 bits."""
+    types = [
+        column.dtype if column.itemsize < 8 else np.min_scalar_type(int(column.max(initial=0)))
+        for column in columns
+    ]
+    return np.result_type(*types)
+
+
 def _decode_dictionary(encoded: Any, rows: int) -> DictionaryColumn:
     entries = encoded[2]
     if not isinstance(entries, list):
@@ -230,9 +261,10 @@ def _decode_keys(encoded: Any, rows: int) -> KeyColumn:
             values.unpack(text)
     if len(words) != keys.TAIL_WORDS:
         raise CorruptBlockError(f"keys of {len(words)} words")
-    tails = np.empty((rows, keys.TAIL_WORDS), dtype=np.uint32)
-    for word, column in enumerate(words):
-        tails[:, word] = _decode_small(column, rows, 1 << 32, "words of keys")
+    numbers = [_decode_small(column, rows, 1 << 32, "words of keys") for column in words]
+    tails = np.empty((rows, keys.TAIL_WORDS), dtype=_narrowest(numbers))
+    for word, column in enumerate(numbers):
+        tails[:, word] = column
     return KeyColumn(heads, _decode_small(codes, rows, len(heads), "codes"), tails)
 
 

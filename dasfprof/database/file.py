@@ -8,6 +8,7 @@ import platform
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
@@ -20,6 +21,7 @@ from dasfprof.database.display import files_html
 from dasfprof.database.reader import FORMAT_VERSION, TraceFile
 from dasfprof.database.schemas import fold_events, make_batches, split_names
 from dasfprof.database.validation import check_event, check_limits, check_path, missing_file
+from dasfprof.database.window import Window
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.database.writing_process import process_facts
 from dasfprof.errors import CannotWriteError, ReadOnlyError
@@ -44,6 +46,9 @@ _PLAIN_NUMBERS = {float, int}
 
 class EventDatabase(ABC):
     """A collection of events. Subclasses define `get_traces`, and `batches` where they can."""
+
+    #: What is read of it; None: all.
+    window: Window | None = None
 
     @abstractmethod
     def get_traces(self) -> Iterator[Event]:
@@ -104,6 +109,9 @@ class FileDatabase(EventDatabase):
         Further entries of the file's header, such as the run's name.
     new
         Write a new file even if the path exists; a number is then added to its name.
+    segment_size
+        Bytes after which events go to another file, ``….segment0002.msgpack`` and so on; 0: never.
+        This database reads back the last one; open the directory to read all.
     """
 
     def __init__(
@@ -115,6 +123,7 @@ class FileDatabase(EventDatabase):
         max_pending: int = DEFAULT_MAX_PENDING,
         header: dict[str, Any] | None = None,
         new: bool = False,
+        segment_size: int = 0,
     ) -> None:
         check_limits(commit_threshold, flush_interval, max_pending)
         given = check_path(path)
@@ -126,6 +135,7 @@ class FileDatabase(EventDatabase):
             commit_threshold=commit_threshold,
             flush_interval=flush_interval,
             max_pending=max_pending,
+            segment_size=segment_size,
         )
         self._source = Source(fold_events)
         self._source.wake_at = commit_threshold
@@ -135,6 +145,11 @@ class FileDatabase(EventDatabase):
     def path(self) -> Path:
         """The absolute path, with a number added to the name if another file had taken it."""
         return self._writer.path
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files that were written, in order."""
+        return list(self._writer.paths)
 
     @property
     def writer(self) -> TraceWriter:
@@ -195,7 +210,8 @@ class FileDatabase(EventDatabase):
         self.commit()
         if self._reader is None and not self.path.exists():
             raise missing_file(self.path)
-        return self._reader or TraceFile(self.path)
+        file = self._reader or TraceFile(self.path)
+        return file if self.window is None else replace(file, window=self.window)
 
     def batches(self) -> Iterator[Batch]:
         """Yield the events as columns, of one name each, in the order of the file.

@@ -50,6 +50,8 @@ class FollowedFile:
         self.header: dict[str, Any] = {}
         #: Whether the closing frame was read.
         self.closed = False
+        #: Whether its writer went on in another segment.
+        self.continues = False
         #: When the last frame that was read was made, by the clock of its host.
         self.clock: float | None = None
         #: When it last grew, by this process's monotonic clock.
@@ -128,7 +130,7 @@ class FollowedFile:
             if kind == "header":
                 self.header = self.header or block
             elif kind == "end":
-                self.closed = True
+                self.closed, self.continues = True, block.get("continues") is True
             elif kind == "events" and args is not None:
                 there = block["args"]
                 chosen = {name: there[name] for name in args if name in there}

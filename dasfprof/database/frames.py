@@ -27,6 +27,13 @@ MAX_PAYLOAD_BYTES = (1 << 31) - 1
 _CHECKED_TIMES = 4
 
 
+class EventsFrame(bytes):
+    """A frame of events, with what an index says of it."""
+
+    #: Name of its events, and the Unix seconds at which the first begins and the last ends.
+    about: tuple[str, float, float]
+
+
 def build_frame(payload: bytes) -> bytes:
     """Return a payload as a frame, to append to a file.
 

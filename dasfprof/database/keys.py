@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 from itertools import chain, repeat
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def split_key(key: Any) -> tuple[Head, Tail]:
 
 def split_keys(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]]:
     """Return the heads of many keys, and their tails as an array of shape (keys, 4)."""
-    split = _split_tuples(items) or _split_texts(items)
+    split = _split_tuples(items) or _split_texts(items) or _split_tuple_texts(items)
     if split is not None:
         return split
     pairs = [split_key(item) for item in items]
@@ -117,6 +118,29 @@ def _split_texts(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]] 
     tails[:, : words.shape[1]] = words
     heads = {text: (kind, text) for text in alike}
     return [heads[text] for text in texts], tails
+
+
+def _split_tuple_texts(items: list[Any]) -> tuple[list[Head], npt.NDArray[np.uint32]] | None:
+    """Split texts of tuples of one length in a tenth of the time; None for other keys."""
+    if set(map(type, items)) != {str}:
+        return None
+    parts = [item.partition("', ") for item in items]
+    begins = {begin for begin, _, _ in parts}
+    if not all(begin[:2] == "('" and begin.count("'") == 1 for begin in begins):
+        return None
+    ends = [end for _, _, end in parts]
+    counts = set(map(methodcaller("count", ", "), ends))
+    count = counts.pop() + 1
+    numbers = "".join(ends).replace(")", ", ").split(", ")[:-1]
+    if counts or count > TAIL_WORDS or not all(map(methodcaller("endswith", ")"), ends)):
+        return None
+    words = _read_decimals(numbers)
+    if words is None or len(words) != count * len(items):
+        return None
+    tails = np.zeros((len(items), TAIL_WORDS), dtype="<u4")
+    tails[:, :count] = words.reshape(-1, count)
+    heads = {begin: (TUPLE_TEXT + count, begin[2:]) for begin in begins}
+    return [heads[begin] for begin, _, _ in parts], tails
 
 
 def _read_hashes(ends: list[str]) -> npt.NDArray[Any] | None:

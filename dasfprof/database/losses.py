@@ -20,7 +20,9 @@ Cause = Literal[
     "not encoded",
     "too many stacks",
     "too many functions",
+    "too many functions traced",
     "too many logs",
+    "too many tracebacks",
 ]
 
 #: The words for each cause.
@@ -31,7 +33,10 @@ CAUSES: Mapping[str, str] = {
     "not encoded": "held a value that cannot be encoded",
     "too many stacks": "lack their stack: the file has 20,000 others",
     "too many functions": "are in no profile of calls: the worker has those of 200 other functions",
+    "too many functions traced": "had no allocations traced: the worker has those of 200 other "
+    "functions",
     "too many logs": "were logged by task runs beyond 20 of each, or 10,000 of a worker",
+    "too many tracebacks": "lack their traceback: the worker has those of 1000 other task runs",
 }
 
 #: Kinds of events that a message names, and the characters of each name.
@@ -57,6 +62,8 @@ class Losses:
         self.by_cause: dict[str, int] = {}
         #: Errors caught in hooks and in encoding.
         self.errors = 0
+        self._told: dict[str, int] = {}
+        self._errors_told = 0
         self._warned = False
         self._lock = threading.RLock()
 
@@ -93,11 +100,18 @@ class Losses:
             logger.warning("the trace %s is closed; it lacks %s.", self._path(), told)
 
     def about(self) -> dict[str, Any]:
-        """Return the entries of every frame that count the losses so far (FORMAT.md)."""
-        about: dict[str, Any] = {"dropped": self.dropped, "errors": self.errors}
-        if self.by_cause:
-            about["dropped_by"] = self.by_cause.copy()
-        return about
+        """Return the entries of every frame that count the losses of its segment (FORMAT.md)."""
+        of_segment = {
+            cause: count - self._told.get(cause, 0) for cause, count in self.by_cause.copy().items()
+        }
+        of_segment = {cause: count for cause, count in of_segment.items() if count}
+        dropped, errors = sum(of_segment.values()), self.errors - self._errors_told
+        about: dict[str, Any] = {"dropped": dropped, "errors": errors}
+        return {**about, "dropped_by": of_segment} if of_segment else about
+
+    def begin_segment(self) -> None:
+        """Count from here: the frames of the last segment have told of what was lost before."""
+        self._told, self._errors_told = self.by_cause.copy(), self.errors
 
 
 def cause_of(error: BaseException) -> Cause:

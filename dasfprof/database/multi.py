@@ -5,9 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,11 @@ from dasfprof.database.dasf import DasfDatabase
 from dasfprof.database.display import files_html
 from dasfprof.database.file import EventDatabase, FileDatabase
 from dasfprof.database.profiler import EventProfiler, open_database
-from dasfprof.database.reader import TraceFile, is_dasf_trace, is_trace
+from dasfprof.database.reader import TraceFile, intact_header, is_dasf_trace, is_trace
+from dasfprof.database.runs import Run, choose_run
+from dasfprof.database.storage import is_url
+from dasfprof.database.stored_runs import open_stored
+from dasfprof.database.window import Time, Window, make_window
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
 from dasfprof.schema.events import Event
 from dasfprof.text import count_of, escape
@@ -89,7 +91,7 @@ class MultiEventDatabase:
         return files_html(repr(self), paths) if paths else f"<p>{escape(repr(self))}</p>"
 
 
-def open_run(source: Source) -> MultiEventDatabase:
+def open_run(source: Source, *, between: Sequence[Time] | None = None) -> MultiEventDatabase:
     """Open the trace files of a run to read them.
 
     Parameters
@@ -98,7 +100,14 @@ def open_run(source: Source) -> MultiEventDatabase:
         A file; a directory that holds one run; a glob (used as it is); or a run's name or a prefix
         of it, with or without a directory before it (``traces/Tutorial_5``). An exact name wins
         over longer ones. If several runs have the name, the newest is opened, with a
-        `UserWarning`.
+        `UserWarning`. The directory may be a URL to which a run was put
+        (``s3://bucket/traces/Tutorial_5``): the files of that run are copied to a temporary
+        directory of this process.
+    between
+        Two times: Unix seconds, datetimes, or texts such as ``"2026-03-01 12:00"``, in UTC unless
+        they name a zone. Only what overlaps the time between them is read: task runs, transfers
+        and samples; of files of a long run, only the parts that hold it. Times are those of the
+        clocks of the hosts that recorded. DASF's own files are read whole.
 
     Raises
     ------
@@ -107,9 +116,14 @@ def open_run(source: Source) -> MultiEventDatabase:
     NotATraceError
         If a file is neither a dasfprof nor a DASF trace.
     InvalidArgumentError
-        If several runs match; the message names them.
+        If several runs match; the message names them. If `between` is not two times.
+    TraceError, MissingExtraError
+        If a URL cannot be read, or needs a package that is not installed.
     """
+    window = make_window(between)
     text = os.fspath(source)
+    if is_url(source):
+        return _part_of(MultiEventDatabase(open_stored(text)), window)
     path = Path(text)
     if path.is_file():
         if not _is_any_trace(path):
@@ -122,25 +136,25 @@ def open_run(source: Source) -> MultiEventDatabase:
                 f"{text} is neither a dasfprof nor a DASF trace. A trace is a .msgpack file that "
                 "a dasfprof or DASF profiler wrote; `dasfprof info DIRECTORY` lists those there."
             )
-        return MultiEventDatabase([path])
+        return _part_of(MultiEventDatabase([path]), window)
     if path.is_dir():
-        return MultiEventDatabase(_choose(find_runs(path), "", path, text).files)
+        files = choose_run(find_runs(path), "", text, text).files
+        return _part_of(MultiEventDatabase(files), window)
     if glob.has_magic(text):
         found = _headers(path.parent, map(Path, glob.glob(text)))
         if found:
-            return MultiEventDatabase(file for file, _ in without_copies(found))
+            files = [file for file, _ in without_copies(found)]
+            return _part_of(MultiEventDatabase(files), window)
     runs = find_runs(path.parent)
-    return MultiEventDatabase(_choose(runs, path.name, path.parent, text).files)
+    files = choose_run(runs, path.name, str(path.parent), text).files
+    return _part_of(MultiEventDatabase(files), window)
 
 
-@dataclass
-class Run:
-    """The files of one run in one directory."""
-
-    name: str
-    #: Creation of its first file, in Unix seconds; 0 for DASF's.
-    created: float = 0.0
-    files: list[Path] = field(default_factory=list)
+def _part_of(database: MultiEventDatabase, window: Window | None) -> MultiEventDatabase:
+    """Have only a window of a run read."""
+    for each in database.databases:
+        each.window = window
+    return database
 
 
 def find_runs(directory: Path, among: Iterable[Path] | None = None) -> list[Run]:
@@ -222,12 +236,17 @@ def _headers(
 ) -> list[tuple[Path, dict[str, Any]]]:
     """Return the headers of all traces in a directory; DASF's files have none."""
     files = directory.glob("*.msgpack") if among is None else among
-    paths = sorted(path for path in files if _is_any_trace(path))
-    return [(path, _header(path)) for path in paths]
+    found = ((path, _header(path)) for path in sorted(files) if path.is_file())
+    return [(path, header) for path, header in found if header is not None]
 
 
-def _header(path: Path) -> dict[str, Any]:
-    return {"run_uuid": "DASF"} if is_dasf_trace(path) else TraceFile(path).read_header()
+def _header(path: Path) -> dict[str, Any] | None:
+    """Return the header of a trace, empty if it is lost; None for another file."""
+    header = intact_header(path)
+    if header is None and _is_any_trace(path):
+        dasf = is_dasf_trace(path)
+        header = {"run_uuid": "DASF"} if dasf else TraceFile(path).read_header()
+    return header
 
 
 def _text(value: Any) -> str:
@@ -236,30 +255,6 @@ def _text(value: Any) -> str:
 
 def _seconds(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and abs(value) < 1e12 else 0.0
-
-
-def _choose(runs: list[Run], prefix: str, directory: Path, source: str) -> Run:
-    matching = [run for run in runs if run.name == prefix]
-    matching = matching or [run for run in runs if run.name.startswith(prefix)]
-    names = sorted({run.name for run in matching})
-    if not names:
-        found = ", ".join(sorted({run.name for run in runs})) or "none"
-        raise SourceNotFoundError(
-            f"no trace file, directory, pattern or run {source!r}; runs found in {directory}: "
-            f"{found}. Pass a file, a directory, a glob or a prefix of a run's name."
-        )
-    if len(names) > 1:
-        raise InvalidArgumentError(
-            f"{source!r} holds {len(names)} runs: {', '.join(names)}. Name one of them, "
-            f"for example {os.fspath(directory / names[-1])!r}."
-        )
-    if len(matching) > 1:
-        warnings.warn(
-            f"{len(matching)} runs are named {names[0]!r}; the newest is opened. Pass a glob of "
-            "their files to open another.",
-            stacklevel=3,
-        )
-    return matching[0]
 
 
 def _is_any_trace(path: Path) -> bool:

@@ -7,7 +7,7 @@ and reports what it left out; see `TraceFile.damage` and `TraceFile.end`.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from dasfprof.database import frames, values
 from dasfprof.database.block_codec import Batch, decode_block
 from dasfprof.database.deflate import inflate
 from dasfprof.database.validation import missing_file
+from dasfprof.database.window import Window
 from dasfprof.errors import NotATraceError
 
 FORMAT_VERSION = 2
@@ -26,6 +27,8 @@ DASF_LENGTH_BYTES = 8
 _MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)
 #: Bytes to read for the closing frame, which is much shorter.
 _END_BYTES = 4096
+#: Bytes to read for a header, which is shorter as a rule.
+_HEADER_BYTES = 1 << 14
 
 
 @dataclass
@@ -47,6 +50,8 @@ class TraceFile:
     dropped_by: dict[str, int] = field(default_factory=dict)
     errors: int = 0
     events: int = 0
+    #: What is read of it; None: all.
+    window: Window | None = None
 
     def batches(self) -> Iterator[Batch]:
         """Yield every intact batch in the order of the file.
@@ -57,7 +62,7 @@ class TraceFile:
             If there is no such file or it holds no frame of this format.
         """
         self.end, self.damage, self.events = None, frames.Damage(), 0
-        for block, size in self._blocks():
+        for block, size in self._blocks(self.window):
             kind = block.get("kind")
             self.dropped = max(self.dropped, _count(block, "dropped"))
             self._add_causes(block.get("dropped_by"))
@@ -72,6 +77,8 @@ class TraceFile:
                 except values.DAMAGE_ERRORS as error:
                     self.damage.unreadable.append(str(error))
                 else:
+                    if self.window is not None:
+                        batch = self.window.part_of(batch)
                     self.events += batch.rows
                     yield batch
 
@@ -86,20 +93,26 @@ class TraceFile:
     def is_closed(self) -> bool:
         """Return whether the last frame is the closing one; reads only the end of the file."""
         with _map(self.path) as data:
-            found = [bytes(p) for _, p in frames.scan_frames(data[-_END_BYTES:], frames.Damage())]
-        try:
-            block = values.unpack(inflate(found[-1])) if found else None
-        except values.DAMAGE_ERRORS:
-            return False
-        return isinstance(block, dict) and block.get("kind") == "end"
+            return _last_block(data).get("kind") == "end"
+
+    def _frames(
+        self, data: bytes | mmap.mmap, window: Window | None
+    ) -> Generator[tuple[int, memoryview | bytes]]:
+        needed = None if window is None else _needed(data, window)
+        if needed is None:
+            yield from frames.scan_frames(data, self.damage)
+            return
+        for begin, end in needed:
+            for place, payload in frames.scan_frames(data[begin:end], self.damage):
+                yield begin + place, payload
 
     def _add_causes(self, told: Any) -> None:
         for cause, count in told.items() if isinstance(told, dict) else ():
             if isinstance(cause, str) and type(count) is int and count > 0:
                 self.dropped_by[cause] = max(count, self.dropped_by.get(cause, 0))
 
-    def _blocks(self) -> Iterator[tuple[dict[str, Any], int]]:
-        with _map(self.path) as data, closing(frames.scan_frames(data, self.damage)) as found:
+    def _blocks(self, window: Window | None = None) -> Iterator[tuple[dict[str, Any], int]]:
+        with _map(self.path) as data, closing(self._frames(data, window)) as found:
             seen = False
             for position, payload in found:
                 seen = True
@@ -119,6 +132,56 @@ class TraceFile:
                     "A trace is a .msgpack file that a dasfprof or DASF profiler wrote; "
                     "`dasfprof info DIRECTORY` lists those of a directory."
                 )
+
+
+def _needed(data: bytes | mmap.mmap, window: Window) -> list[tuple[int, int]] | None:
+    """Return the stretches of a file that a window needs; None if it has no index."""
+    place = _last_block(data).get("index")
+    if type(place) is not int or not 0 < place < len(data):
+        return None
+    try:
+        for _, payload in frames.scan_frames(data[place:], frames.Damage()):
+            blocks = values.unpack(inflate(bytes(payload)))["blocks"]
+            break
+        begins = [int(block[0]) for block in blocks]
+        ends = [*begins[1:], place]
+        wanted = [window.overlaps(*map_block) for map_block in (block[1:4] for block in blocks)]
+    except (*values.DAMAGE_ERRORS, UnboundLocalError):
+        return None
+    needed = [(0, begins[0] if begins else place)]
+    needed += [
+        (begin, end)
+        for begin, end, is_wanted in zip(begins, ends, wanted, strict=True)
+        if is_wanted
+    ]
+    return [*needed, (place, len(data))]
+
+
+def _last_block(data: bytes | mmap.mmap) -> dict[str, Any]:
+    """Return the map of the last frame, if it is as short as closing frames are; else nothing."""
+    found = [bytes(p) for _, p in frames.scan_frames(data[-_END_BYTES:], frames.Damage())]
+    try:
+        block = values.unpack(inflate(found[-1])) if found else None
+    except values.DAMAGE_ERRORS:
+        block = None
+    return block if isinstance(block, dict) else {}
+
+
+def intact_header(path: Path) -> dict[str, Any] | None:
+    """Return a file's header if it is whole and the first frame, as in nearly all files; else None.
+
+    This reads the begin of the file alone, once: directories may hold the files of a year.
+    """
+    try:
+        with path.open("rb", buffering=0) as file:
+            data = file.read(_HEADER_BYTES)
+        if data.startswith(frames.MARKER):
+            for _, payload in frames.scan_frames(data, frames.Damage()):
+                block = values.unpack(inflate(payload))
+                return block if isinstance(block, dict) and block.get("kind") == "header" else None
+    except (OSError, *values.DAMAGE_ERRORS):
+        pass
+    return None
 
 
 def is_trace(path: Path) -> bool:

@@ -15,7 +15,7 @@ from dasfprof.database.block_codec import Batch, BlockEncoder, Columns, decode_b
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.events import EVENT_CLASSES, Event
 
-_CHUNK = 50_000
+_CHUNK = 5_000
 #: Events of a name, among those folded at a time, below which they share a schema with other names:
 #: each schema is a frame of its own, which costs as much as 100 events.
 _FEW = 4

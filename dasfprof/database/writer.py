@@ -28,7 +28,7 @@ from dasfprof.database import handover
 from dasfprof.database.block_writer import BlockWriter
 from dasfprof.database.handover import Appender
 from dasfprof.database.losses import Losses
-from dasfprof.database.output import TraceOutput
+from dasfprof.database.output import IndexedBlock, TraceOutput
 from dasfprof.database.pace import Pace
 from dasfprof.database.sources import Folded, Source
 
@@ -48,6 +48,8 @@ class TraceWriter:
         Pending rows of one source, and seconds, after which they are written.
     max_pending
         Pending rows of one source beyond which facts are dropped and counted.
+    segment_size
+        Bytes of a file after which another begins; 0: never.
     """
 
     def __init__(
@@ -58,10 +60,18 @@ class TraceWriter:
         commit_threshold: int,
         flush_interval: float,
         max_pending: int,
+        segment_size: int = 0,
     ) -> None:
         #: Dropped facts by cause, and the errors that hooks caught.
         self.losses = Losses(lambda: self.path)
-        self._output = TraceOutput(path, lambda: self._blocks.frame({**header, "kind": "header"}))
+        self._header = header
+        self._output = TraceOutput(
+            path,
+            self._header_frame,
+            segment_size,
+            self._ending_of_segment,
+            self.losses.begin_segment,
+        )
         self._appender = Appender(self._output, self.losses)
         self._blocks = BlockWriter(self._put, self.losses, self._rest)
         self.commit_threshold = commit_threshold
@@ -93,6 +103,23 @@ class TraceWriter:
     def path(self) -> Path:
         """The absolute path, with a number added to the name if another file had taken it."""
         return self._output.path
+
+    @property
+    def paths(self) -> list[Path]:
+        """The segments, the one that is being written last."""
+        return self._output.paths
+
+    def _header_frame(self, segment: int) -> bytes:
+        header = {**self._header, "kind": "header"}
+        if segment > 1:
+            begun = {"created": time.time(), "first_created": header.get("created")}
+            header |= {**begun, "segment": segment}
+        return self._blocks.frame(header)
+
+    def _ending_of_segment(self, blocks: list[IndexedBlock], place: int) -> bytes:
+        index = self._blocks.frame({"kind": "index", "blocks": [*map(list, blocks)]})
+        end = {"kind": "end", "events": self._blocks.events, "continues": True, "index": place}
+        return index + self._blocks.frame(end)
 
     def add_source(self, source: Source) -> None:
         """Drain this source from now on; start the background thread if needed. Idempotent."""

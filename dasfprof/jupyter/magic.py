@@ -14,6 +14,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import display
 
+from dasfprof.database.storage import is_url
 from dasfprof.errors import DasfprofError
 from dasfprof.jupyter.view import show
 from dasfprof.recording import ProfiledRun, register_default_profiler
@@ -109,7 +110,8 @@ class CellMagic:
         """Stop a run and show it; an error here is shown and does not fail the cell."""
         try:
             run.stop()
-            run.collect(run.directory)  # of hosts whose disks are not this one's
+            if not is_url(run.source):
+                run.collect(run.directory)  # of hosts whose disks are not this one's
             view = show(run)
         except Exception as error:
             logger.debug("the run could not be shown", exc_info=True)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dasfprof.analysis import TraceAnalyser
+from dasfprof.database.storage import is_url
 from dasfprof.recording import ProfiledRun
 from dasfprof.report.notebook import frame_html, run_html, run_text
 from dasfprof.report.page.html import write_report
@@ -57,7 +58,8 @@ class RunView:
             large = self.report.stat().st_size > INLINE_BYTES
             if not large:
                 page = self.report.read_text(encoding="utf-8")
-                frame = frame_html(page, f"Report of {self._title}")
+                title = f"Report of {self._title}"
+                frame = frame_html(page, title, empty=not len(self.analyser.trace.tasks))
             where = f"{'is too large to be shown here' if large else 'as a file'}: "
             where += _link(self.report)
         except OSError as error:
@@ -76,7 +78,8 @@ def show(run: ProfiledRun | Any) -> RunView:
         is written beside the files of a `ProfiledRun`, else into the working directory.
     """
     if isinstance(run, ProfiledRun):
-        return RunView(run.analyser(), run.directory / f"{run.name}.html", run.name)
+        place = Path() if is_url(run.source) else run.directory
+        return RunView(run.analyser(), place / f"{run.name}.html", run.name)
     analyser = run if isinstance(run, TraceAnalyser) else TraceAnalyser(run)
     return RunView(analyser, Path("dasfprof-report.html"), title_of(analyser.trace))
 

@@ -25,7 +25,7 @@ _OF_DASK = (
     "optimization.fuse.active",
 )
 #: What differs from run to run, or does not touch the work.
-_NOT_SETTINGS = {"name", "directory", "uuid", "created", "response_timeout", "ship"}
+_NOT_SETTINGS = {"name", "directory", "uuid", "created", "response_timeout", "ship", "storage"}
 
 
 def recorded_settings(settings: RunSettings) -> dict[str, str]:

@@ -46,16 +46,18 @@ def register_default_profiler(
     commit_threshold: int | None = None,
     flush_interval: str | float | None = None,
     max_pending: int | None = None,
+    segment_size: str | int | None = None,
     sample_interval: str | float | None = None,
     stack_frequency: float | None = None,
     profiler: Literal["cprofile", "profile", "off"] | None = None,
+    memory: Literal["tracemalloc"] | None = None,
     log_level: str | None = None,
     log_values: bool | None = None,
     record_prints: bool | None = None,
     arguments: Literal["types", "values", "off"] | None = None,
     record_code: bool | None = None,
     response_timeout: str | float | None = None,
-    ship: Literal["auto", "scheduler", "none"] | None = None,
+    ship: Literal["auto", "scheduler", "storage", "none"] | None = None,
 ) -> ProfiledRun:
     """Record everything that a cluster does, until `stop()` is called or the cluster closes.
 
@@ -71,12 +73,17 @@ def register_default_profiler(
         Add the Unix time to the name, so that each run has its own files. Without it, numbers are
         added to the names of the files of a second run with the same name.
     directory
-        Directory for the files, on every host. Default: this process's working directory.
+        Directory for the files, on every host. Default: this process's working directory. Or a URL
+        that fsspec knows, such as ``"s3://bucket/traces"``: each process writes to a temporary
+        directory of its host, and puts what it has written there every 30 s, at 8 MB, and at
+        `flush` and the end. It finds its credentials itself.
     commit_threshold, flush_interval
         Number of pending events, and seconds (or text such as ``"500ms"``), after which they are
         written.
     max_pending
         The most pending events; new ones beyond it are dropped and counted.
+    segment_size
+        Bytes (or text such as ``"1GB"``) of a file after which a process goes on in another.
     sample_interval
         Seconds between two samples of processes, hosts and GPUs.
     stack_frequency
@@ -88,6 +95,10 @@ def register_default_profiler(
         function beside the trace. Tasks of many small calls take several times as long; from
         Python 3.12 on other Python code of workers as well, event loops among it. ``"profile"``:
         the same in pure Python, many times slower. ``"off"``: neither that, nor samples of stacks.
+    memory
+        ``"tracemalloc"``: the lines that allocated what each function held at its fullest. Python
+        traces a whole process: of task runs that share theirs with others nothing is told, so give
+        workers one thread. Tasks of many small objects take ten to forty times as long.
     log_level
         Which records of `logging` from tasks are kept, 20 of each task run: of this level and
         above, such as ``"info"``; ``"off"``: the first error of each task run alone.
@@ -107,8 +118,9 @@ def register_default_profiler(
     ship
         ``"auto"``: workers whose directory is neither the client's nor the scheduler's also send
         what they write to the scheduler, and `flush`, `stop` and `collect` copy it from there to
-        the client's directory. ``"scheduler"``: all workers do. ``"none"``: files stay where they
-        are written, and `collect` copies those of workers that are still there.
+        the client's directory. ``"scheduler"``: all workers do. ``"storage"``: the directory is a
+        URL, where all processes put their files; so does ``"auto"`` with a URL. ``"none"``: files
+        stay where they are written, and `collect` copies those of workers that are still there.
 
     Options that are None are read from Dask's config, ``dasfprof.*``. A run that is still being
     recorded on the same cluster is stopped first, with a warning; its files are complete.
@@ -138,9 +150,11 @@ def register_default_profiler(
         commit_threshold=commit_threshold,
         flush_interval=flush_interval,
         max_pending=max_pending,
+        segment_size=segment_size,
         sample_interval=sample_interval,
         stack_frequency=stack_frequency,
         profiler=profiler,
+        memory=memory,
         log_level=log_level,
         log_values=log_values,
         record_prints=record_prints,
@@ -150,6 +164,11 @@ def register_default_profiler(
         ship=ship,
     )
     _check_profiler(settings)
+    if settings.memory is not None:
+        logger.warning(
+            "memory='tracemalloc' tells nothing of tasks that run at a time in one process: give "
+            "workers one thread. Tasks of many small objects take ten to forty times as long."
+        )
     client, owned = find_client(pipeline)
     steps = StepRecorder(settings, client, pipeline)
     run: ProfiledRun = client.sync(_register, client, settings, nvtx, owned, steps)
@@ -208,7 +227,7 @@ async def _register(
             await client
         link = ClusterLink(client, settings.response_timeout)
         await check_answers(link)
-        await within(_PATIENCE * link.limit, check_processes(client, settings.directory))
+        await within(_PATIENCE * link.limit, check_processes(client, settings))
         await _stop_others(client, link)
         await home.prepare(link)
     except BaseException as error:

@@ -86,8 +86,16 @@ class ProfiledRun:
 
     @property
     def directory(self) -> Path:
-        """The directory of the files, on every host."""
+        """The directory of the files, on every host.
+
+        Of a run in a storage, that of this host until they are there.
+        """
         return Path(self._settings.directory)
+
+    @property
+    def source(self) -> str:
+        """What `open_run`, `TraceAnalyser` and ``dasfprof analyse`` take for this run."""
+        return self._settings.source
 
     @property
     def unanswered(self) -> dict[str, str]:
@@ -139,10 +147,11 @@ class ProfiledRun:
         """Return the run's files in its directory here.
 
         `flush`, `stop` and the end of the block bring what workers with other disks have written.
+        Of a run in a storage these are copies, as far as there were none: it has to answer.
         """
         if self._steps is not None and self._steps.is_over:
             self._steps.stop()
-        return files_of_run(self.directory, self._settings.uuid)
+        return self._home.files()
 
     def collect(self, destination: str | Path) -> Any:
         """Copy the run's files from every host's disk into one directory of this machine.
@@ -169,7 +178,7 @@ class ProfiledRun:
         files = self.files()
         if not files:
             raise SourceNotFoundError(
-                f"no file of run {self.name!r} in {self.directory}. If the workers run on other "
+                f"no file of run {self.name!r} in {self.source}. If the workers run on other "
                 "hosts, bring their files here with run.collect(destination)."
             )
         return MultiEventDatabase(files)
@@ -238,6 +247,8 @@ class ProfiledRun:
             size = format_size(sum(path.stat().st_size for path in files))
         except (OSError, TraceError) as error:
             return f"{state}, {clean(self.directory)} cannot be read: {type(error).__name__}"
+        if self._settings.storage:
+            return f"{state}, in {clean(self.source)}"
         return f"{state}, {count_of(len(files), 'file')}, {size} in {clean(self.directory)}"
 
     def _sync(self, function: Any, *args: Any) -> Any:
@@ -329,6 +340,8 @@ class ProfiledRun:
     async def _collect(self, destination: Path) -> list[Path]:
         destination.mkdir(parents=True, exist_ok=True)
         await self._flush()
+        if self._settings.storage:
+            return await asyncio.to_thread(self._home.copy_to, destination)
         collector = FileCollector(self._settings, destination, self._home.copies)
         silent = await collector.collect(self._link, without=self._unanswered)
         if silent:

@@ -12,20 +12,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from dask.utils import parse_timedelta
+from dask.system import cpu_count
+from dask.utils import parse_bytes, parse_timedelta
 
 from dasfprof.config import setting
 from dasfprof.database import FileDatabase
+from dasfprof.database.file import DEFAULT_COMMIT_THRESHOLD
+from dasfprof.database.segments import run_directory
+from dasfprof.database.storage import shown
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording.dask_internals.names import missing
+from dasfprof.recording.shipping.places import ShipName, choose_place, local_directory
 
 #: Bytes of a run's name. A file's has the plugin, the host and the worker behind it, and the limit
 #: of most file systems is 255.
 _LONGEST_NAME = 100
 #: The profilers of calls that can be asked for.
 ProfilerName = Literal["cprofile", "profile"]
-#: Where workers send what they write, if the client does not see their disks.
-ShipName = Literal["auto", "scheduler", "none"]
+#: What can trace the allocations of tasks.
+MemoryTracer = Literal["tracemalloc"]
 #: How arguments of task runs can be recorded.
 ArgumentsKept = Literal["types", "values", "off"]
 
@@ -39,6 +44,8 @@ _LOG_LEVELS = {
     "off": 1 << 30,
 }
 
+#: Bytes; more than a header.
+_LEAST_SEGMENT = 1000
 #: Looks a second. Each takes up to 6 ms of waiting.
 _HIGHEST_FREQUENCY = 100
 
@@ -52,18 +59,22 @@ class RunSettings:
 
     #: Prefix of the names of the run's files.
     name: str
-    #: The directory of the files, the same path on every host.
+    #: The directory of the files, the same path on every host; with `storage` one of each host.
     directory: str
-    commit_threshold: int = 5000
+    commit_threshold: int = DEFAULT_COMMIT_THRESHOLD
     #: Seconds.
     flush_interval: float = 1.0
     max_pending: int = 100_000
+    #: Bytes of a file after which a process begins another.
+    segment_size: int = 256_000_000
     #: Seconds.
     sample_interval: float = 0.1
     #: Looks a second at the stacks of tasks, blocked event loops and the client; 0: none.
     stack_frequency: float = 0.0
     #: What counts the calls of tasks' functions; None: nothing.
     profiler: ProfilerName | None = None
+    #: What traces the allocations of tasks; None: nothing.
+    memory: MemoryTracer | None = None
     #: The least level of records of `logging` of tasks, and whether messages have their values.
     log_level: int = logging.WARNING
     log_values: bool = False
@@ -75,12 +86,34 @@ class RunSettings:
     record_code: bool = True
     #: Seconds to wait for the answer of each process.
     response_timeout: float = 5.0
-    #: Whether workers send their files to the scheduler: where they need to, all, or none.
+    #: Whether workers send their files to the scheduler: where they need to, all, or none; or
+    #: all processes to `storage`.
     ship: ShipName = "auto"
+    #: URL of the storage to which files are put; empty: none.
+    storage: str = ""
     #: Identifies the run among others with the same name.
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: Unix seconds.
     created: float = field(default_factory=time.time)
+
+    def __post_init__(self) -> None:
+        if self.storage:
+            object.__setattr__(self, "directory", local_directory(self.uuid))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickle: what goes to a storage is first written to a directory of this host."""
+        self.__dict__.update(state)
+        self.__post_init__()
+
+    @property
+    def source(self) -> str:
+        """What `dasfprof.open_run` takes for this run."""
+        return os.path.join(shown(self.storage) or self.directory, self.name)
+
+    @property
+    def stored_directory(self) -> str:
+        """The name of the run's directory in `storage`."""
+        return run_directory(self.name, self.created, self.uuid)
 
     def plugin_name(self, plugin: str) -> str:
         """Return the unique name of a plugin of this run on the cluster."""
@@ -107,11 +140,13 @@ class RunSettings:
             flush_interval=self.flush_interval,
             max_pending=self.max_pending,
             new=True,
+            segment_size=self.segment_size,
             header={
                 "plugin": plugin,
                 "run": self.name,
                 "run_uuid": self.uuid,
                 "run_created": self.created,
+                "cores": cpu_count(),
                 **({"missing": lost} if lost else {}),
                 **header,
             },
@@ -129,38 +164,37 @@ def make_settings(
     Raises
     ------
     InvalidArgumentError
-        If the name cannot begin a file's or contains a path separator, the directory is no path, a
-        number is not a number or not positive, or a switch is neither True nor False.
+        If the name cannot begin a file's or contains a path separator, the directory is no path or
+        URL, or does not go with `ship`, a number is not a number or not positive, or a switch is
+        neither True nor False.
     """
     name = str(setting("name", name))
     check_name(name)
     if switch("add-time-suffix", add_time_suffix):
         name = f"{name}-{int(time.time())}"
-    given = setting("directory", directory) or "."
-    if not isinstance(given, str | os.PathLike) or "\0" in str(given):
-        raise InvalidArgumentError(
-            f"directory={given!r} must be a str or a path, such as 'traces'."
-        )
-    chosen = Path(given).expanduser().absolute()
+    place = choose_place(setting("directory", directory), setting("ship", options.get("ship")))
     profiler, sampled = _profiler(options.get("profiler"))
     settings = RunSettings(
         name,
-        str(chosen),
+        place.directory,
         commit_threshold=_whole("commit-threshold", options.get("commit_threshold")),
         flush_interval=_seconds("flush-interval", options.get("flush_interval")),
         max_pending=_whole("max-pending", options.get("max_pending")),
+        segment_size=_bytes("segment-size", options.get("segment_size")),
         sample_interval=_seconds("sample-interval", options.get("sample_interval")),
         stack_frequency=_frequency(
             "stack-frequency", options.get("stack_frequency") if sampled else 0
         ),
         profiler=profiler,
+        memory=_memory(options.get("memory")),
         log_level=_log_level(options.get("log_level")),
         log_values=switch("log-values", options.get("log_values")),
         record_prints=switch("record-prints", options.get("record_prints")),
         arguments=_arguments(options.get("arguments")),
         record_code=switch("record-code", options.get("record_code")),
         response_timeout=_seconds("response-timeout", options.get("response_timeout")),
-        ship=_ship(options.get("ship")),
+        ship=place.ship,
+        storage=place.storage,
     )
     if not 1 <= settings.commit_threshold <= settings.max_pending:
         raise InvalidArgumentError(
@@ -204,6 +238,19 @@ def switch(name: str, given: Any) -> bool:
     return value
 
 
+def _bytes(name: str, given: Any) -> int:
+    value = setting(name, given)
+    try:
+        size = int(parse_bytes(value))
+    except (ValueError, TypeError, OverflowError):
+        size = 0
+    if isinstance(value, bool) or size < _LEAST_SEGMENT:
+        raise InvalidArgumentError(
+            f"{name.replace('-', '_')}={value!r} must be a size of at least 1 kB, such as '256MB'."
+        )
+    return size
+
+
 def _whole(name: str, given: Any) -> int:
     value = setting(name, given)
     if not isinstance(value, int) or isinstance(value, bool):
@@ -239,15 +286,17 @@ def _profiler(given: Any) -> tuple[ProfilerName | None, bool]:
     return None, False
 
 
-def _ship(given: Any) -> ShipName:
-    value: ShipName = setting("ship", given)
-    if value not in get_args(ShipName):
-        raise InvalidArgumentError(
-            f"ship={value!r} must be 'auto' (workers whose directory is neither the client's nor "
-            "the scheduler's send what they write to the scheduler), 'scheduler' (all workers do) "
-            "or 'none'."
-        )
+def _choice(name: str, given: Any, choices: tuple[Any, ...], words: str) -> Any:
+    value = setting(name, given)
+    if value not in choices:
+        raise InvalidArgumentError(f"{name}={value!r} must be {words}.")
     return value
+
+
+def _memory(given: Any) -> MemoryTracer | None:
+    words = "'tracemalloc' (which lines of tasks allocate what they hold) or None"
+    tracer: MemoryTracer | None = _choice("memory", given, (*get_args(MemoryTracer), None), words)
+    return tracer
 
 
 def _log_level(given: Any) -> int:
@@ -262,13 +311,11 @@ def _log_level(given: Any) -> int:
 
 
 def _arguments(given: Any) -> ArgumentsKept:
-    value = setting("arguments", given)
-    if value not in get_args(ArgumentsKept):
-        raise InvalidArgumentError(
-            f"arguments={value!r} must be 'types' (with dtype, shape and length), 'values' "
-            "(of plain types as well: they may be secrets) or 'off'."
-        )
-    kept: ArgumentsKept = value
+    words = (
+        "'types' (with dtype, shape and length), 'values' (of plain types as well: they may be "
+        "secrets) or 'off'"
+    )
+    kept: ArgumentsKept = _choice("arguments", given, get_args(ArgumentsKept), words)
     return kept
 
 

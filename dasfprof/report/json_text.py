@@ -18,10 +18,16 @@ def json_text(text: str, longest: int | None = None) -> str:
     Lone surrogates, which are no text to most readers of JSON, are written as ``\udcxx`` in plain
     letters. A text of more than `longest` characters loses its middle.
     """
-    if longest is not None and len(text) > longest:
-        head = longest * 2 // 3
-        text = f"{text[:head]}{_ELLIPSIS}{text[len(text) - (longest - head - 1) :]}"
+    text = text if longest is None else shortened(text, longest)
     return encode_basestring_ascii(without_surrogates(text))
+
+
+def shortened(text: str, longest: int) -> str:
+    """Leave the middle out of a text of more characters than that."""
+    if len(text) <= longest:
+        return text
+    head = longest * 2 // 3
+    return f"{text[:head]}{_ELLIPSIS}{text[len(text) - (longest - head - 1) :]}"
 
 
 def json_texts(values: Iterable[Any], longest: int | None = None) -> list[str]:

@@ -25,7 +25,9 @@ _MOST, _LONGEST = 10, 700
 #: The diagnosis of more task runs takes longer than a person expects of a name in a cell.
 _MOST_TASKS = 50_000
 _CHARSET = '<meta charset="utf-8">'
-_FRAME_STYLE = "width:100%;height:1000px;border:1px solid #8888;border-radius:4px;resize:vertical"
+_FRAME_STYLE = "width:100%;border:1px solid #8888;border-radius:4px;resize:vertical"
+#: Pixels of the frame of a report, and of one of a run without task runs, which has no timeline.
+_FRAME_HEIGHT, _EMPTY_HEIGHT = 1000, 520
 
 
 def run_html(
@@ -95,17 +97,27 @@ def analyser_html(analyser: TraceAnalyser) -> str:
         return f"<p>{escape(type(error).__name__)}: {_text(error)}</p>"
 
 
-def frame_html(page: str, title: str) -> str:
+def frame_html(page: str, title: str, *, empty: bool = False) -> str:
     """Put a whole page into a frame of its own, which reaches neither the notebook nor the network.
 
     A frame with its page inside is plain HTML: JupyterLab, Notebook and VS Code show it alike. It
     may run the page's scripts and save the tables that they export.
+
+    Parameters
+    ----------
+    page
+        The report.
+    title
+        The frame's.
+    empty
+        Whether the run has no task runs: then the frame is as low as what the page shows of it.
     """
+    height = _EMPTY_HEIGHT if empty else _FRAME_HEIGHT
     # Else links to its own places would lead to the notebook: a frame has the address around it.
     page = page.replace(_CHARSET, f'{_CHARSET}<base href="about:srcdoc">', 1)
     return (
         f'<iframe sandbox="allow-scripts allow-downloads" title="{_text(title)}" '
-        f'style="{_FRAME_STYLE}" srcdoc="{html.escape(page)}"></iframe>'
+        f'style="height:{height}px;{_FRAME_STYLE}" srcdoc="{html.escape(page)}"></iframe>'
     )
 
 

@@ -13,6 +13,7 @@ from dasfprof.analysis.model.gpu_samples import GpuSamples
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+from dasfprof.report.thread_tracks import natural_order
 from dasfprof.schema.resources import HOST_COUNTERS
 
 _UNITS = {"bytes": "B", "seconds": "s"}
@@ -38,7 +39,7 @@ class Metric:
     label: str
     #: ``%``, ``B``, ``B/s``, or empty for numbers.
     unit: str
-    #: In the order of hosts and workers; one without readings is empty.
+    #: In the order of names, 2 before 10; one without readings is empty.
     series: Sequence[Series]
 
 
@@ -84,7 +85,7 @@ def _of_workers(
 ) -> Iterable[Series]:
     rows = _rows_of(named.numbers(table), len(named))
     titles = named.titles()
-    for number in np.argsort(named.ranks()).tolist():
+    for number in sorted(range(len(named)), key=lambda place: natural_order(titles[place])):
         of_worker = table.take(rows[number])
         yield _series(trace, titles[number], named.hosts[number], of_worker, column)
 

@@ -34,15 +34,16 @@ def summarise(trace: Trace) -> dict[str, Any]:
     -------
     dict
         ``begin`` (Unix seconds), ``seconds``, ``tasks`` (runs that ended), ``unseen`` (those of
-        them that no worker's file holds, of which only the scheduler tells),
-        ``unfinished`` (tasks that had not), ``functions``, ``failed``, ``hosts``,
-        ``workers``, ``threads``, ``compute`` (seconds in tasks, of all threads), ``held`` (those
-        for which they held one, by the accounts), ``capacity``
-        (seconds that threads were there), ``cpu`` (CPU seconds in tasks), ``moved`` (bytes
-        between workers), ``shuffled`` (those of them by P2P shuffles; None: they are not among
-        them), ``results`` (bytes of all results), ``events`` (of user code, the number
-        by name), ``first_task`` (see `find_first_task`: ``seconds`` to it from the begin of
-        recording, and those of each of its ``stages``; None where tasks ran before). None: unknown.
+        them that no worker's file holds, of which only the scheduler tells), ``unfinished`` (tasks
+        that had not), ``functions``, ``failed``, ``hosts``, ``workers``, ``threads``, ``compute``
+        (seconds in tasks, of all threads), ``held`` (those for which they held one, by the
+        accounts), ``capacity`` (seconds that threads were there), ``cpu`` (CPU seconds in tasks),
+        ``moved`` (bytes between workers), ``shuffled`` (those of them by P2P shuffles; None: they
+        are not among them), ``results`` (bytes of all results), ``cores`` (of all hosts of
+        workers), ``versions`` (of packages, by name), ``command`` (the client's program; empty:
+        unknown), ``events`` (of user code, the number by name), ``first_task`` (see
+        `find_first_task`: ``seconds`` to it from the begin of recording, and those of each of its
+        ``stages``; None where tasks ran before). None: unknown.
     """
     tasks, end = with_open_runs(trace).tasks, find_run_end(trace)
     unseen = len(unseen_runs(trace))
@@ -63,6 +64,9 @@ def summarise(trace: Trace) -> dict[str, Any]:
         "functions": len(functions),
         "failed": int((tasks["state"] == "erred").sum()),
         "hosts": sorted({str(host) for host in workers["host"] if host}),
+        "cores": _cores(trace, {str(host) for host in workers["host"]}),
+        "versions": trace.surroundings.versions,
+        "command": trace.surroundings.command,
         "workers": int(workers[["host", "worker"]].drop_duplicates().shape[0]),
         "threads": _known(workers.drop_duplicates(["host", "worker"])["nthreads"].sum(min_count=1)),
         "compute": float(tasks["duration"].sum()),
@@ -75,6 +79,13 @@ def summarise(trace: Trace) -> dict[str, Any]:
         "events": {str(name): int(n) for name, n in trace.events["name"].value_counts().items()},
         "first_task": _first_task(trace),
     }
+
+
+def _cores(trace: Trace, hosts: set[str]) -> int | None:
+    """Return how many cores hosts have; None if that is unknown of one."""
+    cores = [trace.surroundings.cores.get(host) for host in hosts]
+    known = [number for number in cores if number is not None]
+    return sum(known) if known and len(known) == len(cores) else None
 
 
 def _first_task(trace: Trace) -> dict[str, Any] | None:

@@ -22,19 +22,27 @@ class ThreadTracks:
         The trace.
     placed, starts
         The rows of `Trace.tasks` that have a time, and when they start.
+    threads
+        How many threads each named worker has: those that ran nothing have tracks too. Default:
+        only threads that ran something have.
     """
 
-    def __init__(self, trace: Trace, placed: Array, starts: Array) -> None:
+    def __init__(
+        self, trace: Trace, placed: Array, starts: Array, threads: Array | None = None
+    ) -> None:
         named = NamedWorkers(trace)
         tasks = trace.tasks
         names = named.titles()
-        by_name = sorted(range(len(names)), key=lambda number: _natural(names[number]))
+        by_name = sorted(range(len(names)), key=lambda number: natural_order(names[number]))
         workers = np.argsort(np.array(by_name, dtype=np.int64))[named.numbers(tasks)[placed]]
-        threads = tasks["thread"].cat.codes.to_numpy()[placed].astype(np.int64)
-        codes, pairs = pd.factorize(workers * (threads.max(initial=0) + 2) + threads + 1)
+        codes = tasks["thread"].cat.codes.to_numpy()[placed].astype(np.int64)
+        most = codes.max(initial=0) + 2 + (0 if threads is None else threads.max(initial=0))
+        codes, pairs = pd.factorize(workers * most + codes + 1)
+        if threads is not None:
+            pairs = np.append(pairs, _unused(pairs, most, threads[by_name]))
         first_start = np.full(len(pairs), np.inf)
         np.minimum.at(first_start, codes, starts)
-        of_pair, thread_of_pair = np.divmod(pairs, threads.max(initial=0) + 2)
+        of_pair, thread_of_pair = np.divmod(pairs, most)
         # A worker's coroutines, which run in its event loop, come last.
         in_order = np.lexsort((first_start, thread_of_pair == 0, of_pair))
         place = np.argsort(in_order)
@@ -70,20 +78,31 @@ class ThreadTracks:
         edges = np.linspace(0.0, span, bins + 1)
         shares = []
         for begin, end in zip(self.offsets[:-1], self.offsets[1:], strict=True):
-            busy = _busy_until(edges, starts[begin:end], durations[begin:end])
+            busy = busy_until(edges, starts[begin:end], durations[begin:end])
             share = np.clip(np.diff(busy) / (span / bins or 1.0), 0.0, 1.0)
             tenths = np.ceil(share * 9).astype(np.uint8) + ord("0")
             shares.append(tenths.tobytes().decode("ascii"))
         return shares
 
 
-def _natural(name: str) -> list[tuple[bool, int, str]]:
+def _unused(pairs: Array, most: int, threads: Array) -> Array:
+    """Number the threads that each worker has beyond those of some pairs."""
+    workers, codes = np.divmod(pairs, most)
+    used = np.bincount(workers[codes > 0], minlength=len(threads))
+    unused = np.maximum(threads - used, 0)
+    worker = np.repeat(np.arange(len(threads)), unused)
+    within = np.arange(len(worker)) - np.repeat(np.cumsum(unused) - unused, unused)
+    numbers: Array = worker * most + most - 1 - within
+    return numbers
+
+
+def natural_order(name: str) -> list[tuple[bool, int, str]]:
     """Return a sort key that puts numbers in names in their order: 2 before 10."""
     parts = re.split(r"([0-9]{1,15})", str(name))
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
 
 
-def _busy_until(times: Array, starts: Array, durations: Array) -> Array:
+def busy_until(times: Array, starts: Array, durations: Array) -> Array:
     """Sum the seconds that tasks, ordered by start, had run until each of some times."""
     ends = np.sort(starts + durations)
     order_sums = np.r_[0.0, np.cumsum(starts)]

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from dasfprof.schema import call_profiles, gpus, resources, stack_samples, steps, tasks, under_way
+from dasfprof.schema import (
+    allocations,
+    call_profiles,
+    gpus,
+    resources,
+    stack_samples,
+    steps,
+    tasks,
+    under_way,
+)
 from dasfprof.schema.declaration import EventKind
 
 #: Every event kind that dasfprof records, by phase and name.
 KINDS: dict[tuple[str, str], EventKind] = {
     (kind.phase, kind.name): kind
-    for module in (tasks, resources, gpus, steps, under_way, stack_samples, call_profiles)
+    for module in (
+        tasks,
+        resources,
+        gpus,
+        steps,
+        under_way,
+        stack_samples,
+        call_profiles,
+        allocations,
+    )
     for kind in vars(module).values()
     if isinstance(kind, EventKind)
 }

@@ -110,6 +110,18 @@ error           int      flag     1: the task run's first record of level ERROR 
 """,
 )
 
+TRACEBACK = event_kind(
+    "Traceback",
+    "The traceback of a failed task run; the first 1000 of a worker.",
+    recorder="TracePlugin",
+    columns="""
+key             key      key      the key
+run_id          int      id       Dask's number of the attempt
+text            text     text     the calls, the outermost first, without the exception; of a long
+    one its begin and end
+""",
+)
+
 FUNCTION_CODE = event_kind(
     "Function Code",
     "A Python function that the tasks of one name call: the first five of the user's own, or of "

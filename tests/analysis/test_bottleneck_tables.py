@@ -14,6 +14,7 @@ from pandas.testing import assert_frame_equal
 from traces import Plugin, compute, managed, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.tables import task_bottleneck
 from dasfprof.schema.events import Event
 from dasfprof.schema.gpus import GPU_DEVICES, GPU_USAGE
 from dasfprof.schema.resources import RESOURCE_USAGE
@@ -399,3 +400,16 @@ def test_equal_durations_have_one_order(tmp_path: Path) -> None:
     assert_frame_equal(forward[columns], backward[columns])
     assert forward["Start (s)"].is_monotonic_increasing
     assert forward["Host"].tolist() == ["a", "a", "b", "b"] * 3
+
+
+def test_large_tables_hold_their_texts_compactly(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analyser = TraceAnalyser(write(tmp_path / "run", TUTORIAL))
+    plain = analyser.per_task_bottleneck()
+    monkeypatch.setattr(task_bottleneck, "_LARGE", 0)
+    large = analyser.per_task_bottleneck()
+
+    assert large.dtypes[["Host", "Worker", "Function", "State"]].eq("category").all()
+    assert large.memory_usage()["Task Key"] < plain.memory_usage()["Task Key"]
+    assert_frame_equal(large.astype(plain.dtypes.to_dict()), plain)

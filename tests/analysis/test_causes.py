@@ -249,6 +249,18 @@ def test_computing_and_sleeping_are_told_as_they_are_seen() -> None:
     assert causes["sleeping"].line == "/home/me/pipeline.py:12 load"
 
 
+def test_a_client_whose_process_cannot_be_asked() -> None:
+    """A live look: what is known is that it keeps results; what its program does is not."""
+    keeps = ClientNow("Client-1", wanted=2)
+    others = (ClientNow("fire-and-forget"), replace(keeps, client="Client-2", left="closed"))
+    alive = state(quiet=36.0, clients=(keeps, *others), scheduler_answered=True)
+    (cause,) = find_causes(alive)
+    assert (cause.kind, cause.certainty) == ("client-elsewhere", "open")
+    assert cause.text == "All tasks ended 36 s before; Client-1 has not given up 2 results."
+    assert not find_causes(replace(alive, quiet=2.0))
+    assert not find_causes(replace(alive, scheduler_answered=None))  # a trace tells what it does
+
+
 def test_the_client_is_elsewhere() -> None:
     client = ClientNow("Client-1", wanted=3, activity=Activity("sleeping", (USER,)))
 

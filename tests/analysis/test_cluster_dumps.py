@@ -132,7 +132,18 @@ def test_a_url(dumps: dict[str, Path]) -> None:
 
 
 def test_a_missing_package_is_named() -> None:
-    with pytest.raises(MissingExtraError, match="s3fs"):
+    with pytest.raises(MissingExtraError, match="gcsfs"):
+        read_dump("gs://bucket/dump.msgpack.gz")
+
+
+def test_credentials_that_are_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("s3fs")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    with pytest.raises(DumpError, match="credentials"):
         read_dump("s3://bucket/dump.msgpack.gz")
 
 

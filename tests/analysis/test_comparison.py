@@ -57,6 +57,7 @@ class Pools:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._made: dict[str, list[Trace]] = {}
+        self._pairs: dict[str, list[RunComparison]] = {}
 
     def of(self, name: str, noisy: Noisy, seed: int, count: int = _POOL) -> list[Trace]:
         if name not in self._made:
@@ -68,9 +69,13 @@ class Pools:
         return self._made[name]
 
     def pairs(self, name: str) -> list[RunComparison]:
-        base, other = self.of("base", Noisy(), 1, 2 * _POOL), self.of(name, PLANTED[name], 2)
-        drawn = [random.Random(seed) for seed in range(PAIRS)]
-        return [compare(draw.sample(base, 5), draw.sample(other, 5)) for draw in drawn]
+        if name not in self._pairs:
+            base, other = self.of("base", Noisy(), 1, 2 * _POOL), self.of(name, PLANTED[name], 2)
+            drawn = [random.Random(seed) for seed in range(PAIRS)]
+            self._pairs[name] = [
+                compare(draw.sample(base, 5), draw.sample(other, 5)) for draw in drawn
+            ]
+        return self._pairs[name]
 
 
 @pytest.fixture(scope="module")

@@ -489,6 +489,33 @@ def test_degradation(tmp_path: Path) -> None:
     assert finding["Seconds at stake (s)"] == pytest.approx(10.0)
 
 
+def passes(seconds: list[float]) -> Plan:
+    """Plan passes over an array, steps of the graph, in four lanes: the seconds of their tasks."""
+    tasks, begin = [], 0.0
+    for number, length in enumerate(seconds):
+        for chunk in range(40 // len(seconds) * 4):
+            turn, lane = divmod(chunk, 4)
+            worker, thread = divmod(lane, 2)
+            start = begin + turn * length
+            key = f"mean_chunk-{number:032x}", chunk
+            tasks.append(Task(key, worker, start, start + length, thread=thread))
+        begin += 40 // len(seconds) * length
+    return Plan(tasks)
+
+
+def test_a_function_that_does_other_work_in_later_passes_does_not_degrade(tmp_path: Path) -> None:
+    # The mean of x, of x ** 2 and of x ** 3: fewer and fewer tasks of mean_chunk start.
+    plan = passes([0.5, 1.0, 2.0])
+
+    assert "degrading-functions" not in found(plan, tmp_path)
+
+
+def test_a_function_that_gets_slower_from_pass_to_pass_degrades(tmp_path: Path) -> None:
+    plan = passes([0.2 + 0.05 * number for number in range(20)])
+
+    assert found(plan, tmp_path)["degrading-functions"]["Function"] == "mean_chunk"
+
+
 def test_nothing_is_said_without_a_scheduler_s_file_of_what_it_tells(tmp_path: Path) -> None:
     tasks = filled(["load", "clean"], 1.0)
     findings = found(Plan(tasks, scheduler=False), tmp_path)

@@ -26,7 +26,18 @@ def parts(seconds: list[float]) -> Parts:
     """Make samples that compute half of the time and wait for the rest."""
     all_of = np.array(seconds)
     none = np.zeros(len(seconds))
-    return Parts(all_of, none + 1, all_of / 2, none, none, all_of / 2, none + 1)
+    return Parts(
+        seconds=all_of,
+        samples=none + 1,
+        computing=all_of / 2,
+        core_wait=none,
+        lock=none,
+        waits=all_of / 2,
+        active=none,
+        active_share=none,
+        mixed=none,
+        told=none + 1,
+    )
 
 
 def told(tree: FlameTree) -> dict[tuple[str, ...], tuple[float, float, dict[int, float]]]:

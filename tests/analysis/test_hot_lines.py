@@ -113,6 +113,14 @@ def test_time_on_a_core_belongs_to_the_lines_that_did_not_wait(tmp_path: Path) -
     assert table.loc[41, "Waiting (s)"] == pytest.approx(0.6)
 
 
+def test_what_a_late_look_has_too_much_is_given_to_the_others(tmp_path: Path) -> None:
+    """Of 0.25 s on a core that were counted before it, it stands for 0.1 s."""
+    samples = [sample(0.1 * n, 0, cpu=0.05) for n in range(1, 9)]
+    samples.append(sample(0.9, 1, cpu=0.25))
+    table = analyser(tmp_path, samples).hot_lines().set_index("Line")
+    assert table["Computing (s)"].to_dict() == pytest.approx({40: 0.55, 41: 0.1})
+
+
 def test_threads_that_want_the_interpreters_lock(tmp_path: Path) -> None:
     samples = [sample(0.1 * n, 0, cpu=0.025, run_queue=0.005, activity="lock") for n in range(10)]
     table = analyser(tmp_path, samples).hot_lines()
@@ -122,11 +130,39 @@ def test_threads_that_want_the_interpreters_lock(tmp_path: Path) -> None:
     assert table["Waiting (s)"].tolist() == pytest.approx([0.0])
 
 
+def test_what_lines_of_a_function_share_is_uncertain(tmp_path: Path) -> None:
+    """A function that computes for 0.3 s and wants the interpreter's lock for 0.6 s.
+
+    The table gives each of its lines a third of its time. A line may well have had twice that; one
+    that has the whole function's time has all that was counted.
+    """
+    lines = [0] * 6 + [1] * 3
+    samples = [
+        sample(0.1 * n, line, cpu=0.1 / 3, activity="lock") for n, line in enumerate(lines, 1)
+    ]
+    samples += [sample(1.0 + 0.1 * n, 3, cpu=0.1 / 3, activity="lock") for n in range(1, 10)]
+    asked = analyser(tmp_path, samples)
+    table = asked.hot_lines().set_index("Line")
+    assert table["Computing (s)"].to_dict() == pytest.approx({40: 0.2, 41: 0.1, 5: 0.3})
+    # Of line 40 no more than line 41 has: 0.3 s; of 41 twice its third; of 5, the whole of load, 0.
+    assert table["Uncertain (s)"].to_dict() == pytest.approx({40: 0.3, 41: 0.2, 5: 0.0})
+    whole = asked.hot_lines(by="library").set_index("Library")
+    assert whole["Uncertain (s)"].tolist() == pytest.approx([0.0, 0.0])
+
+
+def test_lines_of_a_function_that_computes_all_the_time_are_certain(tmp_path: Path) -> None:
+    samples = [sample(0.1 * n, n % 2, cpu=0.099, run_queue=0.001) for n in range(1, 10)]
+    samples.append(sample(0.95, 2, activity="waiting", cpu=0.0))
+    table = analyser(tmp_path, samples).hot_lines()
+    assert (table["Uncertain (s)"] < 0.025 * table["Time (s)"]).all()
+
+
 def test_what_the_kernel_does_not_count_is_unknown(tmp_path: Path) -> None:
     samples = [sample(0.1 * n, 0, cpu=None, run_queue=None, activity=None) for n in range(10)]
     table = analyser(tmp_path, samples).hot_lines()
     assert table["Time (s)"].tolist() == pytest.approx([1.0])
     parts = ["Computing (s)", "Waiting for a core (s)", "Interpreter's Lock (s)", "Waiting (s)"]
+    parts.append("Uncertain (s)")
     assert table[parts].isna().to_numpy().all()
 
 
@@ -315,6 +351,11 @@ def test_a_line_is_named_only_where_that_is_certain(tmp_path: Path) -> None:
     words = hottest_line(analyser(tmp_path / "sleeps", sleeping).trace, "step")
     assert words.endswith(f"is spent at {WORK}:41 step: 100 % waiting. ")
     assert hottest_line(analyser(tmp_path / "none", []).trace, "step") == ""
+    lines = [(T, n, [["step", WORK, n]], -1) for n in range(2)]
+    shared = [sample(0.005 * n, n % 4 // 3, cpu=0.03, activity="lock") for n in range(150)]
+    Plugin(tmp_path / "lock").write((STACK, lines), (COMPUTE, runs), (TASK_SAMPLE, shared))
+    words = hottest_line(TraceAnalyser(tmp_path / "lock").trace, "step")
+    assert words.endswith(": 100 % computing or waiting for the interpreter's lock. ")
     starved = [sample(0.005 * n, 1, cpu=0.05, run_queue=0.05) for n in range(150)]
     assert hottest_line(analyser(tmp_path / "starved", starved).trace, "step") == ""
 

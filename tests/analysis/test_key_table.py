@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from dask.utils import key_split
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dasfprof.analysis.tables.key_text_array import KeyTextArray
+from dasfprof.analysis.trace import key_numbers
 from dasfprof.analysis.trace import keys as key_table
+from dasfprof.analysis.trace.growing_column import GrowingColumn
 from dasfprof.analysis.trace.keys import KeyCollector, split_keys
 
 _hex = st.text("0123456789abcdef", min_size=32, max_size=32)
@@ -89,11 +93,75 @@ def test_a_list_is_the_tuple_that_a_plain_msgpack_writer_lost() -> None:
 
 def test_keys_with_equal_hashes_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        key_table, "_hash", lambda head_ids, tails: tails[:, 0].astype(np.uint64) % np.uint64(3)
+        key_numbers,
+        "hashes_of",
+        lambda head_ids, tails: tails[:, 0].astype(np.uint64) % np.uint64(3),
     )
-    keys = [("f", n % 50) for n in range(200)] + [("g", n % 50) for n in range(200)]
+    far = 10**7  # so far apart that they are numbered by hash
+    keys = [("f", n % 50 * far) for n in range(200)] + [("g", n % 50 * far) for n in range(200)]
     table, ids = table_of(keys)
 
     assert len(table) == 100
     assert ids.tolist() == [n % 50 for n in range(200)] + [50 + n % 50 for n in range(200)]
     assert table.keys(ids) == keys
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9) | st.integers(0, 2**32 - 1))))
+def test_blocks_of_collections_are_numbered_as_in_a_dict(pairs: list[tuple[int, int]]) -> None:
+    keys = [(f"sum-{head}", number, number % 3) for head, number in pairs]
+    _, ids = table_of(keys)
+
+    numbers: dict[Any, int] = {}
+    assert ids.tolist() == [numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+def test_texts_of_keys_as_a_column_are_as_texts() -> None:
+    keys = [("sum-1", n % 5) for n in range(12)] + [f"inc-{'0f' * 16}", "x"]
+    table, ids = table_of(keys)
+    lazy = pd.Series(KeyTextArray(table, ids), name="key")
+    plain = pd.Series([str(key) for key in keys], dtype=object, name="key")
+
+    assert lazy.tolist() == plain.tolist()
+    assert (lazy == "('sum-1', 3)").tolist() == (plain == "('sum-1', 3)").tolist()
+    assert lazy.str.len().tolist() == plain.str.len().tolist()
+    assert lazy.isin(["x"]).tolist() == plain.isin(["x"]).tolist()
+    assert lazy.value_counts().to_dict() == plain.value_counts().to_dict()
+    assert lazy.sort_values().tolist() == plain.sort_values().tolist()
+    assert lazy.unique().tolist() == plain.unique().tolist()
+    assert lazy.reindex([13, 14]).isna().tolist() == [False, True]
+    both, other = pd.DataFrame({"lazy": lazy, "plain": plain}), table_of(["y-1"])
+    assert (both.groupby("lazy").size().to_numpy() == both.groupby("plain").size()).all()
+    assert both.merge(both, left_on="lazy", right_on="plain").shape[0] == 32
+    assert both[["lazy"]].to_csv() == both[["plain"]].rename(columns={"plain": "lazy"}).to_csv()
+    more = pd.concat([lazy, pd.Series(KeyTextArray(*other))])
+    assert more.tolist() == [*plain, "y-1"]
+    lazy[3] = "mine"
+    lazy[4] = np.nan
+    assert lazy.tolist()[:4] == [*plain[:3], "mine"]
+    assert lazy.isna().sum() == 1
+
+
+def test_a_column_of_one_value_takes_its_memory_once() -> None:
+    column = GrowingColumn(np.float64)
+    column.add(0, np.broadcast_to(np.nan, 3))
+    column.add(5, np.broadcast_to(np.nan, 3))
+    found = column.finish(10, np.nan)
+    assert found.strides == (0,)
+    assert np.isnan(found).tolist() == [True] * 10
+
+
+_pieces = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 3), st.sampled_from([0.0, -0.0, 1.5, np.nan]))
+)
+
+
+@given(_pieces)
+def test_a_growing_column_against_a_list(pieces: list[tuple[int, int, float]]) -> None:
+    column, expected = GrowingColumn(np.float32), []
+    for gap, length, value in pieces:
+        expected += [-1.0] * gap
+        column.add(len(expected), np.broadcast_to(np.float64(value), length))
+        expected += [value] * length
+    found = column.finish(len(expected) + 1, -1.0)
+    assert list(map(repr, found.tolist())) == list(map(repr, [*expected, -1.0]))

@@ -96,8 +96,9 @@ REPORTS = sorted(
 )
 
 #: CSV files hold the tables alone.
-EXPORTS: tuple[Literal["perfetto", "parquet"], ...]
-EXPORTS = ("perfetto", "parquet") if find_spec("pyarrow") else ("perfetto",)
+EXPORTS: tuple[Literal["perfetto", "chrome", "parquet"], ...]
+EXPORTS = ("perfetto", "chrome")
+EXPORTS += ("parquet",) if find_spec("pyarrow") else ()
 
 #: What was sampled is shown as it is; and a run may have started before the trace's begin.
 AS_RECORDED = {"node_resource_usage", "node_disk_usage", "processes_resource_usage"}
@@ -125,7 +126,7 @@ def written(directory: Path, facts: dict[Any, list[Any]]) -> Path:
 
 # Such large examples would be shrunk for minutes. An answer that never comes fails, too.
 @pytest.mark.timeout(300)
-@settings(max_examples=30, deadline=None, phases=(Phase.reuse, Phase.generate))
+@settings(max_examples=12, deadline=None, phases=(Phase.reuse, Phase.generate))
 @given(_traces)
 def test_no_report_fails_or_is_negative(facts: dict[Any, list[Any]]) -> None:
     if not any(facts.values()):

@@ -8,7 +8,7 @@ from typing import Any
 
 from refuters import refute
 from traces import T
-from traces.hung import ENDED, FIRST, PERSON, Hung, client, hung
+from traces.hung import ADDRESS, ENDED, FIRST, PERSON, Hung, client, hung
 
 from dasfprof.analysis import TraceAnalyser
 
@@ -62,6 +62,21 @@ def test_what_a_client_took_away_as_it_left_was_under_way(tmp_path: Path) -> Non
     table = TraceAnalyser(tmp_path, progress=False).processed_tasks()
     assert table["Status"].tolist() == ["released by the client"]
     assert table["Error Category"].tolist() == ["cancelled"]
+
+
+def test_workers_that_close_before_their_client_has_left(tmp_path: Path) -> None:
+    """As on Ctrl-C in a terminal: what it waited for is what it waited for until then."""
+    worker = {"worker": ADDRESS, "name": 0, "threads": 2, "processing": 0, "keys": []}
+    worker |= {"memory": 900, "memory_limit": 1000, "last_seen": T + 19}
+    counts = {"unfinished": 1, "tasks": {"f": {"no-worker": 1}}}
+    paused, closing = (
+        counts | {"workers": [worker | {"status": status}]} for status in ("paused", "closing")
+    )
+    taken = closing | {"occasion": "client-left", "client": PERSON}
+    states = [(1.0, paused), (18.9, closing), (19.0, taken)]
+    findings = Hung(states=states, left=(19.1, "handle-worker-cleanup")).write(tmp_path).diagnose()
+
+    assert "paused for memory" in findings.iloc[0]["Finding"], findings.to_string()
 
 
 def test_a_program_that_left_unfinished_tasks_on_purpose_is_no_grave_matter(tmp_path: Path) -> None:

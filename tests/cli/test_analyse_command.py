@@ -299,3 +299,19 @@ def test_times_beyond_any_clock(time: float, tmp_path: Path) -> None:
     result = analyse(write_trace(tmp_path / "odd.msgpack", *events))
     assert result.exit_code == 0
     assert "4 task runs of 3 functions" in result.stdout
+
+
+def test_only_a_span_of_time_is_read(trace: Path) -> None:
+    span = "1970-01-01 00:16:40", "1970-01-01T00:16:41Z"
+    result = analyse(trace, "-a", "task", "--between", *span)
+    assert "load-1" in result.output
+    assert "load-2" not in result.output
+    words = " ".join(result.output.split())
+    assert "0 task runs began before it, 1 ended after it" in words
+    assert "critical path and replay are of the window alone" in words
+
+
+def test_a_span_that_is_none_is_an_error(trace: Path) -> None:
+    result = CliRunner().invoke(cli, ["analyse", str(trace), "--between", "noon", "night"])
+    assert result.exit_code
+    assert "must be two times" in result.output + str(result.exception)

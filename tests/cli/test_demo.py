@@ -38,6 +38,8 @@ def test_demo(tmp_path: Path) -> None:
     assert sum(counts) == 200_000
     assert all(60_000 < count < 73_000 for count in counts)
 
+    shell("dasfprof", "report", "-o", "run.html", f"dasfprof-demo/{run.name}", cwd=tmp_path)
+    assert (tmp_path / "run.html").stat().st_size < 300_000
     shell("dasfprof", "analyse", "-o", "tables", f"dasfprof-demo/{run.name}", cwd=tmp_path)
     with (tmp_path / "tables" / "function_bottleneck.csv").open(newline="") as file:
         functions = list(csv.DictReader(file))

@@ -205,6 +205,20 @@ def test_a_directory_of_several_runs(tmp_path: Path) -> None:
     assert "Run first" in info(tmp_path / "first").stdout
 
 
+def test_the_one_directory_with_runs_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("demo", "notes"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "notes" / "other.msgpack").write_bytes(b"no trace")
+    write_trace(tmp_path / "demo" / "mine-TracePlugin-h-0.msgpack", *EVENTS, run="mine")
+    assert "Run mine" in info().stdout
+    (tmp_path / "more").mkdir()
+    write_trace(tmp_path / "more" / "next-TracePlugin-h-0.msgpack", *EVENTS, run="next")
+    assert info().exit_code == 1, "which of the two, nobody said"
+
+
 def test_hostile_headers_and_names(tmp_path: Path) -> None:
     path = write_trace(
         tmp_path / "a\x1b[31m\n.msgpack",
@@ -262,3 +276,18 @@ def test_bad_input(source: str, message: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_segments_and_those_that_are_missing(tmp_path: Path) -> None:
+    header = {"plugin": "TracePlugin", "run": "mine", "run_uuid": "0f" * 16}
+    database = FileDatabase(tmp_path / "t.msgpack", 1, header=header, segment_size=1)
+    for number in range(3):
+        database.record(InstantEvent("tick", 1000.0 + number))
+    database.close()
+    first, second, *_ = database.paths
+    second.unlink()
+    told = flat(info(tmp_path))
+    assert f"{first.name} file TracePlugin" in told
+    assert "segment 1, goes on in the next segment" in told
+    assert "segment 2 is missing: what its process recorded from" in told
+    assert "closed cleanly" in told

@@ -15,8 +15,11 @@ import pytest
 from distributed import LocalCluster
 from shell import BIN, DEADLINE, environment, shell, wait_until
 
-from dasfprof.database.multi import Run, find_runs
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.history.over_time import kept_runs
+from dasfprof.database.multi import find_runs
 from dasfprof.database.reader import TraceFile
+from dasfprof.database.runs import Run
 
 pytestmark = pytest.mark.dask_internals
 
@@ -170,6 +173,9 @@ def test_each_cluster_of_a_script_is_a_run(tmp_path: Path) -> None:
     assert second.name.startswith("pipeline-2-")
     assert computed(first) == {"inc": 32, "with_worker_client": 1, "with_own_client": 1}
     assert computed(second) == {"inc": 1}
+    # What `dasfprof history` tells of them is kept: their files are not read for it.
+    kept = kept_runs(tmp_path / "traces" / "new")
+    assert [(run["run"], run["tasks"]) for run in kept] == [(first.name, 34), (second.name, 1)]
     # Its report stands on standard error, fits, and has nothing of Dask's preload messages.
     for run in (first, second):
         source = tmp_path / "traces" / "new" / run.name
@@ -331,3 +337,20 @@ def test_a_profiler_of_calls_is_asked_for(tmp_path: Path) -> None:
     (profile,) = tmp_path.glob("*.divmod.pstats")
     read: Any = pstats.Stats(str(profile))
     assert read.stats["~", 0, "<built-in method builtins.divmod>"][:2] == (1, 1)
+
+
+def test_allocations_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "holds.py").write_text(
+        "from distributed import Client\n"
+        "def hold(size):\n"
+        "    return bytearray(size)\n"
+        "if __name__ == '__main__':\n"
+        "    with Client(n_workers=1, threads_per_worker=1, processes=False,\n"
+        "                dashboard_address=None) as client:\n"
+        "        print(len(client.submit(hold, 4_000_000).result()))\n"
+    )
+    done = shell("dasfprof", "run", "--memory", "tracemalloc", "holds.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "4000000\n")
+    first = TraceAnalyser(tmp_path, progress=False).allocations("hold").iloc[0]
+    assert (Path(first["File"]).name, first["Line"]) == ("holds.py", 3)
+    assert round(first["Live (MB)"], 2) == 4.0

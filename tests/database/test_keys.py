@@ -30,6 +30,21 @@ def test_many_texts_are_split_as_one_by_one(texts: list[str]) -> None:
     assert [join_key(head, tail) for head, tail in pairs] == texts
 
 
+ODD_TUPLES = st.sampled_from(
+    ["f', 01)", "f',)", "f', )", "f', 1))", "a'b', 1)", "f', -1)", "f', 1,2)", "f', 4294967296)"]
+) | st.sampled_from(["f', 1_0)", "f', 1), 2)", "f', 'g', 1)", "f', \u0661)", "', 0)", "f-1"])
+TUPLES = st.integers(0, 4).flatmap(
+    lambda length: st.tuples(st.sampled_from(["f-1", ""]), *[st.integers(0, 1 << 32)] * length)
+)
+
+
+@given(st.lists(TUPLES.map(str) | ODD_TUPLES.map("('{}".format), min_size=1, max_size=4))
+def test_many_texts_of_tuples_are_split_as_one_by_one(texts: list[str]) -> None:
+    heads, tails = split_keys(texts)
+    pairs = [(head, tuple(words)) for head, words in zip(heads, tails.tolist(), strict=True)]
+    assert pairs == [split_key(text) for text in texts]
+
+
 def test_texts_that_end_alike_share_their_heads() -> None:
     hashes = ["inc-" + "0123456789abcdef" * 2, "inc-" + "f" * 32]
     times = ["task-finished-1763640000.25", "task-finished-1763640001.0"]

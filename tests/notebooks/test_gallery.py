@@ -23,7 +23,7 @@ def test_it_is_committed_without_outputs() -> None:
 
 
 def test_the_profiled_cell_shows_its_result_and_the_report(executed: list[Any]) -> None:
-    (cell,) = (cell for cell in executed if cell.source.startswith("%%dasfprof"))
+    (cell,) = (cell for cell in executed if cell.source.startswith("%%dasfprof gallery"))
     result, view = cell.outputs
     assert float(result["data"]["text/plain"]) > 0
     assert "73 task runs of 4 functions, on 2 workers, 4 threads" in view["data"]["text/plain"]
@@ -52,6 +52,12 @@ def test_every_task_run_is_counted(executed: list[Any]) -> None:
         ("analyser.transfers()", ["From Worker", "To Worker"]),
         ("bars(scaling[", ["Efficiency (%)"]),
         ("analyser.what_if(", ["denoise: 2 times as fast"]),
+        ('bars(inside.analyser.hot_lines("sharpen")', ["Computing (s)", "Waiting (s)", "sharpen"]),
+        ('inside.analyser.call_tree("sharpen")', ["Self (s)", "sharpen"]),
+        ("inside.analyser.client_activity()", ["waiting"]),
+        ('inside.analyser.cprofile("sharpen")', ["Cumulative Time (s)"]),
+        ('inside.analyser.task_arguments("sharpen")', ["number: int; side: int"]),
+        ("inside.analyser.logs()", ["WARNING", "an image is bright: %s"]),
         ("database", ["MultiEventDatabase with 6 databases", "TracePlugin"]),
     ],
 )
@@ -64,4 +70,4 @@ def test_tables(executed: list[Any], begin: str, words: list[str]) -> None:
 
 def test_exports(executed: list[Any]) -> None:
     names = ast.literal_eval(output(executed, "sorted("))
-    assert {"report.html", "gallery.json.gz", "findings.csv", "processed_tasks.csv"} <= set(names)
+    assert {"report.html", "gallery.pftrace", "findings.csv", "processed_tasks.csv"} <= set(names)

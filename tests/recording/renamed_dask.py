@@ -137,7 +137,6 @@ def record(path: str, directory: Path, forgotten: bool) -> dict[str, Any]:
     return {
         "results": results,
         "missing": told,
-        "notes": [note.text for note in run.analyser(progress=False).trace.notes],
         "counts": counts,
         "errors": errors,
         "left": [name for name in left if "dasfprof" in name],

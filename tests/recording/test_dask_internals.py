@@ -13,6 +13,7 @@ import dask.dataframe  # noqa: F401  (its names are looked up only where it is i
 import distributed.spill  # noqa: F401
 import pytest
 
+from dasfprof import TraceAnalyser
 from dasfprof.recording.dask_internals.metering import listen
 from dasfprof.recording.dask_internals.names import NAMES, DaskName
 from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
@@ -63,8 +64,9 @@ REMOVED = [
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What was recorded by a Dask without each of the names."""
     given = [("-" if name.attribute in COMMON_WORDS else "") + name.path for name in REMOVED]
+    place = tmp_path_factory.mktemp("renamed")
     told = subprocess.run(
-        [sys.executable, str(PROGRAM), str(tmp_path_factory.mktemp("renamed")), *given],
+        [sys.executable, str(PROGRAM), str(place), *given],
         capture_output=True,
         text=True,
         timeout=550,
@@ -72,7 +74,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     )
     lines = told.stdout.splitlines()
     assert len(lines) == len(REMOVED), told.stderr[-3000:]
-    return {one["name"]: one for one in map(json.loads, lines)}
+    found = {one["name"]: one for one in map(json.loads, lines)}
+    for number, one in enumerate(found.values()):
+        if "failed" not in one:
+            trace = TraceAnalyser(place / str(number), progress=False).trace
+            one["notes"] = [note.text for note in trace.notes]
+    return found
 
 
 @pytest.mark.parametrize("name", REMOVED, ids=lambda name: name.path)

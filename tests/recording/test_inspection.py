@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import gc
 import importlib
 import os
@@ -206,6 +207,31 @@ def test_a_process_that_computes_sleeps_or_has_ended() -> None:
             assert asyncio.run(processes.process_state(p.pid)) == expected
             p.kill()
     assert asyncio.run(processes.process_state(p.pid)) == "gone"
+
+
+#: Computes on one core, whoever else is there, with a thread beside it that sleeps.
+ON_ONE_CORE = """
+import os, threading, time
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+os.nice(NICE)
+print(flush=True)
+while True: pass
+"""
+
+
+def test_a_process_that_computes_where_others_take_the_core() -> None:
+    """Its threads use next to no CPU, but one could run whenever it is looked at."""
+    with contextlib.ExitStack() as stack:
+        started = []
+        for nice in ("19", "0", "0", "0"):
+            command = [sys.executable, "-c", ON_ONE_CORE.replace("NICE", nice)]
+            p = stack.enter_context(subprocess.Popen(command, stdout=-1))
+            stack.callback(p.kill)
+            assert p.stdout is not None
+            p.stdout.readline()
+            started.append(p)
+        assert asyncio.run(processes.process_state(started[0].pid)) == "busy"
 
 
 def test_tls(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import numpy as np
 import psutil
 import pytest
 from distributed import Client, LocalCluster, wait
@@ -327,12 +328,18 @@ def test_spilling_and_pausing(tmp_path: Path) -> None:
             data = dask_worker.data
             return data.spilled_total.disk, data.cumulative_metrics["disk-write", "bytes"]
 
+        def memory_sizes(dask_worker: Any) -> tuple[int, int]:
+            # Dask takes no more than the machine has.
+            manager = dask_worker.memory_manager
+            return manager.memory_limit, int(manager.memory_limit * manager.memory_target_fraction)
+
         with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
             wait_until(lambda: managed(flushed(run)))
             big = client.map(bytes, [200_000 + i for i in range(6)])
             wait(big)
             client.submit(len, big[0], key="reads-it-back").result()
             on_disk, written = next(iter(client.run(spilled).values()))
+            sizes = next(iter(client.run(memory_sizes).values()))
             client.run(pause)
             wait_until(lambda: {row["state"] for row in managed(flushed(run))} >= {"paused"})
     rows = managed(run)
@@ -343,6 +350,10 @@ def test_spilling_and_pausing(tmp_path: Path) -> None:
     assert rows[-1]["spill_write"] > 0
     assert rows[-1]["spill_read_size"] > 0
     assert {"running", "paused"} <= {row["state"] for row in rows}
+    workers = run.analyser().trace.workers.set_index("kind").loc["worker"]
+    assert (workers["memory_limit"], workers["memory_target"]) == sizes
+    assert np.isnan(workers["memory_spill"])
+    assert np.isnan(workers["memory_pause"])  # as it was when recording began
 
 
 def flushed(run: Any) -> Any:

@@ -126,7 +126,7 @@ def shippers() -> int:
 
 def test_settings() -> None:
     assert make_settings("r").ship == "auto"
-    for name in ("storage", "yes", True, 1):
+    for name in ("yes", True, 1):
         with pytest.raises(InvalidArgumentError, match="'scheduler'"):
             make_settings("r", ship=name)
 

@@ -294,6 +294,27 @@ def test_threads_that_end_or_never_were() -> None:
     kernel.close()
 
 
+def test_threads_whose_files_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that hides /proc: the stack is known, what the thread does is not."""
+    here = threading.get_ident()
+    rows, taken = Rows(), list[Any]()
+
+    def refused(path: Any, *args: Any, **kwargs: Any) -> int:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("dasfprof.recording.stack_samples.kernel.os.open", refused)
+    guard = HookGuard()
+    stop = sample(ClientThread(rows.stacks, taken.append), 50, guard)
+    wait_until(lambda: len(taken) > 3)
+    stop()
+    monkeypatch.undo()
+    for _, _, stack, activity, interval, cpu, run_queue in taken:
+        assert (activity, cpu, run_queue) == (None, None, None)
+        assert interval >= 0
+        assert rows.names(stack)
+    assert Kernel().look([here])[here].thread == here
+
+
 def see(reader: StackReader, function: Any, *args: Any) -> Any:
     """Give what a reader sees of this thread inside of a function that calls its argument."""
     found: list[Any] = []
@@ -334,6 +355,32 @@ def test_code_without_source_generators_and_lambdas() -> None:
         yield 1
 
     assert "generate" in rows.names(see(reader, lambda look: list(generate(look)))[0])[-2]
+
+
+def test_a_call_that_has_run_nothing_is_its_callers() -> None:
+    """A thread may give up the interpreter's lock before the first line of a call."""
+    rows = Rows()
+    reader = StackReader(rows.stacks)
+    found: list[Any] = []
+
+    def callee() -> None:
+        found.append(reader.see(sys._getframe()))
+
+    def caller() -> None:
+        callee()
+
+    def at_the_begin(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is callee.__code__:
+            found.append(reader.see(frame))
+
+    sys.setprofile(at_the_begin)
+    try:
+        caller()
+    finally:
+        sys.setprofile(None)
+    (begun, _), (running, _) = found
+    assert rows.names(begun)[-1].endswith("caller")
+    assert rows.names(running)[-1].endswith("callee")
 
 
 def test_endless_new_code_is_bounded_and_counted() -> None:

@@ -375,6 +375,32 @@ def test_start_is_right_where_a_heartbeat_comes_just_before_it(
     assert begun - 0.03 < row["timestamp"] <= begun
 
 
+def test_a_correction_of_which_the_task_alone_knows_is_noted(
+    client: Client, tmp_path: Path
+) -> None:
+    """Two heartbeats come within the task, so that no begin or end meets the first one's."""
+
+    def wait() -> float:
+        begun = time.time()
+        wait_for("go-shifted")
+        return begun
+
+    worker = list(client.scheduler_info()["workers"])[:1]
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        client.register_plugin(Heartbeat())
+        client.run(correct, 0.0, workers=worker)
+        future = client.submit(wait, key="shifted-2", workers=worker)
+        record.wait_until(lambda: running(client, "shifted-2"))
+        client.run(correct, 0.07, workers=worker)
+        Event("go-shifted", client=client).set()
+        begun = future.result()
+        client.run(restore, workers=worker)
+        client.unregister_worker_plugin(Heartbeat.name)
+    (row,) = computed(run)
+    assert begun - 0.03 < row["timestamp"] <= begun
+    assert delays(run)[worker[0]] == {0.0, 0.05, 0.07}
+
+
 def test_heartbeat_between_being_given_a_thread_and_beginning() -> None:
     """Dask corrects with what the heartbeat has just told, not with what was noted before."""
     during_it = uncorrected(100.0003 + 0.022, 0.001, 100.0, 100.0015, [0.002, 0.022, 0.001])

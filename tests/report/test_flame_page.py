@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opened_pages import EVENTS, OpenedPage, Opener
 from sampled_runs import HOSTILE, SOURCE, WORK, write_sampled_run
-from traces import write_trace
+from traces import Plugin, T, row, write_trace
 
 from dasfprof import TraceAnalyser
+from dasfprof.schema.stack_samples import TASK_SAMPLE
+from dasfprof.schema.tasks import COMPUTE
+from dasfprof.schema.under_way import STACK
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,28 @@ def test_calls_and_how_they_were_spent(page: OpenedPage, analyser: TraceAnalyser
     # As the table of calls has it.
     calls = analyser.call_tree(least=0).set_index("Code")["Time (s)"]
     assert calls["nearest"] == 3.5
+
+
+def test_what_cannot_be_told_apart_is_dotted(open_page: Opener, tmp_path: Path) -> None:
+    """``step`` computes for 1 s and wants the interpreter's lock for 2 s, at two lines."""
+    calls = [(T, 0, [["first", WORK, 5]], -1), (T, 1, [["second", WORK, 9]], -1)]
+    facts: dict[str, Any] = {"thread": "7", "activity": "lock", "interval": 1.0, "run_queue": 0.0}
+    samples = [
+        row(TASK_SAMPLE, timestamp=T + at, stack=int(at > 2), cpu=1 / 3, **facts)
+        for at in (1, 2, 3)
+    ]
+    run = row(COMPUTE, timestamp=T, duration=3.5, key="step-1", state="memory", thread="7")
+    Plugin(tmp_path).write((STACK, calls), (COMPUTE, [run]), (TASK_SAMPLE, samples))
+    page = open_page(TraceAnalyser(tmp_path, progress=False).report(tmp_path / "report.html"))
+
+    shown = titles(page)
+    apart = "33.3 % computing, 66.7 % waiting for the interpreter's lock"
+    assert shown["step"] == f"step: 3 s, 100 %; {apart}"
+    either = "100 % computing or waiting for the interpreter's lock"
+    assert shown[f"first ({WORK})"] == f"first ({WORK}): 2 s, 66.7 %; {either}"
+    kinds = "all => all.map((one) => [...one.querySelectorAll('i')].map((i) => i.className))"
+    found = page.tab.eval_on_selector_all("#flame button", kinds)
+    assert found == [["ready"], ["untold"], ["untold"]]
 
 
 def test_views(page: OpenedPage) -> None:

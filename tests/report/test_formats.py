@@ -13,6 +13,7 @@ import dasfprof
 from dasfprof.cli.main import cli
 from dasfprof.errors import MissingExtraError
 from dasfprof.report.formats import ExportFormat, FormatName, all_formats
+from dasfprof.report.formats.export import _format_of
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -52,3 +53,19 @@ def test_a_missing_library_names_its_extra() -> None:
     message = r"'mine' needs no_such_library: pip install 'dasfprof\[more\]'"
     with pytest.raises(MissingExtraError, match=message):
         form.check_installed()
+
+
+@pytest.mark.parametrize(
+    ("name", "format_name"),
+    [
+        ("trace.json", "chrome"),
+        ("trace.json.gz", "chrome"),
+        ("stacks.speedscope.json", "speedscope"),
+        ("trace.pftrace.gz", "perfetto"),
+        ("stacks.collapsed.txt", "collapsed"),
+        ("tables-csv", "csv"),
+        ("trace", "perfetto"),
+    ],
+)
+def test_the_format_is_that_of_the_ending(name: str, format_name: str, tmp_path: Path) -> None:
+    assert _format_of(tmp_path / name) == format_name

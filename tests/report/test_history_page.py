@@ -18,26 +18,37 @@ from dasfprof.cli.main import cli
 HOSTILE = "<img src=x onerror=alert(1)>{{style}}"
 
 
-def write(directory: Path, number: int, seconds: float, name: str = "load") -> str:
-    """Write a run of two tasks that take so many seconds together; return its name."""
-    plan = [Task(f"f-{n}", 0, n * seconds / 2, (n + 1) * seconds / 2) for n in range(2)]
+def write(
+    directory: Path,
+    number: int,
+    seconds: float,
+    name: str = "load",
+    *,
+    tasks: int = 2,
+    dask: str = "2026.7.1",
+) -> str:
+    """Write a run of tasks that take so many seconds together; return its name."""
+    each = seconds / tasks
+    plan = [Task(f"f-{n}", 0, n * each, (n + 1) * each) for n in range(tasks)]
     run = f"{name}-{1_790_000_000 + number}"
+    facts: dict[str, Any] = {"run_created": 1_790_000_000.0 + number, "versions": {"dask": dask}}
     directory.mkdir(exist_ok=True)
-    Plan(plan, 1, 2, run=run, run_uuid=run, run_created=1_790_000_000.0 + number).write_files(
-        directory
-    )
+    Plan(plan, 1, 2, run=run, run_uuid=run, **facts).write_files(directory)
     return run
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six runs of a pipeline that got slower, one that did not end, one of a hostile name.
+    """Six runs of a pipeline that got slower, three of one that grew, one that did not end, one
+    of a hostile name.
 
     They are in ``traces``, and their page in ``pages``.
     """
     place = tmp_path_factory.mktemp("history")
     for number, wall in enumerate([4.0, 4.1, 3.9, 5.0, 5.1, 4.9]):
         write(place / "traces", number, wall)
+    for number, tasks, dask in [(20, 4, "2026.7.1"), (21, 4, "2026.7.1"), (22, 6, "2026.8.0")]:
+        write(place / "traces", number, 4.0, "grown", tasks=tasks, dask=dask)
     hung().write(place / "traces" / "inner")
     write(place / "traces", 9, 2.0, HOSTILE.replace("/", ""))
     (place / "pages").mkdir()
@@ -46,7 +57,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = place / "pages" / "index.html"
     done = CliRunner().invoke(cli, ["history", "--html", str(out), str(place / "traces")])
     assert done.exit_code == 0, done.output
-    assert "8 runs" in " ".join(done.output.split())  # a long path makes it two lines
+    assert "11 runs" in " ".join(done.output.split())  # a long path makes it two lines
     return place
 
 
@@ -100,6 +111,32 @@ def test_changes_are_marked_in_the_chart(page: Any) -> None:
     zero = max(float(own.locator(".rule").nth(n).get_attribute("y1")) for n in range(3))
     heights = [zero - y for _, y in places]
     assert heights[4] / heights[2] == pytest.approx(5.1 / 3.9, rel=0.01)
+
+
+def panels(own: Any) -> list[str]:
+    found: list[str] = own.locator(".panel").evaluate_all(
+        "all => all.map((one) => one.dataset.measure)"
+    )
+    return found
+
+
+def test_what_differs_has_a_panel_and_what_does_not_is_told_once(page: Any) -> None:
+    own = section(page, "grown")
+    assert panels(own) == ["Wall time", "Task runs"]
+    assert own.locator(".constant p").all_text_contents() == [
+        "Efficiency: 50 % in each run.",
+        "Failed task runs: 0 in each run.",
+        "Findings of severity high: 0 in each run.",
+    ]
+    assert panels(section(page, "load")) == ["Wall time"]
+    titles = own.locator("[data-measure='Task runs'] circle title").all_text_contents()
+    assert [title.rsplit(": ")[-1] for title in titles] == ["4", "4", "6"]
+
+
+def test_a_new_version_is_marked_beside_what_changed(page: Any) -> None:
+    mark = section(page, "grown").locator(".change")
+    assert mark.count() == 1
+    assert mark.locator("text").text_content() == "other graph; dask 2026.7.1 → 2026.8.0"
 
 
 def test_a_run_that_did_not_end_is_a_cross(page: Any) -> None:

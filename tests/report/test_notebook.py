@@ -140,6 +140,22 @@ def test_the_frame_is_a_whole_report_in_any_page(
     tab.close()
 
 
+def test_the_frame_of_an_empty_run_is_as_low_as_what_it_shows(browser: Any, tmp_path: Path) -> None:
+    analyser = TraceAnalyser(record(tmp_path / "run", [usage(1.7e9)]), progress=False)
+    report = write_report(analyser, tmp_path / "report.html").read_text(encoding="utf-8")
+    page = tmp_path / "notebook.html"
+    frame = frame_html(report, "run", empty=True)
+    page.write_text(f"<!doctype html><meta charset=utf-8>{frame}", encoding="utf-8")
+    tab = browser.new_page(viewport={"width": 1280, "height": 800})
+    tab.goto(page.as_uri())
+    tab.frames[1].wait_for_selector("html[data-ready=whole]", timeout=DEADLINE * 1000)
+    shown, room = tab.frames[1].evaluate("[document.body.offsetHeight, innerHeight]")
+    assert abs(shown - room) < 80, "fonts differ"
+    assert room < 600
+    assert tab.frames[1].text_content("#findings") == "No task runs: there is nothing to judge."
+    tab.close()
+
+
 def test_of_an_empty_run_nothing_is_said_to_be_well(tmp_path: Path) -> None:
     analyser = TraceAnalyser(record(tmp_path / "run", [usage(1.7e9)]), progress=False)
     for words in (run_text(analyser, analyser.diagnose()), run_html(analyser, analyser.diagnose())):

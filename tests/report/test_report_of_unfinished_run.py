@@ -42,7 +42,7 @@ def test_its_bar_is_found_and_told_as_open(
 
 
 def test_exports_have_it(analyser: TraceAnalyser, tmp_path: Path) -> None:
-    path = export(analyser, tmp_path / "hung.json", to="perfetto")
+    path = export(analyser, tmp_path / "hung.json", to="chrome")
     events = json.loads(path.read_text())["traceEvents"]
     (begun,) = [event for event in events if event["ph"] == "B" and event["name"] == "f"]
     assert "dur" not in begun

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import unicodedata
 
@@ -263,3 +264,22 @@ def test_nullable_and_categorical_columns() -> None:
     )
     rows = [line.split() for line in format_table(frame, 80).splitlines()[2:]]
     assert rows == [["0", "0.2500", "w0", "a"], ["NA", "NA", "w1", "NA"]]
+
+
+def test_what_is_said_of_every_row_is_true_of_rows_that_are_not_shown() -> None:
+    rows = {
+        "Function": ["a_long_name", *"bcd"],
+        "Failed Tasks": [0, 0, 0, 6],
+        "Other": [7, 7, 7, 8],
+        "Same": [5, 5, 5, 5],
+        "Mean (MB)": [math.nan, math.nan, math.nan, 1.5],
+        "Nothing": [math.nan] * 4,
+    }
+    text = format_table(pd.DataFrame(rows), 24, rows=3, expendable=("Failed Tasks", "Other"))
+    told = " ".join(text.splitlines()[5:])
+    assert "NA in every row: Nothing." in told
+    assert "Same is 5 in every row." in told
+    assert "Failed Tasks is above 0 in rows that are not shown." in told
+    assert "Failed Tasks is 0" not in told
+    assert "Other is" not in told
+    assert "Failed" in text.splitlines()[0], "there are failures: the column stays"

@@ -14,6 +14,7 @@ from dasfprof.analysis import Trace
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.keys import KeyCollector, KeyTable, split_keys
 from dasfprof.analysis.trace.own_events import OwnEvents
+from dasfprof.analysis.trace.surroundings import Surroundings
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from traces.events import T
 
@@ -113,6 +114,7 @@ def made_trace(
             np.array([key for ids in dependencies for key in ids], dtype=np.int64),
         ),
         "recording": RecordingEnd.CLOSED,
+        "surroundings": Surroundings(),
         "transfer_keys": (np.zeros(len(transfers), dtype=np.int64), np.empty(0, dtype=np.int64)),
     }
     return Trace(**tables)

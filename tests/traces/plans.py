@@ -32,7 +32,7 @@ from traces.rows import Plugin, row
 class Task:
     """A task run; what is not given follows from when it began and ended."""
 
-    key: str
+    key: str | tuple[str, int]
     worker: int
     start: float
     stop: float
@@ -65,6 +65,12 @@ class Task:
     graph: str | None = None
     disk_read: float = 0.0
     deserialize: float = 0.0
+
+    @property
+    def function(self) -> str:
+        """The prefix of its key."""
+        head = self.key if isinstance(self.key, str) else self.key[0]
+        return head.rpartition("-")[0]
 
     def first(self, *names: str) -> float:
         """Give the first of these times that is known."""
@@ -109,6 +115,8 @@ class Plan:
     left: list[tuple[int, float, str]] = field(default_factory=list)
     #: Of each worker, bytes; 0: none.
     memory_limit: int = 0
+    #: Of each worker, what its own files tell of its memory; none: nothing.
+    memory_sizes: Sequence[dict[str, int]] = ()
     scheduler: bool = True
     resources: bool = True
     #: Workers whose file ends early.
@@ -149,7 +157,8 @@ class Plan:
 
     def _plugin(self, directory: Path, name: str, number: int) -> Plugin:
         host = self.hosts[number] if self.hosts else "node1"
-        facts = {"host": host, "name": number, "address": _address(number)}
+        facts: dict[str, Any] = {"host": host, "name": number, "address": _address(number)}
+        facts["memory_sizes"] = self.memory_sizes[number] if self.memory_sizes else {}
         return Plugin(directory, name, **facts, threads=self.threads, **self._header())
 
     def _header(self) -> dict[str, Any]:
@@ -257,7 +266,7 @@ class Plan:
             timestamp=T + task.start,
             duration=length,
             key=task.key,
-            name=task.key.rpartition("-")[0],
+            name=task.function,
             run_id=self.tasks.index(task),
             state=task.state,
             size=task.size if task.state == "memory" else 0,

@@ -33,6 +33,8 @@ class Plugin:
     #: Of Dask and of the recording, by name.
     settings: dict[str, str] = dataclasses.field(default_factory=dict)
 
+    #: Sizes of its worker's memory, by name.
+    memory_sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     #: Whether it says that it records calls of actors.
     actor_calls: bool = False
 
@@ -56,6 +58,7 @@ class Plugin:
                 "address": self.address,
                 "label": self.label,
                 "nthreads": self.threads,
+                **self.memory_sizes,
             }
         owner = _OWNERS.get(self.plugin, f"{self.name}-{self.address[-4:]}")
         path = self.directory / f"{self.run}-{self.plugin}-{self.host}-{owner}.msgpack"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,6 @@ class ComparedRun:
     trace: Trace
     #: What tells whether two are the same run; empty: only that the trace is the same object.
     uuid: str = ""
-    #: Of packages, by name; empty where no file tells.
-    versions: dict[str, str] = field(default_factory=dict)
-    #: Of Dask and of the recording, by name; empty where no file tells.
-    settings: dict[str, str] = field(default_factory=dict)
     #: Where its files are; None: unknown.
     directory: Path | None = None
 
@@ -175,15 +171,4 @@ def _run_of(database: MultiEventDatabase) -> ComparedRun:
     paths = [Path(path) for item in database.databases if (path := getattr(item, "path", None))]
     name = trace.run or (paths[0].stem if paths else "run")
     directory = paths[0].parent if paths else None
-    versions, settings = (_told(headers, entry) for entry in ("versions", "settings"))
-    return ComparedRun(name, trace, uuid, versions, settings, directory)
-
-
-def _told(headers: list[dict[str, Any]], entry: str) -> dict[str, str]:
-    """Return the versions or settings that the files name, several of one with a slash."""
-    found: dict[str, set[str]] = {}
-    for header in headers:
-        told = header.get(entry)
-        for name, version in told.items() if isinstance(told, dict) else ():
-            found.setdefault(str(name), set()).add(str(version))
-    return {name: " / ".join(sorted(versions)) for name, versions in found.items()}
+    return ComparedRun(name, trace, uuid, directory)

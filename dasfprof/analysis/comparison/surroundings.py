@@ -44,8 +44,8 @@ def compare_surroundings(
     may = "possibly" if change else ""
     rows = []
     for label, told in (
-        ("Version of", attrgetter("versions")),
-        ("Setting", attrgetter("settings")),
+        ("Version of", attrgetter("trace.surroundings.versions")),
+        ("Setting", attrgetter("trace.surroundings.settings")),
     ):
         sides = [[told(run) for run in side] for side in (before, after)]
         names = sorted({name for side in sides for run in side for name in run})

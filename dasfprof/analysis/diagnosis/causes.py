@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
@@ -72,7 +72,7 @@ def as_table(findings: Sequence[Ranked], wall: float) -> pd.DataFrame:
     def texts(values: Sequence[object]) -> pd.Series:
         return pd.Series(list(values), dtype=object)
 
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "Severity": texts([finding.severity(wall) for finding in found]),
             "Finding": texts([finding.text for finding in found]),
@@ -87,3 +87,6 @@ def as_table(findings: Sequence[Ranked], wall: float) -> pd.DataFrame:
             "Cause": texts([one.cause.rule if one.cause else None for one in findings]),
         }
     )
+    # For the report: of several places a row names the first, or the longest.
+    table.attrs["places"] = [one.places and asdict(one.places) for one in found]
+    return table

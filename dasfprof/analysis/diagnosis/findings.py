@@ -24,6 +24,18 @@ NEGLIGIBLE = 0.1
 
 
 @dataclass(frozen=True)
+class Places:
+    """All places that a finding speaks of, where its own function, worker and time are of one."""
+
+    #: Times, in seconds from the trace's begin.
+    spans: tuple[tuple[float, float], ...] = ()
+    #: What all of its task runs have in common; None: nothing.
+    state: str | None = None
+    function: str | None = None
+    worker: str | None = None
+
+
+@dataclass(frozen=True)
 class Finding:
     """What one rule found."""
 
@@ -45,6 +57,8 @@ class Finding:
     #: The time that it speaks of, in seconds from the trace's begin; NaN for the whole run.
     start: float = float("nan")
     stop: float = float("nan")
+    #: None: those above are all.
+    places: Places | None = None
 
     def severity(self, wall: float) -> Severity:
         """Show how grave it is in a run of so many seconds."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.findings import Finding, Places
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.time_outs import is_time_out, limit_or_cause
@@ -64,6 +64,7 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
         ),
         at_least="medium",
         function=name,
+        places=_failures(run, own),
     )
 
 
@@ -99,6 +100,17 @@ def errors(run: RunFigures) -> Iterator[Finding]:
         function=name,
         worker=str(run.workers.labels[first["worker"]]),
         start=float(first["start"]) - run.trace.begin,
+        places=_failures(run, erred),
+    )
+
+
+def _failures(run: RunFigures, attempts: pd.DataFrame) -> Places:
+    """Return where attempts failed: a function or worker is named if it is that of all."""
+    functions, workers = attempts["function"].unique(), attempts["worker"].unique()
+    return Places(
+        state="erred",
+        function=str(functions[0]) if len(functions) == 1 else None,
+        worker=str(run.workers.labels[workers[0]]) if len(workers) == 1 else None,
     )
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.findings import Finding, Places
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.accounting import ThreadTime
 from dasfprof.analysis.model.actor_calls import call_spans
 from dasfprof.analysis.model.critical_path import SegmentKind
-from dasfprof.analysis.model.degradation import LAST_BY_FIRST, Trends
+from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends
 from dasfprof.analysis.numeric.intervals import overlap, union
 from dasfprof.analysis.stack_samples.sentences import client_meanwhile
 from dasfprof.database.columns import Array
@@ -69,7 +69,12 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
         function=function,
         start=begin,
         stop=begin + float(path.length[longest]),
+        places=_times(path.begin[gaps], path.begin[gaps] + path.length[gaps]),
     )
+
+
+def _times(begins: Array, ends: Array) -> Places:
+    return Places(tuple(zip(begins.tolist(), ends.tolist(), strict=True)))
 
 
 def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> str:
@@ -131,6 +136,7 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
         at_most="medium",
         start=float(begins[longest]),
         stop=float(ends[longest]),
+        places=_times(begins[lengths > 0], ends[lengths > 0]),
     )
 
 
@@ -166,9 +172,9 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
         attempts = count_of(int(trends.attempts[place]), "attempt")
         code = int(np.flatnonzero(run.function_names == name)[0])
         own = run.functions.codes == code
-        # In other steps of the graph the same function may do other work.
-        in_one_step = run.width(name) == run.functions.sizes[code]
-        if not in_one_step and not trends.count_falls[place]:
+        # In other steps of the graph the same function may do other work: few are no trend.
+        steps = len(run.step_sizes(name))
+        if steps > 1 and not (steps >= FEWEST and trends.count_falls[place]):
             continue
         first, excess = _excess(run, own)
         if excess <= 0:

@@ -143,8 +143,8 @@ class RunFigures(TaskFigures):
         own = (found.kind == SegmentKind.COMPUTE) & (self.slots.function[found.rows] == function)
         return float(found.length[own].sum())
 
-    def width(self, function: str) -> int:
-        """Return the most tasks that a step of the graph has of a function.
+    def step_sizes(self, function: str) -> Array:
+        """Return the numbers of tasks that the steps of the graph have of a function.
 
         Those of a collection are the ones whose tuples begin alike; other keys make one step.
         """
@@ -152,8 +152,7 @@ class RunFigures(TaskFigures):
         own = distinct(tasks["key_id"].to_numpy()[(tasks["function"] == function).to_numpy(bool)])
         heads = keys.head_ids[own]
         in_tuples = np.array([kind >= TUPLE for kind, _ in keys.heads], dtype=bool)
-        steps = np.unique(np.where(in_tuples[heads], heads, -1), return_counts=True)[1]
-        return int(steps.max(initial=0))
+        return np.unique(np.where(in_tuples[heads], heads, -1), return_counts=True)[1]
 
     @property
     def hosts(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.clock_offsets import clock_offsets
+from dasfprof.analysis.model.clock_offsets import clock_errors, clock_offsets
 from dasfprof.analysis.trace.notes import NoteKind
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.text import count_of, excerpt, format_duration
@@ -69,12 +69,14 @@ def clocks_apart(run: RunFigures) -> Iterator[Finding]:
     if abs(offsets[worst]) < _CLOCK:
         return
     host = run.trace.workers["host"].iloc[worst]
+    error = float(clock_errors(run.trace)[worst])
+    limit = f", to within {format_duration(error)}" if np.isfinite(error) else ""
     yield Finding(
         f"The clock of {host} is {format_duration(abs(float(offsets[worst])))} "
         f"{'ahead of' if offsets[worst] > 0 else 'behind'} the scheduler's.",
         f"{int(np.count_nonzero(np.abs(offsets) >= _CLOCK))} workers' clocks are off by "
         f"{format_duration(_CLOCK)} or more. Times are put on the scheduler's clock, as far as "
-        "messages tell.",
+        f"messages tell{limit}.",
         "Synchronise the clocks of the hosts (chrony, ntpd).",
         at_most="info",
     )

@@ -11,8 +11,9 @@ import pandas as pd
 
 from dasfprof.analysis.diagnosis.findings import SEVERITIES
 from dasfprof.analysis.history.kept import file_states, keep, read_kept
-from dasfprof.analysis.history.summary import summarise_run
+from dasfprof.analysis.history.summary import read_trace, stays, summarise_run
 from dasfprof.analysis.tables.shared_columns import utc
+from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.progress import is_wanted, track
 from dasfprof.database import find_runs
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
@@ -62,7 +63,8 @@ def history(
     A run has changed if it differs from the median of up to ten runs of the same graph before it,
     since the last change, by 10 % and by three deviations (of their median absolute
     deviation), and the run after it, if there is one, does so too. Summaries are kept in the file
-    ``.dasfprof-history.json`` of each directory, so that only new runs are read.
+    ``.dasfprof-history.json`` of each directory, so that only new runs are read; ``dasfprof run``
+    writes that of its run.
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
@@ -102,14 +104,35 @@ def _summaries(directory: Path, *, progress: bool) -> list[dict[str, Any]]:
     runs = find_runs(directory, new) if new else []
     going_on = []
     for run in track(runs, "Summing up runs", shown=progress, total=len(runs), unit="run"):
-        summary, stays = summarise_run(run)
-        if stays:
+        trace = read_trace(run)
+        summary = summarise_run(run, trace)
+        if stays(trace):
             kept.append(({path.name: states[path.name] for path in run.files}, summary))
         else:
             going_on.append(summary)
     if len(runs) > len(going_on):
         keep(directory, kept)
     return [summary for _, summary in kept] + going_on
+
+
+def keep_summary(files: list[Path], trace: Trace) -> None:
+    """Keep the summary of a run that has just been analysed, as `history` does.
+
+    Parameters
+    ----------
+    files
+        All files of the run. Of one in several directories, no summary is kept.
+    trace
+        What is in them.
+    """
+    directories = {path.parent for path in files}
+    if len(directories) == 1 and stays(trace):
+        (directory,) = directories
+        states = file_states(directory)
+        (run,) = find_runs(directory, files)
+        own = {path.name: states[path.name] for path in run.files}
+        others = [kept for kept in read_kept(directory, states) if not kept[0].keys() & own.keys()]
+        keep(directory, [*others, (own, summarise_run(run, trace))])
 
 
 def kept_runs(directory: Path) -> list[dict[str, Any]]:

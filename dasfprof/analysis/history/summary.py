@@ -17,24 +17,33 @@ from dasfprof.analysis.model.run_end import find_run_end
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database import MultiEventDatabase
-from dasfprof.database.multi import Run
 from dasfprof.database.reader import TraceFile, is_dasf_trace
+from dasfprof.database.runs import Run
 
 #: What registration adds to the name of a pipeline: when the run was created, in Unix seconds.
 _CREATED = re.compile(r"-\d{9,}$")
 
 
-def summarise_run(run: Run) -> tuple[dict[str, Any], bool]:
-    """Sum up a run; also return whether that stays so: it is no longer being recorded.
+def read_trace(run: Run) -> Trace:
+    """Read all files of a run."""
+    return Trace.from_database(MultiEventDatabase(run.files), progress=False)
+
+
+def stays(trace: Trace) -> bool:
+    """Whether a summary stays true: the run is no longer being recorded."""
+    return trace.recording is not RecordingEnd.GOES_ON
+
+
+def summarise_run(run: Run, trace: Trace) -> dict[str, Any]:
+    """Sum up a run.
 
     The summary has what JSON has: ``run``, ``pipeline``, ``shape`` (of the graph of functions),
     ``begin`` (Unix seconds), ``seconds`` (from the first submission to the last finish),
     ``efficiency`` (share of the threads' time in which functions ran), ``tasks``, ``failed``,
     ``ended``, ``findings`` (their number by severity), ``versions``. None: unknown.
     """
-    trace = Trace.from_database(MultiEventDatabase(run.files), progress=False)
     findings = diagnosis.diagnose(trace)["Severity"].value_counts()
-    summary = {
+    return {
         "run": run.name,
         "pipeline": pipeline_of(run.name),
         "shape": shape_of(trace),
@@ -47,7 +56,6 @@ def summarise_run(run: Run) -> tuple[dict[str, Any], bool]:
         "findings": {str(name): int(count) for name, count in findings.items()},
         "versions": _versions(run.files),
     }
-    return summary, trace.recording is not RecordingEnd.GOES_ON
 
 
 def pipeline_of(run: str) -> str:

@@ -109,7 +109,8 @@ class RunFiles:
         if Writer.UNKNOWN not in writers:
             return False
         silent = min(now - file.grew for file in open_files)
-        closed = any(file.closed for file in self.of("SchedulerPlugin"))
+        of_scheduler = self.of("SchedulerPlugin")
+        closed = any(file.closed and not file.continues for file in of_scheduler)
         return False if closed and silent > _SILENCE else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -113,29 +113,21 @@ def accounts_within(trace: Trace, begin: float, end: float) -> Accounts:
     trace = with_open_runs(trace)
     slots = task_slots(trace)
     lives = worker_lives(trace, slots).within(begin, end)
-    unfinished = unfinished_runs(trace)
     idle = []
     lengths = np.zeros((3, len(slots.worker)))
-    rows_of = _rows_by(slots.worker, len(trace.workers))
-    taken_of = _rows_by(np.where(unfinished.taken, unfinished.worker, -1), len(trace.workers))
-    for place, number in enumerate(lives.ids.tolist()):
-        rows, taken = rows_of(number), taken_of(number)
-        threads = idle_time.idle_threads(
-            (int(lives.threads[place]), lives.begin[place], lives.end[place]),
-            lives.statuses[place],
-            _edges(slots, rows),
-            (unfinished.sent[taken], unfinished.known[taken]),
-        )
+    for rows, own in own_causes_of(trace, slots, lives):
+        threads = idle_time.idle_threads(own)
         lengths[:, rows] = _used(slots, rows, threads)
         idle.append(threads)
-    pool = idle_time.share_pool(idle, idle_time.PoolDemand.of(trace, slots, unfinished))
+    demand = idle_time.PoolDemand.of(trace, slots, unfinished_runs(trace))
+    pool = idle_time.share_pool(idle, demand)
     causes = np.array([threads.causes for threads in idle]).reshape(-1, idle_time.CAUSES) + pool
     uses = busy_time.busy_seconds(trace, slots, *lengths)
     place_of = np.full(len(trace.workers), len(lives.ids))
     place_of[lives.ids] = np.arange(len(lives.ids))
     of_lives = _busy(uses, place_of[slots.worker], len(lives.ids) + 1)[:-1]
-    told = "sent" in trace.tasks or len(trace.scheduler_states) > 0
-    _add_idle(of_lives, causes, told)
+    for cause, spent in idle_classes(trace).items():
+        of_lives[:, spent] += causes[:, cause]
     of_functions = _busy(uses, slots.function, len(slots.functions))
     ran = np.flatnonzero(np.bincount(slots.function, minlength=len(slots.functions)))
     functions = [slots.functions[code] for code in ran]
@@ -144,6 +136,33 @@ def accounts_within(trace: Trace, begin: float, end: float) -> Accounts:
     present = np.flatnonzero(np.bincount(codes, minlength=len(steps)))
     steps = [steps[code] for code in present]
     return Accounts(lives, of_lives, of_functions[ran], functions, of_steps[present], steps)
+
+
+def own_causes_of(
+    trace: Trace, slots: TaskSlots, lives: WorkerLives
+) -> Iterator[tuple[Array, idle_time.OwnCauses]]:
+    """Yield for each life the rows of its slots, and what explains its free threads there."""
+    unfinished = unfinished_runs(trace)
+    rows_of = _rows_by(slots.worker, len(trace.workers))
+    taken_of = _rows_by(np.where(unfinished.taken, unfinished.worker, -1), len(trace.workers))
+    for place, number in enumerate(lives.ids.tolist()):
+        rows, taken = rows_of(number), taken_of(number)
+        own = idle_time.own_causes(
+            (int(lives.threads[place]), lives.begin[place], lives.end[place]),
+            lives.statuses[place],
+            _edges(slots, rows),
+            (unfinished.sent[taken], unfinished.known[taken]),
+        )
+        yield rows, own
+
+
+def idle_classes(trace: Trace) -> dict[int, ThreadTime]:
+    """Return the class of each cause of idle threads."""
+    told = "sent" in trace.tasks or len(trace.scheduler_states) > 0
+    return {
+        cause: spent if told or spent not in NEEDS_SCHEDULER else ThreadTime.IDLE_CAUSE_UNKNOWN
+        for cause, spent in _OF_CAUSES.items()
+    }
 
 
 def _rows_by(numbers: Array, count: int) -> Callable[[int], Array]:
@@ -174,9 +193,3 @@ def _busy(uses: Array, groups: Array, count: int) -> Array:
     for use, spent in _OF_USES.items():
         seconds[:, spent] += np.bincount(groups, weights=uses[use], minlength=count)
     return seconds
-
-
-def _add_idle(seconds: Array, causes: Array, scheduler: bool) -> None:
-    for cause, spent in _OF_CAUSES.items():
-        known = scheduler or spent not in NEEDS_SCHEDULER
-        seconds[:, spent if known else ThreadTime.IDLE_CAUSE_UNKNOWN] += causes[:, cause]

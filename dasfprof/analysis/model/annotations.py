@@ -21,18 +21,18 @@ def annotation_texts(trace: Trace) -> tuple[Array, list[str]]:
     codes, texts
         Row ``i`` has ``texts[codes[i]]``; the first text is empty: it has none, or none is known.
     """
-    texts = {"": 0}
     if "annotations" not in trace.tasks:
         return np.zeros(len(trace.tasks), dtype=np.int64), [""]
+    values = trace.tasks["annotations"].to_numpy(dtype=object)
     # Equal annotations are mostly one object.
-    known: dict[int, int] = {}
-    codes = np.empty(len(trace.tasks), dtype=np.int64)
-    for row, value in enumerate(trace.tasks["annotations"].tolist()):
-        code = known.get(id(value))
-        if code is None:
-            code = known[id(value)] = texts.setdefault(_text(value), len(texts))
-        codes[row] = code
-    return codes, list(texts)
+    _, first, places = np.unique(
+        np.fromiter(map(id, values), dtype=np.int64, count=len(values)),
+        return_index=True,
+        return_inverse=True,
+    )
+    texts = {"": 0}
+    codes = [texts.setdefault(_text(values[row]), len(texts)) for row in first.tolist()]
+    return np.array(codes, dtype=np.int64)[places], list(texts)
 
 
 def _text(value: object) -> str:

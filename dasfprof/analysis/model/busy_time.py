@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.slots import TaskSlots
+from dasfprof.analysis.numeric.constants import as_type, is_nothing
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -79,15 +80,17 @@ def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
         `Trace.tasks`.
     """
     duration, cpu = tasks["duration"].to_numpy(), tasks["cpu"].to_numpy(dtype=float)
-    core_wait = tasks["run_queue"].to_numpy(dtype=float)
-    split = _split_running(duration, np.maximum(cpu, 0.0), np.maximum(core_wait, 0.0))
+    core_wait = as_type(tasks["run_queue"].to_numpy(), float)
+    split = _split_running(duration, np.maximum(cpu, 0.0), core_wait)
     return RunningSeconds(*split)
 
 
 def _split_running(seconds: Array, cpu: Array, core_wait: Array) -> tuple[Array, Array, Array]:
     """Split seconds in functions into those on a core, waiting for one, and the rest: blocked."""
     computing = np.minimum(cpu, seconds)
-    waiting = np.minimum(core_wait, seconds - computing)
+    if is_nothing(core_wait):
+        return computing, core_wait, core_wait
+    waiting = np.minimum(np.maximum(core_wait, 0.0), seconds - computing)
     return computing, waiting, seconds - computing - waiting
 
 

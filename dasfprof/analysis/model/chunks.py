@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,14 +48,18 @@ def find_chunks(trace: Trace) -> Chunks:
     size = runs["size"].to_numpy(dtype=float)
     given = runs["input_size"].to_numpy(dtype=float)
     own = np.fmax(given * _own_share(trace, groups, kept)[groups.codes], size)
-    shaped = np.array([isinstance(shape, tuple) for shape in runs["shape"]], dtype=bool)
+    codes, shapes = pd.factorize(runs["shape"].to_numpy(dtype=object))
+    # The place of a run's shape among those of arrays and frames; -1: its result is neither.
+    is_shape = np.array([isinstance(shape, tuple) for shape in shapes] + [False], dtype=bool)
+    shape = np.where(is_shape[codes], codes, -1)
     width, widest = _widths(trace)
+    usual = _usual_shapes(groups, np.where(_are_arrays(runs), shape, -1), shapes)
     return Chunks(
         groups.mean(own),
         width,
         _powers(groups, _steps(trace, runs), np.fmax(given, size), runs["duration"].to_numpy()),
-        [_usual_shape(trace, runs, rows, head) for rows, head in _pairs(groups, widest)],
-        groups.sum(shaped.astype(float)) > groups.sizes / 2,
+        [_in_blocks(trace, *pair) for pair in zip(usual, widest.tolist(), strict=True)],
+        groups.sum((shape >= 0).astype(float)) > groups.sizes / 2,
     )
 
 
@@ -126,23 +129,29 @@ def _powers(groups: Groups, steps: Groups, size: Array, seconds: Array) -> Array
     return np.where(told, ratio(both, of_x), np.nan)
 
 
-def _pairs(groups: Groups, widest: Array) -> list[tuple[Array, int]]:
-    rows = np.split(groups.order, groups.begins[1:-1])[: groups.count]  # of none it makes one
-    return list(zip(rows, widest.tolist(), strict=True))
+def _are_arrays(runs: pd.DataFrame) -> Array:
+    """Return which runs have arrays as results."""
+    types = runs["type"].cat
+    # The last is that of no type, whose code is -1.
+    arrays = [str(name).endswith("ndarray") for name in types.categories] + [False]
+    return np.array(arrays, dtype=bool)[types.codes.to_numpy()]
 
 
-def _usual_shape(
-    trace: Trace, runs: pd.DataFrame, rows: Array, head: int
+def _usual_shapes(groups: Groups, codes: Array, shapes: Array) -> list[tuple[int, ...] | None]:
+    """Return the shape that most runs of each group have; None where no run has any."""
+    usual: list[tuple[int, ...] | None] = []
+    for rows in np.split(codes[groups.order], groups.begins[1:-1])[: groups.count]:
+        counts = np.bincount(rows[rows >= 0])
+        usual.append(shapes[int(counts.argmax())] if len(counts) else None)
+    return usual
+
+
+def _in_blocks(
+    trace: Trace, shape: tuple[int, ...] | None, head: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    kinds = runs["type"].iloc[rows]
-    found = Counter(
-        shape
-        for shape, kind in zip(runs["shape"].iloc[rows], kinds, strict=True)
-        if isinstance(shape, tuple) and str(kind).endswith("ndarray")
-    )
-    if not found or head < 0:
+    """Return a shape, and how many blocks keys of a head number in each direction."""
+    if shape is None or head < 0:
         return None
-    shape = found.most_common(1)[0][0]
     if trace.keys.heads[head][0] - TUPLE != len(shape):  # the key does not number its blocks
         return None
     tails = trace.keys.tails[trace.keys.head_ids == head][:, : len(shape)]

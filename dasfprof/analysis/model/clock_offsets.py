@@ -26,6 +26,40 @@ def clock_offsets(trace: Trace) -> Array:
         Seconds, for each row of `Trace.workers`.
     """
     clocks, scheduler = _clocks(trace.workers)
+    lower, upper = message_bounds(trace)
+    with np.errstate(invalid="ignore"):
+        middle = (lower + upper) / 2
+    least = np.maximum(np.minimum(0.0, upper), lower)
+    offsets = np.where(np.isfinite(middle), middle, least)
+    offsets[scheduler] = 0.0
+    whole: Array = offsets[clocks]
+    return whole
+
+
+@once_per_trace
+def clock_errors(trace: Trace) -> Array:
+    """Find by how many seconds each of `clock_offsets` may be wrong: half of its interval.
+
+    0 for clocks that are the scheduler's own, infinite where the trace lacks a bound. Where the
+    bounds cross, no constant offset fits, and half of what they cross by is told.
+
+    Returns
+    -------
+    array
+        Seconds, for each row of `Trace.workers`.
+    """
+    clocks, scheduler = _clocks(trace.workers)
+    lower, upper = message_bounds(trace)
+    errors = np.abs(upper - lower) / 2
+    errors[scheduler] = 0.0
+    whole: Array = errors[clocks]
+    return whole
+
+
+@once_per_trace
+def message_bounds(trace: Trace) -> tuple[Array, Array]:
+    """Return the least and the largest offset of each clock that messages allow."""
+    clocks, _ = _clocks(trace.workers)
     lower, upper = np.full(len(trace.workers), -np.inf), np.full(len(trace.workers), np.inf)
     tasks = trace.tasks
     if "sent" in tasks:
@@ -35,13 +69,7 @@ def clock_offsets(trace: Trace) -> Array:
         _bound(np.minimum, upper, of_task, tasks["received"].to_numpy() - sent)
         known = tasks["known"].to_numpy()[ended]
         _bound(np.maximum, lower, of_task[ended], tasks["done"].to_numpy()[ended] - known)
-    with np.errstate(invalid="ignore"):
-        middle = (lower + upper) / 2
-    least = np.maximum(np.minimum(0.0, upper), lower)
-    offsets = np.where(np.isfinite(middle), middle, least)
-    offsets[scheduler] = 0.0
-    whole: Array = offsets[clocks]
-    return whole
+    return lower, upper
 
 
 def ended_there(tasks: pd.DataFrame) -> Array:

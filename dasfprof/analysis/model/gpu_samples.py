@@ -172,8 +172,11 @@ class GpuSamples:
         """Count the samples of its worker's GPU within each task run; NaN: it has none at all."""
         starts = tasks["start"].to_numpy()
         stops = starts + tasks["duration"].to_numpy()
+        sampled = list(self._rows(tasks))
+        if not sampled:
+            return np.broadcast_to(np.nan, len(tasks))
         counts = np.full(len(tasks), np.nan)
-        for number, rows in self._rows(tasks):
+        for number, rows in sampled:
             times = self.of(number)["time"].to_numpy(dtype=float)
             if len(times):
                 first = np.searchsorted(times, starts[rows], side="left")

@@ -54,12 +54,28 @@ class IdleThreads:
     used_times: Array
 
 
-def idle_threads(
+@dataclass(frozen=True)
+class OwnCauses:
+    """What a worker's own affairs make of its free threads, from each of `times` to the next."""
+
+    #: How many threads the worker has.
+    threads: int
+    times: Array
+    #: Slots that are held.
+    running: Array
+    #: Free threads by cause.
+    causes: dict[int, Array]
+    #: Those left for the pool, and ready tasks beyond the worker's own free threads.
+    idle: Array
+    surplus: Array
+
+
+def own_causes(
     life: tuple[int, float, float],
     statuses: tuple[Array, Array],
     slots: list[Array],
     unrecorded: Spans,
-) -> IdleThreads:
+) -> OwnCauses:
     """Explain the free threads of one worker as far as its own affairs do.
 
     Parameters
@@ -79,23 +95,30 @@ def idle_threads(
     order = np.argsort(times, kind="stable")
     times = times[order]
     ends = np.cumsum([len(edge) for edge in edges])
-    steps = np.diff(times)
     on_way, waiting, ready, running, lost = (
         _count(order, ends, *pair)[:-1] for pair in ((2, 3), (3, 4), (4, 5), (5, 6), (7, 8))
     )
     status = statuses[1][np.maximum(np.searchsorted(statuses[0], times[:-1], side="right") - 1, 0)]
-    causes = np.zeros(CAUSES)
     free = threads - np.minimum(running, threads)
     open_ = status == OPEN
-    for code, cause in _BY_STATUS.items():
-        causes[cause] = _integral(np.where(status == code, free, 0), steps)
+    causes = {cause: np.where(status == code, free, 0) for code, cause in _BY_STATUS.items()}
     own = free = np.where(open_, free, 0)
     demands = {UNRECORDED: lost, WORKER_LATENCY: ready, TRANSFER: waiting, ON_ITS_WAY: on_way}
     for cause, demand in demands.items():
-        taken = np.minimum(free, demand)
-        causes[cause] = _integral(taken, steps)
-        free = free - taken
+        causes[cause] = np.minimum(free, demand)
+        free = free - causes[cause]
     surplus = np.where(status == CLOSING, 0, np.maximum(ready - own, 0))
+    return OwnCauses(threads, times, running, causes, free, surplus)
+
+
+def idle_threads(own: OwnCauses) -> IdleThreads:
+    """Sum what a worker's own affairs explain, and keep what they leave."""
+    times, running, threads = own.times, own.running, own.threads
+    steps = np.diff(times)
+    causes = np.zeros(CAUSES)
+    for cause, held in own.causes.items():
+        causes[cause] = _integral(held, steps)
+    free, surplus = own.idle, own.surplus
     changes = np.flatnonzero((np.diff(free, prepend=-1) != 0) | (np.diff(surplus, prepend=-1) != 0))
     used = None
     if (running > threads).any():
@@ -103,7 +126,7 @@ def idle_threads(
         used = np.append(0.0, np.cumsum(share * steps))
     return IdleThreads(
         causes,
-        np.append(times[changes], end),
+        np.append(times[changes], times[-1]),
         np.append(free[changes], 0),
         np.append(surplus[changes], 0),
         used,
@@ -125,17 +148,21 @@ def _count(order: Array, ends: Array, first: int, second: int) -> Array:
     return counts
 
 
-def share_pool(workers: list[IdleThreads], demand: PoolDemand) -> Array:
-    """Explain the threads that are left of all workers.
+@dataclass(frozen=True)
+class Pool:
+    """What one thread of the cluster's pool was spent on."""
 
-    Returns
-    -------
-    array
-        Thread-seconds by worker and cause, of the causes of the pool.
-    """
+    #: Times between which no cause changes.
+    grid: Array
+    #: Seconds by cause until each of them.
+    spent: dict[int, Array]
+
+
+def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
+    """Explain the threads that are left of all workers, one second of any like another."""
     times = np.concatenate([np.empty(0), *(worker.times for worker in workers)])
     if not len(times):
-        return np.zeros((len(workers), CAUSES))
+        return Pool(times, {})
     order = np.argsort(times, kind="stable")
     times = times[order]
     idle, surplus = (
@@ -151,17 +178,28 @@ def share_pool(workers: list[IdleThreads], demand: PoolDemand) -> Array:
     places = np.searchsorted(times, grid[:-1], side="right") - 1
     seconds = np.diff(grid)
     shares = demand.split(grid[:-1], idle[places], surplus[places])
-    integrals = {cause: np.zeros(len(grid)) for cause in shares}
+    spent = {cause: np.zeros(len(grid)) for cause in shares}
     for cause, share in shares.items():
-        np.cumsum(np.multiply(share, seconds, out=share), out=integrals[cause][1:])
+        np.cumsum(np.multiply(share, seconds, out=share), out=spent[cause][1:])
+    return Pool(grid, spent)
+
+
+def share_pool(workers: list[IdleThreads], demand: PoolDemand) -> Array:
+    """Sum what explains the threads that are left of all workers.
+
+    Returns
+    -------
+    array
+        Thread-seconds by worker and cause, of the causes of the pool.
+    """
+    pool = pool_of(workers, demand)
     causes = np.zeros((len(workers), CAUSES))
     for number, worker in enumerate(workers):
         held = np.flatnonzero(worker.idle[:-1])
-        begins = np.searchsorted(grid, worker.times[held])
-        ends = np.searchsorted(grid, worker.times[held + 1])
-        for cause in shares:
-            parts = integrals[cause][ends] - integrals[cause][begins]
-            causes[number, cause] = _integral(worker.idle[held], parts)
+        begins = np.searchsorted(pool.grid, worker.times[held])
+        ends = np.searchsorted(pool.grid, worker.times[held + 1])
+        for cause, spent in pool.spent.items():
+            causes[number, cause] = _integral(worker.idle[held], spent[ends] - spent[begins])
     return causes
 
 

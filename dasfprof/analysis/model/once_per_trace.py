@@ -16,14 +16,27 @@ def once_per_trace(analysis: Callable[[Trace], Result]) -> Callable[[Trace], Res
 
     All who ask get the same object: nobody may change it.
     """
-    # Traces are pickled with what is known of them, so names stand for the analyses.
-    name = f"{analysis.__module__}.{analysis.__qualname__}"
 
     @wraps(analysis)
     def known(trace: Trace) -> Result:
-        answers: dict[str, Any] = vars(trace).setdefault("_answers", {})
-        if name not in answers:
-            answers[name] = analysis(trace)
-        return cast("Result", answers[name])
+        answers = _answers(trace)
+        if _name(analysis) not in answers:
+            answers[_name(analysis)] = analysis(trace)
+        return cast("Result", answers[_name(analysis)])
 
     return known
+
+
+def tell(trace: Trace, analysis: Callable[[Trace], Result], answer: Result) -> None:
+    """Set the answer of an analysis: that of the run of which the trace is a part."""
+    _answers(trace)[_name(analysis)] = answer
+
+
+def _name(analysis: Callable[[Trace], Any]) -> str:
+    # Traces are pickled with what is known of them, so names stand for the analyses.
+    return f"{analysis.__module__}.{analysis.__qualname__}"
+
+
+def _answers(trace: Trace) -> dict[str, Any]:
+    answers: dict[str, Any] = vars(trace).setdefault("_answers", {})
+    return answers

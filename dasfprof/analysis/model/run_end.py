@@ -198,8 +198,24 @@ def _went_on(trace: Trace, since: float) -> bool:
 
 
 def _state_at(states: pd.DataFrame, time: float) -> dict[str, Any] | None:
+    """Return the last state until a time in which work was under way.
+
+    One in which workers close tells no more what it waited for: that is the one before, which held
+    until then. On Ctrl-C in a terminal workers may close before their client has left.
+    """
     known = states[(states["time"] <= time) & (states["unfinished"] > 0)] if len(states) else states
-    return _record(known.iloc[-1]) if len(known) else None
+    if not len(known):
+        return None
+    last = state = _record(known.iloc[-1])
+    for place in range(len(known) - 1, -1, -1):
+        state = _record(known.iloc[place])
+        if not _closes(state) or state["time"] <= last["time"] - _TOGETHER:
+            break
+    return last if _closes(state) else state
+
+
+def _closes(state: dict[str, Any]) -> bool:
+    return any(worker["status"] == "closing" for worker in state["workers"] or ())
 
 
 def _record(row: pd.Series) -> dict[str, Any]:

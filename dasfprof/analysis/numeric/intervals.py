@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dasfprof.analysis.numeric.groups import Groups, rounded
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
 #: How many intervals a run has at most, where nobody chose their length.
 _USUAL = 60
+#: Amounts are summed in these, so that bytes a second are within the range of `Groups.exact`.
+_SCALE = float(1 << 30)
 #: More are refused: a table of one row each would not fit into memory.
 _MOST = 10_000_000
 _NICE = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
@@ -75,30 +78,37 @@ class Intervals:
 
         What begins or ends outside of the run counts in the nearest interval.
         """
-        if not self.count:
-            return np.zeros(0)
+        return self.spread_of(self.exact_spread(starts, seconds, amounts))
+
+    def exact_spread(self, starts: Array, seconds: Array, amounts: Array) -> Array:
+        """Prepare `spread`: what is found of parts can be added up, for `spread_of`."""
         stops = starts + seconds
         first, last = self.places(starts), self.places(stops)
         within = first == last
-        total = np.zeros(self.count)
-        total += np.bincount(first[within], amounts[within], self.count).astype(float)
+        inside = [(first[within], amounts[within])]
         starts, stops, first, last = starts[~within], stops[~within], first[~within], last[~within]
         rate = amounts[~within] / seconds[~within]
         begun = np.maximum(self.begin + (first + 1) * self.seconds - starts, 0.0)
         ended = np.maximum(stops - self.begin - last * self.seconds, 0.0)
-        total += np.bincount(first, rate * begun, self.count).astype(float)
-        total += np.bincount(last, rate * ended, self.count).astype(float)
+        inside += [(first, rate * begun), (last, rate * ended)]
         # Whole intervals between the first and the last: steps up and down of their rates.
-        whole = self._steps(first + 1, last, rate)
-        there = self._steps(first + 1, last, np.ones(len(rate))) > 0
-        spread: Array = total + np.where(there, np.maximum(whole, 0.0) * self.seconds, 0.0)
+        steps = [(first + 1, rate), (last, -rate)]
+        spans = [(first + 1, np.ones(len(rate))), (last, -np.ones(len(rate)))]
+        return np.stack([self._exact(pairs) for pairs in (inside, steps, spans)])
+
+    def spread_of(self, found: Array) -> Array:
+        """Finish `spread`."""
+        inside, steps, spans = (rounded(sums)[: self.count] * _SCALE for sums in found)
+        there = np.cumsum(spans) > 0
+        whole = np.maximum(np.cumsum(steps), 0.0) * self.seconds
+        spread: Array = inside + np.where(there, whole, 0.0)
         return spread
 
-    def _steps(self, first: Array, end: Array, weights: Array) -> Array:
-        """Sum the weights that hold in each interval, from their first one to before their end."""
-        up = np.bincount(first, weights=weights, minlength=self.count + 1)
-        down = np.bincount(end, weights=weights, minlength=self.count + 1)
-        return np.cumsum(up - down)[: self.count]
+    def _exact(self, pairs: list[tuple[Array, Array]]) -> Array:
+        codes = np.concatenate([code for code, _ in pairs])
+        return Groups(codes, self.count + 1).exact(
+            np.concatenate([values for _, values in pairs]) / _SCALE
+        )
 
 
 def union(begins: Array, ends: Array) -> tuple[Array, Array]:

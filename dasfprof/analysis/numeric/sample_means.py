@@ -44,7 +44,9 @@ class SampledIntervals:
     """
 
     def __init__(self, times: Array, starts: Array, stops: Array) -> None:
-        ends = np.minimum(held_until(times), max(stops.max(initial=times[-1]), times[-1]))
+        # Behind all stops, so that what is found of an interval does not depend on the others.
+        beyond = np.nextafter(max(stops.max(initial=times[-1]), times[-1]), np.inf)
+        ends = np.minimum(held_until(times), beyond)
         # Where a sample does not hold until the next one, a step to nothing follows it.
         self._steps = np.column_stack([times, ends]).ravel()
         self._starts = np.maximum(starts, times[0])

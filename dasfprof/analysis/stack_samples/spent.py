@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +13,14 @@ from dasfprof.database.columns import Array
 
 #: How many standard deviations a margin of 95 % has.
 _DEVIATIONS = 1.96
+#: The share of a group's time by which what it was spent with may be off, to be told apart.
+TELLING = 0.1
+#: The least share of a group's time of a class that it is said to have perhaps.
+_SOME = 0.005
+#: How many times its share of a class of time a part of a function may well have.
+_TWICE = 2.0
+#: Differences of shares that are none.
+_ROUNDING = 1e-9
 
 
 _Rows = TypeVar("_Rows", bound="_Columns")
@@ -38,6 +46,11 @@ class Parts(_Columns):
     #: Of the samples that waited for the interpreter's lock, and for anything else.
     lock: Array
     waits: Array
+    #: Of the samples that waited for nothing but a core or that lock; as a share of all those of
+    #: their function; and as many of them as are, in the function, not of its most frequent class.
+    active: Array
+    active_share: Array
+    mixed: Array
     #: How many samples are of a function of whose time the kernel counts any.
     told: Array
 
@@ -64,6 +77,8 @@ class Split(_Columns):
     lock_wait: Array
     #: For anything else: a lock, a disk, the network, the end of a sleep.
     waiting: Array
+    #: By how much each of the first three may well be off.
+    uncertain: Array
 
 
 @dataclass(frozen=True)
@@ -76,14 +91,19 @@ class Spent(Split):
 
     def parts(self, row: int) -> dict[str, float]:
         """Return the shares of a group's time, in words for what it was spent with."""
-        parts = {
-            "computing": self.computing,
-            "waiting for a core": self.core_wait,
-            "waiting for the interpreter's lock": self.lock_wait,
-            "waiting": self.waiting,
-        }
         seconds = float(self.seconds[row])
-        return {name: float(part[row]) / seconds for name, part in parts.items() if seconds > 0}
+        if not seconds > 0:
+            return {}
+        active = {
+            "computing": float(self.computing[row]),
+            "waiting for a core": float(self.core_wait[row]),
+            "waiting for the interpreter's lock": float(self.lock_wait[row]),
+        }
+        if self.uncertain[row] > TELLING * seconds:
+            some = [name for name, part in active.items() if part >= _SOME * seconds]
+            active = {" or ".join(some): sum(active.values())}
+        parts = {**active, "waiting": float(self.waiting[row])}
+        return {name: part / seconds for name, part in parts.items()}
 
 
 def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
@@ -98,7 +118,14 @@ def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
     domains
         See `parts_of`.
     """
-    found = split(parts_of(samples, domains).summed(groups, count))
+    parts = parts_of(samples, domains)
+    found = split(parts.summed(groups, count))
+    # How uncertain that is follows from each domain by itself.
+    span = int(domains.max(initial=0)) + 1
+    pairs, pair_of = np.unique((groups + 1) * span + domains, return_inverse=True)
+    apart = _uncertain(parts.summed(pair_of.reshape(-1), len(pairs)))
+    uncertain = Groups(pairs // span - 1, count).sum(apart)
+    found = replace(found, uncertain=np.where(np.isnan(found.uncertain), np.nan, uncertain))
     share, margin = _shares(samples.interval, found.seconds)
     return Spent(**vars(found), share=share, margin=margin)
 
@@ -107,9 +134,10 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
     """Return what of each sample's time adds up.
 
     The kernel counts a thread's time on a core and without one between two samples, in which it
-    may run several lines. So these sums are exact for a function, and which of its lines they
-    belong to is told by what the thread did at the samples: lines at which it waited for something
-    else get none of them.
+    may run several lines. So these sums are exact for a function. Lines at which its threads waited
+    for something else get none of them. Which of the others they belong to is an estimate: the
+    sampler has the interpreter's lock when it looks, so that a thread which computed until then and
+    one that wanted the lock for long are alike.
 
     Parameters
     ----------
@@ -123,44 +151,93 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
     is_active = samples.activity != WAITING
     domain = Groups(domains, int(domains.max(initial=-1)) + 1)
     counted = domain.sum(np.where(known, samples.interval, np.nan))
-    parts = []
-    for seconds_of in (samples.cpu, samples.run_queue):
-        measured = np.where(known, seconds_of, np.nan)
-        active = domain.sum(np.where(is_active, measured, np.nan))
-        # Of all seconds in which the samples without a count are like the others.
-        total = domain.sum(measured) * ratio(domain.sum(samples.interval), counted)
-        own = np.where(known, measured, 0.0)
-        mean = ratio(domain.sum(measured), counted)[domains] * samples.interval
-        scaled = np.where(active[domains] > 0, own * ratio(total, active)[domains], mean)
-        parts.append(np.where(is_active, scaled, 0.0))
+    # The samples without a count are taken to be like the others.
+    of_counted = ratio(domain.sum(samples.interval), counted)
+    own = [np.where(known, each, np.nan) for each in (samples.cpu, samples.run_queue)]
+    totals = [np.nan_to_num(domain.sum(each) * of_counted) for each in own]
+    computing, core_wait = _placed(own, totals, samples.interval, is_active, domain)
+    active = np.where(is_active, samples.interval, 0.0)
+    lock = np.where(samples.activity == LOCK, samples.interval, 0.0)
+    all_active = domain.sum(active)
+    mixed = _mixed(all_active, totals, domain.sum(lock))
     return Parts(
         seconds=samples.interval,
         samples=np.ones(len(samples)),
-        computing=parts[0],
-        core_wait=parts[1],
-        lock=np.where(samples.activity == LOCK, samples.interval, 0.0),
+        computing=computing,
+        core_wait=core_wait,
+        lock=lock,
         waits=np.where(samples.activity == WAITING, samples.interval, 0.0),
+        active=active,
+        active_share=np.nan_to_num(ratio(active, all_active[domains])),
+        mixed=active * np.nan_to_num(ratio(mixed, all_active))[domains],
         told=(counted[domains] > 0).astype(float),
     )
+
+
+def _placed(
+    own: list[Array], totals: list[Array], interval: Array, is_active: Array, domain: Groups
+) -> list[Array]:
+    """Place the seconds on a core, and those without one, so that domains have their totals.
+
+    The active samples get what was counted before them, in proportion. What is more than a sample
+    stands for goes to the others: a look that came late has the time of more than its interval.
+    """
+    placed = []
+    for counted, total in zip(own, totals, strict=True):
+        seconds = np.where(is_active, np.nan_to_num(counted), 0.0)
+        placed.append(seconds * np.nan_to_num(ratio(total, domain.sum(seconds)))[domain.codes])
+    fit = np.nan_to_num(np.minimum(ratio(interval, placed[0] + placed[1]), 1.0), nan=1.0)
+    placed = [each * fit for each in placed]
+    for taking in (is_active, True):
+        room = np.where(taking, np.maximum(interval - placed[0] - placed[1], 0.0), 0.0)
+        pairs = zip(totals, placed, strict=True)
+        missing = [np.maximum(total - domain.sum(each), 0.0) for total, each in pairs]
+        all_room = np.maximum(domain.sum(room), missing[0] + missing[1])
+        shares = [np.nan_to_num(ratio(each, all_room))[domain.codes] for each in missing]
+        placed = [each + room * share for each, share in zip(placed, shares, strict=True)]
+    return placed
+
+
+def _mixed(active: Array, totals: list[Array], lock: Array) -> Array:
+    """Return the active seconds of domains that are not of the class that has most of them."""
+    rest = np.minimum(np.maximum(active - totals[0] - totals[1], 0.0), lock)
+    classes = np.array([*totals, rest])
+    mixed: Array = classes.sum(axis=0) - classes.max(axis=0)
+    return mixed
 
 
 def split(parts: Parts) -> Split:
     """Say what the seconds of groups were spent with."""
     seconds = parts.seconds
-    over = np.maximum(ratio(parts.computing + parts.core_wait, seconds), 1.0)
-    computing, core_wait = parts.computing / over, parts.core_wait / over
-    rest = np.maximum(seconds - computing - core_wait, 0.0)
+    rest = np.maximum(seconds - parts.computing - parts.core_wait, 0.0)
     lock = np.minimum(parts.lock, np.maximum(rest - parts.waits, 0.0))
     told = parts.told > 0
     lock = np.where(told, lock, np.nan)
     return Split(
         seconds=seconds,
         samples=parts.samples.astype(np.int64),
-        computing=np.where(told, computing, np.nan),
-        core_wait=np.where(told, core_wait, np.nan),
+        computing=np.where(told, parts.computing, np.nan),
+        core_wait=np.where(told, parts.core_wait, np.nan),
         lock_wait=lock,
         waiting=np.where(told, rest - lock, np.nan),
+        uncertain=np.where(told, _uncertain(parts), np.nan),
     )
+
+
+def _uncertain(parts: Parts) -> Array:
+    """Return by how much what groups were spent with may well be off.
+
+    It is known for a whole function. A part of it may have more of the classes that have less of
+    the function's time than the part's share: twice as much, by the stopwatches of
+    ``tests/hot_lines_rates.py``. A group of several functions is taken for so many whole ones, and
+    a part of one.
+    """
+    functions = parts.active_share
+    others = np.maximum(np.ceil(functions - _ROUNDING) - functions, 0.0)
+    of_others = ratio(parts.active * others, functions)
+    bounds = np.array([parts.active, of_others, _TWICE * parts.mixed])
+    least: Array = np.nan_to_num(bounds.min(axis=0))
+    return least
 
 
 def _shares(weights: Array, seconds: Array) -> tuple[Array, Array]:

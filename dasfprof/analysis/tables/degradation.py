@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.attempts import find_attempts
-from dasfprof.analysis.model.degradation import find_trends
+from dasfprof.analysis.model.degradation import Trends, find_trends, trend_rows, trends_of
+from dasfprof.analysis.numeric.group_sums import GroupSums
+from dasfprof.analysis.numeric.sorted_rows import GROUP, Rows
+from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import flags, text
 from dasfprof.analysis.trace import Trace
@@ -20,7 +25,19 @@ _LABELS = {
 }
 
 
-@question("Functions that get slower as the run goes on", "reports")
+def _of_part(trace: Trace) -> tuple[GroupSums, pd.DataFrame]:
+    return trend_rows(find_attempts(trace))
+
+
+def _combined(_: Trace, parts: Sequence[GroupSums], rows: Iterable[Rows]) -> pd.DataFrame:
+    return _table(trends_of(parts, rows))
+
+
+@question(
+    "Functions that get slower as the run goes on",
+    "reports",
+    in_parts=InParts(_of_part, _combined, sorted_by=(GROUP, "start")),
+)
 def degradation(trace: Trace) -> pd.DataFrame:
     """Test whether each function gets slower as the run goes on, by the steps of the guide.
 
@@ -41,7 +58,10 @@ def degradation(trace: Trace) -> pd.DataFrame:
         1.3 times its first; a number falls by the same measure. NA stands for fewer than 12
         attempts, or where no file tells.
     """
-    trends = find_trends(find_attempts(trace))
+    return _table(find_trends(find_attempts(trace)))
+
+
+def _table(trends: Trends) -> pd.DataFrame:
     change = {label: trends.change[name] for name, label in _LABELS.items()}
     rising = {
         f"{label} Rising": flags(trends.rises[name], ~np.isnan(trends.change[name]))

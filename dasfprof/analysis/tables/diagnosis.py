@@ -41,6 +41,10 @@ def diagnose(trace: Trace, least: float = 0.1) -> pd.DataFrame:
 
     Notes
     -----
+    ``attrs["places"]`` has a place for each row: None, or a dict of what a finding speaks of where
+    that is more than one time, function or worker (``spans``, in seconds from the trace's begin;
+    ``state``, ``function``, ``worker`` of all its task runs; None: they differ).
+
     A finding that another one brings about is ``low``, and says what it may follow from: one with
     as many seconds at stake, or more. That
     a function takes long, or waits, is ``medium`` at most: it may have to. A

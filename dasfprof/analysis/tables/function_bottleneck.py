@@ -2,16 +2,94 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.gpu_samples import GpuSamples
 from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.tables.shared_columns import running_columns, text
+from dasfprof.analysis.tables.shared_columns import text
 from dasfprof.analysis.trace import Trace
+
+_RUNNING = {"cpu": "CPU (s)", "core_wait": "Waiting for a core (s)", "blocked": "Blocked (s)"}
+
+
+def _sums(trace: Trace, *, progress: bool = False) -> GroupSums:
+    """Sum up the task runs by host, worker and function."""
+    workers, tasks = NamedWorkers(trace), trace.tasks
+    gpus = GpuSamples(trace, workers)
+    of_task, function = workers.numbers(tasks), tasks["function"].cat
+    codes, pairs = pd.factorize(
+        of_task.astype(np.int64) * max(len(function.categories), 1) + function.codes
+    )
+    worker, named = np.divmod(pairs, max(len(function.categories), 1))
+    duration, size = tasks["duration"].to_numpy(), tasks["input_size"].to_numpy(dtype=float)
+    running = running_seconds(tasks)
+    summed = {
+        "duration": duration,
+        "size": size,
+        "sized": np.where(np.isnan(size), np.nan, duration),
+        "failed": (tasks["state"] == "erred").to_numpy().astype(float),
+        **{name: getattr(running, name) for name in _RUNNING},
+    }
+    for reading, both in gpus.integrals(tasks, progress=progress).items():
+        summed |= {reading: both[0], f"{reading} covered": both[1]}
+    names = zip(
+        workers.hosts[worker].tolist(),
+        workers.labels[worker].tolist(),
+        function.categories.to_numpy(dtype=object)[named].tolist(),
+        strict=True,
+    )
+    return GroupSums.of(list(names), Groups(codes, len(pairs)), summed)
+
+
+def _table(trace: Trace, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
+    """Make the table of the sums of all parts."""
+    sums = GroupSums.merged(parts)
+    groups: list[Any] = sums.names
+    names = np.array(groups, dtype=object).reshape(-1, 3)
+    of_workers = sums.by([name[:2] for name in groups])
+    of_worker = dict(zip(of_workers.names, of_workers.sum("duration").tolist(), strict=True))
+    workers = NamedWorkers(trace)
+    devices = GpuSamples(trace, workers).indices()
+    places = {name: at for at, name in enumerate(zip(workers.hosts, workers.labels, strict=True))}
+    at = np.array([places.get(name[:2], -1) for name in groups], dtype=np.int64)
+    seconds, size = sums.sum("duration"), sums.sum("size")
+
+    def gpu_mean(reading: str) -> Any:
+        return ratio(sums.sum(reading), sums.sum(f"{reading} covered"))
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        table = pd.DataFrame(
+            {
+                "Host": text(names[:, 0]),
+                "GPU": devices.take(at, allow_fill=True),
+                "Function": text(names[:, 2]),
+                "Duration (s)": seconds,
+                "Percentage of total time (%)": seconds
+                / np.array([of_worker[name[:2]] for name in groups], dtype=float)
+                * 100,
+                "Mean GPU Utilization (%)": gpu_mean("gpu_utilization"),
+                "Mean GPU Memory Used (GB)": gpu_mean("gpu_memory_used") / 1e9,
+                "Mean Data Size (MB)": size / sums.known["size"] / 1e6,
+                "Mean Throughput (MB/s)": ratio(size, sums.sum("sized")) / 1e6,
+                "Num Tasks (chunks)": sums.rows,
+                "Mean Task time (s)": seconds / sums.rows,
+                "Worker": text(names[:, 1]),
+                "Failed Tasks": sums.sum("failed").astype(np.int64),
+                **{label: sums.told(name) for name, label in _RUNNING.items()},
+            }
+        )
+    # Sorted by pandas, text with lone surrogates fails where its strings are Arrow's.
+    order = sorted(range(len(sums)), key=lambda row: (-seconds[row], groups[row]))
+    return table.take(order).reset_index(drop=True)
 
 
 @question(
@@ -20,6 +98,7 @@ from dasfprof.analysis.trace import Trace
     short="function",
     overview=4,
     page="functions",
+    in_parts=InParts(_sums, _table),
     expendable=("Failed Tasks", "Mean Throughput (MB/s)", "Mean Data Size (MB)"),
 )
 def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
@@ -44,44 +123,4 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
           threads computed, could have computed had the host given them a core, and did
           neither (I/O, locks, sleep); of the task runs of which it is recorded, NA if of none
     """
-    workers, tasks = NamedWorkers(trace), trace.tasks
-    gpus = GpuSamples(trace, workers)
-    of_task, function = workers.numbers(tasks), tasks["function"].cat
-    codes, pairs = pd.factorize(
-        of_task.astype(np.int64) * max(len(function.categories), 1) + function.codes
-    )
-    worker, named = np.divmod(pairs, max(len(function.categories), 1))
-    groups = Groups(codes, len(pairs))
-    total, runs = groups.sum, groups.sizes
-    duration, size = tasks["duration"].to_numpy(), tasks["input_size"].to_numpy()
-    seconds, known = total(duration), ~np.isnan(size)
-    size = np.where(known, size, 0.0)
-    of_worker = np.bincount(of_task, weights=duration, minlength=len(workers))
-    gpu_means = {
-        reading: ratio(total(integral), total(covered))
-        for reading, (integral, covered) in gpus.integrals(tasks, progress=progress).items()
-    }
-    state = tasks["state"]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        table = pd.DataFrame(
-            {
-                "Host": text(workers.hosts[worker]),
-                "GPU": gpus.indices()[worker],
-                "Function": text(function.categories.to_numpy(object)[named]),
-                "Duration (s)": seconds,
-                "Percentage of total time (%)": seconds / of_worker[worker] * 100,
-                "Mean GPU Utilization (%)": gpu_means["gpu_utilization"],
-                "Mean GPU Memory Used (GB)": gpu_means["gpu_memory_used"] / 1e9,
-                "Mean Data Size (MB)": total(size) / total(known) / 1e6,
-                "Mean Throughput (MB/s)": ratio(total(size), total(duration * known)) / 1e6,
-                "Num Tasks (chunks)": runs,
-                "Mean Task time (s)": seconds / runs,
-                "Worker": text(workers.labels[worker]),
-                "Failed Tasks": total((state == "erred").to_numpy()).astype(np.int64),
-                **running_columns(running_seconds(tasks), groups.told),
-            }
-        )
-    # Sorted by pandas, text with lone surrogates fails where its strings are Arrow's.
-    names = np.argsort(np.argsort(function.categories.to_numpy(object)))
-    order = np.lexsort((names[named], workers.ranks()[worker], -seconds))
-    return table.take(order).reset_index(drop=True)
+    return _table(trace, [_sums(trace, progress=progress)])

@@ -29,7 +29,7 @@ def has_task_samples(trace: Trace) -> bool:
     "Lines that take the time",
     "lines",
     short="lines",
-    expendable=("Interpreter's Lock (s)", "Samples"),
+    expendable=("Interpreter's Lock (s)", "Uncertain (s)", "Samples"),
     needs=has_task_samples,
 )
 def hot_lines(
@@ -62,12 +62,22 @@ def hot_lines(
         - ``Computing (s)``: on a core; ``Waiting for a core (s)``: it could have run;
           ``Interpreter's Lock (s)``: other threads of the process ran Python code; ``Waiting (s)``:
           for anything else, such as a lock, a disk, the network. NA where the kernel does not count
+        - ``Uncertain (s)``: by how much each of the first three may well be off, see below
         - ``Samples``: how many. Threads that tasks start, coroutines and other processes have none
 
     Notes
     -----
     Where a host has no free core, the sampler waits for one as well. Lines that wait, or give up
     the interpreter's lock, are then seen more often than they should be: they leave it the core.
+
+    Python lets the sampler look where a call begins or has ended and where a loop turns. What a
+    line does after its last call, such as an operator or the freeing of what it made, may count for
+    the next line.
+
+    What all task runs of a function computed is known, and for how long they had no core. Of lines
+    that is an estimate: where tasks compete for the interpreter's lock, or for cores, a line at
+    which they mostly wait for it gets too much of the computing. ``Uncertain (s)`` says so. It is
+    next to nothing where one of the three has nearly all of the function's time, or one line has.
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: choose one of {', '.join(get_args(By))}.")
@@ -86,6 +96,7 @@ def hot_lines(
             "Waiting for a core (s)": spent.core_wait,
             "Interpreter's Lock (s)": spent.lock_wait,
             "Waiting (s)": spent.waiting,
+            "Uncertain (s)": spent.uncertain,
             "Samples": spent.samples,
         }
     )

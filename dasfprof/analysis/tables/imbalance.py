@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.workers import NamedWorkers, known_thread_counts, workers_with_tasks
-from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.numeric.group_sums import GroupSums
+from dasfprof.analysis.numeric.groups import Groups, ratio, sorted_rows
+from dasfprof.analysis.numeric.sorted_rows import GROUP, Rows, gini, group_ids
+from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text
 from dasfprof.analysis.trace import Trace
@@ -19,7 +23,75 @@ from dasfprof.errors import InvalidArgumentError
 By = Literal["function", "step"]
 
 
-@question("How unequally work was spread over workers", "balance")
+def _of_part(trace: Trace, by: By = "function") -> tuple[GroupSums, pd.DataFrame]:
+    """Sum up durations by function (or step), host and worker; and return each, with its group."""
+    workers, tasks = NamedWorkers(trace), trace.tasks
+    of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
+    if by == "step":
+        codes, names = step_groups(tasks)
+    else:
+        function = tasks["function"].cat
+        codes, names = function.codes.to_numpy(dtype=np.int64), list(function.categories)
+    pairs, distinct = pd.factorize(codes.astype(np.int64) * max(len(workers), 1) + of_task)
+    group, worker = np.divmod(distinct, max(len(workers), 1))
+    labels = zip(workers.hosts[worker].tolist(), workers.labels[worker].tolist(), strict=True)
+    named = [(names[at], *label) for at, label in zip(group.tolist(), labels, strict=True)]
+    groups = Groups(pairs, len(distinct))
+    sums = GroupSums.of(named, groups, {"duration": duration}, {"duration": duration})
+    return sums, pd.DataFrame({GROUP: group_ids(names)[codes], "duration": duration})
+
+
+def _table(
+    trace: Trace, parts: Sequence[GroupSums], rows: Iterable[Rows], *, by: By = "function"
+) -> pd.DataFrame:
+    """Make the table of what all parts tell."""
+    sums = GroupSums.merged(parts)
+    cells: list[Any] = sums.names
+    of_groups = sums.by([cell[0] for cell in cells])
+    names: list[Any] = of_groups.names
+    workers = NamedWorkers(trace)
+    numbers = {name: at for at, name in enumerate(zip(workers.hosts, workers.labels, strict=True))}
+    of_cell = np.array([numbers[cell[1:]] for cell in cells], dtype=np.int64)
+    listed = workers_with_tasks(trace, workers, of_cell)
+    listed = listed[np.argsort(workers.ranks()[listed])]
+    count, among = len(names), max(len(listed), 1)
+    place = {number: at for at, number in enumerate(listed.tolist())}
+    row = {name: at for at, name in enumerate(names)}
+    seconds = np.zeros((count, among))
+    seconds[[row[cell[0]] for cell in cells], [place[number] for number in of_cell.tolist()]] = (
+        sums.sum("duration")
+    )
+    load = seconds / _weights(known_thread_counts(trace, workers)[listed], among)
+    of_loads = Groups(np.repeat(np.arange(count), among), count)
+    highest, mean = load.max(axis=1, initial=0.0), load.mean(axis=1)
+    busiest = listed[load.argmax(axis=1)] if len(listed) else np.empty(0, dtype=np.int64)
+    table = pd.DataFrame(
+        {
+            by.capitalize(): text(np.array(names, dtype=object)),
+            "Duration (s)": of_groups.sum("duration"),
+            "Num Tasks (chunks)": of_groups.rows,
+            "Workers": np.full(count, among),
+            "Workers with Tasks": (seconds > 0).sum(axis=1),
+            "Max/Mean of Workers": ratio(highest, mean),
+            "Imbalance (%)": (1 - ratio(mean, highest)) * 100,
+            "Gini of Workers": of_loads.gini(load.ravel()),
+            "Lost to Imbalance (s)": highest - mean,
+            "Busiest Worker": text(workers.labels[busiest]),
+            "Host": text(workers.hosts[busiest]),
+            "Max/Mean of Tasks": ratio(of_groups.highest["duration"], of_groups.mean("duration")),
+            "Gini of Tasks": gini(rows, "duration", names),
+        }
+    )
+    ranks = np.argsort(np.argsort(np.array(names, dtype=object)))
+    order = np.lexsort((ranks, -table["Lost to Imbalance (s)"].to_numpy()))
+    return table.take(order).reset_index(drop=True)
+
+
+@question(
+    "How unequally work was spread over workers",
+    "balance",
+    in_parts=InParts(_of_part, _table, sorted_by=(GROUP, "duration")),
+)
 def imbalance(trace: Trace, by: By = "function") -> pd.DataFrame:
     """Measure how unequally each function's work is spread over workers, and over its tasks.
 
@@ -52,44 +124,10 @@ def imbalance(trace: Trace, by: By = "function") -> pd.DataFrame:
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    workers, tasks = NamedWorkers(trace), trace.tasks
-    of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
-    listed = workers_with_tasks(trace, workers, of_task)
-    if by == "step":
-        codes, names = step_groups(tasks)
-    else:
-        function = tasks["function"].cat
-        codes, names = function.codes.to_numpy(dtype=np.int64), list(function.categories)
-    count, among = len(names), max(len(listed), 1)
-    places = np.zeros(len(workers), dtype=np.int64)
-    places[listed] = np.arange(len(listed))
-    seconds = np.bincount(
-        codes * among + places[of_task], weights=duration, minlength=count * among
-    ).reshape(count, among)
-    load = seconds / _weights(known_thread_counts(trace, workers)[listed], among)
-    of_tasks = Groups(codes, count)
-    of_loads = Groups(np.repeat(np.arange(count), among), count)
-    highest, mean = load.max(axis=1), load.mean(axis=1)
-    busiest = listed[load.argmax(axis=1)] if len(listed) else np.empty(0, dtype=np.int64)
-    table = pd.DataFrame(
-        {
-            by.capitalize(): text(np.array(names, dtype=object)),
-            "Duration (s)": seconds.sum(axis=1),
-            "Num Tasks (chunks)": of_tasks.sizes,
-            "Workers": np.full(count, among),
-            "Workers with Tasks": (seconds > 0).sum(axis=1),
-            "Max/Mean of Workers": ratio(highest, mean),
-            "Imbalance (%)": (1 - ratio(mean, highest)) * 100,
-            "Gini of Workers": of_loads.gini(load.ravel()),
-            "Lost to Imbalance (s)": highest - mean,
-            "Busiest Worker": text(workers.labels[busiest]),
-            "Host": text(workers.hosts[busiest]),
-            "Max/Mean of Tasks": ratio(of_tasks.max(duration), of_tasks.mean(duration)),
-            "Gini of Tasks": of_tasks.gini(duration),
-        }
-    )
-    order = np.argsort(-table["Lost to Imbalance (s)"].to_numpy(), kind="stable")
-    return table.take(order[of_tasks.sizes[order] > 0]).reset_index(drop=True)
+    sums, rows = _of_part(trace, by)
+    order = sorted_rows(pd.factorize(rows[GROUP])[0], rows["duration"].to_numpy(), stable=False)
+    ordered = {str(name): column.to_numpy()[order] for name, column in rows.items()}
+    return _table(trace, [sums], [ordered], by=by)
 
 
 def _weights(of_workers: Array, count: int) -> Array:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.tables.shared_columns import known_texts, text
+from dasfprof.analysis.tables.shared_columns import known_texts, of_function, text
 from dasfprof.analysis.trace import Trace
 
 
@@ -34,12 +33,7 @@ def logs(trace: Trace, function: str | None = None) -> pd.DataFrame:
         ``record_prints=True``: its level is PRINT, its message the line. What a coroutine or a
         thread of its own logs is not; of a task run there are 20 records and its first error.
     """
-    codes, names = trace.keys.functions()
-    table = trace.logs.sort_values("time", kind="stable")
-    functions = np.array(names, dtype=object)[codes[table["key_id"].to_numpy()]]
-    if function is not None:
-        kept = functions == function
-        table, functions = table[kept], functions[kept]
+    table, functions = of_function(trace, trace.logs, function)
     labels = trace.workers["worker"].astype(object).to_numpy()
     return pd.DataFrame(
         {

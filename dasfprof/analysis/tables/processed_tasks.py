@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -11,7 +12,10 @@ from dasfprof.analysis.model.attempts import RECOMPUTED, RETRIED, find_attempts
 from dasfprof.analysis.model.steps import NO_STEP, has_steps
 from dasfprof.analysis.model.unsent_tasks import unsent_tasks
 from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.tables.in_parts import InParts
+from dasfprof.analysis.tables.listed_rows import LISTED, first_rows
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text, utc
 from dasfprof.analysis.trace import Trace
@@ -20,7 +24,27 @@ from dasfprof.errors import InvalidArgumentError
 By = Literal["task", "function", "step"]
 
 
-@question("Attempts at tasks", "reports")
+#: The start of an attempt, to sort by: in the table it is rounded to microseconds.
+_START = "start"
+
+
+def _of_part(trace: Trace, by: By = "task") -> Any:
+    """Return the first attempts of a part, and how many it has; or its sums."""
+    attempts = find_attempts(trace)
+    if by != "task":
+        return _sums(attempts, by)
+    first = attempts.iloc[:LISTED]
+    return _by_task(trace, first).assign(**{_START: first["start"].to_numpy()}), len(attempts)
+
+
+def _combined(_: Trace, parts: Sequence[Any], by: By = "task") -> pd.DataFrame:
+    if by != "task":
+        return _sum_up(parts, by)
+    table = first_rows(parts, lambda rows: np.argsort(rows[_START].to_numpy(), kind="stable"))
+    return table.drop(columns=_START)
+
+
+@question("Attempts at tasks", "reports", in_parts=InParts(_of_part, _combined))
 def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
     """List what became of each attempt at a task, or sum it up by function.
 
@@ -67,14 +91,24 @@ def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     attempts = find_attempts(trace)
     if by != "task":
-        group = attempts[by].cat
-        groups = Groups(group.codes.to_numpy(), len(group.categories))
-        names = group.categories.to_numpy(dtype=object)
-        table = pd.DataFrame({by.capitalize(): text(names), **count_attempts(attempts, groups)})
-        order = np.argsort(-table["Run Method Seconds"].to_numpy(), kind="stable")
-        order = order[groups.sizes[order] > 0]
-        return table.take(order).reset_index(drop=True)
+        return _sum_up([_sums(attempts, by)], by)
     return _by_task(trace, attempts)
+
+
+def _sums(attempts: pd.DataFrame, by: By) -> GroupSums:
+    group = attempts[by].cat
+    groups = Groups(group.codes.to_numpy(), len(group.categories))
+    return attempt_sums(attempts, groups, list(group.categories))
+
+
+def _sum_up(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
+    """Make the table of the sums of all parts, the most seconds first."""
+    sums = GroupSums.merged(parts)
+    names = np.array(sums.names, dtype=object)
+    table = pd.DataFrame({by.capitalize(): text(names), **attempt_columns(sums)})
+    ranks = np.argsort(np.argsort(names))
+    order = np.lexsort((ranks, -table["Run Method Seconds"].to_numpy()))
+    return table.take(order).reset_index(drop=True)
 
 
 def _by_task(trace: Trace, attempts: pd.DataFrame) -> pd.DataFrame:
@@ -118,32 +152,54 @@ def _by_task(trace: Trace, attempts: pd.DataFrame) -> pd.DataFrame:
 
 def count_attempts(attempts: pd.DataFrame, groups: Groups) -> dict[str, Any]:
     """Count and sum up attempts by group: the columns that all summaries share."""
-    succeeded, unfinished = (
-        groups.sum(attempts[name].to_numpy(dtype=float)).astype(np.int64)
-        for name in ("succeeded", "open")
-    )
+    return attempt_columns(attempt_sums(attempts, groups, range(groups.count)))
+
+
+def attempt_sums(attempts: pd.DataFrame, groups: Groups, names: Sequence[Hashable]) -> GroupSums:
+    """Sum up attempts by group."""
     elapsed, cpu = attempts["elapsed"].to_numpy(), attempts["cpu"].to_numpy()
     start, run = attempts["start"].to_numpy(), attempts["run"].to_numpy()
     lasted = np.where(np.isfinite(elapsed), elapsed, np.nan_to_num(run))
     both = np.isfinite(elapsed) & np.isfinite(cpu)
     again = attempts["again"].to_numpy()
-    with np.errstate(invalid="ignore", divide="ignore"):
-        busy = groups.sum(cpu * both) / groups.sum(elapsed * both) * 100
     with np.errstate(over="ignore"):  # times beyond any clock
         ends = start + lasted
+    summed = {
+        "succeeded": attempts["succeeded"].to_numpy(dtype=float),
+        "open": attempts["open"].to_numpy(dtype=float),
+        "retried": (again == RETRIED).astype(float),
+        "recomputed": (again == RECOMPUTED).astype(float),
+        "elapsed": elapsed,
+        "cpu": cpu,
+        "run": run,
+        "core_wait": attempts["core_wait"].to_numpy(),
+        "cpu of both": np.where(both, cpu, 0.0),
+        "elapsed of both": np.where(both, elapsed, 0.0),
+    }
+    return GroupSums.of(names, groups, summed, {"start": start, "end": ends})
+
+
+def attempt_columns(sums: GroupSums) -> dict[str, Any]:
+    """Return the columns that sum up attempts."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        busy = sums.sum("cpu of both") / sums.sum("elapsed of both") * 100
+    counts = {
+        name: sums.sum(name).astype(np.int64)
+        for name in ("succeeded", "open", "retried", "recomputed")
+    }
     return {
-        "Total": groups.sizes,
-        "Succeeded": succeeded,
-        "Failed": groups.sizes - succeeded - unfinished,
-        "Retried": groups.sum((again == RETRIED).astype(float)).astype(np.int64),
-        "Start Time (UTC)": utc(groups.min(start)),
-        "End Time (UTC)": utc(groups.max(ends)),
-        "Elapsed Seconds": groups.told(elapsed),
-        "Process Seconds": groups.told(cpu),
-        "Run Method Seconds": groups.told(run),
-        "Mean Elapsed Seconds": groups.mean(elapsed),
+        "Total": sums.rows,
+        "Succeeded": counts["succeeded"],
+        "Failed": sums.rows - counts["succeeded"] - counts["open"],
+        "Retried": counts["retried"],
+        "Start Time (UTC)": utc(sums.lowest["start"]),
+        "End Time (UTC)": utc(sums.highest["end"]),
+        "Elapsed Seconds": sums.told("elapsed"),
+        "Process Seconds": sums.told("cpu"),
+        "Run Method Seconds": sums.told("run"),
+        "Mean Elapsed Seconds": sums.mean("elapsed"),
         "Process / Elapsed (%)": np.where(np.isfinite(busy), busy, np.nan),
-        "Core Wait Seconds": groups.told(attempts["core_wait"].to_numpy()),
-        "Recomputed": groups.sum((again == RECOMPUTED).astype(float)).astype(np.int64),
-        "Unfinished": unfinished,
+        "Core Wait Seconds": sums.told("core_wait"),
+        "Recomputed": counts["recomputed"],
+        "Unfinished": counts["open"],
     }

@@ -22,6 +22,7 @@ from typing import Any, Literal, Protocol, TypeVar, get_args
 
 import pandas as pd
 
+from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 
@@ -87,6 +88,8 @@ class Question:
     csv: str = ""
     #: Whether a trace has what it is about; None: any has.
     needs: Callable[[Trace], bool] | None = None
+    #: How it is answered part by part; None: it needs the whole run in memory.
+    in_parts: InParts | Literal["no parts"] | None = None
 
     @property
     def file_stem(self) -> str:
@@ -132,6 +135,20 @@ class Question:
         by = self.signature.parameters.get("by")
         return () if by is None else tuple(x for x in get_args(by.annotation) if x != by.default)
 
+    def check_grouping(self, arguments: Mapping[str, Any]) -> None:
+        """Check ``by``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is none of what it can be.
+        """
+        by = self.signature.parameters.get("by")
+        if by is not None and arguments.get("by", by.default) not in get_args(by.annotation):
+            raise InvalidArgumentError(
+                f"by={arguments['by']!r}: give one of {', '.join(get_args(by.annotation))}."
+            )
+
     def applies(self, trace: Trace) -> bool:
         """Return whether the trace has what it is about: without steps, no table of steps."""
         return self.needs is None or self.needs(trace)
@@ -167,7 +184,9 @@ class Question:
 class Analyser(Protocol):
     """What has the questions as methods: `TraceAnalyser`."""
 
-    trace: Trace
+    @property
+    def trace(self) -> Trace:
+        """The run as tables."""
 
 
 @dataclass(frozen=True)
@@ -202,13 +221,24 @@ def question(  # noqa: PLR0917
     page: str | None = None,
     csv: str = "",
     needs: Callable[[Trace], bool] | None = None,
+    in_parts: InParts | Literal["no parts"] | None = None,
 ) -> Callable[[Answer], Answer]:
     """Register a function as a question; see `Question` for the parameters."""
 
     def register(answer: Answer) -> Answer:
         _REGISTERED.append(
             Question(
-                answer.__name__, title, group, answer, short, overview, expendable, page, csv, needs
+                answer.__name__,
+                title,
+                group,
+                answer,
+                short,
+                overview,
+                expendable,
+                page,
+                csv,
+                needs,
+                in_parts,
             )
         )
         return answer

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.tables.in_parts import NO_PARTS
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text, utc, whole
 from dasfprof.analysis.trace import Trace
@@ -47,7 +48,7 @@ _OF_DISKS: Columns = {
 }
 
 
-@question("Resources that each node used", "reports")
+@question("Resources that each node used", "reports", in_parts=NO_PARTS)
 def node_resource_usage(trace: Trace) -> pd.DataFrame:
     """List what was sampled of each host.
 
@@ -74,7 +75,7 @@ def node_resource_usage(trace: Trace) -> pd.DataFrame:
     return _sorted(table, nodes)
 
 
-@question("Resources that each process used", "reports")
+@question("Resources that each process used", "reports", in_parts=NO_PARTS)
 def processes_resource_usage(trace: Trace) -> pd.DataFrame:
     """List what was sampled of each worker's process.
 
@@ -102,7 +103,7 @@ def processes_resource_usage(trace: Trace) -> pd.DataFrame:
     return _sorted(table, nodes, labels)
 
 
-@question("What the disks of each node read and wrote", "reports")
+@question("What the disks of each node read and wrote", "reports", in_parts=NO_PARTS)
 def node_disk_usage(trace: Trace) -> pd.DataFrame:
     """List what was read of each disk of each host.
 

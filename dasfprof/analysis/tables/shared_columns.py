@@ -1,4 +1,4 @@
-"""Columns that several tables share; texts, times and whole numbers as tables hold them."""
+"""What several tables share: columns, rows of a function, texts, times and whole numbers."""
 
 from __future__ import annotations
 
@@ -51,6 +51,19 @@ def whole(numbers: Array) -> pd.Series:
 def flags(found: Array, known: Array) -> pd.Series:
     """Truths, NA where nothing is known."""
     return pd.Series(pd.arrays.BooleanArray(found, ~known))
+
+
+def of_function(
+    trace: Trace, events: pd.DataFrame, function: str | None
+) -> tuple[pd.DataFrame, Array]:
+    """Return the events of the tasks of a function (None: of all) by time, and their functions."""
+    codes, names = trace.keys.functions()
+    table = events.sort_values("time", kind="stable")
+    functions = np.array(names, dtype=object)[codes[table["key_id"].to_numpy()]]
+    if function is None:
+        return table, functions
+    kept = functions == function
+    return table[kept], functions[kept]
 
 
 def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -> dict[str, Array]:

@@ -17,7 +17,7 @@ from dasfprof.database.columns import Array
     "Steps of the pipeline",
     "steps",
     short="step",
-    overview=3,
+    overview=2,
     page="steps",
     expendable=(
         "Functions",

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.tables.in_parts import NO_PARTS
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -29,6 +30,7 @@ _PART = 1 << 16
     overview=6,
     page="balance",
     csv="task_balance",
+    in_parts=NO_PARTS,
 )
 def per_worker_task_balance(trace: Trace) -> pd.DataFrame:
     """Count the tasks in memory on each worker over time.

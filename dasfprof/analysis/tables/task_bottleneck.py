@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,53 @@ from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.gpu_samples import GpuSamples
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.numeric.constants import taken
+from dasfprof.analysis.numeric.group_sums import GroupSums
+from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.tables.in_parts import InParts
+from dasfprof.analysis.tables.key_text_array import KeyTextArray
+from dasfprof.analysis.tables.listed_rows import LISTED, first_rows
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import running_columns, step_column
 from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.progress import track
 from dasfprof.database.columns import Array
 
+_SHARE = "Percentage of total time (%)"
 #: Key texts made between two moves of the progress bar.
 _CHUNK = 100_000
+#: A table of more rows holds its texts compactly.
+_LARGE = 1_000_000
+
+
+def _part(trace: Trace, *, first: int = LISTED) -> tuple[pd.DataFrame, int, GroupSums]:
+    """Return the first task runs, how many there are, and the seconds of each worker."""
+    trace = with_open_runs(trace)
+    workers, tasks = NamedWorkers(trace), trace.tasks
+    order = _order(workers, tasks)[:first]
+    names = list(zip(workers.hosts.tolist(), workers.labels.tolist(), strict=True))
+    groups = Groups(workers.numbers(tasks), len(workers))
+    sums = GroupSums.of(names, groups, {"duration": tasks["duration"].to_numpy()})
+    return _table(trace, order, np.ones(len(workers)), progress=False), len(tasks), sums
+
+
+def _combined(
+    _: Trace, parts: Sequence[tuple[pd.DataFrame, int, GroupSums]], **__: Any
+) -> pd.DataFrame:
+    def order(table: pd.DataFrame) -> Array:
+        names = list(zip(table["Host"], table["Worker"], strict=True))
+        ranks = {name: rank for rank, name in enumerate(sorted(set(names)))}
+        worker = np.array([ranks[name] for name in names], dtype=np.int64)
+        return np.lexsort((worker, table["Start (s)"], -table["Duration (s)"]))
+
+    table = first_rows([(rows, count) for rows, count, _ in parts], order)
+    sums = GroupSums.merged([part for _, _, part in parts])
+    of_worker = dict(zip(sums.names, sums.sum("duration").tolist(), strict=True))
+    names = zip(table["Host"], table["Worker"], strict=True)
+    whole = np.array([of_worker[name] for name in names], dtype=float)
+    table[_SHARE] = _share(table["Duration (s)"].to_numpy(), whole)
+    return table
 
 
 @question(
@@ -26,6 +66,7 @@ _CHUNK = 100_000
     "time",
     short="task",
     overview=5,
+    in_parts=InParts(_part, _combined),
     expendable=("Run ID", "Function", "State", "Start (s)"),
 )
 def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
@@ -43,35 +84,58 @@ def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame
         worker's device within the run; NA without a device), and ``Mean GPU Utilization (%)``,
         ``Mean GPU Memory Used (GB)``, weighted by time, where there was one at least; ``CPU (s)``,
         ``Waiting for a core (s)``, ``Blocked (s)``: see `per_function_bottleneck`; NA where it was
-        not recorded, as of coroutines.
+        not recorded, as of coroutines. Beyond a million rows, texts that repeat are categories,
+        those of keys are made when they are looked at, and columns of NA alone are read-only.
     """
     trace = with_open_runs(trace)
     workers, tasks = NamedWorkers(trace), trace.tasks
-    of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
-    of_worker = np.bincount(of_task, weights=duration, minlength=len(workers))
-    order = _sorted_rows(-duration, tasks["start"].to_numpy(), workers.ranks()[of_task])
-    of_task, duration = of_task[order], duration[order]
-    gpus = GpuSamples(trace, workers)
+    groups = Groups(workers.numbers(tasks), len(workers))
+    of_worker = groups.sum(tasks["duration"].to_numpy())
+    return _table(trace, _order(workers, tasks), of_worker, progress=progress)
+
+
+def _order(workers: NamedWorkers, tasks: pd.DataFrame) -> Array:
+    """Return the rows, the longest first."""
+    duration, start = tasks["duration"].to_numpy(), tasks["start"].to_numpy()
+    ranks = workers.ranks().astype(np.int32)
+    return _sorted_rows(-duration, start, ranks[workers.numbers(tasks)])
+
+
+def _share(duration: Array, whole: Array) -> Array:
     with np.errstate(invalid="ignore"):
-        percentage = duration / of_worker[of_task] * 100
+        share: Array = duration / whole * 100
+    return share
+
+
+def _table(trace: Trace, order: Array, of_worker: Array, *, progress: bool) -> pd.DataFrame:
+    """List task runs in an order; `of_worker` has the seconds of each worker."""
+    workers, tasks = NamedWorkers(trace), trace.tasks
+    of_task = workers.numbers(tasks)[order]
+    duration = tasks["duration"].to_numpy()[order]
+    gpus = GpuSamples(trace, workers)
+    key_ids = tasks["key_id"].to_numpy()[order]
+    large = len(order) > _LARGE
+    texts = _categorical if large else _objects
     return pd.DataFrame(
         {
-            "Host": pd.Series(workers.hosts[of_task], dtype=object, copy=False),
+            "Host": texts(of_task, workers.hosts),
             "GPU": gpus.indices()[of_task],
-            "Task Key": _key_texts(trace, tasks["key_id"].to_numpy()[order], progress),
+            "Task Key": KeyTextArray(trace.keys, key_ids)
+            if large
+            else _key_texts(trace, key_ids, progress),
             "Duration (s)": duration,
-            "Percentage of total time (%)": percentage,
+            _SHARE: _share(duration, of_worker[of_task]),
             "Memory usage (Mb)": tasks["size"].to_numpy(dtype=float)[order] / 1e6,
-            "Worker": pd.Series(workers.labels[of_task], dtype=object, copy=False),
-            "Function": _values(tasks["function"], order),
+            "Worker": texts(of_task, workers.labels),
+            "Function": texts(*_coded(tasks["function"], order)),
             "Run ID": tasks["run_id"].to_numpy()[order],
-            "State": _values(tasks["state"], order),
+            "State": texts(*_coded(tasks["state"], order)),
             "Start (s)": tasks["start"].to_numpy()[order] - trace.begin,
             **_gpu_columns(gpus, tasks, order),
-            **running_columns(running_seconds(tasks), lambda seconds: seconds[order]),
+            **running_columns(running_seconds(tasks), lambda seconds: taken(seconds, order)),
             **step_column(trace, order),
         },
-        copy=False,
+        copy=not large,
     )
 
 
@@ -81,15 +145,15 @@ def _gpu_columns(gpus: GpuSamples, tasks: pd.DataFrame, order: Array) -> dict[st
     if np.isnan(samples).all():
         return {
             "GPU Samples": pd.arrays.IntegerArray(
-                np.zeros(len(order), dtype=np.int64), np.ones(len(order), dtype=bool)
+                np.broadcast_to(np.int64(0), len(order)), np.broadcast_to(True, len(order))
             ),
-            "Mean GPU Utilization (%)": samples,
-            "Mean GPU Memory Used (GB)": samples.copy(),
+            "Mean GPU Utilization (%)": taken(samples, order),
+            "Mean GPU Memory Used (GB)": taken(samples, order),
         }
     means = {}
     for reading, (integral, covered) in gpus.integrals(tasks).items():
         seen = (samples > 0) & (covered > 0)
-        means[reading] = np.divide(integral, covered, out=np.full(len(order), np.nan), where=seen)
+        means[reading] = np.divide(integral, covered, out=np.full(len(seen), np.nan), where=seen)
     return {
         "GPU Samples": pd.array(samples[order], dtype="Int64"),
         "Mean GPU Utilization (%)": means["gpu_utilization"][order],
@@ -103,7 +167,9 @@ def _sorted_rows(first: Array, second: Array, third: Array) -> Array:
     same = np.diff(first[order]) == 0  # as the next one
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
     rows = np.sort(order[tied])
-    order[tied] = rows[np.lexsort((third[rows], second[rows], first[rows]))]
+    for column in (third, second, first):  # unlike lexsort quick where they are in order
+        rows = rows[np.argsort(column[rows], kind="stable")]
+    order[tied] = rows
     return order
 
 
@@ -122,7 +188,16 @@ def _key_texts(trace: Trace, key_ids: Array, progress: bool) -> pd.Series:
     return pd.Series(texts, dtype=object, copy=False)
 
 
-def _values(column: pd.Series, order: Array) -> pd.Series:
-    """Return the values of a Categorical column in another order, as plain objects."""
+def _coded(column: pd.Series, order: Array) -> tuple[Array, Array]:
+    """Return the codes of a Categorical column in another order, and its values, at last NaN."""
     values = np.append(column.cat.categories.to_numpy(dtype=object), np.nan)
-    return pd.Series(values[column.cat.codes.to_numpy()[order]], dtype=object, copy=False)
+    return column.cat.codes.to_numpy()[order], values
+
+
+def _objects(codes: Array, values: Array) -> pd.Series:
+    return pd.Series(values[codes], dtype=object, copy=False)
+
+
+def _categorical(codes: Array, values: Array) -> pd.Categorical:
+    places, distinct = pd.factorize(values)
+    return make_categorical(places.astype(np.int32)[codes], list(distinct))

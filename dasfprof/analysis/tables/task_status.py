@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -9,6 +11,10 @@ from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.statuses import STATUSES, status_seconds
 from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.times import ordered_times
+from dasfprof.analysis.numeric.group_sums import GroupSums
+from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.tables.in_parts import InParts
+from dasfprof.analysis.tables.listed_rows import LISTED, first_rows
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import step_column, text
 from dasfprof.analysis.trace import Trace
@@ -40,11 +46,22 @@ NEXT_STEPS = {
         "give workers memory, and use fewer, larger tasks if the scheduler is busy."
     ),
 }
+#: What the statuses of a task run sum to.
+_TOTAL = "Total"
 #: What to do where no time of a function is known.
 _NOTHING = "No time of its task runs is known."
 
 
-@question("What each task waited for and did", "time")
+def _first(trace: Trace) -> tuple[pd.DataFrame, int]:
+    trace = with_open_runs(trace)
+    return _listed(trace, LISTED), len(trace.tasks)
+
+
+def _first_of_all(_: Trace, parts: Sequence[tuple[pd.DataFrame, int]]) -> pd.DataFrame:
+    return first_rows(parts, lambda table: np.lexsort((table["Arrival (s)"], -table["Total (s)"])))
+
+
+@question("What each task waited for and did", "time", in_parts=InParts(_first, _first_of_all))
 def per_task_status(trace: Trace) -> pd.DataFrame:
     """Show what each task run waited for and did, from its arrival to its known outcome.
 
@@ -71,11 +88,15 @@ def per_task_status(trace: Trace) -> pd.DataFrame:
     scheduler's file a run arrives when its worker learns of it; without the worker's,
     preparing counts as being queued.
     """
-    trace = with_open_runs(trace)
+    return _listed(with_open_runs(trace), None)
+
+
+def _listed(trace: Trace, first: int | None) -> pd.DataFrame:
+    """List the first task runs, or all."""
     tasks = trace.tasks
     times, seconds = ordered_times(trace), status_seconds(trace)
     total = times.known - times.arrival
-    order = np.lexsort((times.arrival, -total))
+    order = np.lexsort((times.arrival, -total))[:first]
     columns = {
         "Task Key": text(trace.keys.texts(tasks["key_id"].to_numpy()[order])),
         "Function": text(tasks["function"].to_numpy(dtype=object)[order]),
@@ -92,7 +113,23 @@ def per_task_status(trace: Trace) -> pd.DataFrame:
     return pd.DataFrame(columns, copy=False)
 
 
-@question("What the tasks of each function waited for and did", "time", page="status")
+def _of_functions(trace: Trace) -> GroupSums:
+    trace = with_open_runs(trace)
+    function = trace.tasks["function"].cat
+    return _sums(trace, function.codes.to_numpy(), list(function.categories))
+
+
+def _of_steps(trace: Trace) -> GroupSums:
+    trace = with_open_runs(trace)
+    return _sums(trace, *step_groups(trace.tasks))
+
+
+@question(
+    "What the tasks of each function waited for and did",
+    "time",
+    page="status",
+    in_parts=InParts(_of_functions, lambda _, parts: _sum_up("Function", parts)),
+)
 def per_function_status(trace: Trace) -> pd.DataFrame:
     """Sum up what the task runs of each function waited for and did, and what to do about it.
 
@@ -103,13 +140,15 @@ def per_function_status(trace: Trace) -> pd.DataFrame:
         of `per_task_status` in seconds summed over the runs, ``Total (s)``, their shares of
         it (``Running (%)`` and so on), ``Dominant Status``, and ``Next steps`` for that.
     """
-    trace = with_open_runs(trace)
-    function = trace.tasks["function"].cat
-    return _sum_up(trace, "Function", function.codes.to_numpy(), list(function.categories))
+    return _sum_up("Function", [_of_functions(trace)])
 
 
 @question(
-    "What the tasks of each step waited for and did", "steps", page="step-status", needs=has_steps
+    "What the tasks of each step waited for and did",
+    "steps",
+    page="step-status",
+    needs=has_steps,
+    in_parts=InParts(_of_steps, lambda _, parts: _sum_up("Step", parts)),
 )
 def per_step_status(trace: Trace) -> pd.DataFrame:
     """Sum up what the task runs of each step of the pipeline waited for and did.
@@ -119,30 +158,29 @@ def per_step_status(trace: Trace) -> pd.DataFrame:
     DataFrame
         As `per_function_status`, a row a ``Step``; ``(no step)`` for the runs of none.
     """
-    trace = with_open_runs(trace)
-    return _sum_up(trace, "Step", *step_groups(trace.tasks))
+    return _sum_up("Step", [_of_steps(trace)])
 
 
-def _sum_up(trace: Trace, label: str, codes: Array, groups: list[str]) -> pd.DataFrame:
+def _sums(trace: Trace, codes: Array, names: list[str]) -> GroupSums:
+    """Sum up the statuses of task runs by group."""
     times = ordered_times(trace)
-    names = np.array(groups, dtype=object)
-    runs = np.bincount(codes, minlength=len(names))
+    seconds = {**status_seconds(trace), _TOTAL: times.known - times.arrival}
+    return GroupSums.of(names, Groups(codes, len(names)), seconds)
 
-    def total(values: Array) -> Array:
-        known = ~np.isnan(values)
-        sums = np.bincount(codes[known], weights=values[known], minlength=len(names))
-        counts = np.bincount(codes[known], minlength=len(names))
-        return np.where(counts > 0, sums, np.nan)
 
-    seconds = {name: total(values) for name, values in status_seconds(trace).items()}
-    whole = np.nan_to_num(total(times.known - times.arrival))
+def _sum_up(label: str, parts: Sequence[GroupSums]) -> pd.DataFrame:
+    """Make the table of the sums of all parts."""
+    sums = GroupSums.merged(parts)
+    names = np.array(sums.names, dtype=object)
+    seconds = {name: sums.told(name) for name in STATUSES}
+    whole = np.nan_to_num(sums.told(_TOTAL))
     dominant = _dominant(list(seconds.values()))
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = {f"{name} (%)": values / whole * 100 for name, values in seconds.items()}
     table = pd.DataFrame(
         {
             label: text(names),
-            "Task Runs": runs,
+            "Task Runs": sums.rows,
             **{f"{name} (s)": values for name, values in seconds.items()},
             "Total (s)": whole,
             **shares,
@@ -150,8 +188,7 @@ def _sum_up(trace: Trace, label: str, codes: Array, groups: list[str]) -> pd.Dat
             "Next steps": [NEXT_STEPS.get(status, _NOTHING) for status in dominant],
         }
     )
-    ran = np.flatnonzero(runs)
-    order = ran[np.lexsort((np.argsort(np.argsort(names[ran])), -whole[ran]))]
+    order = np.lexsort((np.argsort(np.argsort(names)), -whole))
     return table.take(order).reset_index(drop=True)
 
 

@@ -97,7 +97,7 @@ _MEANINGS = np.array([CLASSES[spent][1] for spent in ThreadTime], dtype=object)
 NO_TASK = "(idle)"
 
 
-@question("Where the time of all threads went", "time", short="time", overview=2)
+@question("Where the time of all threads went", "time", short="time", overview=3)
 def time_accounting(trace: Trace, by: Grouping = "cluster") -> pd.DataFrame:
     """Put every second of every thread of every worker's life into exactly one class.
 

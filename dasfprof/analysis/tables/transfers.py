@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -11,8 +12,10 @@ import pandas as pd
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.transfers import amounts, moved_outputs, succeeded_rows
 from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.numeric.intervals import Intervals
+from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import INTERVAL, text
 from dasfprof.analysis.trace import Trace
@@ -22,7 +25,117 @@ from dasfprof.errors import InvalidArgumentError
 By = Literal["worker", "host", "function", "step", "time", "shuffle"]
 
 
-@question("What was moved between workers", "balance")
+def _pair_sums(trace: Trace, by: By = "worker") -> GroupSums:
+    """Sum up messages by pair of workers or hosts."""
+    workers = NamedWorkers(trace)
+    if by == "shuffle":
+        table = trace.shuffle_messages
+        hosts, labels, target = _others(trace, workers, table["target"])
+        source = workers.numbers(table)
+    else:
+        table = trace.transfers
+        hosts, labels, source = _others(trace, workers, table["source"])
+        target = workers.numbers(table)
+    if by == "host":
+        codes, hosts = pd.factorize(hosts)
+        source, target = codes[source], codes[target]
+    pairs, distinct = pd.factorize(source * max(len(hosts), 1) + target)
+    from_, to = np.divmod(distinct.astype(np.int64), max(len(hosts), 1))
+    ends = [hosts[from_], labels[from_], hosts[to], labels[to]]
+    if by == "host":
+        ends = [hosts[from_], hosts[to]]
+    names = list(zip(*(end.tolist() for end in ends), strict=True))
+    succeeded = succeeded_rows(table)
+    size, seconds = amounts(table, succeeded)
+    summed = {"size": size, "seconds": seconds, "failed": (~succeeded).astype(float)}
+    if by != "shuffle":
+        summed["keys"] = table["keys"].to_numpy(dtype=float) * succeeded
+        summed["network"] = table["network"].to_numpy(dtype=float)
+        summed["deserialize"] = table["deserialize"].to_numpy(dtype=float)
+    return GroupSums.of(names, Groups(pairs, len(distinct)), summed)
+
+
+def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
+    """Make the table of the sums of all parts."""
+    sums = GroupSums.merged(parts)
+    labels = ["From Host", "From Worker", "To Host", "To Worker"]
+    if by == "host":
+        labels = ["From Host", "To Host"]
+    names = np.array(sums.names, dtype=object).reshape(-1, len(labels))
+    counts = {"Messages" if by == "shuffle" else "Transfers": sums.rows}
+    times = {}
+    if by != "shuffle":
+        counts["Keys"] = sums.sum("keys").astype(np.int64)
+        times = {
+            "Network (s)": sums.sum("network"),
+            "Deserialize (s)": sums.sum("deserialize"),
+        }
+    columns = {
+        **{label: text(names[:, place]) for place, label in enumerate(labels)},
+        **counts,
+        "Size (MB)": sums.sum("size") / 1e6,
+        "Time (s)": sums.sum("seconds"),
+        "Bandwidth (MB/s)": ratio(sums.sum("size"), sums.sum("seconds")) / 1e6,
+        **times,
+        "Failed": sums.sum("failed").astype(np.int64),
+    }
+    return _by_size(pd.DataFrame(columns))
+
+
+def _time_sums(trace: Trace, interval: float | None) -> tuple[Array, Array, Array]:
+    """Return the transfers that began in each interval, and bytes and seconds spread over all."""
+    table = trace.transfers
+    intervals = Intervals.of_span(trace.begin, trace.end, interval)
+    start = table["start"].to_numpy()
+    timed = np.isfinite(start)
+    size, seconds = amounts(table, succeeded_rows(table))
+    start, size, seconds = start[timed], size[timed], seconds[timed]
+    return (
+        np.bincount(intervals.places(start), minlength=intervals.count),
+        intervals.exact_spread(start, seconds, size),
+        intervals.exact_spread(start, seconds, seconds),
+    )
+
+
+def _over_time(
+    trace: Trace, parts: Sequence[tuple[Array, Array, Array]], interval: float | None
+) -> pd.DataFrame:
+    intervals = Intervals.of_span(trace.begin, trace.end, interval)
+    began, size, seconds = (sum(found[1:], found[0]) for found in zip(*parts, strict=True))
+    moved, spent = intervals.spread_of(size), intervals.spread_of(seconds)
+    return pd.DataFrame(
+        {
+            INTERVAL: intervals.starts(),
+            "Transfers": began,
+            "Size (MB)": moved / 1e6,
+            "Time (s)": spent,
+            "Bandwidth (MB/s)": ratio(moved, spent) / 1e6,
+            "Throughput (MB/s)": moved / 1e6 / intervals.seconds,
+        }
+    )
+
+
+def _check_interval(by: By, interval: float | None) -> None:
+    if interval is not None and by != "time":
+        raise InvalidArgumentError(f"interval={interval!r} is for by='time', not for by={by!r}.")
+
+
+def _of_part(trace: Trace, by: By = "worker", *, interval: float | None = None) -> Any:
+    _check_interval(by, interval)
+    return _time_sums(trace, interval) if by == "time" else _pair_sums(trace, by)
+
+
+def _combined(
+    trace: Trace, parts: Sequence[Any], by: By = "worker", *, interval: float | None = None
+) -> pd.DataFrame:
+    return _over_time(trace, parts, interval) if by == "time" else _of_pairs(parts, by)
+
+
+@question(
+    "What was moved between workers",
+    "balance",
+    in_parts=InParts(_of_part, _combined, by=("worker", "host", "time", "shuffle")),
+)
 def transfers(trace: Trace, by: By = "worker", *, interval: float | None = None) -> pd.DataFrame:
     """Sum up what was moved between workers.
 
@@ -61,60 +174,14 @@ def transfers(trace: Trace, by: By = "worker", *, interval: float | None = None)
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    if interval is not None and by != "time":
-        raise InvalidArgumentError(f"interval={interval!r} is for by='time', not for by={by!r}.")
+    _check_interval(by, interval)
     if by == "function":
         return _by_output(trace, "Function", *trace.keys.functions())
     if by == "step":
         return _by_output(trace, "Step", *_steps_of_keys(trace))
     if by == "time":
-        return _over_time(trace, interval)
-    workers = NamedWorkers(trace)
-    if by == "shuffle":
-        table = trace.shuffle_messages
-        hosts, labels, target = _others(trace, workers, table["target"])
-        source, sums = workers.numbers(table), _shuffle_sums
-    else:
-        table = trace.transfers
-        hosts, labels, source = _others(trace, workers, table["source"])
-        target, sums = workers.numbers(table), _sums
-    if by == "host":
-        codes, hosts = pd.factorize(hosts)
-        source, target = codes[source], codes[target]
-    pairs, distinct = pd.factorize(source * max(len(hosts), 1) + target)
-    groups = Groups(pairs, len(distinct))
-    from_, to = np.divmod(distinct.astype(np.int64), max(len(hosts), 1))
-    named = {"From Host": hosts[from_], "From Worker": labels[from_] if by != "host" else None}
-    named |= {"To Host": hosts[to], "To Worker": labels[to] if by != "host" else None}
-    columns = {label: text(names) for label, names in named.items() if names is not None}
-    return _by_size(pd.DataFrame({**columns, **sums(table, groups)}))
-
-
-def _sums(table: pd.DataFrame, groups: Groups) -> dict[str, Any]:
-    succeeded = succeeded_rows(table)
-    size, seconds = amounts(table, succeeded)
-    return {
-        "Transfers": groups.sizes,
-        "Keys": groups.sum(table["keys"].to_numpy(dtype=float) * succeeded).astype(np.int64),
-        "Size (MB)": groups.sum(size) / 1e6,
-        "Time (s)": groups.sum(seconds),
-        "Bandwidth (MB/s)": ratio(groups.sum(size), groups.sum(seconds)) / 1e6,
-        "Network (s)": groups.sum(table["network"].to_numpy(dtype=float)),
-        "Deserialize (s)": groups.sum(table["deserialize"].to_numpy(dtype=float)),
-        "Failed": groups.sum((~succeeded).astype(float)).astype(np.int64),
-    }
-
-
-def _shuffle_sums(table: pd.DataFrame, groups: Groups) -> dict[str, Any]:
-    succeeded = succeeded_rows(table)
-    size, seconds = amounts(table, succeeded)
-    return {
-        "Messages": groups.sizes,
-        "Size (MB)": groups.sum(size) / 1e6,
-        "Time (s)": groups.sum(seconds),
-        "Bandwidth (MB/s)": ratio(groups.sum(size), groups.sum(seconds)) / 1e6,
-        "Failed": groups.sum((~succeeded).astype(float)).astype(np.int64),
-    }
+        return _over_time(trace, [_time_sums(trace, interval)], interval)
+    return _of_pairs([_pair_sums(trace, by)], by)
 
 
 def _others(
@@ -170,27 +237,6 @@ def _by_output(trace: Trace, label: str, codes: Array, names: list[str]) -> pd.D
         }
     )
     return _by_size(table.take(np.flatnonzero(moved.moves)))
-
-
-def _over_time(trace: Trace, interval: float | None) -> pd.DataFrame:
-    table = trace.transfers
-    intervals = Intervals.of_span(trace.begin, trace.end, interval)
-    start = table["start"].to_numpy()
-    timed = np.isfinite(start)
-    size, seconds = amounts(table, succeeded_rows(table))
-    start, size, seconds = start[timed], size[timed], seconds[timed]
-    moved = intervals.spread(start, seconds, size)
-    spent = intervals.spread(start, seconds, seconds)
-    return pd.DataFrame(
-        {
-            INTERVAL: intervals.starts(),
-            "Transfers": np.bincount(intervals.places(start), minlength=intervals.count),
-            "Size (MB)": moved / 1e6,
-            "Time (s)": spent,
-            "Bandwidth (MB/s)": ratio(moved, spent) / 1e6,
-            "Throughput (MB/s)": moved / 1e6 / intervals.seconds,
-        }
-    )
 
 
 def _by_size(table: pd.DataFrame) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from dasfprof.analysis.trace.notes import Note
 from dasfprof.analysis.trace.own_events import FAR_AWAY, widened
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.analysis.trace.steps import BuiltLayers, TaskSteps, step_table
+from dasfprof.analysis.trace.surroundings import Surroundings
 from dasfprof.analysis.trace.under_way import (
     RecordingEnd,
     UnderWayTables,
@@ -33,6 +34,11 @@ _TASKS, _SCHEDULER = "TracePlugin", "SchedulerPlugin"
 
 #: Args that are stimulus ids.
 _STIMULI = ("cause", "end_cause", "graph", "stimulus")
+
+#: Tables of facts that are read of all times, see `dasfprof.database.window`.
+_LASTING = frozenset(
+    ("graphs", "clocks", "function_code", "gpu_devices", "call_profiles", "traced_functions")
+)
 
 #: Columns that tell when a row's fact begins and ends (or how long it takes).
 _SPANS = {
@@ -55,6 +61,7 @@ class TraceBuilder:
         self._dasf_hosts = reader.dasf_hosts
         self._profile_directories = reader.profile_directories
         self._notes = list(reader.notes)
+        self._surroundings = Surroundings.of(reader.headers)
         self._run = next(iter(reader.runs)) if len(reader.runs) == 1 else None
         self._keys, self._ids = reader.collector.finish()
         self._columns = {name: facts.columns(self._ids) for name, facts in self._facts.items()}
@@ -68,6 +75,7 @@ class TraceBuilder:
         self._events = reader.own_events.table()
         self._steps = step_table(self._columns.pop("Step"), self._columns.pop("Step End"))
         self._under_way = UnderWayTables(self._facts, self._columns, self._ids)
+        self._window = reader.window
         self._recording = recording_end(zip(reader.plugins, reader.writers, strict=True))
 
     def make(self) -> dict[str, Any]:
@@ -87,14 +95,17 @@ class TraceBuilder:
             "gpu_usage": self._event_table("GPU Usage"),
             "function_code": self._event_table("Function Code"),
             "logs": self._event_table("Log Record"),
+            "tracebacks": self._event_table("Traceback"),
         }
         tables["arguments"] = self._event_table("Task Arguments")
-        for name in ("logs", "arguments"):
+        for name in ("logs", "arguments", "tracebacks"):
             tables[name] = tables[name].rename(columns={"key": "key_id"})
         tables["call_profiles"] = call_profiles(
             self._event_table("Call Profile"), self._profile_directories
         )
         under_way = self._under_way
+        tables["allocations"] = under_way.table("Allocation")
+        tables["traced_functions"] = self._event_table("Traced Function")
         tables["under_way_history"] = under_way.table("Task Under Way")
         tables["loops_blocked"] = under_way.table("Loop Blocked")
         tables["scheduler_states"] = under_way.table("Scheduler State")
@@ -111,6 +122,8 @@ class TraceBuilder:
         if left_out:
             text = f"{count_of(left_out, 'event')} of user code {FAR_AWAY}"
             self._notes.append(Note("clock", "", text))
+        if self._window is not None:
+            self._notes.append(gaps.of_window(self._window, tables["tasks"]))
         failures = self._event_table("GPU Failure")
         self._notes += gaps.of_gpus(tables["samples"], tables["gpu_devices"], failures)
         if self._recording is RecordingEnd.GOES_ON:
@@ -137,6 +150,7 @@ class TraceBuilder:
             "task_dependencies": dependencies,
             "transfer_keys": transfer_keys,
             "run": self._run,
+            "surroundings": self._surroundings,
             "knows_actor_calls": self._register.know_actor_calls(),
         }
 
@@ -195,6 +209,8 @@ class TraceBuilder:
         for name, table in tables.items():
             if "worker_id" not in table or not len(table):
                 continue
+            if self._window is not None and name in _LASTING:
+                continue  # may be of other times
             first_of, last_of = _SPANS.get(name, ("time", "time"))
             starts, stops = table[first_of].to_numpy(), table[last_of].to_numpy()
             stops = starts + stops if last_of == "duration" else stops
@@ -240,7 +256,7 @@ class TraceBuilder:
         worker = task_runs.worker_runs(self._columns.pop("Compute"))
         scheduler = task_runs.scheduler_runs(self._columns.pop("Task Run"), self._register)
         steps = TaskSteps(self._steps, self._layers, graphs, scheduler, self._keys)
-        lengths = worker.pop("dependencies")
+        lengths = worker.pop("dependencies").astype(np.int32)
         items = self._facts["Compute"].list_items("dependencies", self._ids)
         alone = not len(lengths) and _TASKS not in self._plugins and len(scheduler["sent"]) > 0
         if alone:
@@ -248,7 +264,7 @@ class TraceBuilder:
             seen = task_runs.take(scheduler, np.flatnonzero(ran))
             nothing = task_runs.take(worker, np.full(int(ran.sum()), -1))
             runs = {**nothing, **task_runs.as_worker_runs(seen)}
-            lengths = np.full(int(ran.sum()), -1, dtype=np.int64)
+            lengths = np.full(int(ran.sum()), -1, dtype=np.int32)
             rest = task_runs.take(scheduler, np.flatnonzero(~ran))
         else:
             task_runs.number_repeats(worker)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.numeric.constants import as_type, is_constant
 from dasfprof.analysis.trace.growing_column import GrowingColumn
 from dasfprof.analysis.trace.keys import KeyCollector, as_key_column, split_keys
 from dasfprof.database.block_codec import Batch
@@ -76,7 +77,10 @@ class Categories:
             entries = NumberColumn(distinct, column.optional).to_list()
         else:
             entries, places = column.to_list(), np.arange(len(column))
-        return np.array([self.code(entry) for entry in entries], dtype=np.int32)[places]
+        codes = np.array([self.code(entry) for entry in entries], dtype=np.int32)
+        if is_constant(places):
+            return np.broadcast_to(codes[places[0]], len(places))
+        return codes[places]
 
     def categorical(self, codes: Array) -> pd.Categorical:
         """Return the values of codes as a pandas Categorical."""
@@ -185,7 +189,7 @@ class FactColumns:
             place = self._collector.add(as_key_column(column))
             self._key_places.setdefault(name, []).append((self.rows, place))
         elif form == "keys":
-            lists = _as_list_column(column)
+            lists = as_list_column(column)
             self._add_piece(name, np.diff(lists.offsets), np.int64)
             place = self._collector.add(lists.inner)
             self._key_places.setdefault(name, []).append((self.rows, place))
@@ -193,15 +197,11 @@ class FactColumns:
             numbers = to_numbers(column)
             if numbers.dtype.kind not in "iu":
                 numbers = np.where(np.abs(numbers) < _LIMIT, numbers, -1)
-            self._add_piece(name, numbers.astype(np.int64, copy=False), np.int64)
+            self._add_piece(name, as_type(numbers, np.int64), np.int64)
         else:
             numbers = _within(to_numbers(column), _LATEST if name in _TIMES else _LARGEST)
-            narrow = numbers.dtype == np.float32
-            self._add_piece(
-                name,
-                numbers if narrow else numbers.astype(np.float64, copy=False),
-                numbers.dtype if narrow else np.float64,
-            )
+            dtype = np.float32 if numbers.dtype == np.float32 else np.float64
+            self._add_piece(name, as_type(numbers, dtype), dtype)
 
     def _add_piece(self, name: str, piece: Array, dtype: Any) -> None:
         self._growing.setdefault(name, GrowingColumn(dtype)).add(self.rows, piece)
@@ -232,6 +232,8 @@ def _within(numbers: Array, limit: float) -> Array:
     narrow = numbers.dtype.kind in "iu" and numbers.dtype.itemsize <= 4
     if narrow or not numbers.size:
         return numbers
+    if is_constant(numbers):
+        return np.broadcast_to(_within(numbers[:1].copy(), limit), len(numbers))
     most, least = numbers.max(), numbers.min()  # NaN where there is one: four times as fast as fmax
     if np.isnan(most):
         most, least = np.fmax.reduce(numbers), np.fmin.reduce(numbers)
@@ -240,7 +242,7 @@ def _within(numbers: Array, limit: float) -> Array:
     return np.where(np.abs(numbers.astype(np.float64)) <= limit, numbers, np.nan)
 
 
-def _as_list_column(column: Column) -> ListColumn:
+def as_list_column(column: Column) -> ListColumn:
     """Return a column of lists of keys in that form; one that was stored as plain values too."""
     if isinstance(column, ListColumn):
         return column

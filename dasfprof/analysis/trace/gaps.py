@@ -12,7 +12,8 @@ from dasfprof.analysis.trace.notes import Note
 from dasfprof.analysis.trace.tasks import P2P_BARRIER
 from dasfprof.analysis.trace.workers import Worker
 from dasfprof.database.columns import Array
-from dasfprof.text import count_of
+from dasfprof.database.window import Window
+from dasfprof.text import count_of, format_date
 
 NO_WORKER_FILES = Note(
     "no-worker-files",
@@ -26,6 +27,20 @@ NO_SCHEDULER_FILE = Note(
     "",
     "no scheduler's file: queueing, and what workers that died did last, are unknown.",
 )
+
+
+def of_window(window: Window, tasks: pd.DataFrame) -> Note:
+    """Return a note that only a window of the run was read, and what it cuts."""
+    starts = tasks["start"].to_numpy()
+    begun = int(np.count_nonzero(starts < window.begin))
+    open_ends = int(np.count_nonzero(starts + tasks["duration"].to_numpy() > window.end))
+    text = (
+        f"only what overlaps {format_date(window.begin)} to {format_date(window.end)} UTC was "
+        f"read. {count_of(begun, 'task run')} began before it, {open_ends:,} ended after it; what "
+        "task runs waited for, and what waited for them, is unknown where it lies outside: "
+        "critical path and replay are of the window alone."
+    )
+    return Note("window", "", text)
 
 
 def of_shuffles(tasks: pd.DataFrame, messages: pd.DataFrame) -> Iterator[Note]:

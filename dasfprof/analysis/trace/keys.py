@@ -8,7 +8,7 @@ and function names are made for the ids that ask for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -16,12 +16,10 @@ import numpy as np
 from dask.utils import key_split
 
 from dasfprof.analysis.trace.growing_column import GrowingColumn
+from dasfprof.analysis.trace.key_numbers import number_keys
 from dasfprof.analysis.trace.key_texts import TEXT_ENDS, as_tuple, text_begin, unpack_key
 from dasfprof.database import keys
 from dasfprof.database.columns import Array, Column, KeyColumn
-
-#: Rows of a chunk, see `_chunks`.
-_CHUNK = 1 << 16
 
 
 class KeyTable:
@@ -40,16 +38,25 @@ class KeyTable:
     def __init__(self, heads: list[keys.Head], head_ids: Array, tails: Array) -> None:
         self.heads = heads
         self.head_ids = head_ids
-        self.tails = tails
+        self._tails = tails  # of a type as narrow as they allow
         self._kinds = np.array([kind for kind, _ in heads], dtype=np.int8)
 
     def __len__(self) -> int:
         return len(self.head_ids)
 
+    @property
+    def tails(self) -> Array:
+        """Each key's tail, shape (keys, 4)."""
+        return self.tails_of(slice(None))
+
+    def tails_of(self, ids: Array | slice) -> Array:
+        """Return the tails of keys, shape (ids, 4)."""
+        return self._tails[ids].astype(np.uint32, copy=False)
+
     def keys(self, ids: Array) -> list[Any]:
         """Return keys as Dask has them."""
         heads = [self.heads[head] for head in self.head_ids[ids].tolist()]
-        pairs = zip(heads, self.tails[ids].tolist(), strict=True)
+        pairs = zip(heads, self._tails[ids].tolist(), strict=True)
         return [
             unpack_key(head[1]) if head[0] == keys.PACKED else keys.join_key(head, tail)
             for head, tail in pairs
@@ -57,7 +64,7 @@ class KeyTable:
 
     def texts(self, ids: Array) -> Array:
         """Return ``str(key)`` of keys, as an array of Python strings."""
-        head_ids, tails = self.head_ids[ids], self.tails[ids]
+        head_ids, tails = self.head_ids[ids], self.tails_of(ids)
         texts, kinds = self._begins[head_ids], self._kinds[head_ids]
         found = np.flatnonzero(np.bincount(kinds)).tolist()
         for kind in found:
@@ -88,14 +95,14 @@ class KeyTable:
     @cached_property
     def _functions(self) -> tuple[Array, list[str]]:
         numbers: dict[str, int] = {}
-        prefixes: dict[str, str] = {}
+        known: dict[tuple[int, str], str] = {}
         of_heads = [
-            numbers.setdefault(_function(head, prefixes), len(numbers)) for head in self.heads
+            numbers.setdefault(function_of(head, known), len(numbers)) for head in self.heads
         ]
         codes = np.array(of_heads, dtype=np.int32)[self.head_ids]
         # The one kind of tail that key_split can take for a part of the name.
         lettered = np.flatnonzero(self._kinds[self.head_ids] == keys.HEX)
-        lettered = lettered[_all_letters(self.tails[lettered])]
+        lettered = lettered[_all_letters(self.tails_of(lettered))]
         for key_id, key in zip(lettered.tolist(), self.keys(lettered), strict=True):
             codes[key_id] = numbers.setdefault(key_split(key), len(numbers))
         return codes, list(numbers)
@@ -109,13 +116,13 @@ class KeyCollector:
         self._packed: dict[bytes, tuple[keys.Head, keys.Tail]] = {}
         self._count = 0
         self._head_ids = GrowingColumn(np.int32)
-        self._tails = GrowingColumn(np.uint32, keys.TAIL_WORDS)
+        self._tails = GrowingColumn(np.uint8, keys.TAIL_WORDS)
 
     def add(self, column: KeyColumn) -> slice:
         """Take the keys of a column; gives their place among all that were taken."""
         index, tails = self._heads, column.tails
         if keys.PACKED in {kind for kind, _ in column.heads}:
-            heads, tails = list(column.heads), column.tails.copy()
+            heads, tails = list(column.heads), column.tails.astype(np.uint32)
             packed = [place for place, (kind, _) in enumerate(heads) if kind == keys.PACKED]
             for place in packed:
                 heads[place], tail = self._split_again(heads[place])
@@ -128,6 +135,11 @@ class KeyCollector:
         self._count += len(tails)
         return slice(self._count - len(tails), self._count)
 
+    def split(self) -> tuple[list[keys.Head], Array, Array]:
+        """Return the keys as they were added, not numbered: heads, and each key's head and tail."""
+        head_ids = self._head_ids.finish(self._count, 0)
+        return list(self._heads), head_ids, self._tails.finish(self._count, 0)
+
     def finish(self) -> tuple[KeyTable, Array]:
         """Number the keys.
 
@@ -136,10 +148,9 @@ class KeyCollector:
         table, ids
             `ids` holds the key id of every key that was added, in order.
         """
-        head_ids = self._head_ids.finish(self._count, 0)
-        tails = self._tails.finish(self._count, 0)
-        ids, first = _number(head_ids, tails)
-        return KeyTable(list(self._heads), head_ids[first], tails[first]), ids
+        heads, head_ids, tails = self.split()
+        ids, first = number_keys(head_ids, tails)
+        return KeyTable(heads, head_ids[first], tails[first]), ids
 
     def _split_again(self, head: keys.Head) -> tuple[keys.Head, keys.Tail]:
         """Split a packed key as the plain key that it equals.
@@ -178,58 +189,6 @@ class _Index(dict[Any, int]):
         return number
 
 
-def _number(head_ids: Array, tails: Array) -> tuple[Array, Array]:
-    """Number distinct rows by a 64-bit hash, and check that no two of them share one.
-
-    Returns
-    -------
-    ids, first
-        Each row's number, and the first row of each number.
-    """
-    import pandas as pd  # what follows a run while it goes on does without
-
-    ids, distinct = pd.factorize(_hash(head_ids, tails))
-    first = _first_rows(ids, len(distinct))
-    for rows in _chunks(len(ids)):
-        same = first[ids[rows]]
-        if (head_ids[rows] != head_ids[same]).any() or (tails[rows] != tails[same]).any():
-            whole = np.column_stack([head_ids.astype(np.uint32), tails])
-            _, sorted_ids = np.unique(whole, axis=0, return_inverse=True)
-            ids, distinct = pd.factorize(sorted_ids.ravel())
-            first = _first_rows(ids, len(distinct))
-            break
-    return ids.astype(np.int32 if len(distinct) < 1 << 31 else np.int64), first
-
-
-def _chunks(rows: int) -> Iterator[slice]:
-    """Return pieces of a column: what is computed of a piece stays in the processor's cache."""
-    return (slice(start, start + _CHUNK) for start in range(0, rows, _CHUNK))
-
-
-def _first_rows(ids: Array, count: int) -> Array:
-    first = np.empty(count, dtype=np.int64)
-    for rows in reversed(list(_chunks(len(ids)))):
-        start = rows.start
-        first[ids[rows][::-1]] = np.arange(start, start + len(ids[rows]))[::-1]
-    return first
-
-
-def _hash(head_ids: Array, tails: Array) -> Array:
-    """Mix a head and four words into 64 bits (the multiplications of MurmurHash3's finish)."""
-    pairs = tails.view(np.uint64)
-    hashes = np.empty(len(head_ids), dtype=np.uint64)
-    for rows in _chunks(len(head_ids)):
-        mixed = head_ids[rows].astype(np.uint64)
-        for word in (0, 1):
-            mixed *= np.uint64(0xFF51AFD7ED558CCD)
-            mixed ^= mixed >> np.uint64(33)
-            mixed ^= pairs[rows, word]
-        mixed *= np.uint64(0xC4CEB9FE1A85EC53)
-        mixed ^= mixed >> np.uint64(33)
-        hashes[rows] = mixed
-    return hashes
-
-
 def _all_letters(tails: Array) -> Array:
     """Return which tails are written with the hex digits a to f alone."""
     letters = np.ones(len(tails), dtype=bool)
@@ -238,16 +197,29 @@ def _all_letters(tails: Array) -> Array:
     return letters
 
 
-def _function(head: keys.Head, prefixes: dict[str, str]) -> str:
-    """Name the function of the keys of a head; `prefixes` remembers those of tuples' texts."""
+def function_of(head: keys.Head, known: dict[tuple[int, str], str]) -> str:
+    """Name the function of the keys of a head; `known` has names by kind and begin of the text.
+
+    `key_split` ends the name at the first part that is not of letters: in the text of a tuple at
+    the quote at the latest, else at a hash that has a digit.
+    """
     kind, text = head
+    begin, quote = "", ""
     if kind == keys.TEXT and text[:2] == "('":
-        # key_split ends the name at the first part that is not letters: the quote at the latest.
-        prefix, quote, _ = text.partition("',")
-        if quote:
-            if prefix not in prefixes:
-                prefixes[prefix] = key_split(text)
-            return prefixes[prefix]
+        begin, quote, _ = text.partition("',")
+    elif kind >= keys.TUPLE and text[-33:-32] == "-":
+        begin, last = text[:-33], text[-32:]
+        quote = "" if last.isalpha() or "-" in last else last
+    if not quote:
+        return _split(head)
+    name = known.get((kind, begin))
+    if name is None:
+        name = known[kind, begin] = _split(head)
+    return name
+
+
+def _split(head: keys.Head) -> str:
+    kind, text = head
     key = as_tuple(unpack_key(text)) if kind == keys.PACKED else keys.join_key(head, keys.NO_TAIL)
     try:
         name: str = key_split(key)

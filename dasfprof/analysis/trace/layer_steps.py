@@ -40,30 +40,37 @@ class LayerNames:
         """
         bases = np.zeros(len(table.heads), dtype=np.uint64)
         kinds = np.array([kind for kind, _ in table.heads], dtype=np.int8)
-        for place, (kind, text) in enumerate(table.heads):
-            if kind in (keys.HEX, keys.UUID, keys.FLOAT, keys.PACKED):
-                continue
-            if kind == keys.NUMBERED:
-                bases[place] = self._number((True, text), new) << 32
-            else:
-                bases[place] = self._of_name(text, new)
+        for place in np.flatnonzero(kinds == keys.NUMBERED).tolist():
+            bases[place] = self._number((True, table.heads[place][1]), new) << 32
+        named = np.flatnonzero((kinds == keys.TEXT) | (kinds >= keys.TUPLE))
+        bases[named] = self._of_names([table.heads[place][1] for place in named.tolist()], new)
         found: Array = bases[table.head_ids]
         kind_of = kinds[table.head_ids]
         hashed = np.flatnonzero((kind_of == keys.HEX) | (kind_of == keys.UUID))
-        found[hashed] = _hash(table.tails[hashed])
+        found[hashed] = _hash(table.tails_of(hashed))
         numbered = np.flatnonzero((kind_of == keys.NUMBERED) & (found > 0))
-        found[numbered] += table.tails[numbered, 0]
+        found[numbered] += table.tails_of(numbered)[:, 0]
         return found
 
-    def _of_name(self, name: str, new: bool) -> int:
-        """Return the identity of the layer that keys which are tuples name first."""
-        (kind, text), tail = keys.split_key(name)
-        if kind in (keys.HEX, keys.UUID):
-            return int(_hash(np.array([tail], dtype=np.uint32))[0])
-        if kind == keys.NUMBERED:
-            number = self._number((True, text), new)
-            return (number << 32) + tail[0] if number else 0
-        return self._number((False, name), new)
+    def _of_names(self, names: list[str], new: bool) -> Array:
+        """Return the identities of the layers that keys which are tuples name first."""
+        found = np.zeros(len(names), dtype=np.uint64)
+        # Those that end in a hash may be as many as there are keys: they are split together.
+        hashed = np.array([name[-33:-32] == "-" for name in names], dtype=bool)
+        for rows in (np.flatnonzero(hashed), np.flatnonzero(~hashed)):
+            texts = [names[row] for row in rows.tolist()]
+            heads, tails = keys.split_keys(texts) if texts else ([], np.empty((0, 4)))
+            kinds = np.array([kind for kind, _ in heads], dtype=np.int8)
+            ended = (kinds == keys.HEX) | (kinds == keys.UUID)
+            found[rows[ended]] = _hash(tails[ended])
+            for at in np.flatnonzero(~ended).tolist():
+                kind, text = heads[at]
+                if kind == keys.NUMBERED:
+                    number = self._number((True, text), new)
+                    found[rows[at]] = (number << 32) + int(tails[at, 0]) if number else 0
+                else:
+                    found[rows[at]] = self._number((False, texts[at]), new)
+        return found
 
     def _number(self, name: tuple[bool, str], new: bool) -> int:
         if new:

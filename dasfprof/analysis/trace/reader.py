@@ -21,6 +21,7 @@ from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.losses import describe_losses, describe_unknown_events
 from dasfprof.database.reader import TraceFile
+from dasfprof.database.rotated_files import Segments, writer_identity
 from dasfprof.database.schemas import split_names
 from dasfprof.database.writing_process import Writer, writer_of
 from dasfprof.schema import KINDS
@@ -74,7 +75,9 @@ class TraceReader:
         self.plugins: list[str] = []
         #: For each of them what is known of the process that writes it; None: it is finished.
         self.writers: list[Writer | None] = []
-        #: What the files' headers call the run.
+        #: The headers of files.
+        self.headers: list[dict[str, Any]] = []
+        #: What these call the run.
         self.runs: set[str] = set()
         #: The processes that wrote files, by host and number.
         self.processes: set[tuple[str, int]] = set()
@@ -94,6 +97,9 @@ class TraceReader:
         #: Where the files of each worker are that tell of profiles of calls.
         self.profile_directories: dict[int, Path] = {}
         self._stacks = StackNumbers()
+        self._segments = Segments()
+        #: What was read of the files; None: all.
+        self.window = next((one.window for one in databases if one.window is not None), None)
         #: The facts of each kind of event.
         self.facts = {name: columns for (_, name), columns in self._kinds.items()}
         bar = track(databases, "Reading traces", shown=progress, total=len(databases), unit="file")
@@ -106,7 +112,7 @@ class TraceReader:
                 for batch in database.batches():
                     self._add(batch, None, of_user=True)
             self.own_events.end_of_file()
-            self._stacks.end_of_file()
+        self._note_missing_segments()
 
     def _add(self, batch: Batch, owner: int | None, *, of_user: bool) -> None:
         if batch.phase == EventPhases.INSTANT:
@@ -142,11 +148,13 @@ class TraceReader:
         for batch in chain.from_iterable(map(self._by_kind, file.batches())):
             if file.header and not header:
                 header, owner = file.header, self.register.add_header(file.header)
+                self._stacks.begin_file(writer_identity(header))
             if batch.name == CALL_PROFILE.name and owner is not None:
                 self.profile_directories[owner] = file.path.parent
             self._add(batch, owner, of_user=bool(header) and "plugin" not in header)
         if file.header and not header:  # a file without events
             header, owner = file.header, self.register.add_header(file.header)
+        self.headers.append(header)
         if "plugin" in header:
             self.plugins.append(str(header["plugin"]))
             self.writers.append(None if file.end is not None else writer_of(header))
@@ -156,6 +164,7 @@ class TraceReader:
             self.runs.add(str(header["run"]))
         if owner is not None:
             self.register.workers[owner].closed.append(file.end is not None)
+        self._segments.add(file, owner)
         self._note_losses(file, header)
         if self._unknown:
             self._note(
@@ -172,6 +181,12 @@ class TraceReader:
         if database.lost_bytes:
             lost = f"the last {database.lost_bytes} bytes hold no whole event."
             self._note("damaged-file", database.path.name, lost)
+
+    def _note_missing_segments(self) -> None:
+        for missing in self._segments.missing(self.window):
+            self._note("segment-missing", missing.file, missing.text)
+            if missing.owner is not None:
+                self.register.workers[missing.owner].closed.append(False)
 
     def _note_missing(self, header: dict[str, Any]) -> None:
         """Note what the recorder did not find in Dask: once, though many files say so."""

@@ -91,7 +91,9 @@ class TaskSteps:
         self._numbers: dict[str, int] = {}
         names = LayerNames()
         of_layers = names.identities(layers.names, new=True)
-        self._layer_of_key = names.identities(keys)
+        self._layer_of_key = (
+            names.identities(keys) if len(of_layers) else np.broadcast_to(np.uint64(0), len(keys))
+        )
         self._read_layers(steps, layers, of_layers)
         self._read_graphs(graphs, runs, len(keys))
 
@@ -141,6 +143,8 @@ class TaskSteps:
     def find(self, runs: Columns) -> pd.Categorical:
         """Return the step of each task run, NA where none is known."""
         key_ids = runs["key_id"]
+        if not self._numbers and "annotations" not in runs:
+            return make_categorical(np.broadcast_to(np.int32(-1), len(key_ids)), [])
         graph = self._graphs(runs)
         graph = np.where(graph >= 0, graph, self._graph_of_key[key_ids])
         computed, arrival = self._computed[graph], self._arrivals[graph]

@@ -106,8 +106,10 @@ def join_runs(worker: Columns, scheduler: Columns, register: WorkerRegister) -> 
 
 def number_repeats(runs: Columns) -> None:
     """Number the runs of each key that have no run_id (-1) in the order of their start, from 0."""
-    key_ids, run_ids = runs["key_id"], runs["run_id"]
-    rows = np.flatnonzero(run_ids < 0)
+    key_ids, rows = runs["key_id"], np.flatnonzero(runs["run_id"] < 0)
+    if not len(rows):
+        return
+    run_ids = runs["run_id"] = runs["run_id"].copy()
     run_ids[rows] = 0
     rows = rows[np.bincount(key_ids[rows], minlength=1)[key_ids[rows]] > 1]
     order = rows[np.lexsort((runs["start"][rows], key_ids[rows]))]

@@ -16,6 +16,7 @@ from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.analysis.trace.notes import Note
 from dasfprof.analysis.trace.progress import is_wanted
 from dasfprof.analysis.trace.reader import TraceReader
+from dasfprof.analysis.trace.surroundings import Surroundings
 from dasfprof.analysis.trace.tasks import SCHEDULER_TIMES, WORKER_TIMES
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database import EventDatabase, EventProfiler, MultiEventDatabase, open_run
@@ -63,9 +64,10 @@ class Trace:
     #: A row a sample of what a worker holds: ``worker_id, time, tasks, size, ...``.
     managed_memory: pd.DataFrame
     #: A row a life of a worker process: ``host, worker, kind, name, address, nthreads,
-    #: memory_limit`` (bytes, NaN: none), ``first_seen, last_seen, boot_id, pid, closed, joined,
-    #: left, left_reason, exit_code`` (of its process; negative: the signal; NaN: unknown),
-    #: ``exit_reason``. ``closed`` is False where a file of it ends early.
+    #: memory_limit, memory_target, memory_spill, memory_pause`` (bytes, NaN: none, see
+    #: `MEMORY_SIZES`), ``first_seen, last_seen, boot_id, pid, closed, joined, left, left_reason,
+    #: exit_code`` (of its process; negative: the signal; NaN: unknown), ``exit_reason``.
+    #: ``closed`` is False where a file of it ends early.
     workers: pd.DataFrame
     #: The graphs that arrived at the scheduler (``time, client, tasks, wanted, stimulus, step``:
     #: names of steps, the outermost first), and the steals.
@@ -104,6 +106,8 @@ class Trace:
     #: What task runs logged: ``time, key_id, run_id, worker_id, logger, level, message, exception,
     #: line, error`` (1: the first error of its task run).
     logs: pd.DataFrame
+    #: The tracebacks of failed task runs: ``time, key_id, run_id, worker_id, text``.
+    tracebacks: pd.DataFrame
     #: What task runs were called with: ``time, key_id, run_id, worker_id, arguments``, see the
     #: schema's ``TASK_ARGUMENTS``.
     arguments: pd.DataFrame
@@ -111,6 +115,11 @@ class Trace:
     #: there is none), ``name`` (the function), ``profiler, runs, left_out, refused``, see the
     #: schema's ``CALL_PROFILE``.
     call_profiles: pd.DataFrame
+    #: What task runs allocated and held: ``time, worker_id, key_id, run_id, name, stack`` (a row of
+    #: `stacks`), ``size, blocks, seen, peak``, see the schema's ``ALLOCATION``; and of how many:
+    #: ``time, worker_id, name, runs, left_out, refused``, see ``TRACED_FUNCTION``.
+    allocations: pd.DataFrame
+    traced_functions: pd.DataFrame
     #: The last that was recorded of each task run over a second whose end nobody recorded:
     #: ``time``, ``key_id, run_id, worker_id``, the columns of the schema's ``TASK_UNDER_WAY``.
     #: ``stack`` is a row of `stacks` (-1: unknown), ``waits_keys`` a tuple of key ids.
@@ -147,6 +156,8 @@ class Trace:
     transfer_keys: tuple[Array, Array]
     #: What the files call the run; None where they name none, or several.
     run: str | None
+    #: With what it was recorded: versions, settings, cores, the client's program.
+    surroundings: Surroundings
     #: Whether calls of actors were recorded on all workers: no row of `actor_calls` is no call.
     knows_actor_calls: bool
     #: How recording ended, or that it goes on.
@@ -172,7 +183,7 @@ class Trace:
             If there is no such trace.
         """
         shown = is_wanted(progress)
-        reader = TraceReader(_databases(source), progress=shown)
+        reader = TraceReader(databases_of(source), progress=shown)
         return cls(**TraceBuilder(reader).make())
 
     @cached_property
@@ -239,7 +250,8 @@ class Trace:
         return f"Trace of {' '.join(counts)} {seconds:.3f} s{notes}"
 
 
-def _databases(source: Any) -> list[EventDatabase]:
+def databases_of(source: Any) -> list[EventDatabase]:
+    """Return the databases that a source stands for, see `Trace.from_database`."""
     if isinstance(source, str | os.PathLike):
         source = open_run(source)
     if isinstance(source, MultiEventDatabase):

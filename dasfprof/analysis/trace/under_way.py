@@ -14,6 +14,7 @@ from dasfprof.analysis.trace.columns import FactColumns, to_numbers
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, NumberColumn
 from dasfprof.database.writing_process import Writer
+from dasfprof.schema.allocations import ALLOCATION
 from dasfprof.schema.stack_samples import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.under_way import CLIENT_UNDER_WAY, LOOP_BLOCKED, STACK, TASK_UNDER_WAY
 
@@ -31,6 +32,7 @@ STACKED = frozenset(
         TASK_SAMPLE,
         LOOP_SAMPLE,
         CLIENT_SAMPLE,
+        ALLOCATION,
     )
 )
 #: The columns of events that hold numbers of stacks.
@@ -72,15 +74,18 @@ def recording_end(files: Iterable[tuple[str, Writer | None]]) -> RecordingEnd:
 
 
 class StackNumbers:
-    """Numbers the stacks of all files one after another: each file counts its own from 0."""
+    """Numbers the stacks of all files one after another: each writer counts its own from 0."""
 
     def __init__(self) -> None:
         self._first = 0
         self._next = 0
+        self._writer = ""
 
-    def end_of_file(self) -> None:
-        """Let the numbers of the next file begin behind those of this one."""
-        self._first = self._next
+    def begin_file(self, writer: str) -> None:
+        """Let numbers begin behind those so far, unless a segment of the same writer goes on."""
+        if not writer or writer != self._writer:
+            self._first = self._next
+        self._writer = writer
 
     def renumbered(self, batch: Batch) -> Batch:
         """Return a batch with the numbers of all files in place of its file's own."""

@@ -16,6 +16,7 @@ import pandas as pd
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberColumn
+from dasfprof.schema.worker_memory import MEMORY_SIZES
 
 #: Labels of facts about a whole host. A `thread_id` of 0 is what an event has when its recorder
 #: gave none.
@@ -35,6 +36,8 @@ class Worker:
     nthreads: int | None = None
     #: Bytes; None: it has no limit, or nothing tells.
     memory_limit: float | None = None
+    #: The other `MEMORY_SIZES` that its files tell, by name.
+    memory_sizes: dict[str, float] = field(default_factory=dict)
     boot_id: str | None = None
     pid: int | None = None
     #: For each of its files, whether the writer finished it.
@@ -100,6 +103,7 @@ class WorkerRegister:
         worker.name = facts.get("name")
         worker.nthreads = facts.get("nthreads")
         worker.memory_limit = facts.get("memory_limit") or None
+        worker.memory_sizes = {name: facts[name] for name in MEMORY_SIZES if facts.get(name)}
         worker.boot_id, worker.pid = header.get("boot_id"), header.get("pid")
         worker.plugins.add(str(header.get("plugin", "")))
         worker.actor_calls |= header.get("actor_calls") is True
@@ -174,6 +178,10 @@ class WorkerRegister:
             "name": _texts(worker.name for worker in workers),
             "address": _texts(worker.address for worker in workers),
             "nthreads": pd.array([worker.nthreads for worker in workers], dtype="Int64"),
+            **{
+                name: np.array([worker.memory_sizes.get(name) for worker in workers], dtype=float)
+                for name in MEMORY_SIZES
+            },
             "memory_limit": np.array([worker.memory_limit for worker in workers], dtype=float),
             "first_seen": np.array([worker.first_seen for worker in workers], dtype=float),
             "last_seen": np.array([worker.last_seen for worker in workers], dtype=float),

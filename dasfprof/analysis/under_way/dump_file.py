@@ -7,6 +7,7 @@ import io
 import zlib
 from typing import IO, Any
 
+from dasfprof.database.storage import is_url, reason, shown
 from dasfprof.errors import DumpError, MissingExtraError, SourceNotFoundError
 from dasfprof.text import format_size
 
@@ -34,17 +35,23 @@ def read_dump(source: str) -> dict[str, Any]:
     DumpError
         If the file is no dump, is damaged, or is too large.
     """
+    name = shown(source)
     try:
         with _open(source) as file:
-            found = _read(file, source)
+            found = _read(file, name)
     except FileNotFoundError as error:
-        raise SourceNotFoundError(f"there is no file {source!r}.") from error
+        raise SourceNotFoundError(f"there is no file {name!r}.") from error
     except ImportError as error:
-        raise MissingExtraError(f"{source!r} cannot be opened: {error}.") from error
+        raise MissingExtraError(f"{name!r} cannot be opened: {error}.") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DumpError(f"{source!r} is damaged: {error}. Fetch it again.") from error
+        raise DumpError(f"{name!r} is damaged: {error}. Fetch it again.") from error
     except (OSError, ValueError) as error:
-        raise DumpError(f"{source!r} cannot be read: {error}.") from error
+        raise DumpError(f"{name!r} cannot be read: {reason(error)}.") from error
+    except Exception as error:
+        if not is_url(source):
+            raise
+        # Libraries of storages raise errors of their own, for lack of credentials for example.
+        raise DumpError(f"{name!r} cannot be read: {reason(error)}.") from error
     scheduler = found.get("scheduler") if isinstance(found, dict) else None
     if not (
         isinstance(found, dict)
@@ -52,19 +59,19 @@ def read_dump(source: str) -> dict[str, Any]:
         and isinstance(scheduler.get("tasks"), dict)
         and isinstance(found.get("workers"), dict)
     ):
-        raise _not_a_dump(source)
+        raise _not_a_dump(name)
     return found
 
 
-def _not_a_dump(source: str) -> DumpError:
+def _not_a_dump(name: str) -> DumpError:
     return DumpError(
-        f"{source!r} is no dump of a Dask cluster with its tasks, such as "
+        f"{name!r} is no dump of a Dask cluster with its tasks, such as "
         "Client.dump_cluster_state() writes."
     )
 
 
 def _open(source: str) -> IO[bytes]:
-    if "://" not in source:
+    if not is_url(source):
         return open(source, "rb")
     import fsspec
 
@@ -72,48 +79,48 @@ def _open(source: str) -> IO[bytes]:
     return file
 
 
-def _read(file: IO[bytes], source: str) -> Any:
-    content = _content(file, MOST_BYTES, source)
+def _read(file: IO[bytes], name: str) -> Any:
+    content = _content(file, MOST_BYTES, name)
     if content.startswith(_GZIP):
-        content = _content(gzip.GzipFile(fileobj=io.BytesIO(content)), MOST_BYTES, source)
+        content = _content(gzip.GzipFile(fileobj=io.BytesIO(content)), MOST_BYTES, name)
     if not content:
-        raise DumpError(f"{source!r} is empty.")
+        raise DumpError(f"{name!r} is empty.")
     if content[0] in _MAPS:
-        return _read_msgpack(content, source)
+        return _read_msgpack(content, name)
     if len(content) > MOST_BYTES_OF_YAML:
-        raise _too_large(MOST_BYTES_OF_YAML, source)
-    return _read_yaml(content, source)
+        raise _too_large(MOST_BYTES_OF_YAML, name)
+    return _read_yaml(content, name)
 
 
-def _content(file: Any, most: int, source: str) -> bytes:
+def _content(file: Any, most: int, name: str) -> bytes:
     content: bytes = file.read(most + 1)
     if len(content) > most:
-        raise _too_large(most, source)
+        raise _too_large(most, name)
     return content
 
 
-def _too_large(most: int, source: str) -> DumpError:
+def _too_large(most: int, name: str) -> DumpError:
     return DumpError(
-        f"{source!r} holds more than {format_size(most)}. Dump less of the cluster, in msgpack: "
+        f"{name!r} holds more than {format_size(most)}. Dump less of the cluster, in msgpack: "
         "client.dump_cluster_state(..., exclude=['log', 'events', 'stimulus_log'])."
     )
 
 
-def _read_msgpack(content: bytes, source: str) -> Any:
+def _read_msgpack(content: bytes, name: str) -> Any:
     import msgpack
 
     try:
         return msgpack.unpackb(content, strict_map_key=False, unicode_errors="surrogateescape")
     except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise DumpError(f"{source!r} is damaged: {error or type(error).__name__}.") from error
+        raise DumpError(f"{name!r} is damaged: {error or type(error).__name__}.") from error
 
 
-def _read_yaml(content: bytes, source: str) -> Any:
+def _read_yaml(content: bytes, name: str) -> Any:
     import yaml
 
     if b"scheduler:" not in content:  # a text of megabytes is not parsed in vain
-        raise _not_a_dump(source)
+        raise _not_a_dump(name)
     try:
         return yaml.load(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise DumpError(f"{source!r} is no YAML, or cut: {error}.") from error
+        raise DumpError(f"{name!r} is no YAML, or cut: {error}.") from error

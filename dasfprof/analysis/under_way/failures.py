@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dasfprof.analysis.under_way.cause import Cause
 from dasfprof.analysis.under_way.children import FUTURE_CALLS
 from dasfprof.analysis.under_way.lines import describe_stack, user_line
-from dasfprof.analysis.under_way.state import ClusterState, FailedTask
+from dasfprof.analysis.under_way.state import Activity, ClientNow, ClusterState, FailedTask
 from dasfprof.text import clean, count_of, elide, format_duration
 
 #: Seconds after the last task's end from which a client counts as being elsewhere.
@@ -63,20 +63,42 @@ def clients_elsewhere(state: ClusterState) -> Iterator[Cause]:
     """Find clients that do something else although all tasks have ended."""
     if state.unfinished != 0 or (state.quiet or 0.0) < _IDLE:
         return
+    ago = format_duration(state.quiet or 0.0)
     for client in state.clients:
-        activity = client.activity
-        if activity is None or not activity.stack or client.left:
+        if client.left:
             continue
-        ago = format_duration(state.quiet or 0.0)
-        waits = activity.waits_in in FUTURE_CALLS
-        yield Cause(
-            "client-elsewhere",
-            "open",
-            f"All tasks ended {ago} before; the client "
-            f"{'waits in ' + str(activity.waits_in) if waits else 'does something else'}.",
-            f"Its main thread is at {describe_stack(activity.stack)}; the cluster keeps "
-            f"{count_of(client.wanted, 'result')} for it.",
-            "Look at that line of the program: the cluster has nothing left to do.",
-            line=user_line(activity.stack),
-            seconds=state.quiet,
-        )
+        if client.activity is None:
+            if state.scheduler_answered and client.wanted:
+                yield _holds_results(client, ago, state.quiet)
+        elif client.activity.stack:
+            yield _is_at(client, client.activity, ago, state.quiet)
+
+
+def _is_at(client: ClientNow, activity: Activity, ago: str, quiet: float | None) -> Cause:
+    """Name the line of a client that is recorded."""
+    waits = activity.waits_in in FUTURE_CALLS
+    return Cause(
+        "client-elsewhere",
+        "open",
+        f"All tasks ended {ago} before; the client "
+        f"{'waits in ' + str(activity.waits_in) if waits else 'does something else'}.",
+        f"Its main thread is at {describe_stack(activity.stack)}; the cluster keeps "
+        f"{count_of(client.wanted, 'result')} for it.",
+        "Look at that line of the program: the cluster has nothing left to do.",
+        line=user_line(activity.stack),
+        seconds=quiet,
+    )
+
+
+def _holds_results(client: ClientNow, ago: str, quiet: float | None) -> Cause:
+    """Name a client that keeps results: only its own process knows what it does meanwhile."""
+    return Cause(
+        "client-elsewhere",
+        "open",
+        f"All tasks ended {ago} before; {elide(client.client, 60)} has not given up "
+        f"{count_of(client.wanted, 'result')}.",
+        "The cluster does not know what that program does.",
+        "If the program should go on: look at what its main thread does (py-spy dump --pid PID on "
+        "its host). Of a run that is recorded, dasfprof watch and diagnose() tell.",
+        seconds=quiet,
+    )

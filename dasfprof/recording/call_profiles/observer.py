@@ -146,7 +146,7 @@ class CallProfiles:
     def _write(self, name: str, function: FunctionProfile) -> None:
         if not self._database.path.exists():  # it is created by the first event, under a free name
             self._database.commit()
-        path = self._database.path.with_suffix(f".{function.file_part}.pstats")
+        path = self._database.paths[0].with_suffix(f".{function.file_part}.pstats")
         function.write(path)
         file = path.name if function.called else None
         self._note((time(), file, name, self._profiler, *function.written, None))

@@ -13,8 +13,11 @@ from dasfprof.recording.guard import in_thread
 
 
 @by_value
-def check_process(directory: str) -> str | None:
-    """Return why this process cannot record; None if it can."""
+def check_process(directory: str, storage: str) -> str | None:
+    """Return why this process cannot record; None if it can.
+
+    With a storage's URL no directory may be given: it is this host's directory for temporary files.
+    """
     import os
     import tempfile
 
@@ -22,6 +25,14 @@ def check_process(directory: str) -> str | None:
         import dasfprof.recording  # noqa: F401
     except ImportError as error:
         return f"dasfprof is not installed there ({error})"
+    try:
+        if storage:
+            from dasfprof.database.storage import check_backend
+
+            check_backend(storage)
+            directory = directory or tempfile.gettempdir()
+    except (ImportError, ValueError) as error:
+        return str(error)
     try:
         os.makedirs(directory, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
@@ -45,9 +56,11 @@ async def commit_on_worker(names: list[str], dask_worker: Any) -> None:
 async def commit_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
     """Write everything that these plugins have recorded so far."""
     for name in names:
-        database = getattr(dask_scheduler.plugins.get(name), "database", None)
-        if database is not None:
-            await in_thread(database.commit)
+        plugin = dask_scheduler.plugins.get(name)
+        for part in ("database", "uploader"):
+            written = getattr(plugin, part, None)
+            if written is not None:
+                await in_thread(written.commit)
 
 
 @by_value
@@ -81,7 +94,8 @@ async def stop_on_worker(names: list[str], dask_worker: Any) -> list[str]:
     Returns
     -------
     list of str
-        Files of which the scheduler lacks the end, where the worker sends them to it.
+        Files of which the scheduler lacks the end, where the worker sends them to it, or the run's
+        storage.
     """
     unshipped: list[str] = []
     for name in names:
@@ -98,13 +112,23 @@ def forget_worker_plugins(names: list[str], dask_scheduler: Any) -> None:
     forget_for_workers(dask_scheduler, names)
 
 
-async def stop_on_scheduler(names: list[str], dask_scheduler: Any) -> None:
-    """Remove plugins from the scheduler and close their files."""
+async def stop_on_scheduler(names: list[str], dask_scheduler: Any) -> list[str]:
+    """Remove plugins from the scheduler and close their files.
+
+    Returns
+    -------
+    list of str
+        Files of which the run's storage lacks the end.
+    """
+    lacking: list[str] = []
     for name in names:
         plugin = dask_scheduler.plugins.get(name)
         if plugin is not None:
             dask_scheduler.remove_plugin(name)
             await plugin.stop()
+            uploader = getattr(plugin, "uploader", None)
+            lacking += [] if uploader is None else uploader.unshipped()
+    return lacking
 
 
 @by_value

@@ -30,7 +30,7 @@ async def wait_for_end(
     deadline
         On the monotonic clock.
     """
-    while not link.is_closed and not _are_final(list_files):
+    while not link.is_closed and not await asyncio.to_thread(_are_final, list_files):
         if monotonic() > deadline:
             return False
         await asyncio.sleep(_POLL_INTERVAL)

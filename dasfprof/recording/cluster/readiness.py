@@ -9,6 +9,7 @@ from distributed import Client
 from dasfprof.errors import RegistrationError
 from dasfprof.recording.cluster.calls import check_process, ping
 from dasfprof.recording.cluster.link import ClusterLink
+from dasfprof.recording.settings import RunSettings
 from dasfprof.text import count_of
 
 logger = logging.getLogger(__name__)
@@ -21,14 +22,15 @@ NO_ANSWER = (
 _MOST_NAMED = 3
 
 
-async def check_processes(client: Client, directory: str) -> None:
+async def check_processes(client: Client, settings: RunSettings) -> None:
     """Raise an error if a cluster cannot be recorded; warn of workers that will not be.
 
     The scheduler needs dasfprof: only its file holds graphs, steals and workers.
     """
-    reasons = dict(await client.run(check_process, directory))
+    directory = "" if settings.storage else settings.directory
+    reasons = dict(await client.run(check_process, directory, settings.storage))
     unfit = {where: reason for where, reason in reasons.items() if reason is not None}
-    scheduler = await client.run_on_scheduler(check_process, directory)
+    scheduler = await client.run_on_scheduler(check_process, directory, settings.storage)
     if scheduler is None and (not unfit or len(unfit) < len(reasons)):
         if unfit:
             logger.warning(
@@ -44,7 +46,7 @@ async def check_processes(client: Client, directory: str) -> None:
     raise RegistrationError(
         f"{len(unfit)} of {len(reasons) + 1} processes cannot record. {_named(unfit)}. The "
         "scheduler and at least one worker have to: install dasfprof where they run, and pass a "
-        f"directory that they can write to (tried: {directory!r}). Nothing was "
+        f"directory that they can write to (tried: {settings.directory!r}). Nothing was "
         "registered."
     )
 

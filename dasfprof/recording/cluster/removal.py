@@ -7,7 +7,7 @@ from dasfprof.recording.cluster.calls import (
     stop_on_scheduler,
     stop_on_worker,
 )
-from dasfprof.recording.cluster.link import Answers, ClusterLink
+from dasfprof.recording.cluster.link import SCHEDULER, Answers, ClusterLink
 
 
 async def remove_plugins(link: ClusterLink, names: list[str]) -> Answers:
@@ -16,7 +16,7 @@ async def remove_plugins(link: ClusterLink, names: list[str]) -> Answers:
     Returns
     -------
     Answers
-        Of the workers: the files of which the scheduler lacks the end, see `stop_on_worker`. Those
+        The files of which the scheduler, or the storage, lacks the end, see `stop_on_worker`. Those
         that did not answer in time may still have the plugins.
 
     Raises
@@ -26,5 +26,5 @@ async def remove_plugins(link: ClusterLink, names: list[str]) -> Answers:
     """
     await link.on_scheduler(forget_worker_plugins, names)
     answers = await link.on_workers(stop_on_worker, names)
-    await link.on_scheduler(stop_on_scheduler, names)
+    answers.results[SCHEDULER] = await link.on_scheduler(stop_on_scheduler, names)
     return answers

@@ -102,7 +102,7 @@ SCHEDULER_DELAY = DaskName(
 MEMORY_MANAGER = DaskName(
     "distributed.worker:Worker.memory_manager",
     (WORKER, MONITOR),
-    "the worker's memory limit",
+    "the worker's memory limit, and from which sizes on it spills and pauses",
     "the workers' memory limits are unknown",
 )
 SPILLED_TOTAL = DaskName(

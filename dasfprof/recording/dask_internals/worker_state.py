@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dasfprof.recording.dask_internals import names
+from dasfprof.schema.worker_memory import MEMORY_SIZES
 
 
 class _NoCorrection:
@@ -23,10 +24,12 @@ def with_correction(worker: Any) -> Any:
     return worker if hasattr(worker, names.SCHEDULER_DELAY.attribute) else _NoCorrection(worker)
 
 
-def memory_limit(worker: Any) -> int:
-    """Return the worker's memory limit in bytes; 0 if there is none or it is unknown."""
+def memory_sizes(worker: Any) -> dict[str, int]:
+    """Return the `MEMORY_SIZES` of a worker; 0 where there is none or it is unknown."""
     manager = getattr(worker, names.MEMORY_MANAGER.attribute, None)
-    return getattr(manager, "memory_limit", None) or 0
+    limit = getattr(manager, "memory_limit", None) or 0
+    shares = {name: getattr(manager, f"{name}_fraction", None) or 0 for name in MEMORY_SIZES}
+    return {name: int(limit * share) for name, share in {**shares, "memory_limit": 1}.items()}
 
 
 def value_in_memory(data: Any, key: Any) -> Any:

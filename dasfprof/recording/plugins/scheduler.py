@@ -42,6 +42,7 @@ from dasfprof.recording.recorded_settings import recorded_settings
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.shipping.marks import place_mark, remove_mark
 from dasfprof.recording.shipping.receiver import Receiver
+from dasfprof.recording.shipping.uploader import Uploader, upload_files
 from dasfprof.recording.stack_samples.files import SampleFile
 from dasfprof.recording.stack_samples.subjects import EventLoop
 from dasfprof.recording.task_runs.step_annotations import take_step
@@ -86,6 +87,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._under_way: SchedulerUnderWay | None = None
         self._exits: WorkerExits | None = None
         self._receiver: Receiver | None = None
+        self.uploader: Uploader | None = None
         #: For tasks that have not ended, by key: when and by which stimulus each became known, when
         #: it was queued, and when it was stolen.
         self._waiting: dict[Any, tuple[float, str]] = {}
@@ -102,6 +104,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             facts = {"id": scheduler.id, "address": scheduler.address}
             header = {"scheduler": facts, "settings": recorded_settings(self.settings)}
             self.database = self.settings.open_database("SchedulerPlugin", "scheduler", header)
+            self._upload()
             self._undo.append(self.database.close)
             writer = self.database.writer
             self._guard = HookGuard(writer)
@@ -138,9 +141,21 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         except Exception:
             self._guard.caught("dashboard")
 
+    def _upload(self) -> None:
+        """Put the file into the run's storage, if it has one."""
+        running = ("init", "running")
+        self.uploader = upload_files(
+            self.settings,
+            "the scheduler",
+            [self.database],
+            lambda: self._scheduler.status.name not in running,
+        )
+        if self.uploader is not None:
+            self._undo.append(self.uploader.finish)
+
     def _receive(self, scheduler: Any) -> None:
         """Receive what workers ship, from those that find no mark in their directories."""
-        if self.settings.ship != "none":
+        if self.settings.ship in ("auto", "scheduler"):
             place_mark(self.settings.directory, self.settings.uuid)
             self._undo.append(partial(remove_mark, self.settings.directory, self.settings.uuid))
             self._receiver = Receiver(self.settings, scheduler)

@@ -19,6 +19,7 @@ from time import time
 from typing import Any
 
 from dasfprof.database.writer import Source
+from dasfprof.recording.allocations.observer import trace_allocations
 from dasfprof.recording.call_profiles.observer import CallProfiles, profile_calls
 from dasfprof.recording.dask_internals import actor_calls, names, shuffles
 from dasfprof.recording.dask_internals.metering import (
@@ -56,7 +57,14 @@ from dasfprof.recording.task_runs.outcomes import (
     transfer,
 )
 from dasfprof.recording.task_runs.results import ResultDescriber
-from dasfprof.recording.task_runs.run_queue import Reading, RunQueue, availability, cpu_seconds
+from dasfprof.recording.task_runs.run_queue import (
+    Reading,
+    RunQueue,
+    availability,
+    correction_of,
+    cpu_seconds,
+)
+from dasfprof.recording.task_runs.tracebacks import Tracebacks
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.recording.under_way.tasks import watch_worker
 from dasfprof.schema.stack_samples import LOOP_SAMPLE, TASK_SAMPLE
@@ -97,6 +105,7 @@ class WorkerTaskPlugin(RecordingPart):
         self.call_profiles: CallProfiles | None = None
         self._code: FunctionCode | None = None
         self._arguments: TaskArguments | None = None
+        self._tracebacks: Tracebacks | None = None
 
     def _start(self, worker: Any) -> None:
         """Open the file and place the hooks."""
@@ -136,6 +145,9 @@ class WorkerTaskPlugin(RecordingPart):
         rows = UnderWayRows.into(self._writer, constants)
         watch_worker(worker, self._received, rows, self._guard, self._undo)
         watch_logs(worker, self.settings, rows, self._guard, self._undo)
+        self._tracebacks = Tracebacks(rows, self.settings.record_code)
+        if self.settings.memory is not None:
+            trace_allocations(worker, rows, self._guard, self._undo)
         if self.settings.arguments != "off":
             with_values = self.settings.arguments == "values"
             self._arguments = TaskArguments(worker, rows, with_values, self._guard)
@@ -237,13 +249,16 @@ class WorkerTaskPlugin(RecordingPart):
             code.see(prefix, self._tasks.get(key))
         executing = self._executing.pop(key, None)
         correction = self._clock.number if executing is not None else UNKNOWN
-        if self._clock.of_earlier:
-            correction = self._clock.of_earlier.pop(key, correction)
+        correction = self._clock.of_earlier.pop(key, correction)
         received, ready = self._received.pop(key, None), self._ready.pop(key, None)
         seceded = self._seceded.pop(key, None) if self._seceded else None
         # Coroutines have no CPU seconds: many at a time share the event loop's thread.
         thread = self._threads.get(key) if cpu is not None or not metrics else None
         reading, done = self._readings.pop(key, None), time()
+        applied = correction_of(reading)
+        if applied is not None and applied not in self._clock.known:
+            self._clock.known.add(applied)
+            self._note(CORRECTED.note(executing or done, applied))
         if within and cpu is not None:
             # Dask takes from them whatever is metered within the task, waits too, as P2P does.
             cpu = cpu_seconds(reading, start, stop)
@@ -289,6 +304,8 @@ class WorkerTaskPlugin(RecordingPart):
             task = self._tasks.get(event.key)
             if self._arguments is not None:
                 self._arguments.see(event.key, event.run_id, task)
+            if self._tracebacks is not None:
+                self._tracebacks.see(event.key, event.run_id, event.traceback_text)
             self._note_run(*failed_run(event, task), ledger.metrics)
         elif kind is RescheduleEvent:
             # A closing worker reschedules in this way the tasks that it does not start any more.
@@ -355,6 +372,8 @@ class WorkerTaskPlugin(RecordingPart):
         task = self._tasks[key]
         if not ends_here(task, start, finish, key in self._executing):
             return
+        if finish == "error" and self._tracebacks is not None:
+            self._tracebacks.see(key, task.run_id, task.traceback_text)
         facts = run_by_state(task, start, finish, self._worker.data, self._describe)
         self._note_run(*facts, ())
         if len(self._source.rows) >= self._threshold:

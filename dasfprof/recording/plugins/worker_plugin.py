@@ -36,7 +36,9 @@ class RecordingPlugin(WorkerPlugin):
 
     def can_record(self, worker: Any) -> bool:
         """Return whether the worker can write its files; if not, warn once for each run."""
-        reason = check_process(self.settings.directory) if self.settings is not None else None
+        reason = None
+        if self.settings is not None:
+            reason = check_process(self.settings.directory, self.settings.storage)
         if reason is not None:
             self.__dict__["transition"] = _ignore  # or it would fill a list that is never read
             stand_in = load_plugin(self.name, None, reason)

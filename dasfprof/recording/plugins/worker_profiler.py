@@ -16,12 +16,13 @@ from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.recording.plugins.worker_plugin import RecordingPlugin
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.shipping.shipper import Shipper, ship_files
+from dasfprof.recording.shipping.uploader import Uploader, upload_files
 
 
 class WorkerProfiler(RecordingPlugin):
     """Records task runs, samples resources and shows ranges in Nsight, on one worker.
 
-    Ships its files to the scheduler where that is needed.
+    Sends its files to the scheduler where that is needed, or to the run's storage.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class WorkerProfiler(RecordingPlugin):
             name = settings.plugin_name("GPUAnnotationPlugin")
             self.parts.append(GPUAnnotationPlugin(name, settings))
         self._guard = HookGuard()
-        self.shipper: Shipper | None = None
+        self.shipper: Shipper | Uploader | None = None
 
     @property
     def recorder(self) -> WorkerTaskPlugin:
@@ -71,7 +72,12 @@ class WorkerProfiler(RecordingPlugin):
             found = [getattr(part, "database", None) for part in self.parts]
             databases = [database for database in found if database is not None]
             assert self.settings is not None
-            self.shipper = ship_files(self.settings, worker, databases)
+            self.shipper = ship_files(self.settings, worker, databases) or upload_files(
+                self.settings,
+                f"worker {worker.name}",
+                databases,
+                lambda: worker.status.name == "closing",
+            )
         except Exception:
             self._guard.caught("shipping")
 

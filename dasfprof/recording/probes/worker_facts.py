@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from dasfprof.recording.dask_internals.worker_state import memory_limit
+from dasfprof.recording.dask_internals.worker_state import memory_sizes
 
 
 def worker_facts(worker: Any) -> dict[str, Any]:
@@ -17,5 +17,5 @@ def worker_facts(worker: Any) -> dict[str, Any]:
         "address": worker.address,
         "label": f"worker-{host}-{worker.name}",
         "nthreads": worker.state.nthreads,
-        "memory_limit": memory_limit(worker),
+        **memory_sizes(worker),
     }

@@ -16,7 +16,8 @@ up to which it has sent, sends them in one call for all files of the worker, and
 answer, which says from where to send again if something did not reach the scheduler's disk. So
 there is nothing to drop, memory is that of one message, and a message that comes twice, or too
 late, is recognised by its offset. What the scheduler has is a prefix of the worker's file, byte by
-byte. Each file has one writer: the scheduler's copies are new files, ``….received.msgpack``. Where
+byte. Of a long run each segment is a file of its own. Each file has one writer: the scheduler's
+copies are new files, ``….received.msgpack``. Where
 both lie in one directory, readers take the longer one (`dasfprof.database.multi.without_copies`).
 
 **When.** Each time that the worker's task runs were written, once in a flush interval, and at the
@@ -35,4 +36,8 @@ asks a worker that is still there for what did not arrive.
 **At the end** of a closing worker, its connections may be closed before its plugins are told. Then
 a thread with an event loop and a connection of its own ships the rest; the worker waits for it for
 a second at most. A scheduler that closes asks its workers for theirs first.
+
+**Or to a storage**, at the URL that is the run's directory. Then no mark is placed and nothing goes
+to the scheduler: every process, the client's and the scheduler's too, has an `uploader`, for which
+its own files are the queue as well.
 """

@@ -19,7 +19,7 @@ from dasfprof.recording.guard import in_thread
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.shipping.marks import sees_mark
 from dasfprof.recording.shipping.receiver import is_receiving, operation
-from dasfprof.recording.shipping.tail import FileTail
+from dasfprof.recording.shipping.tail import FileTails
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Shipper:
         self._worker = worker
         self._operation = operation(settings.uuid)
         self._loop = asyncio.get_running_loop()
-        self._tails = [FileTail(lambda one=one: one.path) for one in databases]  # type: ignore[misc]
+        self._tails = FileTails(databases)
         self._pause = self._shortest_pause = min(settings.flush_interval, _LONGEST_INTERVAL)
         self._failures = 0
         self._told = False
@@ -114,9 +114,9 @@ class Shipper:
 
     def _run(self) -> None:
         while not self._ending.is_set() and self._ship(self._over_worker, _LIMIT):
-            self._ending.wait(self._pause / 2)
+            self._ending.wait(self._pause - self._shortest_pause / 2)
             # The others are written as often; where no tasks run, they are shipped alone.
-            self._written.wait(0.75 * self._pause)
+            self._written.wait(0.75 * self._shortest_pause)
             self._written.clear()
 
     def _ship(
@@ -196,7 +196,7 @@ class Shipper:
                 "the trace of this worker does not reach the scheduler now (%s). Its own files "
                 "in %s have everything; run.collect(destination) copies them while it is there.",
                 trouble,
-                self._tails[0].path.parent,
+                next(iter(self._tails)).path.parent,
             )
 
     def _over_worker(self, message: dict[str, Any], limit: float) -> Any:
@@ -229,7 +229,7 @@ def ship_files(
     settings: RunSettings, worker: Any, databases: Sequence[FileDatabase]
 ) -> Shipper | None:
     """Begin to ship a worker's files if that is asked for and needed; else return None."""
-    if not databases or settings.ship == "none" or is_receiving(settings.uuid):
+    if not databases or settings.ship in ("none", "storage") or is_receiving(settings.uuid):
         return None
     if settings.ship == "auto" and sees_mark(settings.directory, settings.uuid):
         return None

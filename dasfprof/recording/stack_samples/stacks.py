@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from opcode import opmap
 from types import CodeType, FrameType
 
 from dasfprof.recording.dask_internals.inspection.stacks import stack_of
@@ -12,6 +13,9 @@ from dasfprof.recording.notes.stacks import UNKNOWN_STACK, StackRows
 _DEEPEST = range(5000)
 #: The most stacks that are remembered by their places in code.
 _MOST = 4096
+
+#: The instruction at the begin of calls, from Python 3.11 on.
+_BEGIN = opmap.get("RESUME")
 
 #: The number of a stack, and what `StackReader.describe` says of it.
 Seen = tuple[int, str | None]
@@ -75,13 +79,26 @@ class StackReader:
             if frame is not None:
                 frames.append(frame)
                 frame = frame.f_back
+        codes = [each.f_code for each in frames]
+        if len(frames) > 1 and not _has_run(codes[0], place[1]):
+            del frames[0]
         frames.reverse()
         word = self._describe(frames) if self._describe is not None else None
         seen = self._rows.number(stack_of(frames)), word
-        codes = [each.f_code for each in frames]
         # Between two looks at its frames the thread may have run on.
         if self._place(innermost) == place and seen[0] != UNKNOWN_STACK:
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[place] = seen, codes
         return seen
+
+
+def _has_run(code: CodeType, place: int) -> bool:
+    """Return whether a call has run anything, given the place of its instruction.
+
+    A thread gives the interpreter's lock to the sampler between some instructions, of which the
+    first of a call is one. What it did until then is the caller's.
+    """
+    if _BEGIN is None:
+        return place >= 0
+    return code.co_code[place : place + 2] != bytes((_BEGIN, 0))

@@ -18,7 +18,9 @@ from dasfprof.recording.cluster.scheduler_watch import SchedulerWatch
 from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks, watch_dataframes
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.notes.rows import SchemaRow, fold_rows
+from dasfprof.recording.program import program_facts
 from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.shipping.uploader import Uploader, upload_files
 from dasfprof.recording.stack_samples.files import SampleFile
 from dasfprof.recording.stack_samples.subjects import ClientThread
 from dasfprof.recording.steps import step as steps
@@ -70,6 +72,7 @@ class StepRecorder:
         self._pulse: Pulse | None = None
         self._stop_samples: Callable[[], object] = lambda: None
         self.database: FileDatabase | None = None
+        self._uploader: Uploader | None = None
 
     def start(self) -> None:
         """Start recording."""
@@ -85,7 +88,7 @@ class StepRecorder:
         steps.add_observer(self)
         self._forget_pipeline = watch_pipeline(self._pipeline)
         try:
-            if check_process(self.settings.directory) is None:
+            if check_process(self.settings.directory, self.settings.storage) is None:
                 self._watch_main_thread()
         except Exception:
             self._guard.caught("start")
@@ -130,6 +133,8 @@ class StepRecorder:
         try:
             if self.database is not None:
                 self.database.close()
+            if self._uploader is not None:
+                self._uploader.finish()
         except Exception:
             self._guard.caught("stop")
 
@@ -137,6 +142,8 @@ class StepRecorder:
         """Write everything that has been recorded so far."""
         if self.database is not None and not self._stopped:
             self.database.commit()
+            if self._uploader is not None:
+                self._uploader.commit()
 
     def began(self, opened: OpenStep) -> None:
         """Note that a step was entered."""
@@ -191,8 +198,10 @@ class StepRecorder:
         if self.database is None:
             with self._lock:
                 if self.database is None:
-                    database = self.settings.open_database("StepRecorder", "client", {})
+                    about = program_facts()
+                    database = self.settings.open_database("StepRecorder", "client", about)
                     database.writer.start(self._source)
+                    self._uploader = upload_files(self.settings, "the client", [database])
                     self.database = database
         return self.database
 

@@ -27,6 +27,9 @@ class ClockCorrections:
         self.current, self.number = 0.0, UNKNOWN
         #: The latest corrections by number, seconds.
         self.by_number: dict[int, float] = {}
+        #: The latest corrections, seconds. One may come and go while no task begins or ends, so
+        #: that only the thread that was given it has seen it: the worker's hooks add that one.
+        self.known: set[float] = set()
         #: Numbers of earlier corrections, by key of the running task that was given a thread then.
         self.of_earlier: dict[Any, int] = {}
 
@@ -36,6 +39,9 @@ class ClockCorrections:
             self.of_earlier.setdefault(key, self.number)
         self.current = correction
         self.number += 1
+        if len(self.known) >= _MOST_CORRECTIONS:
+            self.known.clear()
+        self.known.add(correction)
         self.by_number[self.number] = correction
         self.by_number.pop(self.number - _MOST_CORRECTIONS, None)
 

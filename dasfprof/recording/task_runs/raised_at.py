@@ -21,10 +21,11 @@ def raised_at(traceback: str | None) -> str | None:
     frames = _FRAME.findall(traceback or "")
     if not frames:
         return None
-    own = [frame for frame in frames if not _of_library(frame[0])]
+    own = [frame for frame in frames if not of_library(frame[0])]
     path, line, function = (own or frames)[-1]
     return f"{path}:{line} {function}"
 
 
-def _of_library(path: str) -> bool:
+def of_library(path: str) -> bool:
+    """Return whether a file is of Python or of an installed package."""
     return path.startswith(_LIBRARIES) or any(part in path for part in _INSTALLED)

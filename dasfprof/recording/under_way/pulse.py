@@ -1,4 +1,4 @@
-"""`Pulse`: calls functions once a second, in a thread of its own."""
+"""`Pulse`: calls functions once a second or more often, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAST_LOOK = 2.0
 
 
 class Pulse:
-    """Calls functions once a second in a daemon thread of its own, from `start` until `stop`.
+    """Calls functions again and again in a daemon thread of its own, from `start` until `stop`.
 
     The thread does nothing else: what a disk or a driver blocks must not keep it from looking.
 
@@ -29,10 +29,19 @@ class Pulse:
         The functions. If one raises, the others are called all the same.
     guard
         Handles their errors.
+    interval
+        Seconds between two calls.
     """
 
-    def __init__(self, name: str, looks: Sequence[Callable[[], object]], guard: HookGuard) -> None:
+    def __init__(
+        self,
+        name: str,
+        looks: Sequence[Callable[[], object]],
+        guard: HookGuard,
+        interval: float = INTERVAL,
+    ) -> None:
         self._looks = looks
+        self._interval = interval
         self._guard = guard
         self._pid = os.getpid()
         self._stopping = threading.Event()
@@ -50,11 +59,11 @@ class Pulse:
                 self._thread.join(_LAST_LOOK)
 
     def _run(self) -> None:
-        due = monotonic() + INTERVAL
+        due = monotonic() + self._interval
         while not self._stopping.wait(max(0.0, due - monotonic())):
             for look in self._looks:
                 try:
                     look()
                 except Exception:
                     self._guard.caught("a look at what is under way")
-            due = max(due + INTERVAL, monotonic())
+            due = max(due + self._interval, monotonic())

@@ -15,7 +15,7 @@ from dasfprof.report.formats.format import ExportFormat
 __all__ = ["ExportFormat", "FormatName", "all_formats"]
 
 #: The names of the formats, which are the names of their modules.
-FormatName = Literal["perfetto", "csv", "parquet", "speedscope", "collapsed"]
+FormatName = Literal["perfetto", "chrome", "csv", "parquet", "speedscope", "collapsed"]
 
 
 def all_formats() -> dict[str, ExportFormat]:

@@ -19,7 +19,7 @@ def export(
     analyser: TraceAnalyser,
     path: str | os.PathLike[str],
     *,
-    to: str = "perfetto",
+    to: str | None = None,
     title: str | None = None,
 ) -> Path:
     """Write a run for other tools; existing files of the same names are replaced.
@@ -31,7 +31,7 @@ def export(
     path
         The file or directory to write, as the format has it.
     to
-        The format:
+        The format; None: the one whose files end like the path, or else ``"perfetto"``:
 
     {formats}
     title
@@ -52,12 +52,21 @@ def export(
         If a file cannot be written.
     """
     formats = all_formats()
+    path = Path(path)
+    if to is None:
+        to = _format_of(path)
     if to not in formats:
         raise InvalidArgumentError(f"to={to!r}: give one of {', '.join(formats)}.")
     formats[to].check_installed()
-    path = Path(path)
     formats[to].write(analyser, path, title or title_of(analyser.trace))
     return path
+
+
+def _format_of(path: Path) -> str:
+    """Return the format with the longest ending that a path has, compressed or not."""
+    endings = {name: each.ending.removesuffix(".gz") for name, each in all_formats().items()}
+    fitting = [name for name in endings if path.name.removesuffix(".gz").endswith(endings[name])]
+    return max(fitting, key=lambda name: len(endings[name]), default="perfetto")
 
 
 if export.__doc__:  # None under `python -OO`

@@ -21,11 +21,12 @@ function showAccounting(root, { cluster, workers }) {
   addBar(bars, "All threads", whole, swatches);
   const byWorker = Map.groupBy(rowsOf(workers), (row) => `${row.Host}\0${row.Worker}`);
   if (byWorker.size > 1) {
-    for (const rows of [...byWorker.values()].slice(0, MAX_BARS))
+    const busy = (rows) => sumOf(rows.map((row) => (row.Busy ? row["Share (%)"] : 0)));
+    for (const rows of fitting([...byWorker.values()], busy, MAX_BARS))
       addBar(bars, rows[0].Worker, rows, swatches);
   }
   if (byWorker.size > MAX_BARS)
-    bars.append(make("p", { class: "absent" }, `and ${byWorker.size - MAX_BARS} more workers`));
+    bars.append(make("p", { class: "absent" }, `and ${byWorker.size - MAX_BARS} workers no further from the median`));
   const list = make(
     "table",
     { class: "classes" },
@@ -88,6 +89,11 @@ function fillBar(bar, title, rows, swatches) {
   }
 }
 
+/** The address of the timeline with one class alone. */
+function classLink(name) {
+  return `#${new URLSearchParams({ view: "flatten", class: name })}`;
+}
+
 function shareOf(row) {
   return formatShare(row["Share (%)"] / 100);
 }
@@ -97,11 +103,14 @@ function showClasses(bar, names, cluster) {
   const rows = rowsOf(cluster);
   const swatches = swatchesOf(rows);
   fillBar(bar, "All threads", rows, swatches);
+  for (const [at, part] of [...bar.children].entries())
+    part.addEventListener("click", () => (location.hash = classLink(rows[at].Class)));
   bar.hidden = names.hidden = !rows.length;
   const named = rows.filter((row) => row["Share (%)"] >= 1);
   for (const row of named) {
     const text = `${visible(row.Class)} ${shareOf(row)}`;
-    names.append(make("li", { title: visible(row.Meaning) }, swatch(swatches.get(row.Class)), text));
+    const about = { href: classLink(row.Class), title: visible(row.Meaning) };
+    names.append(make("li", {}, make("a", about, swatch(swatches.get(row.Class)), text)));
   }
   if (named.length < rows.length)
     names.append(make("li", {}, `${rows.length - named.length} more under 1 % each`));

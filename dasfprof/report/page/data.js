@@ -3,19 +3,6 @@
 
 const MISSING = 0xffffffff;
 
-function bytesOfBase64(text) {
-  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
-  const characters = atob(text);
-  const bytes = new Uint8Array(characters.length);
-  for (let at = 0; at < bytes.length; at += 1) bytes[at] = characters.charCodeAt(at);
-  return bytes;
-}
-
-async function inflate(bytes) {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
-
 class Columns {
   /** Of a page, this one or another; `prefix`: of the names of the columns to read. */
   constructor(about, { from = document, prefix = "" } = {}) {

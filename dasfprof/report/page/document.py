@@ -2,8 +2,9 @@
 
 `shell` is what stands around the body of every page.
 
-The page's data stand in it as JSON and as packed columns; its policy allows its own script and
-style alone. What a trace holds is data only: the script shows it as text.
+The page's data stand in it as JSON and as packed columns, its script compressed (``loader.js``
+inflates it); its policy allows its own scripts and style alone. What a trace holds is data only:
+the script shows it as text.
 """
 
 from __future__ import annotations
@@ -14,27 +15,36 @@ import html
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dasfprof.report.page.packing import PackedColumn, pack_all
+from dasfprof.report.page.packing import PackedColumn, pack_all, packed_text
 
 #: Scripts of every page, in the order in which they rest on each other.
 SHARED_SCRIPTS = (
     "format.js",
+    "outliers.js",
     "data.js",
     "timeline/tasks.js",
     "timeline/views.js",
     "timeline/path.js",
+    "timeline/gaps.js",
+    "timeline/palette.js",
+    "timeline/frame.js",
     "timeline/painter.js",
     "timeline/marks.js",
+    "timeline/colours.js",
+    "timeline/legend.js",
     "summary.js",
     "findings.js",
     "timeline/gestures.js",
     "timeline/selection.js",
+    "timeline/tip.js",
     "timeline/timeline.js",
     "tables/table.js",
+    "tables/printed.js",
     "tables/columns.js",
     "tables/sections.js",
     "accounting.js",
@@ -77,32 +87,42 @@ def write_document(
         If the file cannot be written.
     """
     about = {name: column.about for name, column in columns.items()}
-    script = "".join(f"// {name}\n{asset(name)}\n" for name in (*SHARED_SCRIPTS, *scripts))
-    script = f'(() => {{\n"use strict";\n{script}}})();\n'
-    head, tail = shell(title, script)
+    script, packed = _script_of((*SHARED_SCRIPTS, *scripts))
+    loader = asset("loader.js")
+    head, tail = shell(title, loader, script)
     with path.open("wb") as file:
         file.write(f"{head}{asset(body)}".encode())
         data = _as_json({**facts, "columns": about})
         file.write(f'<script type="application/json" id="facts">{data}</script>\n'.encode())
-        file.write(f"<script>{script}</script>\n".encode())
+        file.write(f'<script type="text/plain" id="script">{packed}</script>\n'.encode())
+        file.write(f"<script>{loader}</script>\n".encode())
         file.writelines(_elements(columns))
         file.write(tail.encode())
 
 
-def shell(title: str, script: str = "") -> tuple[str, str]:
+@cache
+def _script_of(names: tuple[str, ...]) -> tuple[str, str]:
+    """Return the script of files, and the same as `packed_text`."""
+    parts = "".join(f"// {name}\n{asset(name)}\n" for name in names)
+    script = f'(() => {{\n"use strict";\n{parts}}})();\n'
+    return script, packed_text(script)
+
+
+def shell(title: str, *scripts: str) -> tuple[str, str]:
     """Return what stands before and after the body of a page.
 
     Parameters
     ----------
     title
         Any text.
-    script
-        The one script that the page may run; empty: none.
+    scripts
+        Those that the page may run.
     """
     style = asset("page.css")
+    hashes = " ".join(f"'{_policy_hash(script)}'" for script in scripts)
     contents = {
         "title": ascii_html(title),
-        "script-policy": f"script-src '{_policy_hash(script)}'; " if script else "",
+        "script-policy": f"script-src {hashes}; " if scripts else "",
         "style-hash": _policy_hash(style),
         "style": style,
     }

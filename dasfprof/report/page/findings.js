@@ -11,12 +11,15 @@ const GRAVE = ["high", "medium"];
 
 class Findings {
   /**
-   * `follow(finding)` is called with the row of `TraceAnalyser.diagnose` that a link is of,
-   * `about(name)` with a function whose name is followed.
+   * `places` has all places of each row of `TraceAnalyser.diagnose`, null: its own are all.
+   * `follow(at)` is called with the place of the row that a link is of, `about(name)` with a function
+   * whose name is followed.
    */
-  constructor(table, { wall, tasks }, root, { follow, about }) {
-    Object.assign(this, { follow, about });
+  constructor({ table, places }, { wall, tasks }, root, { follow, about }) {
+    Object.assign(this, { places, follow, about });
     this.rows = rowsOf(table);
+    /** The place of the finding that is looked at; null: none is. */
+    this.marked = null;
     this.items = this.rows.map((row, at) => this.item(row, at, wall));
     const isGrave = beneathCauses(this.rows);
     const grave = this.items.filter((_, at) => isGrave[at]);
@@ -50,7 +53,7 @@ class Findings {
       make(
         "div",
         {},
-        make("p", { class: "sentence" }, link, place(row, this.about)),
+        make("p", { class: "sentence" }, link, place(row, this.places[at], this.about)),
         make("p", { class: "suggestion" }, visible(row.Suggestion)),
         make(
           "details",
@@ -64,6 +67,7 @@ class Findings {
 
   /** Marks the finding that is looked at; null marks none. */
   mark(at) {
+    this.marked = at;
     for (const [place, item] of this.items.entries()) {
       item.toggleAttribute("aria-current", place === at);
       if (place === at && this.rest?.contains(item)) this.rest.open = true;
@@ -78,6 +82,13 @@ class Findings {
     );
     told.replaceChildren(severity(this.rows[at]), shortened(this.rows[at].Finding, 400), back);
   }
+}
+
+/** What a finding speaks of: what its task runs have in common, and times (null: the whole run). */
+function placesOf(row, all) {
+  if (all) return { common: { function: all.function, worker: all.worker, state: all.state }, spans: all.spans.length ? all.spans : null };
+  const { Function: name, Worker: worker, "Start (s)": start, "Stop (s)": stop } = row;
+  return { common: { function: name, worker, state: null }, spans: start === null ? null : [[start, stop ?? start]] };
 }
 
 /** For each finding whether it is grave, or beneath a grave one that brings it about. */
@@ -113,10 +124,12 @@ function stake(seconds, wall) {
 }
 
 /** Where a finding is: its function, worker and time, as far as it speaks of any. */
-function place({ Function: name, Worker: worker, "Start (s)": start, "Stop (s)": stop }, about) {
+function place({ Function: name, Worker: worker, "Start (s)": start, "Stop (s)": stop }, all, about) {
+  const others = (all?.spans.length ?? 0) - 1;
+  const more = others > 0 ? ` and ${counted(others, "more time")}` : "";
   const parts = [
-    ...(worker === null ? [] : [shortened(worker, 40)]),
-    ...(start === null || stop === null ? [] : [`${formatCell(start, 2)} to ${formatCell(stop, 2)} s`]),
+    ...(worker === null || (all && all.worker === null) ? [] : [shortened(worker, 40)]),
+    ...(start === null || stop === null ? [] : [`${formatCell(start, 2)} to ${formatCell(stop, 2)} s${more}`]),
   ];
   const button = name === null ? [] : [functionButton(name, about, { disabled: true, "data-waits": true })];
   const told = name !== null && parts.length ? ["", ...parts] : parts;

@@ -102,14 +102,20 @@ function byId(id) {
   return document.getElementById(id);
 }
 
+/** Does something once all of the page is there. */
+function onceParsed(act) {
+  if (document.readyState === "loading") addEventListener("DOMContentLoaded", act);
+  else act();
+}
+
 /** Lets the browser paint and answer before more work. */
 function breathe() {
   return new Promise((resolve) => setTimeout(resolve));
 }
 
-/** Hands text to the person as a file; the text comes in parts. */
-function download(name, parts) {
-  const url = URL.createObjectURL(new Blob(parts, { type: "text/csv;charset=utf-8" }));
+/** Hands a file to the person; it comes in parts. */
+function download(name, parts, type = "text/csv;charset=utf-8") {
+  const url = URL.createObjectURL(new Blob(parts, { type }));
   make("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }

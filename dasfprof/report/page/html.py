@@ -13,9 +13,11 @@ from dasfprof.report.page.flame.flame_data import FlameData
 from dasfprof.report.page.resources.resource_data import ResourceData
 from dasfprof.report.page.tables.table_data import table_facts
 from dasfprof.report.page.timeline.argument_data import argument_columns
+from dasfprof.report.page.timeline.failure_data import failure_facts
 from dasfprof.report.page.timeline.log_data import code_facts, log_facts
 from dasfprof.report.page.timeline.path_data import path_columns
 from dasfprof.report.page.timeline.timeline_data import TimelineData
+from dasfprof.report.page.timeline.transfer_data import transfer_columns
 from dasfprof.report.run_summary import summarise, title_of
 from dasfprof.report.verdict import verdict
 from dasfprof.text import count_of
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 
 #: The page's own scripts, in the order in which they rest on each other.
 _SCRIPTS = (
+    "timeline/area.js",
+    "timeline/steps.js",
+    "timeline/lanes.js",
+    "timeline/handles.js",
+    "timeline/transfers.js",
     "timeline/search.js",
     "timeline/filters.js",
     "timeline/details.js",
@@ -35,6 +42,8 @@ _SCRIPTS = (
     "functions/drawer.js",
     "functions/histogram.js",
     "comparison/other_report.js",
+    "address.js",
+    "taken.js",
     "page.js",
 )
 #: Of what the page's data are: a page reads those of another one only if it has the same.
@@ -80,6 +89,7 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
     resources = ResourceData.of(trace)
     flames = FlameData.of(trace, timeline.rows)
     path, path_facts = path_columns(trace, timeline.rows)
+    transfers, transfer_facts = transfer_columns(trace, timeline.facts["workers"])
     findings, summary = analyser.diagnose(), summarise(trace)
     accounting = analyser.time_accounting()
     facts = {
@@ -87,11 +97,14 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
         "title": title,
         "summary": {**summary, "verdict": verdict(summary, accounting, findings)},
         "findings": table_facts(findings),
+        "places": findings.attrs["places"],
         "timeline": {
             **timeline.facts,
             "path": path_facts,
+            "transfers": transfer_facts,
             "logs": log_facts(whole, timeline.rows),
             "code": code_facts(trace),
+            **failure_facts(trace, whole, timeline.rows),
         },
         "resources": resources.metrics,
         "accounting": {
@@ -106,6 +119,7 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
         **path,
         **timeline.columns,
         **resources.columns,
+        **transfers,
         **flames.columns,
         **argument_columns(whole, timeline.rows),
     }

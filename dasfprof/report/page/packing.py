@@ -1,6 +1,7 @@
 """Columns of numbers as text inside of a page: shuffled bytes, zlib, base64.
 
-The page inflates them with what every browser has; ``page/data.js`` is the other half.
+The page inflates them with what every browser has; ``page/data.js`` is the other half. Its script
+is packed alike, and inflated by ``page/loader.js``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dasfprof.database.columns import Array
 #: Stands for NA among whole numbers of 32 bits.
 MISSING = 0xFFFFFFFF
 
-_LEVEL = 4
+_LEVEL, _HIGHEST = 4, 9
 _MICROSECOND = 1e-6
 
 
@@ -44,6 +45,11 @@ def pack_all(columns: Mapping[str, PackedColumn]) -> dict[str, bytes]:
     with ThreadPoolExecutor() as pool:
         packed = list(pool.map(PackedColumn.packed, columns.values()))
     return dict(zip(columns, packed, strict=True))
+
+
+def packed_text(text: str) -> str:
+    """Compress a text, and write it as ASCII."""
+    return base64.b64encode(zlib.compress(text.encode(), _HIGHEST)).decode()
 
 
 def whole_numbers(numbers: Array, *, delta: bool = False, **about: Any) -> PackedColumn:
@@ -85,9 +91,26 @@ def seconds(values: Array, *, delta: bool = False, step: float = 0.0) -> PackedC
     step
         Seconds in which to tell them at the finest.
     """
+    return scaled(values, step=max(_MICROSECOND, step), delta=delta)
+
+
+def scaled(values: Array, *, step: float, delta: bool = False) -> PackedColumn:
+    """Pack numbers, none negative, as multiples of a step, or of a larger one beyond 2**32 of them.
+
+    NaN stays NaN.
+
+    Parameters
+    ----------
+    values
+        The numbers.
+    step
+        What to tell them in at the finest.
+    delta
+        See `whole_numbers`.
+    """
     known = np.isfinite(values)
-    longest = float(np.max(values, where=known, initial=0.0))
-    scale = max(_MICROSECOND, step, longest / (MISSING - 1))
+    highest = float(np.max(values, where=known, initial=0.0))
+    scale = max(step, highest / (MISSING - 1))
     steps = np.full(len(values), MISSING, dtype=np.uint32)
     steps[known] = np.rint(np.maximum(values[known], 0.0) / scale).astype(np.uint32)
     return whole_numbers(steps, delta=delta, scale=scale)

@@ -1,27 +1,41 @@
 // The page: what is where, and what answers to whom.
 
-const MAX_LEGEND = 7;
+/** Pixels between a click and the pane that tells of what was clicked, and the least height of that. */
+const [DOCK_DISTANCE, DOCK_LEAST] = [24, 64];
 
 class Page {
   constructor(facts) {
     this.facts = facts;
     this.columns = new Columns(facts.columns);
     this.tasks = new Tasks(facts.timeline, this.columns);
+    this.tasks.transfers = new Transfers(facts.timeline.transfers, facts.timeline.workers);
     this.searched = 0;
     /** A flag for each row that is lit; null: all are. */
     this.matches = null;
     showSummary(facts);
+    // In a notebook's frame, which is as tall as what it shows, empty sections would only take room.
+    if (parent !== window && !facts.timeline.tasks) document.documentElement.dataset.framed = "empty";
     const run = { wall: facts.summary.seconds, tasks: facts.summary.tasks };
     const about = (name) => this.drawer?.open(name);
     const follow = (at) => this.showFinding(at);
-    this.findings = new Findings(facts.findings, run, byId("findings"), { follow, about });
+    const found = { table: facts.findings, places: facts.places };
+    this.findings = new Findings(found, run, byId("findings"), { follow, about });
     const events = {
       selected: (row) => this.onSelected(row),
       moved: (from, to) => this.onMoved(from, to),
+      pointed: (time) => this.onPointed(time),
+      chosen: (area) => this.area.show(area),
+      step: (name) => this.only(new URLSearchParams([["step", name]])),
+      cleared: () => this.legends.clear(),
+      dragsChoose: () => byId("choose").getAttribute("aria-pressed") === "true",
     };
     this.timeline = new Timeline(this.tasks, byId("timeline"), events);
     this.strip = new Strip(this.tasks, byId("strip"), (from, to) => this.timeline.move(from, to));
-    this.resources = new Resources(facts.resources, this.columns, byId("charts"));
+    this.resources = new Resources(facts.resources, this.columns, byId("charts"), {
+      pointed: (time) => this.onPointed(time),
+      chosen: (from, to) => this.area.show(this.timeline.wholeTracks(from, to)),
+    });
+    this.area = new Area(this, byId("area"));
     this.sources = new Sources(facts.timeline.code);
     this.flames = new Flames(facts.flame, this.columns, this.sources);
     showAccounting(byId("accounting"), facts.accounting);
@@ -36,21 +50,30 @@ class Page {
       performance.mark(stage);
     };
     await this.tasks.readPicture();
+    await this.tasks.readGaps();
+    const swatches = swatchesOf(rowsOf(facts.accounting.cluster));
+    this.gaps = this.tasks.gaps = this.timeline.painter.gaps = new Gaps(this.tasks, swatches);
+    if (this.tasks.steps) this.timeline.band = new StepBand(this.tasks);
+    this.lanes = new Lanes(this.tasks, () => this.arrange());
+    this.timeline.handles = new Handles(document.querySelector("#timeline .handles"), this.timeline, this.lanes);
+    this.legends = new Legends(this, rowsOf(facts.accounting.cluster));
     this.colour("function");
-    byId("path-legend").replaceChildren(...pathLegend(this.tasks.path));
     this.view(this.tasks.path.rows.length ? "critical" : "flatten");
     this.timeline.paint();
     ready("picture");
     await breathe();
     await this.resources.read();
+    await this.tasks.transfers.read(this.columns);
     await this.tasks.readRest();
     await this.flames.read();
     this.filters = new Filters(this.tasks, () => this.light());
+    this.filters.legends = this.legends;
     this.drawer = new Drawer(byId("function"), this);
     this.buildTables();
     this.listen();
     this.otherReport = new OtherReport(this);
-    this.followLink();
+    this.address = new Address(this);
+    await this.address.follow();
     ready("whole");
   }
 
@@ -69,7 +92,8 @@ class Page {
       true,
     );
     exportButton("task-csv", this.taskTable, "task_runs.csv");
-    buildTables(facts, { about });
+    const chosen = (link) => this.only(link);
+    this.listed = buildTables(facts, { about, chosen });
     for (const list of document.querySelectorAll(".status-legend")) {
       list.replaceChildren(...statusLegend(facts.timeline.statuses));
     }
@@ -83,36 +107,80 @@ class Page {
     const threshold = byId("threshold");
     threshold.value = String(usualThreshold(this.tasks));
     threshold.addEventListener("input", () => this.view("compact"));
+    byId("order").addEventListener("change", (event) => {
+      this.lanes.order = event.target.value;
+      this.arrange();
+    });
+    byId("fold-all").addEventListener("click", () => this.lanes.foldAll(!this.lanes.allFolded));
+    byId("transfers").addEventListener("change", (event) => {
+      this.lanes.transfers = event.target.checked ? this.tasks.transfers : null;
+      this.arrange();
+    });
+    byId("transfers-box").hidden = !this.tasks.transfers.facts.all;
+    byId("fold-all").hidden = !this.lanes.foldable.length;
     byId("colour").addEventListener("change", (event) => this.colour(event.target.value));
-    byId("summed").addEventListener("change", (event) => this.resources.sum(event.target.checked));
+    byId("summed").addEventListener("change", (event) => this.sum(event.target.checked));
     const search = byId("search");
     search.addEventListener("input", () => this.search(search.value));
     search.addEventListener("keydown", (event) => {
       if (event.key === "Enter") this.nextMatch(event.shiftKey ? -1 : 1);
       if (event.key === "Escape") this.search((search.value = ""));
     });
-    byId("show-all").addEventListener("click", () => this.showAll());
+    for (const id of ["show-all", "show-all-again"]) byId(id).addEventListener("click", () => this.showAll());
+    byId("to-timeline").addEventListener("click", () => byId("timeline-section").scrollIntoView());
+    const choose = byId("choose");
+    choose.addEventListener("click", () => {
+      choose.setAttribute("aria-pressed", String(choose.getAttribute("aria-pressed") !== "true"));
+    });
     byId("zoom-in").addEventListener("click", () => this.timeline.zoom(0.5));
     byId("zoom-out").addEventListener("click", () => this.timeline.zoom(2));
     byId("zoom-all").addEventListener("click", () => this.timeline.showWholeRun());
-    addEventListener("hashchange", () => this.followLink());
+    addEventListener("pointerdown", (event) => (this.pressed = event.clientY), { capture: true });
+    // Before the chart, which has its own way with the key.
+    addEventListener("keydown", (event) => this.onEscape(event), { capture: true });
     addEventListener("keydown", (event) => {
       if (event.key !== "/" || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
       search.focus();
       event.preventDefault();
     });
+    listenToTakers(this);
+    preparePrint(() => {
+      this.timeline.paint();
+      this.resources.paintAll();
+    });
     if (!this.tasks.steps) document.querySelector("#colour [value=step]").remove();
     for (const control of document.querySelectorAll("[data-waits]")) control.disabled = false;
   }
 
+  /** Gives up what was chosen last: an area, a task run, then filters and what a finding marks. */
+  onEscape(event) {
+    if (event.key !== "Escape" || byId("function").open) return;
+    if (event.target.closest?.("input, select, textarea, .flame")) return;
+    const { timeline } = this;
+    if (timeline.area) this.area.show(null);
+    else if (timeline.selected >= 0) timeline.select(-1);
+    else if (this.matches || timeline.marked || this.legends.any) this.showAll({ focus: false });
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  sum(summed) {
+    byId("summed").checked = summed;
+    this.resources.sum(summed);
+    this.address?.note();
+  }
+
   view(name) {
+    this.address?.note();
     byId("threshold-box").hidden = name !== "compact";
     byId("path-legend").hidden = name !== "critical";
+    for (const id of ["gap-legend", "order-box", "lane-tools"]) byId(id).hidden = name === "hierarchy";
     document.querySelector(`input[name=view][value=${name}]`).checked = true;
     if (name === "compact") {
       const seconds = Number(byId("threshold").value) / 1000;
       const view = compactView(this.tasks, Number.isFinite(seconds) ? seconds : 0);
-      this.timeline.show(view);
+      this.timeline.show(this.lanes.arrange(view));
       byId("shown").textContent =
         `${formatCount(view.rows.length)} of ${formatCount(this.tasks.count)} task runs`;
       return;
@@ -123,35 +191,32 @@ class Page {
       flatten: () => flattenView(this.tasks),
       hierarchy: () => hierarchyView(this.tasks, this.timeline.opened),
     };
-    this.timeline.show(views[name]());
+    this.timeline.show(this.lanes.arrange(views[name]()));
+  }
+
+  /** Shows the lanes as they are arranged now. */
+  arrange() {
+    const { lanes, timeline } = this;
+    byId("order").value = lanes.order;
+    byId("transfers").checked = lanes.transfers !== null;
+    byId("fold-all").setAttribute("aria-pressed", String(lanes.allFolded));
+    const { scroll } = timeline;
+    this.view(document.querySelector("input[name=view]:checked").value);
+    timeline.scrollTo(scroll);
   }
 
   colour(by) {
+    byId("colour").value = by;
     this.timeline.colour(by);
-    const entries = legend(this.tasks, by).filter(
-      (entry) => entry.colour !== OTHER || by !== "function",
-    );
-    const shown = entries.slice(0, MAX_LEGEND).map(({ name, colour, seconds }) => {
-      const swatch = make("i");
-      swatch.style.background = `var(--series-${colour})`;
-      const about = seconds === undefined ? "" : ` ${formatSeconds(seconds)}`;
-      return make("li", {}, swatch, shortened(name, 28), make("small", {}, about));
-    });
-    const others = legend(this.tasks, by).length - shown.length;
-    if (others > 0) {
-      const swatch = make("i");
-      swatch.style.background = `var(--series-${OTHER})`;
-      const text = by === "function" ? `${others} others` : `and ${others} more, colours repeat`;
-      shown.push(make("li", {}, by === "function" ? swatch : "", text));
-    }
-    byId("legend").replaceChildren(...shown);
+    this.legends.colour(by);
+    this.address?.note();
   }
 
   async search(query) {
     const mine = ++this.searched;
     let found = null;
     if (query !== "") {
-      found = await findKeys(this.tasks, query, () => mine !== this.searched);
+      found = await findRows(this.tasks, query, () => mine !== this.searched);
       if (found === null) return;
     }
     this.filters.found = found;
@@ -164,14 +229,30 @@ class Page {
     this.matches = matches;
     this.timeline.highlight(matches);
     this.taskTable.filter(matches && ((row) => matches[row] === 1));
+    const { chosen } = this;
+    for (const table of this.listed) table.narrow(chosen);
     this.countRows();
+    this.address?.note();
+  }
+
+  /** The names that filters let through, by the filter. */
+  get chosen() {
+    const names = FILTERS.map((name) => [name, this.filters.chosen(name)]);
+    return new Map(names.filter(([, name]) => name !== null));
   }
 
   countRows() {
     const count = this.taskTable.rows.length;
     const all = `${formatCount(this.tasks.count)} task runs`;
-    byId("found").textContent = this.matches ? `${formatCount(count)} found` : "";
-    byId("show-all").hidden = !this.matches && !this.timeline.marked;
+    const found = this.filters?.found?.reduce((sum, flag) => sum + flag, 0) ?? count;
+    const hidden = found > count ? `, ${formatCount(found - count)} more hidden by filters` : "";
+    byId("found").textContent = this.matches ? `${formatCount(count)} found${hidden}` : "";
+    byId("show-all").hidden = !this.matches && !this.timeline.marked && !this.legends?.any;
+    byId("filtered").hidden = !this.matches;
+    const what = this.matches ? [...this.chosen.entries()].map(([name, one]) => `${name} ${one}`) : [];
+    if (byId("search").value) what.push(`“${byId("search").value}”`);
+    const named = what.join(", ") || "what the legend shows";
+    byId("filtered-by").textContent = shortened(`Only ${named}: ${formatCount(count)} of ${all}${hidden}`, 300);
     byId("task-count").textContent = this.matches ? `${formatCount(count)} of ${all}` : all;
   }
 
@@ -192,8 +273,17 @@ class Page {
     const select = (other) => this.timeline.select(other, { reveal: true });
     const about = (name) => this.drawer.open(name);
     showDetails(byId("details"), { tasks, row, flames, select, about });
-    byId("stage").classList.toggle("with-details", row >= 0);
+    // What was clicked is not to be covered.
+    const room = Math.max(innerHeight - (this.pressed ?? 0) - DOCK_DISTANCE, DOCK_LEAST);
+    byId("details").style.maxHeight = `min(42vh, ${room}px)`;
     byId("said").textContent = row < 0 ? "" : this.told(row);
+    this.address?.note();
+  }
+
+  /** One line at a time, on tracks and charts; null: none. */
+  onPointed(time) {
+    this.timeline.point(time);
+    this.resources.point(time);
   }
 
   /** What a screen reader says of a task run. */
@@ -209,51 +299,36 @@ class Page {
     const { step } = ticks(from, to, 1000, 20);
     byId("window").textContent =
       `${clockText(from, step)} to ${endText(to, step)}, ${formatSeconds(to - from)}`;
-  }
-
-  /**
-   * Goes where the address points: #finding=NUMBER, or any of #view=…, #task=KEY (its last run; with
-   * &run=2 the second), #search=TEXT, #function=NAME, #worker=NAME, #step=NAME, #time=FROM,TO;
-   * #about=NAME opens the drawer of a function.
-   */
-  async followLink() {
-    const link = new URLSearchParams(location.hash.slice(1));
-    if (this.drawer.follows(link)) return;
-    if (link.has("finding")) return this.showFinding(Number(link.get("finding")) - 1);
-    this.findings.mark(null);
-    if (this.timeline.marked) this.timeline.mark(null);
-    const view = `input[name=view][value="${CSS.escape(link.get("view") ?? "")}"]`;
-    if (document.querySelector(view)) this.view(link.get("view"));
-    await this.only(link);
-    const [from, to] = (link.get("time") ?? "").split(",").map(Number);
-    if (to > from) this.timeline.move(from, to);
-    if (link.has("task")) this.selectKey(link.get("task"), Number(link.get("run")));
-    const places = ["time", "task", "search", ...FILTERS];
-    if (places.some((name) => link.has(name))) byId("timeline-section").scrollIntoView();
+    this.address?.note();
   }
 
   /** Sets the search and the filters as a link has them; what it does not name is open to all. */
   async only(link) {
     for (const name of FILTERS) this.filters.choose(name, link.get(name));
     byId("search").value = link.get("search") ?? "";
+    this.legends.read(link);
     await this.search(byId("search").value);
   }
 
-  /** Shows the time, function and worker that a finding speaks of, and nothing else lit. */
+  /** Marks a finding, null: none, and no time. */
+  markFinding(at) {
+    this.findings.mark(at);
+    if (at === null && this.timeline.marked) this.timeline.mark(null);
+  }
+
+  /** Shows what a finding speaks of, and nothing else lit. */
   async showFinding(at) {
     const row = this.findings.rows[at];
     if (!row) return;
     this.findings.mark(at);
-    const { Function: name, Worker: worker, "Start (s)": start, "Stop (s)": stop } = row;
-    this.view(name !== null || worker !== null ? "flatten" : "critical");
+    const { common, spans } = placesOf(row, this.facts.places[at]);
+    const wanted = new URLSearchParams(Object.entries(common).filter(([, name]) => name !== null));
+    this.view(wanted.size ? "flatten" : "critical");
     this.timeline.select(-1);
-    await this.only(
-      new Map([
-        ["function", name],
-        ["worker", worker],
-      ]),
-    );
-    this.timeline.mark(start !== null && stop !== null ? [start, stop] : null);
+    await this.only(wanted);
+    // What has no task run in the timeline is told by its time.
+    if (this.matches && !this.matches.includes(1)) await this.only(new URLSearchParams());
+    this.timeline.mark(spans);
     this.timeline.revealLit();
     this.countRows();
     byId("timeline-section").scrollIntoView();
@@ -261,13 +336,10 @@ class Page {
     byId("said").textContent = visible(`Timeline: ${row.Finding}`);
   }
 
-  showAll() {
-    this.findings.mark(null);
-    this.timeline.mark(null);
-    // In a notebook's frame the page has no path.
-    history.replaceState(null, "", "#");
-    this.only(new Map());
-    this.timeline.overlay.focus({ preventScroll: true });
+  showAll({ focus = true } = {}) {
+    this.markFinding(null);
+    this.only(new URLSearchParams());
+    if (focus) this.timeline.overlay.focus({ preventScroll: true });
   }
 
   /** Selects a run of a key: one by its number, else the last. */
@@ -294,7 +366,7 @@ const facts = JSON.parse(byId("facts").textContent);
 const page = new Page(facts);
 page.timeline.paint();
 performance.mark("overview");
-addEventListener("DOMContentLoaded", () =>
+onceParsed(() =>
   page.read().catch((error) => {
     byId("failed").textContent = `This browser could not read all of the report: ${error}`;
     byId("failed").hidden = false;

@@ -2,24 +2,28 @@
 
 /** Times below are of clocks that began with their host, and no date. */
 const UNIX_TIME = 1e9;
+/** More hosts than this are counted, not named. */
+const MOST_HOSTS = 3;
+/** Versions of these are told. */
+const PACKAGES = ["python", "dask", "distributed", "dasfprof"];
 
 function showSummary({ title, summary, timeline, accounting, notes }) {
   byId("title").textContent = visible(title);
-  const hosts =
-    summary.hosts.length === 1 ? shortened(summary.hosts[0], 40) : `${summary.hosts.length} hosts`;
   const threads = summary.threads === null ? "" : `, ${counted(summary.threads, "thread")}`;
+  const cores = summary.cores === null ? "" : `, ${counted(summary.cores, "core")}`;
   const parts = [
     ...(summary.begin === null || summary.begin < UNIX_TIME ? [] : [formatDate(summary.begin)]),
-    `${hosts}: ${counted(summary.workers, "worker")}${threads}`,
+    `${hostsOf(summary)}: ${counted(summary.workers, "worker")}${threads}${cores}`,
   ];
   byId("subtitle").textContent = parts.join(" · ");
+  byId("recorded-with").textContent = recordedWith(summary);
   byId("verdict").textContent = visible(summary.verdict);
   showClasses(byId("classes"), byId("class-names"), accounting.cluster);
   const tiles = [
     ["Run time", formatSeconds(summary.seconds ?? NaN), leastTime(summary)],
     ["Task runs", formatCount(summary.tasks), `of ${counted(summary.functions, "function")}`],
     ["Threads busy", formatShare(busyShare(summary)), "of their time, running tasks"],
-    ["Failed", formatCount(summary.failed), "task runs, with an error", summary.failed > 0],
+    ["Failed", failedLink(summary.failed), "task runs, with an error", summary.failed > 0],
     ...unfinished(summary),
     ...moved(summary),
     ...firstTask(summary),
@@ -29,6 +33,25 @@ function showSummary({ title, summary, timeline, accounting, notes }) {
   byId("notes").replaceChildren(...list);
   byId("notes-section").hidden = !list.length;
   byId("empty").hidden = timeline.tasks > 0;
+}
+
+/** The names of few hosts, the number of many. */
+function hostsOf({ hosts }) {
+  if (hosts.length > MOST_HOSTS) return counted(hosts.length, "host");
+  return hosts.length ? hosts.map((host) => shortened(host, 40)).join(", ") : "unknown host";
+}
+
+/** The program that ran, and the versions of what it ran with. */
+function recordedWith({ command, versions }) {
+  const named = PACKAGES.filter((name) => versions[name]).map((name) => `${name} ${versions[name]}`);
+  return visible([command, named.join(", ")].filter((part) => part !== "").join(" · "));
+}
+
+/** How many task runs failed: a link that shows these alone. */
+function failedLink(count) {
+  if (!count) return formatCount(count);
+  const link = { href: "#view=flatten&state=erred", title: "Show them in the timeline" };
+  return make("a", link, formatCount(count));
 }
 
 /** The tasks that had not ended, where there are such. */

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from dasfprof.report.terminal.findings import print_findings
 from dasfprof.report.terminal.output import echo, terminal_width
-from dasfprof.report.terminal.paragraphs import heading, print_notes
+from dasfprof.report.terminal.paragraphs import heading, print_notes, say
+from dasfprof.report.terminal.screen import Screen
 from dasfprof.report.terminal.tables import format_table
 from dasfprof.report.terminal.time_chart import print_time
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from dasfprof.analysis.tables.questions import Question, Request
 
 DEFAULT_ROWS = 10
+#: Lines of a run's summary, which commands print before its answers.
+_SUMMARY_LINES = 6
 
 
 def default_requests(trace: Trace) -> list[Request]:
@@ -32,9 +35,17 @@ def default_requests(trace: Trace) -> list[Request]:
 
 
 def print_answers(
-    analyser: TraceAnalyser, rows: int, *, requests: Iterable[Request] = (), err: bool = False
+    analyser: TraceAnalyser,
+    rows: int,
+    *,
+    requests: Iterable[Request] = (),
+    err: bool = False,
+    whole: bool = True,
 ) -> dict[str, pd.DataFrame]:
     """Print answers one by one, then notes on missing data; return the whole tables.
+
+    Of a terminal at most a screen is filled unless `whole`: what does not fit is named, and has no
+    table.
 
     Parameters
     ----------
@@ -46,21 +57,48 @@ def print_answers(
         The questions. Default: those of `default_requests`.
     err
         Whether to print on standard error.
+    whole
+        Whether to print all, however long it is.
     """
-    from dasfprof.report.run_summary import no_findings
-
     answers = {}
+    screen = None if whole else Screen.of_terminal(_SUMMARY_LINES, err=err)
+    left_out = []
     for request in requests or default_requests(analyser.trace):
         question = request.question
+        first = question.name == "diagnose"
+        if screen is not None and screen.is_full and not first:
+            left_out.append(question)
+            continue
         answers[request.file_stem] = frame = request.of(analyser)
-        if question.name == "diagnose":
-            print_findings(frame, rows, none=no_findings(analyser.trace), err=err)
-        elif question.name == "time_accounting" and not request.arguments:
-            print_time(frame, err=err)
-        else:
-            _print_table(question, frame, rows, err=err)
-    print_notes([note.text for note in analyser.trace.notes], err=err)
+        # Of a run in parts, findings alone had the whole in memory.
+        trace = analyser.trace if first else analyser.in_memory
+        show = _printer(request, frame, trace, err=err)
+        if screen is None:
+            show(rows)
+        elif not screen.print(show, rows, first=first):
+            left_out.append(question)
+    if left_out:
+        names = ", ".join(question.short or question.name for question in left_out)
+        say(f"More than a screen: -a {names}; or --head {rows} for all.", err=err, apart=True)
+    notes = [note.text for note in analyser.in_memory.notes]
+    if screen is not None and len(notes) > 1:
+        notes = [f"{len(notes)} notes on missing data: see dasfprof info."]
+    print_notes(notes, err=err)
     return answers
+
+
+def _printer(
+    request: Request, frame: pd.DataFrame, trace: Trace, *, err: bool
+) -> Callable[[int], None]:
+    """Return what prints so many rows of an answer."""
+    from dasfprof.report.run_summary import no_findings
+
+    question = request.question
+    if question.name == "diagnose":
+        return lambda rows: print_findings(frame, rows, none=no_findings(trace), err=err)
+    if question.name == "time_accounting" and not request.arguments:
+        return lambda rows: print_time(frame, err=err)
+    return lambda rows: _print_table(question, frame, rows, err=err)
 
 
 def _print_table(question: Question, frame: pd.DataFrame, rows: int, *, err: bool) -> None:
@@ -68,7 +106,7 @@ def _print_table(question: Question, frame: pd.DataFrame, rows: int, *, err: boo
     shown = f" (first {rows} of {len(frame)} rows)" if len(frame) > rows else ""
     heading(question.title, shown, err=err, apart=True)
     if len(frame):
-        text = format_table(frame.head(rows), terminal_width(), expendable=question.expendable)
+        text = format_table(frame, terminal_width(), rows=rows, expendable=question.expendable)
         echo(text, err=err)
     else:
         echo("No rows: no finished task was recorded.", err=err)

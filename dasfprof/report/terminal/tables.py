@@ -30,22 +30,27 @@ _LEAST_TEXT_WIDTH = 20
 _MAX_NAMED = 3
 _MAX_LABEL = 60
 _MAX_WORD = 20
+#: Columns of counts that are never left out where there is something to count.
+_FAILURES = ("Failed Tasks", "Failed")
 #: No terminal shows more of one cell.
 _MAX_CELL = 1000
 _MAX_DECIMALS = 6
 _SIGNIFICANT = 4
 
 
-def format_table(frame: pd.DataFrame, width: int, *, expendable: Sequence[str] = ()) -> str:
-    """Lay out a table within `width` columns; the index is not shown.
+def format_table(
+    frame: pd.DataFrame, width: int, *, rows: int | None = None, expendable: Sequence[str] = ()
+) -> str:
+    """Lay out a table's first rows within `width` columns; the index is not shown.
 
     Columns of NA only are left out. Where the rest does not fit, columns with the same value in
-    every row move into a line below the table; then `expendable` columns are left out, in that
-    order, then numbers from the right; long text is shortened in its middle. Lines below name
-    what is not shown.
+    every row, shown or not, move into a line below the table; then `expendable` columns are left
+    out, in that order, then numbers from the right, but no failures; long text is shortened in its
+    middle. Lines below name what is not shown.
     """
+    count = len(frame) if rows is None else rows
     columns = [
-        _Column.of(str(label), frame.iloc[:, position])
+        _Column.of(str(label), frame.iloc[:, position], count)
         for position, label in enumerate(frame.columns)
     ]
     notes = []
@@ -54,6 +59,8 @@ def format_table(frame: pd.DataFrame, width: int, *, expendable: Sequence[str] =
         columns = [column for column in columns if not column.is_unknown]
         if unknown:
             notes.append(f"NA in every row: {', '.join(column.label for column in unknown)}.")
+    unseen = [column.label for column in columns if column.is_kept and {*column.cells} == {"0"}]
+    notes += [f"{label} is above 0 in rows that are not shown." for label in unseen]
     columns, same = _move_out(columns, width)
     notes += [f"{column.label} is {column.cells[0]} in every row." for column in same]
     columns, left_out = _leave_out(columns, width, expendable)
@@ -73,14 +80,19 @@ class _Column:
     cells: list[str]
     is_text: bool
     is_float: bool
-    #: NA in every row.
+    #: NA in every row, shown or not.
     is_unknown: bool
+    #: The same in every row, shown or not.
+    is_same: bool
+    #: Never left out: it tells of failures.
+    is_kept: bool
     width: int
 
     @classmethod
-    def of(cls, label: str, series: pd.Series[Any]) -> _Column:
+    def of(cls, label: str, whole: pd.Series[Any], count: int) -> _Column:
         from pandas.api.types import is_float_dtype, is_numeric_dtype
 
+        series = whole.head(count)
         is_float = is_float_dtype(series.dtype)
         known = series.notna().tolist()
         if is_float:
@@ -97,7 +109,9 @@ class _Column:
             cells,
             not is_numeric_dtype(series.dtype),
             is_float,
-            not any(known),
+            not any(known) and bool(whole.isna().all()),
+            len(set(cells)) == 1 and not is_float and _is_of_one_value(whole),
+            label in _FAILURES and bool(whole.fillna(0).gt(0).any()),
             max(widest, _header_width(label)),
         )
 
@@ -107,15 +121,20 @@ class _Column:
     def least_width(self) -> int:
         return min(self.width, _LEAST_TEXT_WIDTH) if self.is_text else self.width
 
-    def is_same_in_all_rows(self) -> bool:
-        return len(self.cells) > 1 and len(set(self.cells)) == 1 and not self.is_float
+
+def _is_of_one_value(series: pd.Series[Any]) -> bool:
+    """Return whether several rows have one value, or NA."""
+    known = series[series.notna()]
+    if len(series) < 2 or len(known) not in (0, len(series)):
+        return False
+    return bool((known == series.iloc[0]).all())
 
 
 def _move_out(columns: list[_Column], width: int) -> tuple[list[_Column], list[_Column]]:
     """Remove columns with the same value in every row, as many as needed to fit."""
     moved = []
     for column in columns:
-        if _excess(columns, width) > 0 and column.is_same_in_all_rows() and len(columns) > 1:
+        if _excess(columns, width) > 0 and column.is_same and len(columns) > 1:
             moved.append(column)
             columns = [other for other in columns if other is not column]
     return columns, moved
@@ -129,7 +148,7 @@ def _leave_out(
     order += [column for column in reversed(columns[1:]) if not column.is_text]
     order += reversed(columns[1:])
     left_out: list[_Column] = []
-    for column in order:
+    for column in [column for column in order if not column.is_kept]:
         least = sum(kept.least_width() + _GAP for kept in columns if kept not in left_out) - _GAP
         if least <= width:
             break

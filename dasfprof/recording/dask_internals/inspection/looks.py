@@ -69,11 +69,17 @@ def _failed(scheduler: Any) -> list[dict[str, Any]]:
             found[task.key] = {
                 "key": str(task.key),
                 "function": str(task.prefix.name),
-                "message": str(task.exception_text or entry.exception_text),
+                "message": str(task.exception_text or entry.exception_text or _killed(task)),
                 "worker": next(iter(task.erred_on or ()), None),
                 "dependents": _dependents(task),
             }
     return list(found.values())
+
+
+def _killed(task: Any) -> str:
+    """Say that the task was given up, which Dask keeps as a pickled exception without text."""
+    died = task.suspicious
+    return f"KilledWorker, as {died} workers died while they ran it" if died else ""
 
 
 def _dependents(failed: Any) -> int | None:

@@ -30,20 +30,26 @@ async def process_state(pid: int | None) -> str | None:
     Returns
     -------
     str or None
-        stopped; gone; busy: one thread computes and all others sleep; idle: all threads sleep. None
-        if it is none of these, or unknown.
+        stopped; gone; busy: one thread computes, or would with a core, and all others sleep; idle:
+        all threads sleep. None if it is none of these, or unknown.
     """
     if not os.path.isdir("/proc/self/task"):
         return None
     begin = time.monotonic()
     before = _threads(pid)
-    state = None if before else "gone"
+    if not before:
+        return "gone"
+    ready = _ready(before)
     for _ in range(_MOST_READINGS):
-        if state is None:
-            await asyncio.sleep(_PAUSE)
-            after = _threads(pid)
-            state = _judge(before, after, time.monotonic() - begin) if after else "gone"
-    return state
+        await asyncio.sleep(_PAUSE)
+        after = _threads(pid)
+        state = _judge(before, after, time.monotonic() - begin) if after else "gone"
+        if state is not None:
+            return state
+        ready &= _ready(after)
+    # Of a thread that others' programs leave no core, the CPU seconds say nothing. It waits for one
+    # at each reading, while threads that wait for the interpreter's lock sleep at most of them.
+    return "busy" if len(ready) == 1 else None
 
 
 def _judge(before: Threads, after: Threads, seconds: float) -> str | None:
@@ -54,6 +60,11 @@ def _judge(before: Threads, after: Threads, seconds: float) -> str | None:
     if sum(used) <= _SLEEPS * seconds:
         return "idle" if "R" not in letters else None
     return "busy" if max(used) >= _ALONE * sum(used) else None
+
+
+def _ready(threads: Threads) -> set[str]:
+    """Return the threads that run, or would with a core."""
+    return {thread for thread, (letter, *_) in threads.items() if letter == "R"}
 
 
 def _threads(pid: int | None) -> Threads:

@@ -15,6 +15,13 @@ Stack = tuple[tuple[str, str, int], ...]
 #: The most frames of a stack: of deeper ones the middle is left out.
 MOST_FRAMES = 100
 
+#: Files that merely run a task's graph, or count its calls.
+_PLUMBING = (
+    "/dask/_task_spec.py",
+    "/dasfprof/recording/task_runs/run_queue.py",
+    "/dasfprof/recording/call_profiles/engines.py",
+)
+
 #: The kernel's states of a thread, by its letters in /proc/PID/stat.
 THREAD_STATES = {
     "R": "running",
@@ -73,7 +80,7 @@ def stack_of(frames: list[FrameType]) -> Stack:
 
 
 def _is_plumbing(file: str) -> bool:
-    return file.endswith(("/dask/_task_spec.py", "/dasfprof/recording/task_runs/run_queue.py"))
+    return file.endswith(_PLUMBING)
 
 
 class Threads:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dasfprof.report.formats.parquet.readings import READINGS
 from dasfprof.report.formats.parquet.schema import TIME, WHO, TableSchema, columns, recorded
+from dasfprof.schema.allocations import ALLOCATION, TRACED_FUNCTION
 from dasfprof.schema.call_profiles import CALL_PROFILE
 from dasfprof.schema.stack_samples import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.steps import GRAPH_SENT
@@ -17,6 +18,7 @@ from dasfprof.schema.tasks import (
     STEAL,
     TASK_ARGUMENTS,
     TASK_RUN,
+    TRACEBACK,
     TRANSFER,
     UNSENT_TASKS,
 )
@@ -27,6 +29,7 @@ from dasfprof.schema.under_way import (
     STACK,
     TASK_UNDER_WAY,
 )
+from dasfprof.schema.worker_memory import MEMORY_SIZES
 
 #: What the tables call columns of the scheduler's record that the worker's has too.
 _RENAMED = {
@@ -167,7 +170,8 @@ key_id                id       of the actor
     TableSchema(
         "workers",
         "A row a life of a worker process; the scheduler is one of them.",
-        columns("""
+        (
+            *columns("""
 worker_id             id       its number, from 0
 host                  text     name of its host
 worker                text     its label
@@ -175,7 +179,11 @@ kind                  text     worker, scheduler, or host for facts of no worker
 name                  text     as Dask calls it
 address               text     as Dask knows it
 nthreads              count    its threads
-memory_limit          bytes    that it may take; null: no limit
+"""),
+            *columns(
+                "\n".join(f"{name} bytes {of}; null: none" for name, of in MEMORY_SIZES.items())
+            ),
+            *columns("""
 pid                   count    its process
 boot_id               text     of its host: equal ones share a clock
 first_seen            time     its earliest fact
@@ -187,6 +195,7 @@ exit_code             number   of its process, by its nanny; negative: the signa
 exit_reason           text     why its nanny ended it
 closed                flag     its files were finished; false: they end early
 """),
+        ),
     ),
     TableSchema(
         "steps",
@@ -217,6 +226,18 @@ id                    id       its number
         ),
     ),
     TableSchema(
+        "tracebacks",
+        TRACEBACK.about,
+        (
+            *_KEY,
+            *_KEY_TEXT,
+            *columns("run_id id Dask's number of the attempt; with the key it identifies a run"),
+            *WHO,
+            *TIME,
+            *recorded(TRACEBACK, without={"key", "run_id"}),
+        ),
+    ),
+    TableSchema(
         "arguments",
         TASK_ARGUMENTS.about,
         (
@@ -242,6 +263,22 @@ id                    id       its number
             *recorded(CALL_PROFILE, without={"file"}),
             *columns("path text path of the file; null: there is none"),
         ),
+    ),
+    TableSchema(
+        "allocations",
+        ALLOCATION.about,
+        (
+            *_KEY,
+            *_KEY_TEXT,
+            *columns("run_id id Dask's number of the attempt; with the key it identifies a run"),
+            *WHO,
+            *TIME,
+            *recorded(ALLOCATION, without={"key", "run_id", *_PLACED}),
+            _OF_A_THREAD[0],
+        ),
+    ),
+    TableSchema(
+        "traced_functions", TRACED_FUNCTION.about, (*WHO, *TIME, *recorded(TRACED_FUNCTION))
     ),
     TableSchema(
         "under_way",

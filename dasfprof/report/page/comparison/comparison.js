@@ -114,7 +114,7 @@ function bothFinding(row) {
 
 const facts = JSON.parse(byId("facts").textContent);
 const page = new ComparisonPage(facts);
-addEventListener("DOMContentLoaded", () =>
+onceParsed(() =>
   page.read().catch((error) => {
     byId("failed").textContent = `This browser could not read all of the comparison: ${error}`;
     byId("failed").hidden = false;

@@ -34,9 +34,3 @@ function secondsByLabel(names, side, tasks) {
     [...found].map(([code, seconds]) => [names.label(side, tasks.facts.functions[code]), seconds]),
   );
 }
-
-function median(numbers) {
-  const sorted = Float64Array.from(numbers).sort();
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}

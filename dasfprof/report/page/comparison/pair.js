@@ -77,7 +77,7 @@ class Pair {
       "div",
       { class: "plots", "data-side": SIDES[side] },
       make("h3", {}, `${SIDES[side] === "before" ? "Before" : "After"}: ${shortened(name, 90)}`),
-      make("ul", { class: "legend path-legend", hidden: true }, ...pathLegend(tasks.path)),
+      make("ul", { class: "legend path-legend", hidden: true }, ...plainLegend(pathLegend(tasks.path))),
       make(
         "div",
         { class: "timeline" },

@@ -134,10 +134,12 @@ def _packed(tree: FlameTree, names: dict[Name, int]) -> dict[str, PackedColumn]:
         "computing": spent.computing,
         "core": spent.core_wait,
         "lock": spent.lock_wait,
+        "uncertain": spent.uncertain,
         "line_seconds": lines.seconds,
         "line_computing": lines.computing,
         "line_core": lines.core_wait,
         "line_lock": lines.lock_wait,
+        "line_uncertain": lines.uncertain,
     }
     return {
         "depths": whole_numbers(tree.depths),

@@ -155,20 +155,20 @@ class Flames {
 }
 
 const FLAME_NUMBERS = ["depths", "functions", "line_counts", "lines"];
-const SPENT = ["seconds", "computing", "core", "lock"];
+const SPENT = ["seconds", "computing", "core", "lock", "uncertain"];
 const LINE_AMOUNTS = SPENT.map((name) => `line_${name}`);
 const FLAME_AMOUNTS = ["own", ...SPENT, ...LINE_AMOUNTS];
 
-function spentAt({ seconds, computing, core, lock }, at) {
-  return { seconds: seconds[at], computing: computing[at], core: core[at], lock: lock[at] };
+function spentAt(amounts, at) {
+  return Object.fromEntries(SPENT.map((name) => [name, amounts[name][at]]));
 }
 
 /** The lines at which a call was, with what was called from there. */
 function linesAt(tree, at) {
   const lines = [];
   for (let place = tree.firstLines[at]; place < tree.firstLines[at + 1]; place += 1) {
-    const [seconds, computing, core, lock] = LINE_AMOUNTS.map((name) => tree[name][place]);
-    lines.push({ line: tree.lines[place], seconds, computing, core, lock });
+    const spent = SPENT.map((name) => [name, tree[`line_${name}`][place]]);
+    lines.push({ line: tree.lines[place], ...Object.fromEntries(spent) });
   }
   return lines;
 }

@@ -33,8 +33,8 @@ class LineData:
     #: ``run_line_seconds`` and what they were spent with.
     columns: dict[str, PackedColumn]
     #: ``places`` (file, line, function), ``functions`` (by name: place, seconds, computing, waiting
-    #: for a core, for the interpreter's lock, samples of each line), ``fewest``: task runs of
-    #: fewer samples are left out.
+    #: for a core, for the interpreter's lock, uncertain: seconds of each line), ``fewest``: task
+    #: runs of fewer samples are left out.
     facts: dict[str, Any]
 
     @classmethod
@@ -116,6 +116,7 @@ def _spent(found: Split) -> list[tuple[str, Array]]:
         ("computing", found.computing),
         ("core", found.core_wait),
         ("lock", found.lock_wait),
+        ("uncertain", found.uncertain),
     ]
 
 

@@ -94,16 +94,16 @@ function spentBar(spent, share) {
   return bar;
 }
 
+/** The share of the time by which what it was spent with may be off, to be told apart. */
+const TELLING = 0.1;
+
 /** Marks what an element's width stands for: what is not computing is striped, hatched or dotted. */
-function dressSpent(element, { seconds, computing, core, lock }) {
-  const known = Number.isFinite(computing);
+function dressSpent(element, { seconds, computing, core, lock, uncertain }) {
   const ready = (core || 0) + (lock || 0);
-  const parts = known
-    ? [
-        ["ready", computing, ready],
-        ["waits", computing + ready, seconds - computing - ready],
-      ]
-    : [["untold", 0, seconds]];
+  const parts = [["waits", computing + ready, seconds - computing - ready]];
+  if (!Number.isFinite(computing)) parts.splice(0, 1, ["untold", 0, seconds]);
+  else if (uncertain > TELLING * seconds) parts.push(["untold", 0, computing + ready]);
+  else parts.push(["ready", computing, ready]);
   for (const [kind, before, length] of parts) {
     if (!(length > 0.005 * seconds)) continue;
     const part = make("i", { class: kind });
@@ -114,15 +114,17 @@ function dressSpent(element, { seconds, computing, core, lock }) {
 }
 
 /** What seconds were spent with, as far as it is known. */
-function spentWords({ seconds, computing, core, lock }) {
+function spentWords({ seconds, computing, core, lock, uncertain }) {
   if (!Number.isFinite(computing)) return "computing or waiting: unknown";
-  const waiting = Math.max(seconds - computing - (core || 0) - (lock || 0), 0);
-  const parts = [
+  const active = [
     [computing, "computing"],
     [core || 0, "waiting for a core"],
     [lock || 0, "waiting for the interpreter's lock"],
-    [waiting, "waiting"],
   ];
-  const told = parts.filter(([part]) => seconds > 0 && part / seconds >= 0.005);
+  const ran = active.reduce((sum, [part]) => sum + part, 0);
+  const isSome = ([part]) => seconds > 0 && part / seconds >= 0.005;
+  const either = active.filter(isSome).map(([, words]) => words);
+  const parts = uncertain > TELLING * seconds ? [[ran, either.join(" or ")]] : active;
+  const told = [...parts, [Math.max(seconds - ran, 0), "waiting"]].filter(isSome);
   return told.map(([part, words]) => `${formatShare(part / seconds)} ${words}`).join(", ");
 }

@@ -13,8 +13,13 @@ import pandas as pd
 
 from dasfprof.report.file_names import file_for
 from dasfprof.report.page.document import asset, shell
-from dasfprof.report.page.history.chart import ChartedRun, wall_time_chart
-from dasfprof.text import count_of, escape
+from dasfprof.report.page.history.chart import (
+    ChartedRun,
+    Measure,
+    constant_values,
+    runs_chart,
+)
+from dasfprof.text import count_of, escape, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -22,6 +27,15 @@ if TYPE_CHECKING:
 _TITLE = "Runs over time"
 _NUMBERS = ("Wall Time (s)", "Efficiency (%)", "Task Runs", "Failed")
 _LEFT_OUT = ("Pipeline", "Directory")
+#: The columns that the chart shows.
+_MEASURES = {
+    "Wall Time (s)": Measure("Wall time", format_duration, height=136, highest=0.0),
+    "Efficiency (%)": Measure("Efficiency", lambda value: f"{value:,.0f} %", highest=100.0),
+    "Task Runs": Measure("Task runs", lambda value: f"{value:,.0f}"),
+    "Failed": Measure("Failed task runs", lambda value: f"{value:,.0f}"),
+    "Findings": Measure("Findings of severity high", lambda value: f"{value:,.0f}"),
+}
+_HIGH = re.compile(r"([0-9]+) high")
 
 
 def write_history(runs: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
@@ -69,10 +83,22 @@ def pipelines_of(runs: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 def _section(name: str, runs: pd.DataFrame, page: Path) -> str:
     rows = runs.to_dict("records")
     links = [_report_of(row, page) for row in rows]
+    versions = [str(row["Versions"]) for row in rows]
     charted = [
-        ChartedRun(str(row["Run"]), _date(row), float(row["Wall Time (s)"]), row["Change"], link)
-        for row, link in zip(rows, links, strict=True)
+        ChartedRun(
+            name=str(row["Run"]),
+            began=_date(row),
+            values=[_measured(label, row) for label in _MEASURES],
+            change=str(row["Change"]),
+            versions=_new_versions(before, now),
+            link=link,
+        )
+        for row, link, before, now in zip(
+            rows, links, [versions[0], *versions], versions, strict=False
+        )
     ]
+    measures = list(_MEASURES.values())
+    constant = "".join(f"<p>{escape(text)}.</p>" for text in constant_values(charted, measures))
     labels = [label for label in runs.columns if label not in _LEFT_OUT]
     labels.insert(labels.index("Efficiency (%)"), labels.pop(labels.index("Change")))
     head = "".join(f'<th scope="col"{_class(label)}>{escape(label)}</th>' for label in labels)
@@ -81,9 +107,30 @@ def _section(name: str, runs: pd.DataFrame, page: Path) -> str:
     body = "".join(_row(row, link, labels) for row, link in newest_first)
     return (
         f'<section><header class="section-head"><h2>{escape(name)}</h2>'
-        f"<output>{count_of(len(runs), 'run')}</output></header>{wall_time_chart(charted)}"
+        f"<output>{count_of(len(runs), 'run')}</output></header>{runs_chart(charted, measures)}"
+        f'<div class="constant">{constant}</div>'
         f'<div class="scrolled"><table class="runs"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div></section>\n"
+    )
+
+
+def _measured(label: str, row: dict[Hashable, object]) -> float:
+    value = row[label]
+    if label == "Findings":
+        high = _HIGH.search(str(value))
+        return float(high[1]) if high else 0.0
+    return float(value)  # type: ignore[arg-type]  # a number, as the column's
+
+
+def _new_versions(before: str, now: str) -> str:
+    """Say which packages have another version than in the run before."""
+    old, new = (
+        dict(text.rsplit(" ", 1) for text in texts.split(", ") if text) for texts in (before, now)
+    )
+    return ", ".join(
+        f"{name} {old[name]} → {version}"
+        for name, version in new.items()
+        if old.get(name, version) != version
     )
 
 

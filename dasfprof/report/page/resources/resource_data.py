@@ -15,6 +15,20 @@ from dasfprof.report.resource_series import Series, metrics_of
 #: Points of all series of a metric together, and of one series.
 _MAX_POINTS = 200_000
 _SERIES_POINTS = 100, 1500
+#: What the readings of a metric are compared with: the column of `Trace.workers`, its kind, and its
+#: name where all workers have the same, else of some of them.
+_LIMITS = {
+    "memory": (
+        ("memory_limit", "limit", "a worker's limit", "limit of some workers"),
+        ("memory_pause", "pause", "a worker pauses", "some workers pause"),
+        ("memory_spill", "spill", "a worker spills to disk", "some workers spill to disk"),
+    ),
+    "results": (
+        ("memory_target", "spill", "a worker spills to disk", "some workers spill to disk"),
+    ),
+}
+#: Lines that a chart has of one kind.
+_MOST_LIMITS = 3
 #: Values are stored as parts of their metric's highest.
 _STEPS = 0xFFFF
 
@@ -29,8 +43,8 @@ class ResourceData:
     """What the page's charts of resources are drawn from."""
 
     columns: dict[str, PackedColumn]
-    #: A dict a metric: ``name, label, unit, series`` (``label, first``), ``highest``; or
-    #: ``absent`` with the reason.
+    #: A dict a metric: ``name, label, unit, series`` (``label, first``), ``highest``, ``limits``
+    #: (``value, kind, name`` of each); or ``absent`` with the reason.
     metrics: list[dict[str, Any]]
 
     @classmethod
@@ -47,10 +61,27 @@ class ResourceData:
             known = [series for series in metric.series if len(series.times)]
             if known:
                 facts |= _pack(metric.name, known, columns)
+                facts["limits"] = _limits(metric.name, trace)
             else:
                 facts["absent"] = _ABSENT.get(metric.name, "no sample of it was recorded")
             metrics.append(facts)
         return cls(columns, metrics)
+
+
+def _limits(name: str, trace: Trace) -> list[dict[str, Any]]:
+    """Return what readings of a metric are to be compared with."""
+    if name == "cpu":
+        return [{"value": 100.0, "kind": "limit", "name": "one core"}]
+    if name == "gpu":
+        return [{"value": 100.0, "kind": "limit", "name": "all of it"}]
+    lines = []
+    for column, kind, of_all, of_some in _LIMITS.get(name, ()):
+        workers = trace.workers[trace.workers["kind"] == "worker"]
+        values = sorted(set(workers[column].dropna())) if column in workers else []
+        same = len(values) == 1 and workers[column].notna().all()
+        about = {"kind": kind, "name": of_all if same else of_some}
+        lines += [{"value": float(value), **about} for value in values[:_MOST_LIMITS]]
+    return lines
 
 
 def _pack(name: str, series: list[Series], columns: dict[str, PackedColumn]) -> dict[str, Any]:

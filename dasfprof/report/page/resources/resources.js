@@ -1,13 +1,24 @@
 // Charts of resources under the timeline, over the same window of time.
 
 const CHART_HEIGHT = 68;
+/** A limit is drawn where the readings come to a third of it; that of a share always. */
+const NEAR_LIMIT = 3;
+/** How the lines of limits look, by their kind. */
+const LIMIT_LINES = {
+  limit: { colour: "bad", dashes: [7, 4] },
+  pause: { colour: "warn", dashes: [7, 4] },
+  spill: { colour: "warn", dashes: [2, 3] },
+};
 
 class Resources {
-  constructor(metrics, columns, root) {
+  /** `events` has `pointed(time)`, null: none, and `chosen(from, to)`. */
+  constructor(metrics, columns, root, events) {
+    this.events = events;
     this.metrics = metrics;
     this.columns = columns;
     this.root = root;
     this.summed = false;
+    this.pointed = null;
     this.charts = [];
     new ResizeObserver(() => this.draw()).observe(root);
   }
@@ -39,10 +50,14 @@ class Resources {
   add(metric, series) {
     const canvas = make("canvas", { role: "img", "aria-label": `${metric.label} over time` });
     const reading = make("output", { class: "reading" });
-    const box = make("div", { class: "chart" }, canvas, reading);
-    const chart = { metric, series, canvas, reading, box };
-    canvas.addEventListener("pointermove", (event) => this.point(event.offsetX));
-    canvas.addEventListener("pointerleave", () => this.point(null));
+    const box = make("div", { class: "chart" }, reading, canvas);
+    const mean = ({ values }) => sumOf(values) / values.length;
+    const chart = { metric, series, canvas, reading, box, named: fitting(series, mean, OTHER) };
+    canvas.addEventListener("pointermove", (event) => {
+      this.events.pointed(event.offsetX < GUTTER ? null : this.frame().time(event.offsetX));
+    });
+    canvas.addEventListener("pointerleave", () => this.events.pointed(null));
+    canvas.addEventListener("pointerdown", (event) => this.onPress(event, canvas));
     this.charts.push(chart);
     this.root.append(box);
   }
@@ -57,17 +72,41 @@ class Resources {
     this.draw();
   }
 
-  point(x) {
-    this.pointer = x;
+  /** Tells the values at a time; null: at none. */
+  point(time) {
+    if (this.pointed === time) return;
+    this.pointed = time;
     this.draw();
+  }
+
+  /** A drag chooses a time. */
+  onPress(event, canvas) {
+    canvas.setPointerCapture(event.pointerId);
+    const choose = (moved) => {
+      const ends = [event.offsetX, moved.offsetX].map((x) => Math.max(this.frame().time(x), this.from));
+      const [from, to] = [Math.min(...ends), Math.min(Math.max(...ends), this.to)];
+      if (Math.abs(moved.offsetX - event.offsetX) > 4) this.events.chosen(from, to);
+    };
+    canvas.addEventListener("pointerup", choose, { once: true });
+  }
+
+  frame() {
+    return new Frame({
+      ...{ left: GUTTER, top: 6, width: this.root.clientWidth - GUTTER, height: CHART_HEIGHT - 12 },
+      ...{ from: this.from, to: this.to, trackHeight: CHART_HEIGHT, scroll: 0 },
+    });
   }
 
   draw() {
     this.asked ??= requestAnimationFrame(() => {
       this.asked = null;
-      const palette = currentPalette();
-      for (const chart of this.charts) this.paint(chart, palette);
+      this.paintAll();
     });
+  }
+
+  paintAll() {
+    const palette = currentPalette();
+    for (const chart of this.charts) this.paint(chart, palette);
   }
 
   paint(chart, palette) {
@@ -75,43 +114,52 @@ class Resources {
     if (width <= GUTTER) return;
     fitCanvas(chart.canvas, width, CHART_HEIGHT);
     const context = chart.canvas.getContext("2d");
-    const frame = new Frame({
-      ...{ left: GUTTER, top: 6, width: width - GUTTER, height: CHART_HEIGHT - 12 },
-      ...{ from: this.from, to: this.to, trackHeight: CHART_HEIGHT, scroll: 0 },
-    });
+    const frame = this.frame();
     context.fillStyle = palette.background;
     context.fillRect(0, 0, width, CHART_HEIGHT);
     const { metric } = chart;
     const series = this.summed ? [summed(chart, frame)] : chart.series;
-    const highest = this.summed ? Math.max(...series[0].values, 0) : metric.highest;
+    const limits = this.summed ? [] : metric.limits;
+    const highest = topOf(this.summed ? Math.max(...series[0].values, 0) : metric.highest, limits, metric.unit);
     context.save();
     context.beginPath();
     context.rect(frame.left, 0, frame.width, CHART_HEIGHT);
     context.clip();
-    for (const [at, one] of series.entries()) {
-      const colour = series.length > OTHER ? palette.accent : palette.series[at];
-      context.globalAlpha = series.length > OTHER ? Math.max(0.15, 4 / series.length) : 1;
-      paintSeries(context, one, frame, highest || 1, colour, series.length === 1);
-    }
+    paintGrid(context, frame, palette);
+    paintAxisLines(context, metric, frame, highest, palette);
+    const named = this.namedIn(chart, series);
+    context.globalAlpha = Math.max(0.25, 8 / series.length);
+    for (const one of series)
+      if (!named.includes(one)) paintSeries(context, one, frame, highest || 1, palette.series[OTHER]);
+    context.globalAlpha = 1;
+    for (const [at, one] of named.entries())
+      paintSeries(context, one, frame, highest || 1, palette.series[at], series.length === 1);
+    paintLimits(context, limits, frame, highest, palette);
     context.restore();
     context.fillStyle = palette.line;
     context.fillRect(frame.left, CHART_HEIGHT - 6, frame.width, 1);
-    paintChartTitle(context, metric, highest, palette);
-    this.paintReading(chart, series, frame, context, palette);
+    paintChartTitle(context, metric, frame, highest, palette);
+    chart.canvas.setAttribute("aria-label", labelOf(metric, limits));
+    this.paintReading(chart, { series, named, limits: limits.filter(({ value }) => value <= highest) }, frame, context, palette);
   }
 
-  /** Names the series, and tells their values where the pointer is. */
-  paintReading(chart, series, frame, context, palette) {
-    const inside = this.pointer != null && this.pointer >= frame.left;
-    const time = inside ? frame.time(this.pointer) : NaN;
+  /** The series that have a colour and a name. */
+  namedIn(chart, series) {
+    return this.summed ? series : chart.named;
+  }
+
+  /** Names series and limits, and tells the series' values where the pointer is. */
+  paintReading(chart, { series, named, limits }, frame, context, palette) {
+    const inside = this.pointed !== null && this.pointed >= this.from && this.pointed <= this.to;
+    const time = inside ? this.pointed : NaN;
     if (inside) {
       context.fillStyle = palette.faint;
-      context.fillRect(Math.round(this.pointer), 0, 1, CHART_HEIGHT);
+      context.fillRect(Math.round(frame.x(time)), 0, 1, CHART_HEIGHT);
     }
     // Charts that show the same workers as the one above do not name them again.
     const before = this.charts[this.charts.indexOf(chart) - 1];
-    const named = !inside && before && String(labelsOf(before)) === String(labelsOf(chart));
-    const shown = series.slice(0, named ? 0 : OTHER).map((one, at) => {
+    const known = !inside && before && String(labelsOf(before)) === String(labelsOf(chart));
+    const shown = named.map((one, at) => {
       const place = lastAtMost(one.times, time);
       const text = !inside
         ? ""
@@ -119,17 +167,22 @@ class Resources {
           ? "–"
           : formatUnit(one.values[place], chart.metric.unit);
       const colour = make("i");
-      colour.style.background = series.length > OTHER ? palette.accent : palette.series[at];
-      return make("span", {}, colour, `${shortened(one.label, 30)} ${text}`);
+      colour.style.background = palette.series[at];
+      return make("span", {}, colour, `${shortened(one.label, 30)} `, make("b", {}, text));
     });
-    if (series.length > OTHER && !named)
-      shown.push(make("span", {}, `and ${series.length - OTHER} more`));
-    chart.reading.replaceChildren(...shown);
+    if (series.length > named.length)
+      shown.push(make("span", {}, `and ${series.length - named.length} no further from the median`));
+    const lines = limits.map(({ value, kind, name }) =>
+      make("span", { class: "limit" }, make("i", { class: kind }), `${name}: ${formatUnit(value, chart.metric.unit)}`),
+    );
+    // They keep their room, so that nothing moves when their values are told.
+    for (const one of shown) one.hidden = known;
+    chart.reading.replaceChildren(...lines, ...shown);
   }
 }
 
-function labelsOf({ series }) {
-  return series.map((one) => one.label);
+function labelsOf({ named }) {
+  return named.map((one) => one.label);
 }
 
 function paintSeries(context, { times, values }, frame, highest, colour, filled) {
@@ -152,14 +205,68 @@ function paintSeries(context, { times, values }, frame, highest, colour, filled)
   context.fill();
 }
 
-function paintChartTitle(context, metric, highest, palette) {
+/** The highest value of an axis: that of the readings, or of the highest limit that is near. */
+function topOf(highest, limits, unit) {
+  const near = limits.filter(({ value }) => unit === "%" || value <= highest * NEAR_LIMIT);
+  return Math.max(highest, ...near.map(({ value }) => value * 1.04));
+}
+
+/** What a chart tells to those who do not see it. */
+function labelOf({ label, unit, highest }, limits) {
+  const told = limits.map(({ value, name }) => `, ${name}: ${formatUnit(value, unit)}`);
+  return `${label} over time, at most ${formatUnit(highest, unit)}${told.join("")}`;
+}
+
+/** One to three round values between 0 and the highest. */
+function axisValues(highest, unit) {
+  if (highest <= 0) return [];
+  const power = 10 ** Math.floor(Math.log10(highest / 2));
+  const least = unit === "" || unit.startsWith("B") ? 1 : 0;
+  const steps = [1, 2, 5, 10].map((times) => Math.max(times * power, least));
+  const step = steps.find((one) => highest / one < 4);
+  return Array.from({ length: Math.floor(highest / step + 1e-9) }, (_, at) => (at + 1) * step);
+}
+
+function heightOf(value, frame, highest) {
+  return frame.top + frame.height * (1 - value / highest);
+}
+
+function paintAxisLines(context, { unit }, frame, highest, palette) {
+  context.fillStyle = palette.line;
+  for (const value of axisValues(highest, unit))
+    context.fillRect(frame.left, Math.round(heightOf(value, frame, highest)), frame.width, 1);
+}
+
+/** Paints limits as dashed lines; those above the axis are not there. */
+function paintLimits(context, limits, frame, highest, palette) {
+  context.lineWidth = 1;
+  for (const { value, kind } of limits) {
+    if (value > highest) continue;
+    const { colour, dashes } = LIMIT_LINES[kind];
+    const y = Math.round(heightOf(value, frame, highest)) + 0.5;
+    context.strokeStyle = palette[colour];
+    context.setLineDash(dashes);
+    context.beginPath();
+    context.moveTo(frame.left, y);
+    context.lineTo(frame.left + frame.width, y);
+    context.stroke();
+  }
+  context.setLineDash([]);
+}
+
+function paintChartTitle(context, metric, frame, highest, palette) {
   context.textBaseline = "middle";
   context.font = "12px system-ui, sans-serif";
   context.fillStyle = palette.text;
-  context.fillText(metric.label, 0, CHART_HEIGHT / 2 - 8);
+  context.fillText(metric.label, 0, 12);
   context.font = "11px system-ui, sans-serif";
   context.fillStyle = palette.faint;
-  context.fillText(`up to ${formatUnit(highest, metric.unit)}`, 0, CHART_HEIGHT / 2 + 9);
+  context.textAlign = "right";
+  for (const value of [0, ...axisValues(highest, metric.unit)]) {
+    const y = Math.min(Math.max(heightOf(value, frame, highest || 1), 6), CHART_HEIGHT - 6);
+    context.fillText(formatUnit(value, metric.unit), frame.left - 6, y);
+  }
+  context.textAlign = "left";
 }
 
 /** The sum of all series at each second pixel; each counts from its first to its last reading. */

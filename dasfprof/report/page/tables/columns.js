@@ -3,16 +3,29 @@
 /** Longer labels of numbers need more room for their two lines. */
 const LONG_LABEL = 20;
 
-/** Columns of a table that the page holds as lists; the names of functions lead to `about`. */
+/** What explains a row: these stand behind its name and its seconds, before what describes it. */
+const NAMES = ["Task Key", "Function", "Step"];
+const FIRST = [
+  ...[...NAMES, "Worker", "Duration (s)", "Failed Tasks", "Exception"],
+  ...["Error Message", "Waiting for a core (s)", "Blocked (s)"],
+];
+
+/**
+ * Columns of a table that the page holds as lists, what explains first; the names of functions lead
+ * to `about`. Those of one text, or without any, are hidden.
+ */
 function listedColumns(facts, about = null) {
+  const named = facts.columns.some(({ label }) => NAMES.includes(label));
   return facts.columns.map(({ label, kind, values }) => {
-    const hidden = isUnknown({ values });
+    const hidden = isUnknown({ values }) || isOneText({ kind, values });
     const numeric = kind === "number";
     const decimals = numeric ? decimalsOf(values) : 0;
     return {
       label,
       hidden,
       numeric,
+      place: named && FIRST.includes(label) ? FIRST.indexOf(label) : FIRST.length,
+      isKey: label === "Task Key",
       follow: about && label === "Function" ? (row) => about(values[row]) : null,
       width: numeric ? (label.length > LONG_LABEL ? 9 : 7) : 11,
       grow: numeric ? 1 : 2,
@@ -32,6 +45,11 @@ function cellText(value, decimals) {
   const least = 10 ** -decimals;
   if (value > 0 && value < least / 2) return `< ${formatCell(least, decimals)}`;
   return formatCell(value, decimals);
+}
+
+/** Whether all of several rows have the same text. */
+function isOneText({ kind, values }) {
+  return kind === "text" && values.length > 1 && values.every((value) => value === values[0]);
 }
 
 function isUnknown({ values }) {
@@ -67,6 +85,7 @@ function withBars(columns, statuses) {
   };
   const bars = {
     label: "Share of each status",
+    place: FIRST.length,
     width: 14,
     grow: 2,
     cell,
@@ -105,6 +124,7 @@ function taskColumns(tasks, about) {
   return [
     {
       ...named("Task Key", (row) => tasks.keyText(tasks.keys[row]), 15, 3),
+      isKey: true,
       order: () => ascending(keyRanks(tasks)),
     },
     {
@@ -137,6 +157,7 @@ function taskColumns(tasks, about) {
     ),
     seconds("Start (s)", tasks.starts),
     seconds("Duration (s)", tasks.durations),
+    ...(tasks.failed ? [named("Exception", (row) => tasks.exceptionText(row) ?? "", 12, 2)] : []),
     seconds("CPU (s)", tasks.cpu),
     ...tasks.statuses
       .filter((status) => !status.running)

@@ -1,15 +1,22 @@
 // The sections of tables that the page holds as lists.
 
+/** The columns by which a row of a table is about some task runs, and the filters for these. */
+const ABOUT = { Function: "function", Step: "step", Worker: "worker" };
+
 /**
- * Adds a section for each table that the page holds, in their order; `selected` has what is called
- * with a row that is chosen, by the table's name; `about(name)` is called when the name of a
- * function is followed.
+ * Adds a section for each table that the page holds, in their order, and gives the tables.
+ *
+ * `selected` has what is called with a row that is chosen, by the table's name; `chosen(link)` is
+ * called with the filters for the task runs that a row of any other is about, none if it was chosen
+ * before; `about(name)` when the name of a function is followed.
  */
-function buildTables(facts, { selected = {}, about = null } = {}) {
+function buildTables(facts, { selected = {}, chosen = null, about = null } = {}) {
+  const listed = [];
   for (const [name, table] of Object.entries(facts.tables)) {
     byId("tables").append(tableSection(name, table));
-    if (!table.absent) fillTable(name, table, facts, { selected: selected[name], about });
+    if (!table.absent) listed.push(new ListedTable(name, table, facts, { selected: selected[name], chosen, about }));
   }
+  return listed;
 }
 
 function tableSection(name, { title, absent, columns = [] }) {
@@ -31,33 +38,75 @@ function hasStatuses(name) {
   return name.endsWith("status");
 }
 
-function fillTable(name, table, facts, { selected, about }) {
-  const root = byId(`${name}-table`);
-  const count = table.columns[0]?.values.length ?? 0;
-  const listed = listedColumns(table, about);
-  const columns = hasStatuses(name) ? withBars(listed, facts.timeline.statuses) : listed;
-  const shown = new DataTable(root, { name: table.title, columns, count, selected });
-  noteUnknown(root, table);
-  exportButton(`${name}-csv`, shown, table.file);
-  filterBox(`${name}-filter`, shown, table);
+class ListedTable {
+  constructor(name, table, facts, { selected, chosen, about }) {
+    const root = byId(`${name}-table`);
+    const count = table.columns[0]?.values.length ?? 0;
+    const listed = listedColumns(table, about);
+    const columns = hasStatuses(name) ? withBars(listed, facts.timeline.statuses) : listed;
+    this.texts = table.columns.filter((column) => column.kind === "text");
+    /** The columns that filters are of, by the filter. */
+    this.filters = new Map(this.texts.filter(({ label }) => ABOUT[label]).map(({ label, values }) => [ABOUT[label], values]));
+    /** The row that filters were taken from; -1: none. */
+    this.source = -1;
+    this.wanted = "";
+    this.narrowed = new Map();
+    const filters = chosen && this.filters.size && ((row) => this.choose(row, chosen));
+    this.shown = new DataTable(root, { name: table.title, columns, count, selected: selected ?? (filters || undefined) });
+    this.told = make("p", { class: "absent", hidden: true });
+    root.before(this.told);
+    noteUnknown(root, table);
+    exportButton(`${name}-csv`, this.shown, table.file);
+    byId(`${name}-filter`)?.addEventListener("input", (event) => {
+      this.wanted = event.target.value.toLowerCase();
+      this.filter();
+    });
+  }
+
+  /** What a row is about, by the filter. */
+  aboutRow(row) {
+    return [...this.filters].map(([name, values]) => [name, values[row]]).filter(([, value]) => value !== null);
+  }
+
+  choose(row, chosen) {
+    this.source = this.source === row ? -1 : row;
+    chosen(new URLSearchParams(this.source < 0 ? [] : this.aboutRow(row)));
+  }
+
+  /** Shows the rows about what filters let through; all if they were taken from one of the rows. */
+  narrow(chosen) {
+    const own = this.source < 0 ? [] : this.aboutRow(this.source);
+    const isSource = own.length > 0 && own.length === chosen.size && own.every(([name, value]) => chosen.get(name) === value);
+    if (!isSource) {
+      this.source = -1;
+      if (this.shown.chosen >= 0 && this.filters.size) this.shown.mark(-1);
+    }
+    this.narrowed = new Map(isSource ? [] : [...chosen].filter(([name]) => this.filters.has(name)));
+    const words = [...this.narrowed].map(([name, value]) => `${name} ${shortened(value, 60)}`);
+    this.told.textContent = `Only ${words.join(", ")}.`;
+    this.told.hidden = !words.length;
+    this.filter();
+  }
+
+  filter() {
+    const { wanted, narrowed, texts, filters } = this;
+    const holds = (row) => texts.some(({ values }) => values[row]?.toLowerCase().includes(wanted));
+    const passes = (row) => [...narrowed].every(([name, value]) => filters.get(name)[row] === value);
+    const all = wanted === "" && !narrowed.size;
+    this.shown.filter(all ? null : (row) => (wanted === "" || holds(row)) && passes(row));
+  }
 }
 
-/** Says which columns are left out because nothing in them is known. */
+/** Says which columns are left out: nothing in them is known, or they say one thing. */
 function noteUnknown(root, table) {
   const labels = table.columns.filter((column) => isUnknown(column)).map((column) => column.label);
-  if (labels.length)
-    root.append(make("p", { class: "absent" }, `NA in every row: ${visible(labels.join(", "))}.`));
+  const told = table.columns
+    .filter((column) => !isUnknown(column) && isOneText(column))
+    .map(({ label, values }) => `${label} is ${shortened(values[0], 60) || "empty"} in every row.`);
+  if (labels.length) told.unshift(`NA in every row: ${labels.join(", ")}.`);
+  if (told.length) root.append(make("p", { class: "absent" }, visible(told.join(" "))));
 }
 
 function exportButton(id, table, file) {
   byId(id).addEventListener("click", async () => download(file, await table.csv()));
-}
-
-function filterBox(id, table, facts) {
-  const texts = facts.columns.filter((column) => column.kind === "text");
-  byId(id)?.addEventListener("input", (event) => {
-    const wanted = event.target.value.toLowerCase();
-    const holds = (row) => texts.some(({ values }) => values[row]?.toLowerCase().includes(wanted));
-    table.filter(wanted === "" ? null : holds);
-  });
 }

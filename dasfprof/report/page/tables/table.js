@@ -4,22 +4,28 @@ const ROW_HEIGHT = 26;
 /** Browsers cap an element's height; beyond this, scrolling is in proportion. */
 const MAX_HEIGHT = 30_000_000;
 const CSV_SLICE = 20_000;
+/** All tables of the page, in their order. */
+const allTables = [];
 
 /**
  * A sorted, filtered view of rows. A column has `label`, `width` (em), `grow`, `numeric`;
  * `text(row)` for the page, or `cell(row)` for an element, which CSV lacks; `value(row)` for CSV; `hidden` if
- * only CSV has it; `follow(row)` where its text leads somewhere, as Enter does on the row; and `order()` (the rows, ascending) unless its values are to be compared.
+ * only CSV has it; `isKey`, of which the middle is left out and not the end; `place`, by which those that are shown are ordered; `follow(row)` where its text leads somewhere, as Enter does on the row; and `order()` (the rows, ascending) unless its values are to be compared.
  */
 class DataTable {
   constructor(root, { name, columns, count, selected = () => {} }) {
     Object.assign(this, { root, name, count, selected });
     this.all = columns.filter((column) => !column.cell);
-    this.columns = columns.filter((column) => !column.hidden);
+    const place = (column) => column.place ?? 0;
+    this.columns = columns
+      .filter((column) => !column.hidden)
+      .sort((one, other) => place(one) - place(other));
     this.chosen = -1;
     this.kept = null;
     this.sorted = { column: null, descending: true };
     this.inOrder = Uint32Array.from({ length: count }, (_, row) => row);
     this.build();
+    allTables.push(this);
   }
 
   build() {
@@ -125,7 +131,7 @@ class DataTable {
           class: column.numeric ? "number" : "",
           title: column.numeric ? null : text,
         },
-        column.follow ? this.link(column, row, text) : text,
+        column.follow ? this.link(column, row, text) : column.isKey ? elided(text) : text,
       );
     });
     const chosen = row === this.chosen;
@@ -216,6 +222,13 @@ class DataTable {
     }
     return parts;
   }
+}
+
+/** A key of which a narrow cell leaves out the middle: the index of a chunk stands at its end. */
+function elided(text) {
+  const at = text.endsWith(")") ? Math.max(text.indexOf(", "), text.length - 24) : text.length - 8;
+  const parts = [text.slice(0, Math.max(at, 0)), text.slice(Math.max(at, 0))];
+  return make("span", { class: "elided" }, ...parts.map((part) => make("span", {}, part)));
 }
 
 function sortedRows(column, count) {

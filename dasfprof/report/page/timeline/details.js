@@ -27,6 +27,7 @@ function showDetails(pane, { tasks, row, flames, select, about }) {
     ["CPU", formatSeconds(tasks.cpu[row])],
     ...tasks.statuses.map((status) => [visible(status.name), formatSeconds(status.seconds[row])]),
     [open ? "Had not ended" : "Ended in", visible(tasks.stateName(row))],
+    ["Worker's process", visible(tasks.exitOf(row))],
     ["Asked of Dask", visible(tasks.annotationsOf(row))],
     ["Inputs", formatBytes(tasks.inputSizes[row])],
     ["Result", formatBytes(tasks.sizes[row])],
@@ -45,7 +46,7 @@ function showDetails(pane, { tasks, row, flames, select, about }) {
     { type: "button", class: "close", "aria-label": "Close", onclick: () => select(-1) },
     "✕",
   );
-  const parts = [make("header", {}, title, close), list];
+  const parts = [list];
   const exception = tasks.exceptionText(row);
   if (exception !== null && exception !== "") {
     parts.push(make("h4", { class: "error" }, "Exception"), make("pre", {}, longText(exception)));
@@ -53,15 +54,16 @@ function showDetails(pane, { tasks, row, flames, select, about }) {
   const raised = tasks.raisedAt(row);
   if (raised) parts.push(make("p", { class: "raised" }, "Raised at ", make("b", {}, visible(raised))));
   parts.push(
+    ...tracebackText(tasks.tracebackOf(row)),
     ...argumentText(tasks.argumentsOf(row)),
-    ...runLines(flames, row),
+    ...runLines(flames, row, track.thread),
     ...logRecords(tasks.logsOf(row)),
     ...functionCode(tasks.codeOf(row)),
     ...otherRuns(tasks, row, select),
     ...keyList("Needs", "needs", tasks, tasks.inputsOf(row), select),
     ...keyList("Is needed by", "needed", tasks, tasks.takersOf(row), select),
   );
-  pane.replaceChildren(...parts);
+  pane.replaceChildren(make("header", {}, title, close), make("div", { class: "parts" }, ...parts));
   pane.scrollTop = 0;
 }
 
@@ -72,20 +74,31 @@ function longText(text) {
     : visible(text);
 }
 
+/** Shows the traceback of a failed task run. */
+function tracebackText(text) {
+  if (text === "") return [];
+  const lines = text.split("\n").map(visible).join("\n");
+  return [
+    make("details", { class: "traceback" }, make("summary", {}, "Traceback"), make("pre", { class: "code" }, lines)),
+  ];
+}
+
 /** Tells the arguments of a task run: name and type of each. */
 function argumentText(text) {
   return text === "" ? [] : [make("h4", {}, "Arguments"), make("p", { class: "arguments" }, longText(text))];
 }
 
 /** The lines at which the task run was sampled, or why there are none. */
-function runLines(flames, row) {
+function runLines(flames, row, thread) {
   if (!flames.sampled) return [];
   const lines = flames.linesOfRun(row);
   const { fewest } = flames.facts.lines;
   const none =
-    fewest > 1
-      ? `Fewer than ${formatCount(fewest)} samples: too many task runs have so few for this page.`
-      : "No sample: it was never running when stacks were looked at.";
+    thread === "loop"
+      ? "No sample: coroutines are not sampled, nor task runs whose thread is unknown."
+      : fewest > 1
+        ? `Fewer than ${formatCount(fewest)} samples: too many task runs have so few for this page.`
+        : "No sample: it was never running when stacks were looked at.";
   const shown = lines.length ? lineList(lines.slice(0, LISTED_LINES)) : make("p", { class: "absent" }, none);
   return [make("h4", {}, "Sampled lines"), shown];
 }

@@ -1,16 +1,18 @@
-// Which task runs are lit: those whose key holds what was searched for, of one function, worker
-// and step.
+// Which task runs are lit: those that were searched for, of one function, worker, step and state at
+// the end.
 
 /** More choices than this nobody scrolls through; links and the search reach the others. */
 const MAX_CHOICES = 500;
-const FILTERS = ["step", "function", "worker"];
+const FILTERS = ["step", "function", "worker", "state"];
 
 class Filters {
   /** `changed()` is called when the person chooses. */
   constructor(tasks, changed) {
     this.tasks = tasks;
-    /** A flag for each key that holds what was searched for; null: nothing was. */
+    /** A flag for each row that was searched for; null: nothing was. */
     this.found = null;
+    /** The legends, of which entries may be chosen; null: not yet. */
+    this.legends = null;
     this.boxes = Object.fromEntries(FILTERS.map((name) => [name, byId(`only-${name}`)]));
     for (const name of FILTERS) {
       const places = this.places(name);
@@ -23,8 +25,8 @@ class Filters {
   }
 
   names(name) {
-    const { functions, workers, steps } = this.tasks.facts;
-    return { function: functions, worker: workers, step: steps }[name];
+    const { functions, workers, steps, states } = this.tasks.facts;
+    return { function: functions, worker: workers, step: steps, state: states }[name];
   }
 
   /** The places in the list of names that tasks have, in the order of the choices. */
@@ -47,24 +49,30 @@ class Filters {
     return place >= 0;
   }
 
+  /** The name that a filter lets through; null: all. */
+  chosen(name) {
+    const { value } = this.boxes[name];
+    return value === "" ? null : this.names(name)[Number(value)];
+  }
+
   get any() {
-    return this.found !== null || FILTERS.some((name) => this.boxes[name].value !== "");
+    return this.found !== null || this.legends?.has || FILTERS.some((name) => this.boxes[name].value !== "");
   }
 
   /** A flag for each row; null if all are lit. */
   lit() {
     if (!this.any) return null;
     const { tasks, found } = this;
-    const { keys, count } = tasks;
-    const lit = new Uint8Array(count);
-    if (found) for (let row = 0; row < count; row += 1) lit[row] = found[keys[row]];
-    else lit.fill(1);
+    const { count } = tasks;
+    const lit = found ? found.slice() : new Uint8Array(count).fill(1);
     for (const name of FILTERS) {
       if (this.boxes[name].value === "") continue;
       const wanted = Number(this.boxes[name].value);
       const code = codeOf(tasks, name);
       for (let row = 0; row < count; row += 1) if (lit[row] && code(row) !== wanted) lit[row] = 0;
     }
+    const has = this.legends?.has;
+    if (has) for (let row = 0; row < count; row += 1) if (lit[row] && !has(row)) lit[row] = 0;
     return lit;
   }
 }

@@ -41,18 +41,23 @@ class Gestures {
     event.preventDefault();
   }
 
-  /** A drag pans, a click selects. */
+  /** A drag pans, with Shift it chooses an area; a click selects. */
   onPress(event) {
     if (event.button !== 0) return;
     const { timeline, surface } = this;
     surface.focus({ preventScroll: true });
     surface.setPointerCapture(event.pointerId);
     const { from, to, scroll } = timeline;
+    const chooses = timeline.events.chosen && (event.shiftKey || timeline.events.dragsChoose());
     let dragged = false;
     const drag = (moved) => {
       const [x, y] = [moved.offsetX - event.offsetX, moved.offsetY - event.offsetY];
       dragged ||= Math.hypot(x, y) > 4;
       if (!dragged) return;
+      if (chooses) {
+        const ends = [event, moved].map(({ offsetX, offsetY }) => [offsetX, offsetY]);
+        return timeline.showArea(timeline.areaBetween(...ends));
+      }
       const by = (x / timeline.frame().width) * (to - from);
       timeline.move(from - by, to - by);
       timeline.scrollTo(scroll - y);
@@ -60,6 +65,7 @@ class Gestures {
     const drop = () => {
       surface.removeEventListener("pointermove", drag);
       if (!dragged) timeline.click(event.offsetX, event.offsetY);
+      else if (chooses) timeline.events.chosen(timeline.area);
     };
     surface.addEventListener("pointermove", drag);
     surface.addEventListener("pointerup", drop, { once: true });
@@ -102,12 +108,29 @@ class Gestures {
       Home: () => timeline.showWholeRun(),
       0: () => timeline.showWholeRun(),
       f: () => timeline.selected >= 0 && timeline.zoomTo(timeline.selected),
+      m: () => timeline.events.chosen?.(timeline.wholeTracks(timeline.from, timeline.to)),
       ".": () => timeline.step(1, 0),
       ",": () => timeline.step(-1, 0),
       ArrowDown: tracks(1),
       ArrowUp: tracks(-1),
       Enter: () => timeline.selected < 0 && timeline.step(1, 0),
-      Escape: () => timeline.select(-1),
+      c: () => this.ofSelected("fold"),
+      p: () => this.ofSelected("pin"),
+      Escape: () => this.giveUp(),
     };
+  }
+
+  /** Folds or pins the worker of the selected task run. */
+  ofSelected(act) {
+    const { handles, selected, tasks } = this.timeline;
+    if (selected >= 0) handles?.lanes[act](tasks.tracks[tasks.trackOfRow[selected]].worker);
+  }
+
+  /** Gives up what was chosen last: an area, a task run, entries of legends. */
+  giveUp() {
+    const { timeline } = this;
+    if (timeline.area) return timeline.events.chosen(null);
+    if (timeline.selected < 0) timeline.events.cleared?.();
+    timeline.select(-1);
   }
 }

@@ -1,5 +1,4 @@
-// What surrounds the bars: ruler, tracks' titles, arrows, the first picture before the bars, and
-// which colour each task has.
+// What surrounds the bars: ruler, tracks' titles, arrows, the first picture before the bars.
 
 function fitCanvas(canvas, width, height) {
   const scale = devicePixelRatio || 1;
@@ -50,10 +49,19 @@ function paintRuler(context, frame, palette) {
   for (const time of times) {
     const x = Math.round(frame.x(time)) + 0.5;
     context.fillStyle = palette.line;
-    context.fillRect(x - 0.5, 0, 1, frame.top - 2);
+    context.fillRect(x - 0.5, 0, 1, RULER - 2);
     context.fillStyle = palette.faint;
     context.fillText(clockText(time, step), x + 4, 11);
   }
+}
+
+/** Lines at the ruler's times, through all that has them. */
+function paintGrid(context, frame, palette) {
+  context.fillStyle = palette.faint;
+  context.globalAlpha = 0.22;
+  for (const time of ticks(frame.from, frame.to, frame.width, 92).times)
+    context.fillRect(Math.round(frame.x(time)), frame.top, 1, frame.height);
+  context.globalAlpha = 1;
 }
 
 function paintTitles(context, view, frame, palette) {
@@ -63,35 +71,53 @@ function paintTitles(context, view, frame, palette) {
   context.beginPath();
   context.rect(0, frame.top, frame.left - 8, frame.height);
   context.clip();
-  context.font = "12px system-ui, sans-serif";
   context.textBaseline = "middle";
-  const [first, last] = frame.tracks(view.tracks.length);
-  let free = frame.top - 99;
-  for (let track = first; track <= last; track += 1) {
-    const { group, title: full, short, strong } = view.tracks[track];
-    const title = frame.trackHeight < 14 ? (short ?? full) : full;
-    const y = Math.max(frame.y(track + 0.5), frame.top + 7);
-    const begins = track === 0 || view.tracks[track - 1].group !== group;
-    if (begins && frame.trackHeight >= 14) {
-      context.fillStyle = palette.line;
-      context.fillRect(0, Math.round(frame.y(track)) - 1, frame.left, 1);
-    }
-    if (!title || y - free < 14) continue;
+  for (const track of frame.seen(view.tracks.length)) {
+    if (!beginsGroup(view, track) || frame.heightOf(track) < 14) continue;
+    const y = Math.round(frame.y(track)) - 1;
+    context.fillStyle = palette.line;
+    if (y >= frame.topOf(track)) context.fillRect(0, y, frame.left, 1);
+  }
+  for (const { track, title, y } of titledTracks(view, frame)) {
     context.fillStyle = palette.text;
-    context.font = `${strong ? 600 : 400} 12px system-ui, sans-serif`;
-    context.fillText(title, 0, y);
-    free = y;
+    context.font = `${view.tracks[track].strong ? 600 : 400} 12px system-ui, sans-serif`;
+    const x = view.handles && view.tracks[track].group >= 0 ? HANDLE : 0;
+    const fits = x + context.measureText(title).width < frame.left - 8;
+    context.fillText(fits ? title : view.tracks[track].short || title, x, y);
   }
   context.restore();
+  context.fillStyle = palette.faint;
+  if (frame.pinned) context.fillRect(0, frame.top + frame.pinned - 1, frame.left + frame.width, 1);
   paintScroll(context, view, frame, palette);
+}
+
+/** Whether a track is the first of its worker, step or function. */
+function beginsGroup({ tracks }, track) {
+  return track === 0 || tracks[track - 1].group !== tracks[track].group;
+}
+
+/** The titles that have room: the track, the text and the middle of its line. */
+function titledTracks(view, frame) {
+  const titled = [];
+  let free = -Infinity;
+  for (const track of frame.seen(view.tracks.length)) {
+    const { title: full, short } = view.tracks[track];
+    const title = frame.heightOf(track) < 14 ? (short ?? full) : full;
+    const y = Math.max(frame.y(track) + frame.heightOf(track) / 2, frame.topOf(track) + 7);
+    if (!title || y - free < 14) continue;
+    titled.push({ track, title, y });
+    free = y;
+  }
+  return titled;
 }
 
 /** Shows which part of the tracks is seen, where not all are. */
 function paintScroll(context, view, frame, palette) {
-  const whole = view.tracks.length * frame.trackHeight;
-  if (whole <= frame.height) return;
-  const high = Math.max(12, (frame.height / whole) * frame.height);
-  const y = frame.top + (frame.scroll / (whole - frame.height)) * (frame.height - high);
+  const whole = (view.tracks.length - frame.staying.length) * frame.trackHeight;
+  const room = frame.height - frame.pinned;
+  if (whole <= room) return;
+  const high = Math.max(12, (room / whole) * room);
+  const y = frame.top + frame.pinned + (frame.scroll / (whole - room)) * (room - high);
   context.fillStyle = palette.faint;
   context.fillRect(frame.left + frame.width - 4, y, 4, high);
 }
@@ -103,8 +129,7 @@ function paintOverview(context, tasks, frame, palette) {
   const colours = [..."0123456789"].map(
     (tenth) => `rgb(${mixed(background, accent, tenth / 9).join(" ")})`,
   );
-  const [first, last] = frame.tracks(shares.length);
-  for (let track = first; track <= last; track += 1) {
+  for (const track of frame.seen(shares.length)) {
     const width = frame.width / shares[track].length;
     for (let at = 0; at < shares[track].length; at += 1) {
       if (shares[track][at] === "0") continue;
@@ -119,87 +144,23 @@ function paintOverview(context, tasks, frame, palette) {
   }
 }
 
+/** Paints an arrow that goes right; one to a place less than its head away points up or down. */
 function paintArrow(context, x0, y0, x1, y1, colour, dashes) {
-  const bend = Math.max(12, Math.abs(x1 - x0) / 2);
+  const head = Math.min(7, x1 - x0);
+  const bend = (x1 - head - x0) / 2;
   context.strokeStyle = colour;
   context.fillStyle = colour;
   context.lineWidth = 1.5;
   context.setLineDash(dashes);
   context.beginPath();
   context.moveTo(x0, y0);
-  context.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1 - 5, y1);
+  context.bezierCurveTo(x0 + bend, y0, x1 - head - bend, y1, x1 - head, y1);
   context.stroke();
   context.setLineDash([]);
   context.beginPath();
   context.moveTo(x1, y1);
-  context.lineTo(x1 - 7, y1 - 4);
-  context.lineTo(x1 - 7, y1 + 4);
+  const way = head < 7 && y1 !== y0 ? Math.sign(y1 - y0) * 7 : 0;
+  context.lineTo(way ? x1 - 4 : x1 - 7, way ? y1 - way : y1 - 4);
+  context.lineTo(way ? x1 + 4 : x1 - 7, way ? y1 - way : y1 + 4);
   context.fill();
-}
-
-/** States of task runs by what they mean; any other is grey. */
-const STATE_COLOURS = { memory: 2, erred: 5, cancelled: 1, rescheduled: 3, released: 4 };
-
-/** What a task run spent its time on. */
-const STATUS_COLOURS = { Inqueue: 6, Preparing: 1, Running: 0, Finalizing: 3 };
-
-function statusLegend(statuses) {
-  return statuses.map((name) => {
-    const swatch = make("i");
-    swatch.style.background = `var(--series-${STATUS_COLOURS[name] ?? OTHER})`;
-    return make("li", {}, swatch, visible(name));
-  });
-}
-
-/** The place in the palette of each value that tasks are coloured by, and its name. */
-function legend(tasks, by) {
-  if (by === "worker") {
-    return tasks.facts.workers.map((name, at) => ({ name, colour: at % OTHER, code: at }));
-  }
-  if (by === "status") {
-    return [...tasks.facts.statuses, "unknown"].map((name, at) => ({
-      name,
-      colour: STATUS_COLOURS[name] ?? OTHER,
-      code: at,
-    }));
-  }
-  if (by === "state") {
-    return [...tasks.facts.states, "unknown"].map((name, at) => ({
-      name,
-      colour: STATE_COLOURS[name] ?? OTHER,
-      code: at,
-    }));
-  }
-  if (by === "step") {
-    const last = tasks.facts.steps.length - 1;
-    return tasks.facts.steps.map((name, at) => ({
-      name,
-      colour: at === last ? OTHER : at % OTHER,
-      code: at,
-    }));
-  }
-  return tasks.functionsByTime.map((code, rank) => ({
-    name: tasks.facts.functions[code],
-    colour: Math.min(rank, OTHER),
-    code,
-    seconds: tasks.secondsOfFunction[code],
-  }));
-}
-
-/** The value that a task is coloured by: what `legend` calls its code. */
-function codeOf(tasks, by) {
-  if (by === "worker") return (row) => tasks.tracks[tasks.trackOfRow[row]].worker;
-  if (by === "status") return (row) => tasks.longestStatus(row);
-  if (by === "step") return (row) => tasks.steps[row];
-  return by === "state" ? (row) => tasks.states[row] : (row) => tasks.functionOf(row);
-}
-
-function rowColours(tasks, by) {
-  const entries = legend(tasks, by);
-  const ofCode = new Uint8Array(Math.max(0, ...entries.map((entry) => entry.code)) + 1).fill(OTHER);
-  for (const { code, colour } of entries) ofCode[code] = colour;
-  const code = codeOf(tasks, by);
-  const colours = new Uint8Array(tasks.count);
-  for (let row = 0; row < tasks.count; row += 1) colours[row] = ofCode[code(row)];
-  return colours;
 }

@@ -4,190 +4,155 @@ const MANY_BARS = 6000;
 const LABEL_WIDTH = 44;
 /** Pixels of the teeth at the end of a bar that had not ended. */
 const OPEN_END = 6;
-/** The place in a palette of what has no colour of its own. */
-const OTHER = 7;
-const DIM = 16;
-const SHADES = 32;
-const DARK = matchMedia("(prefers-color-scheme: dark)");
-const palettes = new Map();
-
-/** Colours of the page, for the light or the dark scheme, as CSS and as 32-bit pixels. */
-class Palette {
-  constructor() {
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(name).trim();
-    this.series = [0, 1, 2, 3, 4, 5, 6, 7].map((at) => colour(`--series-${at}`));
-    this.background = colour("--canvas");
-    this.band = colour("--band");
-    this.text = colour("--text");
-    this.faint = colour("--faint");
-    this.line = colour("--line");
-    this.accent = colour("--accent");
-    this.needs = colour("--needs");
-    this.needed = colour("--needed");
-    this.rgb = this.series.map(rgbOf);
-    const background = rgbOf(this.background);
-    const dim = this.rgb.map((one) => mixed(background, one, 0.16));
-    this.dimSeries = dim.map((one) => `rgb(${one.join(" ")})`);
-    /** Pixels of each colour, and `DIM` further of each dimmed one, by how full they are. */
-    this.shades = [];
-    for (const [at, one] of [
-      ...this.rgb.entries(),
-      ...dim.map((other, place) => [place + DIM, other]),
-    ]) {
-      this.shades[at] = Array.from({ length: SHADES + 1 }, (_, full) =>
-        pixelOf(mixed(background, one, 0.3 + (0.7 * full) / SHADES)),
-      );
-    }
-    this.inks = this.rgb.map(([r, g, b]) =>
-      r * 0.3 + g * 0.59 + b * 0.11 > 140 ? "#14171c" : "#fff",
-    );
-  }
-}
-
-/** The palette of the scheme that is in force. */
-function currentPalette() {
-  const dark = DARK.matches;
-  palettes.set(dark, palettes.get(dark) ?? new Palette());
-  return palettes.get(dark);
-}
-
-function rgbOf(hex) {
-  return [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
-}
-
-function mixed(from, to, share) {
-  return from.map((value, at) => Math.round(value + (to[at] - value) * share));
-}
-
-function pixelOf([r, g, b]) {
-  return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
-}
-
-/** Where in a canvas the tracks are, and which time is where. */
-class Frame {
-  constructor({ left, top, width, height, from, to, trackHeight, scroll }) {
-    Object.assign(this, { left, top, width, height, from, to, trackHeight, scroll });
-    this.perSecond = width / (to - from || 1);
-  }
-
-  x(time) {
-    return this.left + (time - this.from) * this.perSecond;
-  }
-
-  time(x) {
-    return this.from + (x - this.left) / this.perSecond;
-  }
-
-  y(track) {
-    return this.top + track * this.trackHeight - this.scroll;
-  }
-
-  track(y) {
-    return Math.floor((y - this.top + this.scroll) / this.trackHeight);
-  }
-
-  /** First and last track that are seen, of so many. */
-  tracks(count) {
-    const last = Math.min(count - 1, this.track(this.top + this.height - 1));
-    return [Math.max(0, this.track(this.top)), last];
-  }
-}
+/** Bars of so many pixels and more show what their thread did. */
+const SPLIT_SIZE = [30, 15];
+const SPLIT_HEIGHT = 4;
 
 class Painter {
   constructor(tasks) {
     this.tasks = tasks;
+    /** What is painted between the bars; null: nothing. */
+    this.gaps = null;
   }
 
-  /** Paints the bars of a view; `colours` has a place in the palette for each row, `matches` a
+  /** Paints the tracks of a view; `colours` has a place in the palette for each row, `matches` a
    * flag for each row or null. */
   paint(context, view, frame, colours, matches, palette) {
-    const [first, last] = frame.tracks(view.tracks.length);
-    const parts = [];
     let bars = 0;
-    let areas = false;
-    for (let track = first; track <= last; track += 1) {
-      const [from, to] = seenIn(view, this.tasks, track, frame.from, frame.to);
-      parts.push([track, from, to]);
-      bars += to - from;
-      areas ||= view.tracks[track].area;
-    }
-    if (bars > MANY_BARS || areas) {
-      this.paintPixels(context, view, frame, parts, colours, matches, palette);
-    } else this.paintBars(context, view, frame, parts, colours, matches, palette);
-    return bars;
+    const regions = frame.regions(view.tracks.length).map((region) => {
+      const parts = region.tracks.map((track) => {
+        const [from, to] = seenIn(view, this.tasks, track, frame.from, frame.to);
+        const crowded = isCrowded(view.tracks[track]);
+        if (!crowded) bars += to - from;
+        return { track, from, to, crowded };
+      });
+      return { ...region, parts };
+    });
+    // Where some bars are lit, what is between is not what is looked for.
+    const dim = matches !== null || view.lit !== undefined;
+    const look = { colours, matches, palette, dim };
+    for (const region of regions) this.paintRegion(context, view, frame, region, bars > MANY_BARS, look);
   }
 
-  paintBars(context, view, frame, parts, colours, matches, palette) {
+  /** Paints tracks of which some scroll beneath others. */
+  paintRegion(context, view, frame, { top, height, parts }, many, look) {
+    context.save();
+    context.beginPath();
+    context.rect(frame.left, top, frame.width, height);
+    context.clip();
+    this.paintPixels(context, view, frame, { top, height, parts, many }, look);
+    for (const part of parts) {
+      const { transfers } = view.tracks[part.track];
+      if (transfers) {
+        const [y, high] = [frame.y(part.track), frame.heightOf(part.track)];
+        this.tasks.transfers.paint(context, view.tracks[part.track], y, high, frame, look.palette);
+      } else if (!many && !part.crowded) this.paintBars(context, view, frame, part, look);
+    }
+    context.restore();
+  }
+
+  paintBars(context, view, frame, { track, from, to }, { colours, matches, palette }) {
     const { tasks } = this;
-    const gap = frame.trackHeight > 8 ? 1 : 0;
-    const height = Math.max(1, frame.trackHeight - 2 * gap);
-    const labels = frame.trackHeight >= 14;
-    context.font = `${Math.min(12, frame.trackHeight - 6)}px system-ui, sans-serif`;
+    const high = frame.heightOf(track);
+    const gap = high > 8 ? 1 : 0;
+    const height = Math.max(1, high - 2 * gap);
+    const labels = high >= 14;
+    context.font = `${Math.min(12, high - 6)}px system-ui, sans-serif`;
     context.textBaseline = "middle";
-    for (const [track, from, to] of parts) {
-      const y = frame.y(track) + gap;
-      for (let at = from; at < to; at += 1) {
-        const row = view.rows ? view.rows[at] : at;
-        const x = Math.max(frame.x(tasks.starts[row]), frame.left - 2);
-        const end = Math.min(
-          frame.x(tasks.starts[row] + tasks.durations[row]),
-          frame.left + frame.width + 2,
-        );
-        if (end < frame.left) continue;
-        const width = Math.max(end - x, 0.75);
-        const lit = matches ? matches[row] : !view.lit || view.lit[row];
-        context.fillStyle = (lit ? palette.series : palette.dimSeries)[colours[row]];
-        if (tasks.isOpen(row) && width > 2 * OPEN_END) paintOpenBar(context, x, y, width, height);
-        else context.fillRect(x, y, width > 4 ? width - 1 : width, height);
-        if (labels && width > LABEL_WIDTH && lit) {
-          context.fillStyle = palette.inks[colours[row]];
-          const most = Math.floor((width - 8) / 6.2);
-          context.fillText(shortened(tasks.functionName(row), most), x + 4, y + height / 2 + 0.5);
-        }
+    const y = frame.y(track) + gap;
+    for (let at = from; at < to; at += 1) {
+      const row = view.rows ? view.rows[at] : at;
+      const x = Math.max(frame.x(tasks.starts[row]), frame.left - 2);
+      const end = Math.min(frame.x(tasks.starts[row] + tasks.durations[row]), frame.left + frame.width + 2);
+      if (end < frame.left) continue;
+      const width = Math.max(end - x, 0.75);
+      const lit = this.isLit(view, row, matches);
+      context.fillStyle = (lit ? palette.series : palette.dimSeries)[colours[row]];
+      if (tasks.isOpen(row) && width > 2 * OPEN_END) paintOpenBar(context, x, y, width, height);
+      else context.fillRect(x, y, width > 4 ? width - 1 : width, height);
+      const split = this.gaps && lit && width > SPLIT_SIZE[0] && height > SPLIT_SIZE[1];
+      if (split) this.paintSplit(context, row, frame, y + height - SPLIT_HEIGHT, palette);
+      if (tasks.failed?.[row]) paintFailed(context, x, y, width, height, palette);
+      if (labels && width > LABEL_WIDTH && lit) {
+        context.fillStyle = palette.inks[colours[row]];
+        const most = Math.floor((width - 8) / 6.2);
+        const middle = y + (height - (split ? SPLIT_HEIGHT : 0)) / 2 + 0.5;
+        context.fillText(shortened(tasks.functionName(row), most), x + 4, middle);
       }
     }
   }
 
-  paintPixels(context, view, frame, parts, colours, matches, palette) {
+  isLit({ lit }, row, matches) {
+    if (this.gaps?.alone) return false;
+    return matches ? matches[row] === 1 : !lit || lit[row] === 1;
+  }
+
+  /** Paints under a bar which parts of its time its thread computed, had no core, was blocked. */
+  paintSplit(context, row, frame, y, palette) {
+    const { starts, durations } = this.tasks;
+    const whole = durations[row];
+    const width = whole * frame.perSecond - 1;
+    let x = frame.x(starts[row]);
+    context.fillStyle = palette.background;
+    context.fillRect(x, y - 1, width, 1);
+    for (const [code, seconds] of this.gaps.split(row).entries()) {
+      const part = (seconds / whole) * width;
+      context.fillStyle = palette.series[this.gaps.swatches[code].colour];
+      if (this.gaps.shows(code)) context.fillRect(x, y, part, SPLIT_HEIGHT);
+      x += part;
+    }
+  }
+
+  /** Paints what is made of pixels: tracks with many bars, and what is between bars. */
+  paintPixels(context, view, frame, { top, height: high, parts, many }, look) {
+    const inPixels = ({ track, crowded }) => many || crowded || this.gaps?.has(view.tracks[track]);
+    if (!parts.some(inPixels)) return;
     const scale = context.getTransform().a;
-    const width = Math.round(frame.width * scale);
-    const height = Math.round(frame.height * scale);
+    const [width, height] = [frame.width, high].map((size) => Math.round(size * scale));
     const image = context.createImageData(width, height);
     const pixels = new Uint32Array(image.data.buffer);
-    pixels.fill(pixelOf(rgbOf(palette.background)));
-    const line = new Float64Array(width);
-    const longest = new Float64Array(width);
-    const colour = new Uint8Array(width);
-    for (const [track, from, to] of parts) {
-      line.fill(0);
-      longest.fill(0);
-      this.cover(view, frame, from, to, colours, matches, { width, line, longest, colour });
-      const top = Math.round((frame.y(track) - frame.top) * scale);
-      const bottom = Math.round((frame.y(track + 1) - frame.top) * scale);
-      const space = frame.trackHeight > 4 ? Math.round(scale) : 0;
-      const paintTrack = view.tracks[track].area ? paintArea : paintShare;
-      paintTrack(
-        pixels,
-        width,
-        Math.max(top, 0),
-        Math.min(bottom - space, height),
-        top,
-        bottom - space,
-        {
-          line,
-          colour,
-          palette,
-        },
-      );
+    pixels.fill(pixelOf(rgbOf(look.palette.background)));
+    const sums = { line: new Float64Array(width), longest: new Float64Array(width), colour: new Uint8Array(width) };
+    for (const part of parts) {
+      const y = frame.y(part.track) - top;
+      const ends = [y, y + frame.heightOf(part.track)].map((at) => Math.round(at * scale));
+      const place = { pixels, width, height, ends, scale };
+      if (many || part.crowded) this.paintCrowded(view, frame, part, place, sums, look);
+      else if (this.gaps?.has(view.tracks[part.track])) this.paintBetween(view, frame, part, place, look);
     }
-    context.putImageData(image, Math.round(frame.left * scale), Math.round(frame.top * scale));
+    context.putImageData(image, Math.round(frame.left * scale), Math.round(top * scale));
+  }
+
+  /** Paints a track whose bars are too many to paint one by one. */
+  paintCrowded(view, frame, { track, from, to }, { pixels, width, height, ends, scale }, sums, look) {
+    const { area, lanes = [] } = view.tracks[track];
+    const { line, longest, colour } = sums;
+    line.fill(0);
+    longest.fill(0);
+    this.cover(view, frame, from, to, look, { width, ...sums });
+    if (lanes.length > 1) for (let x = 0; x < width; x += 1) line[x] /= lanes.length;
+    const [top, end] = ends;
+    const bottom = end - (frame.heightOf(track) > 4 ? Math.round(scale) : 0);
+    const filled = this.gaps?.has(view.tracks[track]);
+    const { palette, dim } = look;
+    if (filled) paintGaps(pixels, width, this.gaps, lanes, frame, palette, { top, bottom, height, line, dim });
+    const paintTrack = area ? paintArea : filled ? paintFilled : paintShare;
+    const tones = { line, colour, palette };
+    paintTrack(pixels, width, Math.max(top, 0), Math.min(bottom, height), top, bottom, tones);
+  }
+
+  /** Paints what is between bars that are painted one by one. */
+  paintBetween(view, frame, { track }, { pixels, width, height, ends: [top, end], scale }, { palette, dim }) {
+    const inset = frame.heightOf(track) >= 10 ? Math.round(3 * scale) : Math.round(scale);
+    const place = { top: top + inset - Math.round(scale), bottom: end - inset, height, line: null, dim };
+    paintGaps(pixels, width, this.gaps, view.tracks[track].lanes, frame, palette, place);
   }
 
   /** Sums for each pixel how much of it tasks cover, and finds the colour of the longest one. */
-  cover(view, frame, from, to, colours, matches, { width, line, longest, colour }) {
-    const { starts, durations } = this.tasks;
+  cover(view, frame, from, to, { colours, matches }, { width, line, longest, colour }) {
+    const { starts, durations, failed } = this.tasks;
     const { rows, lit } = view;
+    const faded = this.gaps?.alone === true;
     const perSecond = width / (frame.to - frame.from || 1);
     for (let at = from; at < to; at += 1) {
       const row = rows ? rows[at] : at;
@@ -195,9 +160,10 @@ class Painter {
       const end = begin + durations[row] * perSecond;
       if (end < 0 || begin >= width) continue;
       // What is lit is worth more than anything that is not.
-      const dim = matches ? !matches[row] : lit !== undefined && !lit[row];
-      const tone = dim ? colours[row] + DIM : colours[row];
-      const weight = dim ? 1e-6 : 1;
+      const dim = faded || (matches ? !matches[row] : lit !== undefined && !lit[row]);
+      const bad = !dim && failed !== null && failed[row] === 1;
+      const tone = bad ? FAILED : dim ? colours[row] + DIM : colours[row];
+      const weight = bad ? 1e6 : dim ? 1e-6 : 1;
       const first = begin > 0 ? begin | 0 : 0;
       const last = end < width ? end | 0 : width - 1;
       for (let pixel = first; pixel <= last; pixel += 1) {
@@ -211,6 +177,22 @@ class Painter {
       }
     }
   }
+}
+
+/** Whether a track's bars would lie over one another. */
+function isCrowded({ area, lanes }) {
+  return area || lanes?.length > 1;
+}
+
+/** Marks a bar whose task failed: framed and struck through. */
+function paintFailed(context, x, y, width, height, palette) {
+  context.fillStyle = palette.bad;
+  context.fillRect(x, y, Math.max(width, 2), 3);
+  context.fillRect(x, y, Math.min(2, width), height);
+  if (width < 8 || height < 8) return;
+  context.strokeStyle = palette.bad;
+  context.lineWidth = 1.5;
+  context.strokeRect(x + 0.75, y + 0.75, width - 2.5, height - 1.5);
 }
 
 /** A bar whose right end is torn: its task had not ended. */
@@ -238,6 +220,17 @@ function paintShare(pixels, width, top, bottom, _trackTop, _trackBottom, { line,
   for (let y = top + 1; y < bottom; y += 1) pixels.copyWithin(y * width, begin, begin + width);
 }
 
+/** A track whose bars are the higher the more of a pixel's time they cover. */
+function paintFilled(pixels, width, top, bottom, trackTop, trackBottom, { line, colour, palette }) {
+  const room = trackBottom - trackTop;
+  for (let x = 0; x < width; x += 1) {
+    if (line[x] <= 0) continue;
+    const tone = palette.shades[colour[x]][SHADES];
+    const high = Math.max(1, Math.round(Math.min(line[x], 1) * room));
+    for (let y = Math.max(top, trackBottom - high); y < bottom; y += 1) pixels[y * width + x] = tone;
+  }
+}
+
 /** A track that is the higher the more tasks ran at a time. */
 function paintArea(pixels, width, top, bottom, trackTop, trackBottom, { line, colour, palette }) {
   let highest = 1;
@@ -248,5 +241,35 @@ function paintArea(pixels, width, top, bottom, trackTop, trackBottom, { line, co
     const tone = palette.shades[colour[x]][SHADES];
     const high = Math.max(1, Math.round((line[x] / highest) * room));
     for (let y = Math.max(top, trackBottom - high); y < bottom; y += 1) pixels[y * width + x] = tone;
+  }
+}
+
+/**
+ * Paints what is not covered by bars: the height of a class in a pixel's column is its share of the
+ * time there. `line` has the share that bars take below; null where they are painted over it.
+ */
+function paintGaps(pixels, width, gaps, lanes, frame, palette, { top, bottom, height, line, dim }) {
+  const [held, around] = gaps.heldIn(lanes, frame, width);
+  const idle = gaps.idle(lanes[0], frame, width);
+  const room = bottom - top;
+  const tones = [OVERHEAD, ...idle.map(([code]) => code)].map((code) => {
+    const { colour, busy } = gaps.swatches[code];
+    return gaps.shows(code) ? palette.gapTones(colour, busy, dim && gaps.only === null) : palette.nothing;
+  });
+  const shares = [around, ...idle.map(([, each]) => each)];
+  for (let x = 0; x < width; x += 1) {
+    const free = Math.max(0, 1 - held[x]);
+    const whole = free + around[x];
+    const bars = line && line[x] > 0 ? Math.max(1, Math.round(Math.min(line[x], 1) * room)) : 0;
+    if (whole < 0.004 || bars >= room) continue;
+    const perShare = (room - bars) / whole;
+    let [shown, y] = [0, bottom - bars];
+    for (let at = 0; at < shares.length && y > top; at += 1) {
+      shown += at ? shares[at][x] * free : around[x];
+      const until = Math.max(top, bottom - bars - Math.round(shown * perShare));
+      for (; y > until; y -= 1) {
+        if (y > 0 && y <= height) pixels[(y - 1) * width + x] = tones[at][(x + y) % 6 < 2 ? 1 : 0];
+      }
+    }
   }
 }

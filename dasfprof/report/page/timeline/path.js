@@ -32,6 +32,7 @@ function criticalView(tasks) {
     lit,
     chain,
     path,
+    staying: 1,
   };
 }
 
@@ -46,7 +47,9 @@ function paintPath(context, path, frame, colours, palette) {
   const first = Math.max(0, lastAtMost(path.starts, frame.from));
   const last = lastAtMost(path.starts, frame.to);
   const y = frame.y(0);
-  const height = frame.trackHeight - 1;
+  const height = frame.heightOf(0) - 3;
+  context.fillStyle = palette.background;
+  context.fillRect(frame.left, y, frame.width, frame.heightOf(0));
   for (let at = first; at <= last; at += 1) {
     const x = Math.max(frame.x(path.starts[at]), frame.left - 2);
     const end = Math.min(
@@ -56,8 +59,9 @@ function paintPath(context, path, frame, colours, palette) {
     const kind = path.kinds[at].name;
     const work = kind === WORK;
     const known = work && path.rows[at] < colours.length;
-    context.fillStyle =
-      palette.series[known ? colours[path.rows[at]] : (KIND_COLOURS[kind] ?? OTHER)];
+    const colour = known ? colours[path.rows[at]] : (KIND_COLOURS[kind] ?? OTHER);
+    const seen = !path.only || path.only.has(kind);
+    context.fillStyle = (seen ? palette.series : palette.dimSeries)[colour];
     const high = work ? height : Math.max(2, Math.round(height * 0.45));
     context.fillRect(x, y + height - high, Math.max(end - x, 0.5), high);
   }
@@ -92,20 +96,4 @@ function pathTotals({ kinds, durations }) {
   for (const [at, kind] of kinds.entries())
     totals.set(kind, (totals.get(kind) ?? 0) + durations[at]);
   return [...totals].sort((one, other) => other[1] - one[1]);
-}
-
-function pathLegend(path) {
-  const entries = pathTotals(path).map(([kind, seconds]) => {
-    const swatch = make("i", { class: kind.name === WORK ? "work" : "wait" });
-    if (kind.name !== WORK)
-      swatch.style.background = `var(--series-${KIND_COLOURS[kind.name] ?? OTHER})`;
-    return make(
-      "li",
-      { title: kind.meaning },
-      swatch,
-      kind.name,
-      make("small", {}, ` ${formatSeconds(seconds)}`),
-    );
-  });
-  return [make("li", {}, "On the critical path:"), ...entries];
 }

@@ -1,4 +1,5 @@
-// The search for keys: among the texts of their begins, and the numbers that they end in.
+// The search for task runs: by their keys, among the texts of their begins and the numbers that they
+// end in; by their errors, logs, workers, steps, functions and these functions' files.
 
 /** A key's numbers are written with these alone. */
 const TAIL_CHARACTERS = /^[0-9a-f, ).…-]*$/;
@@ -36,20 +37,53 @@ function hashTest(tasks, text, atBegin) {
 }
 
 /**
- * Finds the keys whose text holds the query, or what one of their runs logged does, whatever the
- * case of its letters.
+ * Finds the task runs about which a text tells that holds the query, whatever the case of its letters.
  *
- * Gives a flag for each key, or null if `isStale()` became true meanwhile.
+ * Gives a flag for each row, or null if `isStale()` became true meanwhile.
  */
+async function findRows(tasks, query, isStale) {
+  const keys = await findKeys(tasks, query, isStale);
+  if (keys === null) return null;
+  const found = new Uint8Array(tasks.count);
+  for (let row = 0; row < tasks.count; row += 1) found[row] = keys[tasks.keys[row]];
+  const wanted = query.toLowerCase();
+  const holds = (text) => Number(Boolean(text) && text.toLowerCase().includes(wanted));
+  for (const [codeOfRow, texts] of toldOfRows(tasks, query)) {
+    const codes = Uint8Array.from(texts, holds);
+    if (!codes.includes(1)) continue;
+    for (let row = 0; row < tasks.count; row += 1) if (codes[codeOfRow(row)]) found[row] = 1;
+  }
+  for (const [row, text] of Object.entries(tasks.facts.tracebacks)) if (holds(text)) found[row] = 1;
+  for (const [row, records] of Object.entries(tasks.facts.logs)) {
+    if (records.some((record) => holds(record.join(" ")))) found[row] = 1;
+  }
+  return found;
+}
+
+/** Lists of texts, each with which of them is about a row. Mere digits are no one's name. */
+function toldOfRows(tasks, query) {
+  const { facts } = tasks;
+  const errors = [
+    [(row) => tasks.exceptions[row], tasks.exceptionTexts],
+    [(row) => tasks.raised[row], tasks.raisedTexts],
+  ];
+  if (/^[0-9]*$/.test(query)) return errors;
+  const placesOf = (name) => (Object.hasOwn(facts.code, name) ? facts.code[name] : []);
+  const functions = facts.functions.map((name) => [name, ...placesOf(name).map(([place]) => place)].join("\n"));
+  const workers = tasks.tracks.map(({ worker }) => facts.workers[worker]);
+  return [
+    ...errors,
+    [(row) => tasks.functionOf(row), functions],
+    [(row) => tasks.trackOfRow[row], workers],
+    ...(tasks.steps ? [[(row) => tasks.steps[row], facts.steps]] : []),
+  ];
+}
+
+/** A flag for each key whose text holds the query; null if `isStale()` became true meanwhile. */
 async function findKeys(tasks, query, isStale) {
   const wanted = asTold(tasks, query).toLowerCase();
   const found = new Uint8Array(tasks.facts.keys);
   const digits = /^[0-9]+$/.test(wanted) ? new NumbersWith(wanted) : null;
-  for (const [row, records] of Object.entries(tasks.facts.logs)) {
-    if (records.some((record) => record.join(" ").toLowerCase().includes(query.toLowerCase()))) {
-      found[tasks.keys[row]] = 1;
-    }
-  }
   let pause = performance.now() + SLICE_MS;
   for (let head = 0; head < tasks.headTexts.length; head += 1) {
     const begin = tasks.headFirsts[head];

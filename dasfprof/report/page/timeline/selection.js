@@ -16,23 +16,40 @@ function paintSelection(timeline, palette = currentPalette()) {
   if (selected >= 0 && tasks.whole) paintArrows(context, timeline, frame, palette);
   if (hovered >= 0) outline(context, timeline, frame, hovered, palette.text, 1);
   if (selected >= 0) outline(context, timeline, frame, selected, palette.accent, 2.5);
+  if (timeline.area) paintChosen(context, timeline.area, frame, palette);
   if (timeline.cursor !== null) paintCursor(context, frame, timeline.cursor, palette);
   context.restore();
 }
 
-/** Paints the bounds of the time that a finding speaks of, and shades what is outside of it. */
-function paintMarked(context, [from, to], frame, palette) {
-  const bottom = frame.top + frame.height;
-  const [x, end] = [Math.round(frame.x(from)), Math.round(frame.x(to))];
-  context.globalAlpha = 0.5;
-  context.fillStyle = palette.background;
-  context.fillRect(frame.left, frame.top, Math.max(0, x - frame.left), frame.height);
-  context.fillRect(end, frame.top, Math.max(0, frame.left + frame.width - end), frame.height);
-  context.fillStyle = palette.accent;
-  context.globalAlpha = 0.08;
-  context.fillRect(x, frame.top, end - x, frame.height);
+/** Paints the bounds of the times that a finding speaks of, and shades what is outside of them. */
+function paintMarked(context, spans, frame, palette) {
+  const fill = (colour, alpha, x, end) => {
+    context.fillStyle = colour;
+    context.globalAlpha = alpha;
+    context.fillRect(x, frame.top, Math.max(0, end - x), frame.height);
+  };
+  let shaded = frame.left;
+  for (const [from, to] of spans) {
+    const [x, end] = [Math.round(frame.x(from)), Math.round(frame.x(to))];
+    fill(palette.background, 0.5, shaded, x);
+    fill(palette.accent, 0.08, x, end);
+    for (const edge of [x - 2, end]) fill(palette.accent, 1, edge, edge + 2);
+    shaded = Math.max(shaded, end);
+  }
+  fill(palette.background, 0.5, shaded, frame.left + frame.width);
   context.globalAlpha = 1;
-  for (const edge of [x - 2, end]) context.fillRect(edge, frame.top, 2, bottom - frame.top);
+}
+
+function paintChosen(context, { from, to, first, last }, frame, palette) {
+  const [x, end] = [frame.x(from), frame.x(to)];
+  const bottom = frame.y(last) + frame.heightOf(last);
+  const place = [x, frame.y(first), end - x, bottom - frame.y(first)];
+  context.fillStyle = context.strokeStyle = palette.accent;
+  context.globalAlpha = 0.12;
+  context.fillRect(...place);
+  context.globalAlpha = 1;
+  context.lineWidth = 1.5;
+  context.strokeRect(...place);
 }
 
 function paintCursor(context, frame, time, palette) {
@@ -46,7 +63,7 @@ function outline(context, { tasks, view }, frame, row, colour, thickness) {
   const width = Math.max(tasks.durations[row] * frame.perSecond, 3);
   context.strokeStyle = colour;
   context.lineWidth = thickness;
-  const height = Math.max(frame.trackHeight - 1, 3);
+  const height = Math.max(frame.heightOf(track) - 1, 3);
   context.strokeRect(frame.x(tasks.starts[row]) - 1, frame.y(track), width + 1, height);
 }
 
@@ -55,9 +72,15 @@ function paintArrows(context, { tasks, view, selected }, frame, palette) {
   const tracks = tracksOfRows(view, tasks.count);
   const arrow = (from, to, colour, dashes) => {
     if (from < 0 || to < 0 || tracks[from] < 0 || tracks[to] < 0) return;
+    // A result is used after it was made: where clocks say otherwise, they are wrong by that much.
+    if (tasks.starts[to] < tasks.starts[from]) return;
     const end = tasks.starts[from] + tasks.durations[from];
-    const [x0, x1] = [frame.x(end), frame.x(tasks.starts[to])];
-    const [y0, y1] = [tracks[from], tracks[to]].map((track) => frame.y(track + 0.5));
+    const x1 = frame.x(tasks.starts[to]);
+    const x0 = Math.min(frame.x(end), x1);
+    // From edge to edge of the bars: their names stay readable.
+    const down = Math.sign(tracks[to] - tracks[from]) || 1;
+    const y0 = frame.y(tracks[from] + 0.5 + 0.45 * down);
+    const y1 = frame.y(tracks[to] + 0.5 - 0.45 * (tracks[to] === tracks[from] ? -1 : down));
     paintArrow(context, x0, y0, x1, y1, colour, dashes);
   };
   for (const { row } of tasks.inputsOf(selected).slice(0, MAX_ARROWS)) {
@@ -66,22 +89,4 @@ function paintArrows(context, { tasks, view, selected }, frame, palette) {
   for (const { row } of tasks.takersOf(selected).slice(0, MAX_ARROWS)) {
     arrow(selected, row, palette.needed, [5, 3]);
   }
-}
-
-/** What is told of the task run under the pointer, and of the critical path's segment there. */
-function told(tasks, row, segment) {
-  const { path } = tasks;
-  const parts = [formatSeconds(tasks.durations[row]), visible(tasks.workerName(row))];
-  if (tasks.steps) parts.push(shortened(tasks.stepName(row), 40));
-  const lines = [
-    make("strong", {}, shortened(tasks.functionName(row), 60)),
-    make("span", {}, shortened(tasks.keyText(tasks.keys[row]), 70)),
-    make("span", {}, parts.join(" · ")),
-  ];
-  if (segment >= 0) {
-    const { name, meaning } = path.kinds[segment];
-    const seconds = formatSeconds(path.durations[segment]);
-    lines.push(make("span", {}, `${name} ${seconds}: ${meaning}`));
-  }
-  return lines;
 }

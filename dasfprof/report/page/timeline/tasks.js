@@ -24,6 +24,9 @@ class Tasks {
     this.states = await columns.read("states");
     const { states, open_states: open } = this.facts;
     this.openStates = states.map((state) => open.includes(state));
+    const erred = states.indexOf("erred");
+    /** A flag for each row that failed; null: none did. */
+    this.failed = erred < 0 ? null : Uint8Array.from(this.states, (state) => Number(state === erred));
     this.steps = columns.has("steps") ? await columns.read("steps") : null;
     const kinds = await columns.read("path_kinds");
     this.path = {
@@ -43,6 +46,22 @@ class Tasks {
     this.functionsByTime = Array.from(this.secondsOfFunction.keys())
       .filter((code) => this.secondsOfFunction[code] > 0)
       .sort((one, other) => this.secondsOfFunction[other] - this.secondsOfFunction[one]);
+  }
+
+  /** Reads why threads were idle, and for how long runs held theirs around their functions. */
+  async readGaps() {
+    const { columns } = this;
+    for (const name of ["before", "after", "deserialize", "disk_read", "disk_write", "core_wait"])
+      this[name] = await columns.amounts(name);
+    this.cpu = await columns.amounts("cpu");
+    this.gapBegins = await columns.amounts("gap_begins");
+    this.gapClasses = await columns.read("gap_classes");
+    const { whole } = this.facts.gaps;
+    this.gapShares = Float64Array.from(await columns.read("gap_shares"), (parts) => parts / whole);
+    const counts = await columns.read("gap_counts");
+    this.gapOffsets = new Uint32Array(counts.length + 1);
+    for (let cell = 0; cell < counts.length; cell += 1)
+      this.gapOffsets[cell + 1] = this.gapOffsets[cell] + counts[cell];
   }
 
   /** Reads the keys' texts. */
@@ -72,7 +91,6 @@ class Tasks {
     await breathe();
     this.sizes = await columns.amounts("sizes");
     this.inputSizes = await columns.amounts("input_sizes");
-    this.cpu = await columns.amounts("cpu");
     this.results = await columns.read("results");
     this.resultTexts = await columns.read("result_texts");
     this.exceptions = await columns.read("exceptions");
@@ -164,6 +182,16 @@ class Tasks {
   /** What a task run logged: level, message, exception and line of each record. */
   logsOf(row) {
     return this.facts.logs[row] ?? [];
+  }
+
+  /** The traceback of a failed task run; empty: it has none here. */
+  tracebackOf(row) {
+    return this.facts.tracebacks[row] ?? "";
+  }
+
+  /** How the process ended of the worker on which a task run had not; empty: nothing tells. */
+  exitOf(row) {
+    return this.facts.exits[row] ?? "";
   }
 
   exceptionText(row) {

@@ -5,9 +5,16 @@ const RULER = 24;
 const MIN_SPAN = 2e-6;
 const TRACKS_HEIGHT = [96, 430];
 const TRACK_HEIGHT = [5, 26];
+/** The critical path and what is pinned stay readable above many tracks, and leave them a half of the room. */
+const PATH_HEIGHT = 30;
+const PINNED_HEIGHT = 18;
+const MOST_PINNED = TRACKS_HEIGHT[1] / 2;
 
 class Timeline {
-  /** `events` has `selected(row)`, `moved(from, to)` and, if wanted, `pointed(time)` (null: none). */
+  /**
+   * `events` has `selected(row)`, `moved(from, to)`, with a band `step(name)`, and, if wanted, `pointed(time)` (null: none) and
+   * `chosen(area)`, with `dragsChoose()`: whether a drag chooses an area also without Shift.
+   */
   constructor(tasks, root, events) {
     this.tasks = tasks;
     this.events = events;
@@ -16,9 +23,11 @@ class Timeline {
     this.root = root;
     this.canvas = root.querySelector("canvas.picture");
     this.overlay = root.querySelector("canvas.overlay");
-    this.tip = root.querySelector(".tip");
+    this.tip = new Tip(this, root.querySelector(".tip"));
     this.opened = usuallyOpen(tasks);
-    /** The time that a finding speaks of. */
+    /** Buttons beside the titles; null: there are none. */
+    this.handles = null;
+    /** The times that a finding speaks of, in their order; null: all of the run. */
     this.marked = null;
     this.from = 0;
     /** The end of the axis; the time at which a line is drawn, null: none. */
@@ -26,10 +35,16 @@ class Timeline {
     this.cursor = null;
     this.to = this.whole;
     this.scroll = 0;
+    /** The heights of the first tracks, which stay in place while the others scroll. */
+    this.staying = [];
     this.selected = -1;
+    /** The time and the tracks that were chosen; null: none. */
+    this.area = null;
     this.hovered = -1;
     this.matches = null;
     this.colourBy = "function";
+    /** The steps above the tracks; null: none are shown. */
+    this.band = null;
     new Gestures(this, this.overlay).listen();
     new ResizeObserver(() => this.view && this.resize()).observe(root);
     DARK.addEventListener("change", () => this.draw());
@@ -37,6 +52,7 @@ class Timeline {
 
   show(view) {
     this.view = view;
+    if (this.area) this.events.chosen?.(null);
     this.scroll = 0;
     this.resize();
   }
@@ -56,6 +72,27 @@ class Timeline {
   point(time) {
     this.cursor = time;
     paintSelection(this);
+  }
+
+  /** Frames a time on some tracks; null: none. */
+  showArea(area) {
+    this.area = area;
+    paintSelection(this);
+  }
+
+  /** A time on all tracks. */
+  wholeTracks(from, to) {
+    return { from, to, first: 0, last: this.view.tracks.length - 1 };
+  }
+
+  /** The area between two points of the canvas. */
+  areaBetween([x0, y0], [x1, y1]) {
+    const frame = this.frame();
+    const within = (x) => Math.min(Math.max(frame.time(x), this.from), this.to);
+    const last = this.view.tracks.length - 1;
+    const track = (y) => Math.min(Math.max(frame.track(Math.max(y, frame.top)), 0), last);
+    const [first, end] = [Math.min(y0, y1), Math.max(y0, y1)].map(track);
+    return { from: within(Math.min(x0, x1)), to: within(Math.max(x0, x1)), first, last: end };
   }
 
   highlight(matches) {
@@ -82,9 +119,10 @@ class Timeline {
       this.move((start + end) / 2 - wanted / 2, (start + end) / 2 + wanted / 2);
     }
     const track = tracksOfRows(this.view, this.tasks.count)[row];
-    if (track < 0) return;
-    const top = track * this.trackHeight;
-    this.scrollTo(Math.min(top, Math.max(this.scroll, top + this.trackHeight - this.tracksHeight)));
+    if (track < this.staying.length) return;
+    const top = this.topOf(track);
+    const least = top + this.trackHeight - (this.tracksHeight - this.pinned);
+    this.scrollTo(Math.min(top, Math.max(this.scroll, least)));
   }
 
   move(from, to) {
@@ -115,12 +153,13 @@ class Timeline {
     this.move(0, this.whole);
   }
 
-  /** Marks a time, [from, to] or null, and shows it with some room around it. */
-  mark(span) {
-    this.marked = span;
-    if (!span) return this.showWholeRun();
-    const room = Math.max((span[1] - span[0]) * 0.25, MIN_SPAN, this.whole / 200);
-    this.move(span[0] - room, span[1] + room);
+  /** Marks times, a list of [from, to] or null, and shows them with some room around them. */
+  mark(spans) {
+    this.marked = spans;
+    if (!spans) return this.showWholeRun();
+    const [begin, end] = [spans[0][0], spans.at(-1)[1]];
+    const room = Math.max((end - begin) * 0.25, MIN_SPAN, this.whole / 200);
+    this.move(begin - room, end + room);
   }
 
   /** Scrolls to the first track that has a lit task run in the window. */
@@ -131,8 +170,9 @@ class Timeline {
       const [first, end] = seenIn(view, tasks, track, this.from, this.to);
       for (let at = first; at < end; at += 1) {
         if (matches[view.rows ? view.rows[at] : at]) {
-          const top = track * this.trackHeight;
-          if (top + this.trackHeight > this.tracksHeight) this.scrollTo(top);
+          const top = this.topOf(track);
+          if (track < this.staying.length) return;
+          if (top + this.trackHeight > this.tracksHeight - this.pinned) this.scrollTo(top);
           else this.scrollTo(0);
           return;
         }
@@ -145,21 +185,45 @@ class Timeline {
     this.move(this.from + by, this.to + by);
   }
 
+  /** The steps, where the tracks are not steps themselves. */
+  get shownBand() {
+    return this.view.byStep ? null : this.band;
+  }
+
+  /** Where the tracks begin. */
+  get top() {
+    return RULER + (this.shownBand?.height ?? 0);
+  }
+
+  /** The height of the tracks that stay. */
+  get pinned() {
+    return sumOf(this.staying);
+  }
+
+  /** Where a track begins among those that scroll. */
+  topOf(track) {
+    return (track - this.staying.length) * this.trackHeight;
+  }
+
   scrollTo(scroll) {
-    const most = Math.max(0, this.view.tracks.length * this.trackHeight - this.tracksHeight);
+    const most = Math.max(0, this.topOf(this.view.tracks.length) - this.tracksHeight + this.pinned);
     this.scroll = Math.min(Math.max(scroll, 0), most);
     this.draw();
   }
 
   resize() {
-    const tracks = this.view.tracks.length;
-    const fitting = Math.floor(TRACKS_HEIGHT[1] / Math.max(tracks, 1));
+    const { staying = 0, path, tracks: { length: tracks } } = this.view;
+    const room = TRACKS_HEIGHT[1] - (path ? PATH_HEIGHT : 0);
     const least = this.view.tracks.some((track) => track.area) ? 20 : TRACK_HEIGHT[0];
-    this.trackHeight = Math.min(Math.max(fitting, least), TRACK_HEIGHT[1]);
-    const wanted = tracks * this.trackHeight;
+    this.trackHeight = Math.min(Math.max(Math.floor(room / Math.max(tracks, 1)), least), TRACK_HEIGHT[1]);
+    const heights = Array.from({ length: staying }, (_, at) =>
+      path && at === 0 ? PATH_HEIGHT : Math.max(this.trackHeight, PINNED_HEIGHT),
+    );
+    this.staying = heights.filter((_, at) => sumOf(heights.slice(0, at + 1)) <= MOST_PINNED);
+    const wanted = this.topOf(tracks) + this.pinned;
     this.tracksHeight = Math.min(Math.max(wanted, TRACKS_HEIGHT[0]), TRACKS_HEIGHT[1]);
     this.width = this.root.clientWidth;
-    this.height = this.tracksHeight + RULER;
+    this.height = this.tracksHeight + this.top;
     this.root.style.height = `${this.height}px`;
     for (const canvas of [this.canvas, this.overlay]) fitCanvas(canvas, this.width, this.height);
     this.scrollTo(this.scroll);
@@ -168,13 +232,14 @@ class Timeline {
   frame() {
     return new Frame({
       left: GUTTER,
-      top: RULER,
+      top: this.top,
       width: Math.max(1, this.width - GUTTER),
       height: this.tracksHeight,
       from: this.from,
       to: this.to,
       trackHeight: this.trackHeight,
       scroll: this.scroll,
+      staying: this.staying,
     });
   }
 
@@ -198,19 +263,15 @@ class Timeline {
       context.beginPath();
       context.rect(frame.left, frame.top, frame.width, frame.height);
       context.clip();
-      this.bars = this.painter.paint(
-        context,
-        this.view,
-        frame,
-        this.colours,
-        this.matches,
-        palette,
-      );
+      this.painter.paint(context, this.view, frame, this.colours, this.matches, palette);
       if (this.view.path) paintPath(context, this.view.path, frame, this.colours, palette);
       context.restore();
+      if (this.ruler === paintRuler) paintGrid(context, frame, palette);
     } else paintOverview(context, this.tasks, frame, palette);
     this.ruler(context, frame, palette);
+    this.shownBand?.paint(context, frame, palette);
     paintTitles(context, this.view, frame, palette);
+    this.handles?.place(this.view, frame);
     paintSelection(this, palette);
   }
 
@@ -219,7 +280,7 @@ class Timeline {
     const frame = this.frame();
     const track = frame.track(y);
     if (x < frame.left || y < frame.top || track < 0 || track >= this.view.tracks.length) return -1;
-    if (this.view.tracks[track].area || !this.colours) return -1;
+    if (isCrowded(this.view.tracks[track]) || !this.colours) return -1;
     if (this.segmentAt(x, y) >= 0) {
       const row = this.view.path.rows[this.segmentAt(x, y)];
       return row < this.tasks.count ? row : -1;
@@ -254,7 +315,9 @@ class Timeline {
   click(x, y) {
     const track = this.view.tracks[this.frame().track(y)];
     const row = this.rowAt(x, y);
-    if (row < 0 && track?.branch !== undefined && y > RULER) this.toggle(track.branch);
+    const step = this.shownBand?.at(this.frame(), x, y);
+    if (step) return this.events.step(step.name);
+    if (row < 0 && track?.branch !== undefined && y > this.top) this.toggle(track.branch);
     else this.select(row);
   }
 
@@ -266,22 +329,12 @@ class Timeline {
     this.scrollTo(scroll);
   }
 
-  hover(row, x = 0, y = 0) {
-    const before = this.hovered;
+  /** Outlines a task run and tells of it; without one tells what is there instead. */
+  hover(row, x = -1, y = -1) {
+    const changed = this.hovered !== row;
     this.hovered = row;
-    if (row !== before) paintSelection(this);
-    this.tip.hidden = row < 0 || !this.tasks.headTexts;
-    if (this.tip.hidden) return;
-    const { tasks } = this;
-    const segment = this.segmentAt(x, y);
-    if (row !== before || segment !== this.segment) {
-      this.segment = segment;
-      this.tip.replaceChildren(...told(tasks.recorded ?? tasks, row, segment));
-    }
-    const left = Math.min(x + 14, this.width - this.tip.offsetWidth - 4);
-    const below = y + 18 + this.tip.offsetHeight < this.height;
-    this.tip.style.left = `${left}px`;
-    this.tip.style.top = `${below ? y + 16 : y - this.tip.offsetHeight - 10}px`;
+    if (changed) paintSelection(this);
+    this.tip.show(row, x, y);
   }
 
   /** Selects the next or last task of the track, or the nearest one of another track. */

@@ -6,6 +6,7 @@ numbers: neighbours are alike, so that a million rows compress to a few bytes ea
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from dasfprof.database import keys as key_parts
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, amounts, seconds, texts, whole_numbers
 from dasfprof.report.page.timeline.exact_links import exact_links
+from dasfprof.report.page.timeline.gap_data import Around, gap_columns, known_threads
 from dasfprof.report.thread_tracks import ThreadTracks
 
 #: How many parts of the run the first picture has.
@@ -29,6 +31,8 @@ _OVERVIEW_BINS = 400
 #: From so many keys that end in hashes on, of which nothing can be packed, the page would be too
 #: large for what else it holds: it has half of each hash, and coarser times of statuses.
 _MANY_HASHES = 300_000
+#: From so many task runs on, what stands around them is told in coarser times.
+_MANY_RUNS = 300_000
 #: Words of 32 bits of such a hash.
 _HALF = 2
 #: Parts of their mean in which such times are told.
@@ -45,7 +49,7 @@ class TimelineData:
     columns: dict[str, PackedColumn]
     #: Small facts: ``tracks`` (``worker, thread, first``), ``workers``, ``functions``, ``states``,
     #: ``open_states`` (of task runs that had not ended), ``steps`` (the last is that of no step;
-    #: empty where none is known), ``span`` (seconds), ``overview``
+    #: empty where none is known), ``gaps`` (see `gap_columns`), ``span`` (seconds), ``overview``
     #: (busy share of each track and part of the run, in tenths).
     facts: dict[str, Any]
     #: The row of `Trace.tasks` that each row of the page is about. Task runs that have no time
@@ -59,7 +63,7 @@ class TimelineData:
         statuses = status_seconds(trace)
         starts, durations = recorded_times(trace)["start"], tasks["duration"].to_numpy()
         placed = np.flatnonzero(np.isfinite(starts) & np.isfinite(durations))
-        tracks = ThreadTracks(trace, placed, starts[placed])
+        tracks = ThreadTracks(trace, placed, starts[placed], known_threads(trace))
         rows = placed[tracks.order]
         starts, durations = np.maximum(starts[rows], 0.0), durations[rows]
         ranks, key_order = _rank_keys(trace.keys, tasks["key_id"].to_numpy()[rows])
@@ -76,6 +80,11 @@ class TimelineData:
         if has_steps(trace):
             codes, steps = step_groups(tasks)
             columns["steps"] = whole_numbers(codes[rows])
+        around = Around.of(trace, rows, tracks, (starts, durations))
+        gaps, gap_facts = gap_columns(trace, tracks, around, (starts, durations))
+        columns |= gaps
+        for name, spent in dataclasses.asdict(around).items():
+            columns[name] = _spent(spent, len(rows) > _MANY_RUNS)
         columns |= _key_columns(trace.keys, key_order, halved=crowded)
         columns |= _dependency_columns(trace, ranks, key_order)
         columns |= exact_links(trace, rows, ranks)
@@ -101,6 +110,7 @@ class TimelineData:
             "states": states,
             "open_states": [state for state in states if state in OPEN_STATES],
             "steps": steps,
+            "gaps": gap_facts,
             "statuses": list(statuses),
             "overview": tracks.busy_shares(starts, durations, _span(trace), _OVERVIEW_BINS),
             "tasks": len(rows),

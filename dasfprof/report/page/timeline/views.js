@@ -1,7 +1,8 @@
 // The views of the timeline: which rows are shown in which tracks. A view has `tracks` (title, hint,
 // `short` where low tracks have another title, `area` where the track shows how many tasks ran at a
 // time instead of each), `rows` by track and start (null: all rows as they are) and `offsets` of the
-// tracks in them. A track with a `branch` opens and closes; that of a step is `strong`.
+// tracks in them; `lanes`: the places of a track's threads. A track with a `branch` opens and closes; that of a step is
+// `strong`; one with `transfers` shows those. `staying`: how many first tracks stay in place while others scroll.
 
 /** More steps than this are closed at first. */
 const MAX_OPEN = 12;
@@ -62,7 +63,7 @@ function hierarchyView(tasks, opened) {
   } else addFunctions(rows, "", 0);
   const all = new Uint32Array(offsets.at(-1));
   for (const [at, part] of parts.entries()) all.set(part, offsets[at]);
-  return { tracks, rows: all, offsets };
+  return { tracks, rows: all, offsets, byStep: true };
 }
 
 function branchTrack(name, seconds, rows, open, depth) {
@@ -140,6 +141,7 @@ function threadTracks(tasks) {
       hint: `${visible(titles.worker)}, ${thread === null ? "event loop" : `thread ${thread}`}`,
       area: false,
       group: worker,
+      lanes: [track],
     };
   });
 }

@@ -1,8 +1,7 @@
-"""Events of user code as slices and instants of a Chrome trace."""
+"""Events of user code as slices and instants."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,17 +9,13 @@ import pandas as pd
 
 from dasfprof.analysis.tables.own_events import json_value
 from dasfprof.analysis.trace import Trace
-from dasfprof.database.columns import Array
-from dasfprof.report.formats.perfetto.tracks import (
+from dasfprof.report.formats.slices.marks import Mark
+from dasfprof.report.formats.slices.tracks import (
     RUN,
     Tracks,
     side_by_side,
     to_nanoseconds,
 )
-from dasfprof.report.json_text import json_text
-
-#: Characters of a name that are worth showing.
-_LONGEST = 2000
 
 
 class OwnEventMarks:
@@ -55,23 +50,18 @@ class OwnEventMarks:
         ids = np.array([tracks.add(RUN, name) for name in names], dtype=np.int64)
         self._tracks[rows] = ids[places]
 
-    def events(self, places: Array) -> Iterator[str]:
-        """Yield an event for each row: a slice for a span, an instant for all else."""
+    def marks(self) -> Iterator[Mark]:
+        """Yield each row: a slice for a span, an instant for all else."""
         told = zip(
             self._events["name"].tolist(),
             self._events["kind"].tolist(),
             self._events["args"].tolist(),
-            places[self._tracks].tolist(),
+            self._tracks.tolist(),
             self._starts.tolist(),
             (self._stops - self._starts).tolist(),
             strict=True,
         )
-        for name, kind, args, place, start, duration in told:
-            head = f'"ph":"X","dur":{duration / 1000:.3f}'
-            if kind != "span":
-                head = '"ph":"i","s":"t"'
+        for name, kind, args, track, start, duration in told:
+            lasts = duration if kind == "span" else None
             title = name if kind in ("span", "instant") else f"{name} ({kind})"
-            yield (
-                f'{{{head},{place},"ts":{start / 1000:.3f},"name":{json_text(title, _LONGEST)},'
-                f'"cat":"own","args":{json.dumps(json_value(args))}}}'
-            )
+            yield Mark(track, start, lasts, title, "own", json_value(args))

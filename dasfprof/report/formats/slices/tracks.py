@@ -1,4 +1,4 @@
-"""The processes and tracks of a Chrome trace, and slices that lie on them."""
+"""The processes and tracks of a viewer, and slices that lie on them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dasfprof.database.columns import Array
-from dasfprof.report.json_text import json_text
 
-#: Times are written in whole nanoseconds, as microseconds with three decimals.
+#: Times are whole nanoseconds: what viewers count in.
 _NANOSECONDS = 1e9
 #: Seconds: 285 years, as nanoseconds just within 64 bits.
 _LATEST = 9e9
@@ -19,6 +18,9 @@ _LATEST = 9e9
 _CLOCK_GRAIN = 2000
 #: The process of what belongs to no host. Perfetto takes 0 for the idle process.
 RUN = 1
+#: The number of a viewer's thread is its track's and this. Equal to a process' number it would be
+#: its main thread.
+FIRST_THREAD = 100_000
 
 
 @dataclass
@@ -30,10 +32,6 @@ class Tracks:
     #: Process and name of each track; the first is number 0.
     _names: list[tuple[int, str]] = field(default_factory=list)
 
-    #: The number of a viewer's thread is its track's and this. Equal to a process' number it would
-    #: be its main thread.
-    _FIRST_TID = 100_000
-
     def process(self, host: str) -> int:
         """Return the number of a host's process."""
         return self._hosts.setdefault(host, RUN + 1 + len(self._hosts))
@@ -43,24 +41,13 @@ class Tracks:
         self._names.append((process, name))
         return len(self._names) - 1
 
-    def places(self) -> list[str]:
-        """Return for each track the fields that put an event on it."""
-        return [
-            f'"pid":{process},"tid":{self._FIRST_TID + number}'
-            for number, (process, _) in enumerate(self._names)
-        ]
+    def processes(self) -> dict[int, str]:
+        """Return the names of the processes by their numbers: the run, and its hosts."""
+        return {RUN: self.title, **{number: host for host, number in self._hosts.items()}}
 
-    def events(self) -> Iterator[str]:
-        """Yield the events that name and order processes and tracks."""
-        processes = {RUN: self.title, **{pid: host for host, pid in self._hosts.items()}}
-        for pid, name in processes.items():
-            about = f'{{"ph":"M","pid":{pid},'
-            yield f'{about}"name":"process_name","args":{{"name":{json_text(name, 400)}}}}}'
-            yield f'{about}"name":"process_sort_index","args":{{"sort_index":{pid}}}}}'
-        for number, (place, (_, name)) in enumerate(zip(self.places(), self._names, strict=True)):
-            about = f'{{"ph":"M",{place},'
-            yield f'{about}"name":"thread_name","args":{{"name":{json_text(name, 400)}}}}}'
-            yield f'{about}"name":"thread_sort_index","args":{{"sort_index":{number}}}}}'
+    def names(self) -> list[tuple[int, str]]:
+        """Return the process and the name of each track."""
+        return self._names
 
 
 @dataclass(frozen=True)

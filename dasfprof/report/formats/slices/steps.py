@@ -1,4 +1,4 @@
-"""The steps of the user's pipeline as slices of a Chrome trace."""
+"""The steps of the user's pipeline as slices."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import pandas as pd
 
 from dasfprof.analysis.model.times import recorded_times
 from dasfprof.analysis.trace import Trace
-from dasfprof.database.columns import Array
-from dasfprof.report.formats.perfetto.tracks import (
+from dasfprof.report.formats.slices.marks import Mark
+from dasfprof.report.formats.slices.tracks import (
     RUN,
     Slices,
     Tracks,
     side_by_side,
     to_nanoseconds,
 )
-from dasfprof.report.json_text import json_text
 
 
 class StepSlices:
@@ -48,22 +47,19 @@ class StepSlices:
         numbers = np.array(ids, dtype=np.int64)[places]
         self._slices = Slices(np.arange(len(spans)), starts, ends, numbers)
 
-    def events(self, places: Array) -> Iterator[str]:
-        """Yield an event for each step."""
+    def marks(self) -> Iterator[Mark]:
+        """Yield each step."""
         slices = self._slices
         told = zip(
             self._names,
-            places[slices.tracks].tolist(),
+            slices.tracks.tolist(),
             slices.starts.tolist(),
             (slices.stops - slices.starts).tolist(),
             strict=True,
         )
-        for name, place, start, duration in told:
-            args = f'"step":{json_text(name, 400)},"task runs":{self._counts.get(name, 0)}'
-            yield (
-                f'{{"ph":"X",{place},"ts":{start / 1000:.3f},"dur":{duration / 1000:.3f},'
-                f'"name":{json_text(name, 400)},"cat":"step","args":{{{args}}}}}'
-            )
+        for name, track, start, duration in told:
+            args = {"step": name, "task runs": self._counts.get(name, 0)}
+            yield Mark(track, start, duration, name, "step", args)
 
 
 def _entered(trace: Trace) -> pd.DataFrame:

@@ -1,0 +1,101 @@
+"""Runs beyond memory: what their analysis takes, and whether twice the workers take half the time.
+
+Events are task runs as the worker plugin records them, in files of several workers. First the three
+tables of the tutorial are made part by part in one process, with 2 GB of memory allowed; then on
+Dask clusters of one and of two worker processes with a thread each, which share the machine's disk.
+A hundred million events (``--events 100000000 --no-clusters``) are 2.9 GB of files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from measure import Result
+from synthetic import write_runs
+
+IN_PARTS = """
+import dask, json, os, resource, sys, time, warnings
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.tables import questions
+warnings.simplefilter("ignore")
+dask.config.set({"dasfprof.analysis-memory": "2GB" if len(sys.argv) < 3 else sys.argv[2]})
+begin, used = time.perf_counter(), time.process_time()
+analyser = TraceAnalyser(sys.argv[1], progress=False)
+asked = [questions.Request(questions.named(name)) for name in ("function", "task", "balance")]
+analyser.prepare(asked)
+for request in asked:
+    request.of(analyser)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+told = time.perf_counter() - begin, time.process_time() - used, peak
+print(json.dumps([*told, analyser.is_in_parts]))
+"""
+
+ON_CLUSTER = """
+import json, sys, time, warnings
+from distributed import Client, LocalCluster
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.tables import questions
+warnings.simplefilter("ignore")
+if __name__ == "__main__":
+    with LocalCluster(
+        int(sys.argv[2]), threads_per_worker=1, memory_limit="3GB", dashboard_address=None
+    ) as cluster, Client(cluster) as client:
+        client.run(lambda: __import__("dasfprof.analysis.large.cluster"))
+        begin = time.perf_counter()
+        analyser = TraceAnalyser(sys.argv[1], client=client, progress=False)
+        asked = [questions.Request(questions.named(name)) for name in ("function", "balance")]
+        analyser.prepare(asked)
+        for request in asked:
+            request.of(analyser)
+        print(json.dumps(time.perf_counter() - begin))
+"""
+
+
+def main(arguments: list[str] | None = None) -> list[Result]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=10_000_000)
+    parser.add_argument("--files", type=int, default=8)
+    parser.add_argument("--traces", type=Path, help="of an earlier run, in place of new ones")
+    parser.add_argument("--memory", default="2GB", help="that the analysis may take")
+    parser.add_argument("--no-clusters", action="store_true")
+    options = parser.parse_args(arguments)
+    alone = Result("Part by part", ["events", "seconds", "CPU s", "us an event", "peak memory, GB"])
+    shared = Result("On a cluster", ["events", "workers", "seconds", "times as fast"])
+    with tempfile.TemporaryDirectory() as directory:
+        traces = options.traces or Path(directory)
+        if options.traces is None:
+            write_runs(traces, options.events, workers=options.files)
+        count = f"{options.events:,}"
+        seconds, used, peak, in_parts = run(IN_PARTS, str(traces), options.memory)
+        assert in_parts, "the run fits into memory"
+        cells = [f"{seconds:.1f}", f"{used:.1f}", f"{used / options.events * 1e6:.2f}"]
+        alone.rows.append([count, *cells, f"{peak / 1e9:.2f}"])
+        alone.figures = {"events": options.events, "cpu": used, "peak": peak}
+        first = None
+        for workers in () if options.no_clusters else (1, 2):
+            took = run(ON_CLUSTER, str(traces), str(workers))
+            first = first or took
+            shared.rows.append([count, str(workers), f"{took:.1f}", f"{first / took:.2f}"])
+            shared.figures[str(workers)] = took
+    results = [alone] if options.no_clusters else [alone, shared]
+    for result in results:
+        print(result.show(), flush=True)
+    return results
+
+
+def run(program: str, *arguments: str) -> object:
+    """Run a program, and return what it prints."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(program)
+        file.flush()
+        command = [sys.executable, file.name, *arguments]
+        return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+
+
+if __name__ == "__main__":
+    main()

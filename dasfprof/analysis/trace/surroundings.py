@@ -1,0 +1,55 @@
+"""`Surroundings`: with what a run was recorded, as the headers of its files tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dasfprof.text import count_of
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """With what a run was recorded. What no file tells is empty."""
+
+    #: Of packages and Python, by name; several of one with a slash.
+    versions: dict[str, str] = field(default_factory=dict)
+    #: Of Dask and of the recording, by name.
+    settings: dict[str, str] = field(default_factory=dict)
+    #: Of each host the cores that its processes may run on, as Dask counts them.
+    cores: dict[str, int] = field(default_factory=dict)
+    #: The client's program. Its arguments are not recorded, only their number.
+    command: str = ""
+
+    @classmethod
+    def of(cls, headers: Iterable[Mapping[str, Any]]) -> Surroundings:
+        """Gather what the headers of the files of a run tell."""
+        headers = list(headers)
+        cores: dict[str, int] = {}
+        for header in headers:
+            host, number = str(header.get("host", "")), header.get("cores")
+            if isinstance(number, int):
+                cores[host] = max(number, cores.get(host, 0))
+        commands = dict.fromkeys(filter(None, map(_command, headers)))
+        versions, settings = (_told(headers, entry) for entry in ("versions", "settings"))
+        return cls(versions, settings, cores, ", ".join(commands))
+
+
+def _told(headers: list[Mapping[str, Any]], entry: str) -> dict[str, str]:
+    """Return the versions or settings that headers name, several of one with a slash."""
+    found: dict[str, set[str]] = {}
+    for header in headers:
+        told = header.get(entry)
+        for name, version in told.items() if isinstance(told, dict) else ():
+            found.setdefault(str(name), set()).add(str(version))
+    return {name: " / ".join(sorted(versions)) for name, versions in found.items()}
+
+
+def _command(header: Mapping[str, Any]) -> str:
+    command, number = header.get("command"), header.get("command_arguments")
+    if not isinstance(command, str):
+        return ""
+    if not isinstance(number, int) or number < 1:
+        return command
+    return f"{command} ({count_of(number, 'argument')}, not recorded)"

@@ -1,0 +1,108 @@
+"""`DrawnRun`: all that viewers draw of a run, laid out on tracks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+from dasfprof.report.formats.slices.arrows import Arrows, Producers
+from dasfprof.report.formats.slices.marks import Mark, graph_marks, life_marks
+from dasfprof.report.formats.slices.own_events import OwnEventMarks
+from dasfprof.report.formats.slices.steps import StepSlices
+from dasfprof.report.formats.slices.tasks import TaskSlices
+from dasfprof.report.formats.slices.tracks import RUN, Tracks, whole_nanoseconds
+from dasfprof.report.formats.slices.transfers import TransferSlices
+from dasfprof.report.resource_series import metrics_of
+from dasfprof.text import count_of, format_date
+
+
+@dataclass(frozen=True)
+class Counter:
+    """The readings of a resource."""
+
+    process: int
+    name: str
+    #: ``%``, ``B``, ``B/s``, or empty for numbers.
+    unit: str
+    #: Nanoseconds from the run's begin, and what was read then.
+    times: Array
+    values: Array
+
+
+class DrawnRun:
+    """A run as slices, arrows, marks and counters.
+
+    Hosts are processes; threads of workers and their transfers are tracks of these. The run is a
+    process too, whose tracks tell of the steps of the pipeline, of events that user code recorded,
+    of graphs and of workers that come and go.
+
+    Parameters
+    ----------
+    trace
+        The run.
+    title
+        What to call it.
+    """
+
+    def __init__(self, trace: Trace, title: str) -> None:
+        ended = len(trace.tasks)
+        self._trace = trace = with_open_runs(trace)
+        self.tracks = Tracks(title)
+        for host in sorted(set(NamedWorkers(trace).hosts.tolist())):
+            self.tracks.process(host)
+        self._steps = StepSlices(trace, self.tracks)
+        self._own = OwnEventMarks(trace, self.tracks)
+        self._graphs, self._lives = self.tracks.add(RUN, "Graphs"), self.tracks.add(RUN, "Workers")
+        self.tasks = TaskSlices(trace, self.tracks, ended)
+        self.transfers = TransferSlices(trace, self.tracks)
+        self._producers = Producers(trace, self.tasks.slices)
+
+    def about(self) -> dict[str, Any]:
+        """Return the run's name, its start, and notes on missing data."""
+        trace, timeless = self._trace, len(self._trace.tasks) - len(self.tasks.slices)
+        notes = [note.text for note in trace.notes]
+        if timeless:
+            left_out = count_of(timeless, "task run")
+            notes.append(f"{left_out} without a recorded time: not in this file.")
+        about: dict[str, Any] = {"run": self.tracks.title, "notes": notes}
+        if np.isfinite(trace.begin):
+            about |= {"begin (UTC)": format_date(trace.begin), "begin (Unix s)": trace.begin}
+        return about
+
+    def marks(self) -> Iterator[Mark]:
+        """Yield steps, events of user code, graphs, and workers that come and go."""
+        return chain(
+            self._steps.marks(),
+            self._own.marks(),
+            graph_marks(self._trace, self._graphs),
+            life_marks(self._trace, self._lives),
+        )
+
+    def dependencies(self, part: slice) -> Arrows:
+        """Return the arrows to some of the task runs from those whose results they took."""
+        slices = self.tasks.slices
+        made, to = self._producers.of_inputs(np.arange(part.start, part.stop))
+        return Arrows.between(slices, made, slices, to)
+
+    def moves(self, part: slice) -> Arrows:
+        """Return the arrows to some of the transfers from the runs whose results they moved."""
+        return self.transfers.arrows(self._producers, part)
+
+    def counters(self) -> Iterator[Counter]:
+        """Yield the readings of resources, each of its host."""
+        for metric in metrics_of(self._trace):
+            for series in metric.series:
+                if not len(series.times):
+                    continue
+                name = f"{metric.label.split(' of ')[0]}, {series.label}"
+                process = self.tracks.process(series.host)
+                times = whole_nanoseconds(series.times)
+                yield Counter(process, name, metric.unit, times, series.values)

@@ -1,0 +1,137 @@
+// An area of the timeline: a time on some tracks, and the sums of what is in it.
+
+/** Rows of each table of sums. */
+const AREA_ROWS = 8;
+
+class Area {
+  /** `page` has the timeline, its gaps and which runs are lit. */
+  constructor(page, pane) {
+    Object.assign(this, { page, pane });
+  }
+
+  /** Tells what is between two times on the tracks from a first to a last one; null: nothing is chosen. */
+  show(area) {
+    this.page.timeline.showArea(area);
+    this.page.address?.note();
+    this.pane.hidden = area === null;
+    this.pane.replaceChildren();
+    if (area === null) return;
+    const sums = new AreaSums(this.page, area);
+    const { step } = ticks(area.from, area.to, 1000, 20);
+    const lit = this.page.matches ? " of those that are lit" : "";
+    const title = make(
+      "h3",
+      {},
+      `${clockText(area.from, step)} to ${clockText(area.to, step)}, ${counted(area.last - area.first + 1, "track")}: ` +
+        `${counted(sums.count, "task run")}${lit}`,
+    );
+    const close = { type: "button", class: "close", "aria-label": "Close", onclick: () => this.show(null) };
+    const head = make("header", {}, title, make("button", close, "✕"));
+    this.pane.append(head, make("div", { class: "sums" }, ...this.tables(sums)));
+    byId("said").textContent = title.textContent;
+  }
+
+  tables(sums) {
+    const { tasks, gaps } = this.page;
+    const runs = ["Task runs", "In it", "p50", "p95", "Longest"];
+    const functions = sums.functions.map(({ code, figures }) => [shortened(tasks.facts.functions[code], 32), ...figures]);
+    const workers = sums.workers.map(({ code, figures }) => [shortened(tasks.facts.workers[code], 32), ...figures]);
+    const whole = sumOf(sums.classes.map(({ seconds }) => seconds));
+    const classes = sums.classes.map(({ code, seconds }) => [
+      make("span", {}, swatch(gaps.swatches[code]), visible(gaps.names[code])),
+      formatSeconds(seconds),
+      formatShare(seconds / whole),
+    ]);
+    return [
+      areaTable("classes-in", ["Class", "Thread time", "Share"], classes, classes.length),
+      areaTable("functions-in", ["Function", ...runs], functions),
+      areaTable("workers-in", ["Worker", ...runs], workers),
+    ];
+  }
+}
+
+/** What the task runs and gaps in an area sum up to, the most first. */
+class AreaSums {
+  constructor({ tasks, timeline, gaps, matches }, { from, to, first, last }) {
+    Object.assign(this, { tasks, from, to });
+    const { view } = timeline;
+    const classes = new Float64Array(gaps.names.length);
+    const rows = new Uint32Array(tasks.count);
+    const seen = new Uint8Array(tasks.count);
+    this.count = 0;
+    for (let track = first; track <= last; track += 1) {
+      const threads = gaps.has(view.tracks[track]);
+      if (threads) for (const lane of view.tracks[track].lanes) gaps.seconds(lane, from, to, classes);
+      const [begin, end] = seenIn(view, tasks, track, from, to);
+      for (let at = begin; at < end; at += 1) {
+        const row = view.rows ? view.rows[at] : at;
+        if (seen[row] || tasks.starts[row] + tasks.durations[row] < from) continue;
+        seen[row] = 1;
+        if (!threads) gaps.addRun(row, from, to, classes);
+        if (!matches || matches[row]) rows[this.count++] = row;
+      }
+    }
+    this.rows = rows.subarray(0, this.count);
+    this.classes = [...classes.keys()]
+      .filter((code) => classes[code] > 0)
+      .map((code) => ({ code, seconds: classes[code] }))
+      .sort((one, other) => other.seconds - one.seconds);
+    this.functions = this.by((row) => tasks.functionOf(row));
+    this.workers = this.by((row) => tasks.tracks[tasks.trackOfRow[row]].worker);
+  }
+
+  by(code) {
+    const { starts, durations } = this.tasks;
+    const groups = [...groupsOf(this.rows, code)].map(([key, own]) => {
+      let seconds = 0;
+      for (const row of own) seconds += overlap(starts[row], starts[row] + durations[row], this.from, this.to);
+      return { code: key, own, seconds };
+    });
+    groups.sort((one, other) => other.seconds - one.seconds);
+    return groups.map(({ code: key, own, seconds }, place) => {
+      if (place >= AREA_ROWS) return { code: key, figures: [] };
+      const lengths = Float64Array.from(own, (row) => durations[row]);
+      const middle = [0.5, 0.95, 1].map((share) => formatSeconds(quantile(lengths, share)));
+      return { code: key, figures: [formatCount(own.length), formatSeconds(seconds), ...middle] };
+    });
+  }
+}
+
+/** The value below which a share of numbers lies, as NumPy's; puts the numbers in another order. */
+function quantile(numbers, share) {
+  const place = (numbers.length - 1) * share;
+  const low = Math.floor(place);
+  const below = numberAt(numbers, low);
+  if (place === low) return below;
+  return below + (numberAt(numbers, low + 1) - below) * (place - low);
+}
+
+/** The number that would be at a place if they were sorted. */
+function numberAt(numbers, place) {
+  let [low, high] = [0, numbers.length - 1];
+  while (low < high) {
+    const pivot = numbers[(low + high) >> 1];
+    let [left, right] = [low, high];
+    while (left <= right) {
+      while (numbers[left] < pivot) left += 1;
+      while (numbers[right] > pivot) right -= 1;
+      if (left > right) break;
+      [numbers[left], numbers[right]] = [numbers[right], numbers[left]];
+      left += 1;
+      right -= 1;
+    }
+    if (place <= right) high = right;
+    else if (place >= left) low = left;
+    else break;
+  }
+  return numbers[place];
+}
+
+function areaTable(name, labels, rows, most = AREA_ROWS) {
+  const cell = (value, at) => (at ? make("td", {}, value) : make("th", { scope: "row" }, value));
+  const head = make("tr", {}, ...labels.map((text) => make("th", { scope: "col" }, text)));
+  const body = rows.slice(0, most).map((row) => make("tr", {}, ...row.map(cell)));
+  const more = rows.length - body.length;
+  if (more > 0) body.push(make("tr", {}, make("th", { scope: "row" }, `and ${formatCount(more)} more`)));
+  return make("table", { id: name }, head, ...body);
+}

@@ -1,0 +1,184 @@
+"""What stands between and around the task runs of a timeline, as the columns of a page.
+
+`Gaps` are the cells of `idle_cells` as shares of the free time of a worker's tracks, and the
+seconds for which each task run held its thread before and after its function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dasfprof.analysis.model.accounting import ThreadTime
+from dasfprof.analysis.model.busy_time import (
+    CORE_WAIT,
+    CPU_UNKNOWN,
+    DESERIALIZE,
+    SPILL,
+    busy_seconds,
+)
+from dasfprof.analysis.model.idle_cells import IdleCells, idle_cells
+from dasfprof.analysis.model.slots import task_slots
+from dasfprof.analysis.model.workers import NamedWorkers, worker_lives
+from dasfprof.analysis.tables.time_accounting import CLASSES
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+from dasfprof.report.page.packing import PackedColumn, seconds, whole_numbers
+from dasfprof.report.thread_tracks import ThreadTracks, busy_until
+
+#: About how many cells a page has: half a megabyte.
+_MOST_CELLS = 100_000
+#: A worker's whole free time in a cell.
+_WHOLE = 0xFFFF
+
+
+def known_threads(trace: Trace) -> Array:
+    """Return how many threads each named worker has, 0 of one that was never there.
+
+    Parameters
+    ----------
+    trace
+        A trace with its open runs.
+    """
+    named = NamedWorkers(trace)
+    lives = worker_lives(trace, task_slots(trace))
+    threads = np.zeros(len(named), dtype=np.int64)
+    np.maximum.at(threads, named.of_lives[lives.ids], lives.threads)
+    return threads
+
+
+@dataclass(frozen=True)
+class Around:
+    """For how long the task runs of a page held their threads beside their functions."""
+
+    #: Seconds before and after the function.
+    before: Array
+    after: Array
+    #: Of those before, the ones in which something was deserialised, or read from disk.
+    deserialize: Array
+    disk_read: Array
+    #: Of those after, the ones in which something was written to disk.
+    disk_write: Array
+    #: Of the function's own seconds, those without a core; NaN where nobody recorded it.
+    core_wait: Array
+
+    @classmethod
+    def of(
+        cls, trace: Trace, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]
+    ) -> Around:
+        """Find them; `spans` has starts and durations of the page's rows, in tracks."""
+        slots = task_slots(trace)
+        times = slots.times
+        end = np.maximum(slots.end, times.stop)
+        before, inside, after = np.diff([times.executing, times.start, times.stop, end], axis=0)
+        uses = busy_seconds(trace, slots, before, inside, after)[:, rows]
+        read = busy_seconds(trace, slots, before, inside, np.zeros_like(after))[SPILL][rows]
+        before, after = _fitted(before[rows], after[rows], spans, tracks)
+        waits = uses[CORE_WAIT]
+        if "run_queue" in trace.tasks:
+            unknown = np.isnan(trace.tasks["run_queue"].to_numpy(dtype=float)[rows])
+            waits = np.where(unknown | (uses[CPU_UNKNOWN] > 0), np.nan, waits)
+        else:
+            waits = np.full(len(rows), np.nan)
+        return cls(before, after, uses[DESERIALIZE], read, uses[SPILL] - read, waits)
+
+
+def _fitted(
+    before: Array, after: Array, spans: tuple[Array, Array], tracks: ThreadTracks
+) -> tuple[Array, Array]:
+    """Cut what would overlap the neighbours on a thread's track."""
+    starts, ends = spans[0], spans[0] + spans[1]
+    room = np.full(len(starts), np.inf)
+    room[1:] = starts[1:] - ends[:-1]
+    firsts = tracks.offsets[:-1][np.diff(tracks.offsets) > 0]
+    room[firsts] = starts[firsts]
+    room = np.maximum(room, 0.0)
+    following = np.append(room[1:], np.inf)[: len(room)]
+    following[np.append(firsts[1:], len(starts))[: len(firsts)] - 1] = np.inf
+    shorter = np.minimum(after, following)
+    taken = np.append(0.0, shorter[:-1])[: len(room)]
+    taken[firsts] = 0.0
+    lengths = np.diff(tracks.offsets)
+    on_thread = np.repeat([fact["thread"] is not None for fact in tracks.facts], lengths)
+    fitted = np.where(on_thread, np.minimum(before, room - taken), before)
+    return fitted, np.where(on_thread, shorter, after)
+
+
+def gap_columns(
+    trace: Trace, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
+) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
+    """Pack the causes of idle threads.
+
+    Parameters
+    ----------
+    trace
+        The trace, with its open runs.
+    tracks
+        The tracks of the page.
+    around, spans
+        Of the page's rows: what stands around them, and their starts and durations.
+
+    Returns
+    -------
+    columns, facts
+        Of each cell its begin, number of classes, and these with their shares of the free time of
+        the worker's tracks (what is missing to the whole is on no track); ``classes``, their names
+        and meanings, and ``first``, the first cell of each worker of `tracks`. The last cell of a
+        worker is none: it is where its last life ends.
+    """
+    free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
+    titles, named = NamedWorkers(trace).titles(), NamedWorkers(trace).of_lives
+    places = {name: place for place, name in enumerate(tracks.workers)}
+    lives: list[list[IdleCells]] = [[] for _ in tracks.workers]
+    for cells in idle_cells(trace, _MOST_CELLS):
+        lives[places[titles[named[cells.worker]]]].append(cells)
+    begins, shares, first = [np.empty(0)], [np.empty((0, len(ThreadTime)), dtype=np.int64)], []
+    total = 0
+    for worker, own in enumerate(lives):
+        first.append(total)
+        for cells in sorted(own, key=lambda one: float(one.edges[0])):
+            edges, share = _merged(cells.edges, free.shares(worker, cells))
+            begins.append(edges)
+            shares.append(np.vstack([share, np.zeros((1, len(ThreadTime)), dtype=np.int64)]))
+            total += len(edges)
+    share = np.concatenate(shares)
+    used = share > 0
+    columns = {
+        "gap_begins": seconds(np.maximum(np.concatenate(begins), 0.0), delta=True),
+        "gap_counts": whole_numbers(used.sum(axis=1)),
+        "gap_classes": whole_numbers(np.nonzero(used)[1]),
+        "gap_shares": whole_numbers(share[used]),
+    }
+    classes = [{"name": name, "meaning": meaning} for name, meaning in CLASSES.values()]
+    return columns, {"first": first, "classes": classes, "whole": _WHOLE}
+
+
+class _FreeTime:
+    """The time in which tracks of a worker's threads are free."""
+
+    def __init__(self, tracks: ThreadTracks, begins: Array, lengths: Array) -> None:
+        workers = np.array([fact["worker"] for fact in tracks.facts], dtype=np.int64)
+        threads = np.array([fact["thread"] is not None for fact in tracks.facts], dtype=bool)
+        self._tracks = np.bincount(workers[threads], minlength=len(tracks.workers))
+        of_rows = np.repeat(np.where(threads, workers, -1), np.diff(tracks.offsets))
+        order = np.lexsort((begins, of_rows))
+        self._bounds = np.searchsorted(of_rows[order], np.arange(len(tracks.workers) + 1))
+        self._begins, self._lengths = begins[order], lengths[order]
+
+    def shares(self, worker: int, cells: IdleCells) -> Array:
+        """Return the share that each class has in each cell, in parts of `_WHOLE`."""
+        own = slice(self._bounds[worker], self._bounds[worker + 1])
+        held = np.diff(busy_until(cells.edges, self._begins[own], self._lengths[own]))
+        free = self._tracks[worker] * np.diff(cells.edges) - held
+        whole = np.maximum(free, cells.seconds.sum(axis=1))[:, None]
+        share = np.divide(cells.seconds, whole, out=np.zeros_like(cells.seconds), where=whole > 0)
+        rounded: Array = np.rint(share * _WHOLE).astype(np.int64)
+        return rounded
+
+
+def _merged(edges: Array, shares: Array) -> tuple[Array, Array]:
+    """Put neighbours together that are alike."""
+    kept = np.append(True, (shares[1:] != shares[:-1]).any(axis=1))[: len(shares)]
+    return np.append(edges[:-1][kept], edges[-1]), shares[kept]

@@ -1,0 +1,67 @@
+// The band of steps above the tracks: from the first to the last task run of each.
+
+const STEP_HEIGHT = 16;
+/** Steps at a time that have a line of their own; more share the last. */
+const STEP_LINES = 3;
+
+class StepBand {
+  constructor(tasks) {
+    /** Of each step that has task runs: name, begin, end, number of task runs, line and colour. */
+    this.spans = spansOfSteps(tasks);
+    const ends = [];
+    for (const span of this.spans) {
+      const free = ends.findIndex((end) => end <= span.begin);
+      span.line = Math.min(free < 0 ? ends.length : free, STEP_LINES - 1);
+      ends[span.line] = Math.max(ends[span.line] ?? 0, span.end);
+    }
+    this.height = ends.length * STEP_HEIGHT;
+  }
+
+  paint(context, frame, palette) {
+    const top = frame.top - this.height;
+    context.save();
+    context.beginPath();
+    context.rect(frame.left, top, frame.width, this.height);
+    context.clip();
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    for (const { name, begin, end, line, colour } of this.spans) {
+      const x = Math.max(frame.x(begin), frame.left);
+      const width = Math.min(frame.x(end), frame.left + frame.width) - x;
+      if (width <= 0) continue;
+      const y = top + line * STEP_HEIGHT;
+      context.fillStyle = palette.series[colour];
+      context.globalAlpha = 0.3;
+      context.fillRect(x, y, Math.max(width, 1), STEP_HEIGHT - 2);
+      context.globalAlpha = 1;
+      context.fillRect(x, y, Math.min(3, Math.max(width, 1)), STEP_HEIGHT - 2);
+      context.fillStyle = palette.text;
+      const most = Math.floor((width - 10) / 6);
+      if (most >= 3) context.fillText(shortened(name, most), x + 6, y + STEP_HEIGHT / 2 - 0.5);
+    }
+    context.restore();
+  }
+
+  /** The step at a point, null if there is none. */
+  at(frame, x, y) {
+    const line = Math.floor((y - frame.top + this.height) / STEP_HEIGHT);
+    const time = frame.time(x);
+    const found = this.spans.findLast((span) => span.line === line && span.begin <= time && time <= span.end);
+    return x >= frame.left && y < frame.top && found ? found : null;
+  }
+}
+
+/** The steps in the order in which they began. */
+function spansOfSteps({ facts, steps, starts, durations, count }) {
+  const spans = facts.steps.slice(0, -1).map((name, at) => {
+    return { name, colour: at % OTHER, begin: Infinity, end: 0, runs: 0 };
+  });
+  for (let row = 0; row < count; row += 1) {
+    const span = spans[steps[row]];
+    if (!span) continue;
+    span.begin = Math.min(span.begin, starts[row]);
+    span.end = Math.max(span.end, starts[row] + durations[row]);
+    span.runs += 1;
+  }
+  return spans.filter(({ runs }) => runs > 0).sort((one, other) => one.begin - other.begin);
+}

@@ -1,0 +1,137 @@
+"""A cluster that analyses a run, where its files are, gives the tables of one process."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from distributed import Client, LocalCluster
+from large_requests import requests
+from traces import Plan, Task
+
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.large import cluster as large_cluster
+from dasfprof.cli.main import cli
+from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Two worker processes."""
+    directory = tmp_path_factory.mktemp("workers")
+    with (
+        LocalCluster(
+            2,
+            threads_per_worker=1,
+            memory_limit="1GB",
+            dashboard_address=None,
+            local_directory=str(directory),
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two hosts."""
+    directory = tmp_path_factory.mktemp("traces")
+    generator = random.Random(5)
+    tasks = []
+    for number in range(600):
+        start = generator.uniform(1, 9)
+        stop = start + generator.expovariate(60)
+        key = f"g{number % 5}-{number:032x}"
+        tasks.append(Task(key, number % 2, start, stop, thread=number % 4))
+    moves = [
+        (number % 2, 2.0, 2.5 + number / 9, 999 * number, [tasks[number].key]) for number in (3, 8)
+    ]
+    Plan(tasks, 2, 4, hosts=["a", "b"], transfers=moves).write_files(directory)
+    return directory
+
+
+def test_all_tables(client: Client, traces: Path) -> None:
+    analyser, whole = TraceAnalyser(traces, client=client), TraceAnalyser(traces)
+    asked = list(requests())
+    analyser.prepare(asked)
+    for request in asked:
+        assert analyser.answers(request), request
+        pd.testing.assert_frame_equal(
+            request.of(whole), request.of(analyser), check_exact=True, obj=request.file_stem
+        )
+
+
+def test_both_workers_read_and_keep_nothing(client: Client, traces: Path) -> None:
+    analyser = TraceAnalyser(traces, client=client)
+    analyser.per_function_bottleneck()
+    large: Any = analyser._large
+    assert set(large._places) == set(client.scheduler_info()["workers"])
+
+    def kept(dask_worker: Any) -> int:
+        return len(list(Path(dask_worker.local_directory).glob("dasfprof-*")))
+
+    assert sum(client.run(kept).values()) == len(large.sources)
+    del analyser, large
+    deadline = time.monotonic() + 60
+    while sum(client.run(kept).values()):
+        assert time.monotonic() < deadline
+
+
+def test_a_file_that_one_worker_alone_has_is_read_there(client: Client, traces: Path) -> None:
+    """Of the same path and another content, a file is another file."""
+    path = str(next(traces.glob("*TracePlugin*")))
+    first, second = client.scheduler_info()["workers"]
+    wanted = large_cluster.files_of(traces)
+    (fact,) = [file for file in wanted if file[0] == path]
+    shorter = path, fact[1], fact[2] - 1
+    assert large_cluster._among([fact, shorter]) == [fact]
+    holders = [[second] if file == fact else [first] for file in wanted]
+    run = large_cluster.ClusterRun(client, wanted, holders, progress=False)
+    assert run._places == [holder for (holder,) in holders]
+
+
+def test_files_that_workers_alone_have(client: Client, traces: Path) -> None:
+    here = large_cluster.files_of(traces)
+    there = client.run(large_cluster._files_there, str(traces))
+    assert there == dict.fromkeys(client.scheduler_info()["workers"], here)
+    assert (
+        large_cluster._longest([*here, *((path, who, size - 1) for path, who, size in here)])
+        == here
+    )
+
+
+def test_a_file_that_no_worker_has_is_named(client: Client, traces: Path) -> None:
+    wanted = large_cluster.files_of(traces)
+    none: list[list[str]] = [[] for _ in wanted]
+    with pytest.raises(SourceNotFoundError, match=wanted[0][0]):
+        large_cluster.check_holders(client, wanted, none)
+
+
+def test_no_such_run(client: Client, tmp_path: Path) -> None:
+    with pytest.raises(SourceNotFoundError):
+        TraceAnalyser(tmp_path / "nothing", client=client)
+
+
+def test_databases_in_memory_are_refused(client: Client) -> None:
+    with pytest.raises(InvalidArgumentError, match="client="):
+        TraceAnalyser([], client=client)
+
+
+def test_the_command(client: Client, traces: Path) -> None:
+    command = ["analyse", "-a", "function", str(traces), "--scheduler"]
+    done = CliRunner().invoke(cli, [*command, client.scheduler.address])
+    assert done.exit_code == 0
+    assert "Functions that took the most time" in done.output
+
+
+def test_the_command_without_a_scheduler(traces: Path) -> None:
+    command = ["analyse", "-a", "function", str(traces), "--scheduler", "tcp://127.0.0.1:9"]
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 1
+    assert "no Dask scheduler answers at 'tcp://127.0.0.1:9'" in done.output

@@ -1,0 +1,55 @@
+"""What commands print by default fits on the terminal's screen; into a pipe goes all of it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import subprocess
+import termios
+from pathlib import Path
+
+from shell import BIN, environment, shell
+from traces import Plan, filled
+
+LINES, COLUMNS = 34, 100
+
+
+def on_a_screen(*command: str, cwd: Path) -> list[str]:
+    """Run a command in a terminal of a size, and give its lines."""
+    terminal, inner = os.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+    variables = environment(NO_COLOR=1, TERM="dumb")
+    del variables["COLUMNS"]
+    started = subprocess.Popen(
+        [str(BIN / command[0]), *command[1:]], cwd=cwd, env=variables, stdin=inner, stdout=inner
+    )
+    os.close(inner)
+    parts = []
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # Linux says so at the end of a terminal
+            break
+        if not part:
+            break
+        parts.append(part)
+    os.close(terminal)
+    assert started.wait() == 0
+    return b"".join(parts).decode().splitlines()
+
+
+def test_an_analysis_fills_one_screen(tmp_path: Path) -> None:
+    names = [f"part{number}" for number in range(12)]
+    Plan(filled(names, 0.5, count=6)).write(tmp_path / "run")
+    lines = on_a_screen("dasfprof", "analyse", "run", cwd=tmp_path)
+    assert len(lines) <= LINES, "\n".join(lines)
+    text = "\n".join(lines)
+    assert "Findings" in text
+    assert "More than a screen: -a " in text
+    assert "task, balance; or --head 10 for all." in text
+    whole = shell("dasfprof", "analyse", "run", cwd=tmp_path).stdout
+    assert "More than a screen" not in whole
+    assert len(whole.splitlines()) > LINES
+    asked = on_a_screen("dasfprof", "analyse", "--head", "10", "run", cwd=tmp_path)
+    assert [line.rstrip() for line in asked] == [line.rstrip() for line in whole.splitlines()]

@@ -1,0 +1,396 @@
+"""Programs whose lines take known times: each task tells its own, by a stopwatch around each line.
+
+A program is a function that gets a `Watch` and goes on until that says so. Its lines that are
+marked take the time; what is between them is a few microseconds. The lines of one mark are those
+in which `hot_lines` may say that its time was spent: the innermost ones of this file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import inspect
+import io
+import json
+import queue
+import re
+import socket
+import sqlite3
+import sys
+import tempfile
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+MARK = "# planted:"
+#: The file of code that `made_code` makes, with what all of it is marked.
+MADE = ("<made>", "made")
+
+
+@dataclass
+class Watch:
+    """A stopwatch for each mark, of the wall clock; with `counts` also of what was computed.
+
+    The first costs no call of the kernel, which would be where other programs get the core.
+    """
+
+    end: float
+    counts: bool = False
+    seconds: dict[str, float] = field(default_factory=dict)
+    computing: dict[str, float] = field(default_factory=dict)
+    _began: float = 0.0
+    _had_computed: float = 0.0
+
+    def goes_on(self) -> bool:
+        if self.counts:
+            self._had_computed = time.thread_time()
+        self._began = time.perf_counter()
+        return self._began < self.end
+
+    def took(self, mark: str) -> None:
+        if self.counts:
+            computed = time.thread_time()
+            self.computing[mark] = self.computing.get(mark, 0.0) + computed - self._had_computed
+            self._had_computed = computed
+        now = time.perf_counter()
+        self.seconds[mark] = self.seconds.get(mark, 0.0) + now - self._began
+        self._began = now
+
+
+# --- Python and C under the interpreter's lock ---------------------------------------------------
+
+
+def python_lines(watch: Watch) -> None:
+    while watch.goes_on():
+        max(number * number for number in range(40_000))  # planted: a
+        watch.took("a")
+        max(number * number for number in range(120_000))  # planted: b
+        watch.took("b")
+
+
+def count_up(rounds: int) -> int:
+    total = 0
+    for number in range(rounds):  # planted: up
+        total += number * number  # planted: up
+    return total
+
+
+def count_down(rounds: int) -> int:
+    while rounds:  # planted: down
+        rounds -= 1  # planted: down
+    return rounds
+
+
+def python_loops(watch: Watch) -> None:
+    while watch.goes_on():
+        count_up(50_000)
+        watch.took("up")
+        count_down(250_000)
+        watch.took("down")
+
+
+def python_and_c(watch: Watch) -> None:
+    text = "word " * 3000
+    while watch.goes_on():
+        max(number * number for number in range(60_000))  # planted: python
+        watch.took("python")
+        sum(range(400_000))  # planted: sum
+        watch.took("sum")
+        text.replace("w", "vv").count("v")  # planted: text
+        watch.took("text")
+
+
+def long_c_calls(watch: Watch) -> None:
+    """Calls that keep the interpreter's lock for longer than samples are apart."""
+    endless = re.compile("(a+)+b")
+    while watch.goes_on():
+        endless.match("a" * 20)  # planted: pattern
+        watch.took("pattern")
+        max(range(500_000), key=int.__neg__)  # planted: max
+        watch.took("max")
+
+
+def recursion(watch: Watch) -> None:
+    def down(depth: int) -> int:
+        return down(depth - 1) if depth else sum([n * n for n in range(50_000)])  # planted: deep
+
+    while watch.goes_on():
+        down(150)
+        watch.took("deep")
+        max(number * number for number in range(25_000))  # planted: flat
+        watch.took("flat")
+
+
+def generators(watch: Watch) -> None:
+    def numbers() -> Iterator[int]:
+        for number in range(90_000):  # planted: generator
+            yield number * number  # planted: generator
+
+    while watch.goes_on():
+        sum(numbers())  # planted: generator
+        watch.took("generator")
+        sum([number * number for number in range(40_000)])  # planted: list
+        watch.took("list")
+
+
+def made_code(watch: Watch) -> None:
+    space: dict[str, Any] = {}
+    source = "def made():\n    total = 0\n    for n in range(80_000): total += n\n"
+    exec(compile(source, MADE[0], "exec"), space)
+    while watch.goes_on():
+        space["made"]()
+        watch.took("made")
+        max(number * number for number in range(40_000))  # planted: list
+        watch.took("list")
+
+
+def imports(watch: Watch) -> None:
+    names = ["_pydecimal", "mailbox", "tarfile", "ftplib", "plistlib", "pydoc_data.topics"]
+    while watch.goes_on():
+        for name in names:
+            sys.modules.pop(name, None)
+        watch.took("removing")
+        [importlib.import_module(name) for name in names]  # planted: import
+        watch.took("import")
+        max(number * number for number in range(40_000))  # planted: list
+        watch.took("list")
+
+
+def uneven(watch: Watch) -> None:
+    while watch.goes_on():
+        max(number * number for number in range(10_000))  # planted: one
+        watch.took("one")
+        max(number * number for number in range(20_000))  # planted: two
+        watch.took("two")
+        max(number * number for number in range(60_000))  # planted: six
+        watch.took("six")
+        sum(range(160_000))  # planted: sum
+        watch.took("sum")
+        time.sleep(0.003)  # planted: sleep
+        watch.took("sleep")
+
+
+# --- NumPy, pandas and other C, with and without the lock ----------------------------------------
+
+
+def numpy_and_python(watch: Watch) -> None:
+    import numpy as np
+
+    matrix = np.random.default_rng(0).random((400, 400))
+    while watch.goes_on():
+        matrix @ matrix  # planted: product
+        watch.took("product")
+        np.sort(matrix, axis=None)  # planted: sort
+        watch.took("sort")
+        max(number * number for number in range(100_000))  # planted: python
+        watch.took("python")
+
+
+def norm(watch: Watch) -> None:
+    import numpy as np
+
+    matrix = np.random.default_rng(0).random((300, 300))
+    while watch.goes_on():
+        np.linalg.norm(matrix, 2)  # planted: norm
+        watch.took("norm")
+        max(number * number for number in range(30_000))  # planted: python
+        watch.took("python")
+
+
+def pandas_groups(watch: Watch) -> None:
+    import numpy as np
+    import pandas as pd
+
+    numbers = np.random.default_rng(0).integers(0, 1000, 100_000)
+    frame = pd.DataFrame({"key": numbers, "value": numbers * 1.5})
+    while watch.goes_on():
+        frame.groupby("key")["value"].mean()  # planted: groupby
+        watch.took("groupby")
+        frame.sort_values("value")  # planted: sort
+        watch.took("sort")
+
+
+def pandas_text(watch: Watch) -> None:
+    import pandas as pd
+
+    text = "name,value\n" + "".join(f"row {number},{number}.5\n" for number in range(20_000))
+    frame = pd.read_csv(io.StringIO(text))
+    while watch.goes_on():
+        len(pd.read_csv(io.StringIO(text)))  # planted: csv
+        watch.took("csv")
+        len(frame["name"].map(lambda name: name.upper() + name.lower()))  # planted: map
+        watch.took("map")
+        len(frame.to_csv())  # planted: write
+        watch.took("write")
+
+
+def compression(watch: Watch) -> None:
+    data = bytes(range(256)) * 2000
+    while watch.goes_on():
+        zlib.compress(data, 9)  # planted: compress
+        watch.took("compress")
+        max(range(100_000), key=lambda n: -n)  # planted: max
+        watch.took("max")
+        hashlib.sha256(data).digest()  # planted: hash
+        watch.took("hash")
+
+
+def databases(watch: Watch) -> None:
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table t (a integer, b real)")
+        rows = [(number, number * 0.5) for number in range(20_000)]
+        while watch.goes_on():
+            max(number * 0.5 for number in range(100_000))  # planted: python
+            watch.took("python")
+            connection.executemany("insert into t values (?, ?)", rows)  # planted: insert
+            watch.took("insert")
+            connection.execute("select sum(a * b) from t").fetchall()  # planted: select
+            watch.took("select")
+            connection.execute("delete from t")
+            watch.took("delete")
+
+
+# --- waiting -------------------------------------------------------------------------------------
+
+
+def sleeps(watch: Watch) -> None:
+    while watch.goes_on():
+        time.sleep(0.06)  # planted: sleep
+        watch.took("sleep")
+        max(number * number for number in range(200_000))  # planted: python
+        watch.took("python")
+
+
+def lock(watch: Watch) -> None:
+    mine = threading.Lock()
+    mine.acquire()
+    while watch.goes_on():
+        mine.acquire(timeout=0.05)  # planted: lock
+        watch.took("lock")
+        max(number * number for number in range(100_000))  # planted: python
+        watch.took("python")
+
+
+def fed_by_a_thread(watch: Watch) -> None:
+    """Another thread of the task's own computes what this one waits for."""
+    items: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+    wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+    def feed() -> None:
+        while wanted.get():
+            items.put(len(zlib.compress(bytes(range(256)) * 6000, 9)))
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    while watch.goes_on():
+        wanted.put(True)
+        items.get()  # planted: get
+        watch.took("get")
+        max(number * number for number in range(60_000))  # planted: python
+        watch.took("python")
+    wanted.put(False)
+    feeder.join()
+
+
+def sockets(watch: Watch) -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        there.settimeout(0.04)
+        while watch.goes_on():
+            with contextlib.suppress(TimeoutError):
+                there.recv(1)  # planted: recv
+            watch.took("recv")
+            json.loads(json.dumps(list(range(20_000))))  # planted: json
+            watch.took("json")
+
+
+def files(watch: Watch) -> None:
+    with tempfile.TemporaryFile() as file:
+        while watch.goes_on():
+            file.write(b"x" * 8_000_000)  # planted: write
+            watch.took("write")
+            file.seek(0)
+            max(number * number for number in range(60_000))  # planted: python
+            watch.took("python")
+
+
+PROGRAMS: dict[str, Callable[[Watch], None]] = {
+    each.__name__: each
+    for each in (
+        python_lines,
+        python_loops,
+        python_and_c,
+        long_c_calls,
+        recursion,
+        generators,
+        made_code,
+        imports,
+        uneven,
+        numpy_and_python,
+        norm,
+        pandas_groups,
+        pandas_text,
+        compression,
+        databases,
+        sleeps,
+        lock,
+        fed_by_a_thread,
+        sockets,
+        files,
+    )
+}
+#: Those of the normal suite.
+FEW = ("python_and_c", "sleeps")
+#: Those that are also run in several threads at a time.
+TOGETHER = ("python_and_c", "python_lines", "numpy_and_python")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a task found out about itself: seconds."""
+
+    #: Of each mark; and of them those on a core, if they were counted.
+    seconds: dict[str, float]
+    computing_at: dict[str, float]
+    #: Of the whole: by the wall clock, on a core, and runnable without one (None: unknown).
+    whole: float
+    computing: float
+    run_queue: float | None
+
+
+def planted(name: str, seconds: float, counts: bool = False) -> Told:
+    """Run a program."""
+    begin, computed, queued = time.perf_counter(), time.thread_time(), run_queue()
+    watch = Watch(begin + seconds, counts)
+    PROGRAMS[name](watch)
+    now = run_queue()
+    return Told(
+        watch.seconds,
+        watch.computing,
+        time.perf_counter() - begin,
+        time.thread_time() - computed,
+        None if now is None or queued is None else now - queued,
+    )
+
+
+def run_queue() -> float | None:
+    """Give the seconds for which this thread was runnable without a core."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def marks() -> dict[int, str]:
+    """Give the mark of each line of this file that has one."""
+    lines = inspect.getsource(sys.modules[__name__]).splitlines()
+    return {
+        number: line.partition(MARK)[2].strip()
+        for number, line in enumerate(lines, 1)
+        if MARK in line and not line.startswith("MARK")
+    }

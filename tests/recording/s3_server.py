@@ -1,0 +1,119 @@
+"""A real S3 server for tests, which can be slow, lie about what it has done, stop and come back."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+moto_app = pytest.importorskip("moto.moto_server.werkzeug_app")
+pytest.importorskip("s3fs")
+
+BUCKET = "bucket"
+#: What a process needs in its environment to find the server, but for its address.
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "key",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_MAX_ATTEMPTS": "1",
+}
+
+
+class S3Server:
+    """moto's S3, in a thread of this process; its content outlives `stop`."""
+
+    def __init__(self) -> None:
+        self._app = moto_app.DomainDispatcherApplication(moto_app.create_backend_app)
+        self._port = 0
+        self._server: Any = None
+        #: Whether objects are taken; clear it, and who puts one waits.
+        self.takes = threading.Event()
+        self.takes.set()
+        #: How many objects are to be taken and answered with an error.
+        self.lies = 0
+        #: Names of objects that were put, in that order.
+        self.puts: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        from werkzeug.serving import WSGIRequestHandler, make_server
+
+        class Quiet(WSGIRequestHandler):
+            def log(self, *_: Any) -> None:
+                pass
+
+        self._server = make_server(
+            "127.0.0.1", self._port, self, threaded=True, request_handler=Quiet
+        )
+        self._port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        name = environ["PATH_INFO"].removeprefix(f"/{BUCKET}/")
+        is_object = environ["REQUEST_METHOD"] == "PUT" and name != environ["PATH_INFO"]
+        if is_object:
+            self.takes.wait(60)
+            self.puts.append(name)
+        answer: Iterable[bytes] = self._app(environ, start)
+        if is_object and self.lies:
+            self.lies -= 1
+            list(answer)
+            start("403 Forbidden", [("Content-Type", "application/xml")])
+            return [b"<Error><Code>AccessDenied</Code><Message>a lie</Message></Error>"]
+        return answer
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**CREDENTIALS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._port}"}
+
+    def files(self) -> Any:
+        """Open the server's content, as fsspec does."""
+        import fsspec
+
+        return fsspec.filesystem("s3", skip_instance_cache=True, use_listings_cache=False)
+
+    def make_bucket(self) -> None:
+        """Empty the bucket, or make it, with everybody allowed to do everything."""
+        files = self.files()
+        if files.exists(BUCKET):
+            self.allow()
+            files.rm(BUCKET, recursive=True)
+        files.mkdir(BUCKET)
+        self.puts.clear()
+
+    def deny(self, action: str) -> None:
+        """Deny an action, such as ``s3:PutObject``, on all objects."""
+        statement = {
+            "Effect": "Deny",
+            "Principal": "*",
+            "Action": action,
+            "Resource": f"arn:aws:s3:::{BUCKET}/*",
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        self.files().call_s3("put_bucket_policy", Bucket=BUCKET, Policy=policy)
+
+    def allow(self) -> None:
+        """Deny nothing any more."""
+        self.files().call_s3("delete_bucket_policy", Bucket=BUCKET)
+
+
+@pytest.fixture(scope="module")
+def server() -> Any:
+    """A server that the environment of this process names."""
+    before = dict(os.environ)
+    one = S3Server()
+    os.environ.update(one.environment)
+    yield one
+    one.takes.set()
+    one.stop()
+    os.environ.clear()
+    os.environ.update(before)

@@ -1,0 +1,101 @@
+"""Each failed attempt has its whole traceback, bounded, and changes nothing of the error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster
+
+import dasfprof
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.recording.task_runs import tracebacks
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def fail_first(counter: str) -> int:
+    tries = Path(counter)
+    number = len(tries.read_text()) + 1 if tries.exists() else 1
+    tries.write_text("x" * number)
+    if number == 1:
+        raise OSError("the first")
+    if number == 2:
+        return inner()
+    return number
+
+
+def inner() -> int:
+    raise ValueError("the second")
+
+
+def recurse(depth: int) -> int:
+    return odd(depth - 1) + 1 if depth else inner()
+
+
+def odd(depth: int) -> int:
+    return recurse(depth) + 1
+
+
+def tracebacks_of(directory: Path, function: str | None = None) -> list[dict[str, Any]]:
+    table = TraceAnalyser(directory, progress=False).tracebacks(function)
+    return table.to_dict("records")
+
+
+def test_each_attempt_has_its_own(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path / "traces"):
+        task = client.submit(fail_first, str(tmp_path / "tries"), retries=4, key="fail_first-1")
+        assert task.result() == 3
+    first, second = tracebacks_of(tmp_path / "traces")
+    assert [one["Attempt"] for one in (first, second)] == [1, 2]
+    assert {one["Attempts"] for one in (first, second)} == {3}
+    assert first["Exception"] == "OSError('the first')"
+    assert second["Exception"] == "ValueError('the second')"
+    line = fail_first.__code__.co_firstlineno + 5
+    assert f'File "{__file__}", line {line}, in fail_first' in first["Traceback"]
+    assert 'raise OSError("the first")' in first["Traceback"]
+    inside = inner.__code__.co_firstlineno + 1
+    places = [line for line in second["Traceback"].splitlines() if line.startswith('  File "')]
+    assert places[-2:] == [
+        f'  File "{__file__}", line {line + 2}, in fail_first',
+        f'  File "{__file__}", line {inside}, in inner',
+    ]
+    assert tracebacks_of(tmp_path / "traces", "no such function") == []
+
+
+def test_long_ones_have_begin_and_end_and_no_code_if_none_is_wanted(
+    client: Client, tmp_path: Path
+) -> None:
+    with (
+        dasfprof.profile(client, directory=tmp_path, record_code=False),
+        pytest.raises(ValueError, match="the second"),
+    ):
+        client.submit(recurse, 150, pure=False).result()
+    (one,) = tracebacks_of(tmp_path)
+    text = one["Traceback"]
+    assert len(text) < tracebacks.BEGIN + tracebacks.END + 50
+    assert "characters ..." in text
+    assert text.rstrip().endswith("in inner")
+    assert "raise ValueError" not in text
+
+
+def test_they_are_bounded(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracebacks, "MOST", 1)
+    with dasfprof.profile(client, directory=tmp_path):
+        for number in range(3):
+            with pytest.raises(ValueError, match="the second"):
+                client.submit(inner, key=f"inner-{number}").result()
+    assert len(tracebacks_of(tmp_path)) == 1
+    notes = [note.text for note in TraceAnalyser(tmp_path, progress=False).trace.notes]
+    assert any("lack their traceback" in text for text in notes)

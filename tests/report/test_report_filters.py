@@ -1,0 +1,234 @@
+"""What a click filters, what the search finds, where findings lead, and the address of all that."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pandas as pd
+import pytest
+from opened_pages import EVENTS, LOAD, RULER, OpenedPage, Opener, compute
+from traces import Plan, Task, filled, write_trace
+
+from dasfprof import TraceAnalyser, write_report
+
+#: Of the three loads, and of the two sums.
+READ, REDUCE = "read", "reduce/sums"
+#: The height of the steps above the tracks.
+BAND = 16
+FAILED = [
+    compute("fails-2", 9.0, 0.25, 1, state="erred", exception="KeyError: 'depth'", size=0),
+    compute("breaks-1", 9.5, 0.25, 1, state="erred", exception="KeyError: 'depth'", size=0),
+]
+
+
+@pytest.fixture(scope="module")
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
+    path = tmp_path_factory.mktemp("traces") / "mine-TracePlugin-node-0.msgpack"
+    trace = TraceAnalyser(write_trace(path, *EVENTS, *FAILED)).trace
+    functions = trace.tasks["function"].astype(str)
+    steps = [{"load": READ, "sum": REDUCE}.get(name.split("-")[0]) for name in functions]
+    tasks = trace.tasks.assign(step=pd.Categorical(steps))
+    return TraceAnalyser(dataclasses.replace(trace, tasks=tasks))
+
+
+@pytest.fixture(scope="module")
+def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(analyser, tmp_path_factory.mktemp("reports") / "mine.html")
+
+
+def listed(page: OpenedPage, table: str = "task") -> list[str]:
+    """Give the first cells of the rows of a table."""
+    return page.texts(f"#{table}-table .rows .row > div:first-child")
+
+
+def keys_of(analyser: TraceAnalyser, wanted: Any) -> set[str]:
+    tasks = analyser.trace.tasks
+    keys = analyser.trace.keys.texts(tasks["key_id"].to_numpy()[wanted(tasks).to_numpy()])
+    return set(keys.tolist())
+
+
+def test_a_row_of_a_function_filters(
+    open_page: Opener, report: Path, analyser: TraceAnalyser
+) -> None:
+    page = open_page(report, "#view=flatten")
+    table = analyser.per_function_bottleneck()
+    row = table[(table["Function"] == LOAD) & (table["Worker"] == "worker-node-1")].iloc[0]
+    cells = page.tab.locator("#functions-table .rows .row", has_text="load")
+    cells.filter(has_text="worker-node-1").locator("div >> nth=2").click()
+    page.until(lambda: len(listed(page)) == row["Num Tasks (chunks)"])
+    assert set(listed(page)) == keys_of(
+        analyser, lambda tasks: (tasks["function"] == LOAD) & (tasks["worker"] == "worker-node-1")
+    )
+    assert page.text("#filtered-by") == (
+        f"Only function {LOAD}, worker worker-node-1: 2 of 8 task runs"
+    )
+    # The table with the row stays whole, others show what is about the same.
+    assert len(listed(page, "functions")) == len(table)
+    status = analyser.per_function_status()
+    assert listed(page, "status") == [LOAD] * int((status["Function"] == LOAD).sum())
+    page.tab.keyboard.press("Escape")
+    page.until(lambda: len(listed(page)) == len(analyser.trace.tasks))
+    assert len(listed(page, "status")) == len(status)
+    assert not page.tab.locator("#filtered").is_visible()
+
+
+def test_a_row_of_a_step_filters(open_page: Opener, report: Path, analyser: TraceAnalyser) -> None:
+    page = open_page(report)
+    row = page.tab.locator("#steps-table .rows .row", has_text=REDUCE)
+    row.click()
+    page.until(lambda: set(listed(page)) == keys_of(analyser, lambda t: t["step"] == REDUCE))
+    row.click()  # again: all
+    page.until(lambda: len(listed(page)) == len(analyser.trace.tasks))
+
+
+def test_a_class_of_the_verdict_is_shown_alone(open_page: Opener, report: Path) -> None:
+    page = open_page(report, "#view=flatten")
+    whole = page.painted()
+    page.tab.click("#class-names a:has-text('Blocked')")
+    page.until(lambda: page.painted() < whole)
+    assert "class=Blocked" in page.tab.evaluate("location.hash")
+    page.tab.keyboard.press("Escape")
+    page.until(lambda: page.painted() == whole)
+
+
+def test_selecting_does_not_move_the_picture(open_page: Opener, report: Path) -> None:
+    page = open_page(report, "#view=flatten")
+    page.tab.locator("#timeline").scroll_into_view_if_needed()
+    before = page.canvas()
+    place = page.at(0.2, RULER + BAND + 10)
+    page.tab.mouse.click(*place)
+    page.until(lambda: page.details().get("Key") == str((LOAD, 0)))
+    assert page.canvas() == before
+    box = page.tab.locator("#details").bounding_box()
+    assert box["y"] > place[1], "what was clicked is not covered"
+    page.tab.keyboard.press("Escape")
+    page.until(lambda: not page.tab.locator("#details").is_visible())
+
+
+def test_the_address_has_what_is_seen(open_page: Opener, report: Path) -> None:
+    page = open_page(report, "#view=compact&least=400&time=3.5,9")
+    page.tab.fill("#search", "load")
+    page.tab.select_option("#only-worker", label="worker-node-0")
+    page.tab.check("#summed")
+    page.tab.click("#task-table .rows .row >> nth=0")
+
+    def address() -> dict[str, list[str]]:
+        return parse_qs(str(page.tab.evaluate("location.hash.slice(1)")))
+
+    wanted = {"view": ["compact"], "least": ["400"], "search": ["load"], "summed": ["1"]}
+    wanted |= {"worker": ["worker-node-0"], "task": [str((LOAD, 0))], "run": ["1"]}
+    page.until(lambda: wanted.items() <= address().items())
+    fragment = str(page.tab.evaluate("location.hash"))
+    other = open_page(report, fragment)
+    other.until(lambda: other.details().get("Key") == str((LOAD, 0)))
+    assert other.tab.input_value("#search") == "load"
+    assert other.tab.input_value("#threshold") == "400"
+    assert other.tab.is_checked("#summed")
+    assert listed(other) == listed(page) == [str((LOAD, 0))]
+    assert other.window() == page.window()
+
+
+@pytest.mark.parametrize(
+    ("query", "column", "values"),
+    [
+        ("keyerror", "exception", ["KeyError: 'depth'"]),
+        ("<b>no</b>", "exception", ["ValueError: <b>no</b>"]),
+        ("NODE-1", "worker", ["worker-node-1"]),
+        (REDUCE, "step", [REDUCE]),
+        ("breaks", "function", ["breaks"]),
+    ],
+)
+def test_the_search_finds(
+    open_page: Opener,
+    report: Path,
+    analyser: TraceAnalyser,
+    query: str,
+    column: str,
+    values: list[str],
+) -> None:
+    page = open_page(report)
+    page.tab.fill("#search", query)
+    wanted = keys_of(analyser, lambda tasks: tasks[column].isin(values))
+    page.until(lambda: page.text("#found") == f"{len(wanted)} found")
+    assert set(listed(page)) == wanted
+
+
+def test_the_search_tells_what_filters_hide(open_page: Opener, report: Path) -> None:
+    page = open_page(report, f"#function={LOAD}")
+    page.tab.fill("#search", "keyerror")
+    page.until(lambda: page.text("#found") == "0 found, 2 more hidden by filters")
+    page.tab.click("#show-all")
+    page.until(lambda: page.text("#found") == "")
+
+
+def finding(analyser: TraceAnalyser, rule: str) -> int:
+    """Give the number of a rule's finding on the page."""
+    return int(analyser.diagnose()["Rule"].tolist().index(rule)) + 1
+
+
+def test_failures_lead_to_all_of_them(
+    open_page: Opener, report: Path, analyser: TraceAnalyser
+) -> None:
+    page = open_page(report, f"#finding={finding(analyser, 'errors')}")
+    wanted = keys_of(analyser, lambda tasks: tasks["state"] == "erred")
+    assert len(wanted) == 3, "of two functions on two workers"
+    page.until(lambda: set(listed(page)) == wanted)
+
+
+def test_gaps_lead_to_all_of_them(open_page: Opener, tmp_path: Path) -> None:
+    tasks: list[Task] = []
+    for number in range(3):
+        for task in filled([f"part{number}"], 1.0, count=4):
+            task.start, task.stop = task.start + 3 * number, task.stop + 3 * number
+            task.arrival = 3.0 * number
+            tasks.append(task)
+    analyser = Plan(tasks, graphs=(0.0, 3.0, 6.0)).write(tmp_path)
+    (places,) = [place for place in analyser.diagnose().attrs["places"] if place]
+    assert [end - begin for begin, end in places["spans"]] == pytest.approx([2.0, 2.0])
+    page = open_page(analyser.report(tmp_path / "run.html"), "#finding=1")
+    assert "and 1 more time" in page.text("#finding-1")
+    page.until(lambda: page.text("#followed") != "")
+    begin, end = page.window()
+    assert begin <= places["spans"][0][0] and places["spans"][1][1] <= end
+    assert page.text("#found") == "", "no task run is what it speaks of"
+
+
+def test_the_search_finds_files_and_log_lines(open_page: Opener, tmp_path: Path) -> None:
+    import test_report_logs
+
+    analyser = test_report_logs.written(tmp_path)
+    page = open_page(write_report(analyser, tmp_path / "logs.html"))
+    page.tab.fill("#search", "home/me/work.py")
+    # The code of one is there; the other logged from there.
+    page.until(lambda: page.text("#found") == "3 found")
+    assert set(listed(page)) == {"load-1", "save-1"}
+    page.tab.fill("#search", "slow disk")
+    page.until(lambda: page.text("#found") == "1 found")
+
+
+def test_keys_keep_their_index_and_the_first_column_stays(
+    open_page: Opener, report: Path, analyser: TraceAnalyser
+) -> None:
+    page = open_page(report, viewport={"width": 800, "height": 900})
+    cell = page.tab.locator("#task-table .rows .row", has_text=str((LOAD, 0))).first
+    ends = cell.locator(".elided > span")
+    assert ends.all_text_contents() == [f"('{LOAD}'", ", 0)"]
+    end, box = ends.nth(1).bounding_box(), cell.locator("> div").first.bounding_box()
+    assert end["x"] + end["width"] <= box["x"] + box["width"], "the index is seen"
+    worker = cell.locator("> div").nth(3)
+    before = worker.bounding_box()["x"]
+    page.tab.evaluate("document.querySelector('#task-table .table').scrollLeft = 300")
+    page.until(lambda: worker.bounding_box()["x"] == before - 300)
+    assert cell.locator("> div").first.bounding_box()["x"] == box["x"]
+    # What explains a row comes before what describes it.
+    labels = page.texts("#task-table .head button")
+    assert labels.index("Exception") < labels.index("CPU (s)")
+    assert set(page.texts("#task-table .rows .row > div:nth-child(7)")) == {
+        "" if message is None else message
+        for message in analyser.trace.tasks["exception"]
+        .astype(object)
+        .where(analyser.trace.tasks["exception"].notna(), None)
+    }

@@ -1,0 +1,159 @@
+"""The sums of an area of the timeline are those of the tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from opened_pages import GUTTER, OpenedPage, Opener
+from refuters.figures import parsed
+from traces import Plan, Task, filled
+
+from dasfprof import TraceAnalyser
+
+
+def planned(directory: Path) -> TraceAnalyser:
+    """Two workers of two threads; delays, reads from disk, transfers, a late graph, a pause."""
+    tasks = filled(["load", "clean"], 0.371, count=20)
+    for number, task in enumerate(tasks):
+        task.start += 0.02 + 0.01 * (number % 5)
+        task.cpu, task.run_queue = 0.1 + 0.01 * number % 0.2, 0.02
+        task.executing, task.done = task.start - 0.004, task.stop + 0.003
+        task.disk_read = 0.001
+    for number in range(2):
+        use = Task(f"use-{number}", number, 7.0 + number, 8.7, arrival=6.0, sent=6.2, received=6.3)
+        use.ready, use.dependencies = 6.9, ["load-1"]
+        tasks.append(use)
+    states = [(0.0, "running"), (5.0, "paused"), (5.5, "running"), (12.0, "running")]
+    held = [(1, at, {"state": state}) for at, state in states]
+    return Plan(tasks, graphs=(0.0, 6.0), held=held).write(directory)
+
+
+@pytest.fixture(scope="module")
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
+    return planned(tmp_path_factory.mktemp("traces"))
+
+
+@pytest.fixture(scope="module")
+def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return analyser.report(tmp_path_factory.mktemp("reports") / "area.html")
+
+
+def shown(page: OpenedPage, table: str) -> dict[str, list[str]]:
+    """Give the cells of a table of sums, without the head, by their first."""
+    rows = page.tab.locator(f"#{table} tr").all()[1:]
+    return {row.locator("th").text_content(): row.locator("td").all_text_contents() for row in rows}
+
+
+def test_the_whole_run_is_the_accounting(
+    open_page: Opener, report: Path, analyser: TraceAnalyser
+) -> None:
+    page = open_page(report, "#view=flatten")
+    page.tab.locator("#timeline .overlay").focus()
+    page.tab.keyboard.press("m")
+    classes = shown(page, "classes-in")
+    table = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
+    table = table[table > 0]
+    assert len(table) >= 8
+    assert set(classes) == set(table.index)
+    for name, seconds in table.items():
+        assert parsed("duration", classes[name][0]).shows(seconds), name
+    tasks = analyser.trace.tasks
+    for column, name in (("function", "functions-in"), ("worker", "workers-in")):
+        for group, cells in shown(page, name).items():
+            own = tasks["duration"][tasks[column].astype(str) == group].to_numpy()
+            assert cells[0] == str(len(own))
+            middle = np.quantile(own, [0.5, 0.95, 1.0])
+            for text, seconds in zip(cells[1:], [own.sum(), *middle], strict=True):
+                assert parsed("duration", text).shows(seconds), (group, text)
+    page.tab.keyboard.press("Escape")
+    page.until(lambda: not page.tab.locator("#area").is_visible())
+
+
+def test_the_lanes_of_a_worker_are_its_accounts(
+    open_page: Opener, report: Path, analyser: TraceAnalyser
+) -> None:
+    page = open_page(report, "#view=flatten")
+    page.tab.locator("#timeline").scroll_into_view_if_needed()
+    page.tab.click("#choose")
+    height = page.canvas()["height"]
+    page.tab.mouse.move(*page.at(0.0, height - 2))
+    page.tab.mouse.down()
+    page.tab.mouse.move(*page.at(0.5, height - 10))
+    page.tab.mouse.move(*page.at(1.0, 24 + (height - 24) * 0.6))
+    page.tab.mouse.up()
+    page.until(lambda: page.tab.locator("#area").is_visible())
+    assert "2 tracks" in page.text("#area h3")
+    assert list(shown(page, "workers-in")) == ["worker-node1-1"]
+    table = analyser.time_accounting("worker")
+    own = table[(table["Worker"] == "worker-node1-1") & (table["Thread Time (s)"] > 0.05)]
+    classes = shown(page, "classes-in")
+    assert "Paused for memory" in classes
+    for row in own.to_dict("records"):
+        text = classes[row["Class"]][0]
+        # The last pixel of the canvas may be left out.
+        low, high = parsed("duration", text).bounds
+        assert low * 0.98 <= row["Thread Time (s)"] <= high * 1.02, row["Class"]
+
+
+def test_a_time_on_a_chart(open_page: Opener, report: Path) -> None:
+    page = open_page(report, "#view=flatten")
+    chart = page.tab.locator("#charts canvas").first
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    width = box["width"] - GUTTER
+    page.tab.mouse.move(box["x"] + GUTTER + 0.25 * width, box["y"] + 20)
+    page.tab.mouse.down()
+    page.tab.mouse.move(box["x"] + GUTTER + 0.5 * width, box["y"] + 20, steps=3)
+    page.tab.mouse.up()
+    page.until(lambda: page.tab.locator("#area").is_visible())
+    assert page.text("#area h3").startswith("3.0 s to 6.0 s, 4 tracks: ")
+
+
+def test_charts_have_axes_and_limits(open_page: Opener, tmp_path: Path) -> None:
+    used = [(0, at, {"cpu": 150.0, "memory": 700_000_000}) for at in (0.0, 1.0)]
+    plan = Plan(filled(["load"], 0.5, count=4), used=used, memory_limit=1_000_000_000)
+    page = open_page(plan.write(tmp_path / "traces").report(tmp_path / "limits.html"))
+    charts = page.tab.locator("#charts canvas").all()
+    labels = [chart.get_attribute("aria-label") for chart in charts]
+    assert "CPU of workers over time, at most 150 %, one core: 100 %" in labels
+    assert "Memory of workers over time, at most 700 MB, a worker's limit: 1 GB" in labels
+    # Names stand above the curves, not upon them.
+    for chart in page.tab.locator("#charts .chart").all():
+        name, curve = (chart.locator(part).bounding_box() for part in ("output", "canvas"))
+        assert name["y"] + name["height"] <= curve["y"] + 0.5
+
+
+def test_the_critical_path_stays_readable_above_many_workers(
+    open_page: Opener, tmp_path: Path
+) -> None:
+    tasks = [Task(f"work-{at}", at, 0.1 * at, 0.1 * at + 1.0) for at in range(60)]
+    analyser = Plan(tasks, workers=60, threads=1).write(tmp_path / "traces")
+    # All of it is in the window: a wheel just after the page was scrolled scrolls the page on.
+    report = analyser.report(tmp_path / "many.html")
+    page = open_page(report, "#view=critical", viewport={"width": 1280, "height": 2000})
+    # The last pixel of its 30 is still it, however far the lanes are scrolled.
+    for y in (26, 52):
+        page.tab.mouse.move(*page.at(0.99, y))
+        page.until(lambda: "Compute" in page.text("#timeline .tip"))
+        page.tab.keyboard.down("Alt")
+        page.tab.mouse.wheel(0, 300)
+        page.tab.keyboard.up("Alt")
+    page.tab.mouse.click(*page.at(0.99, 40))
+    page.until(lambda: page.details().get("Key") == "work-59")
+
+
+@pytest.mark.parametrize(("order", "first"), [("name", 2), ("most", 10), ("least", 7)])
+def test_workers_by_busy_time(open_page: Opener, tmp_path: Path, order: str, first: int) -> None:
+    seconds = {2: 2.0, 7: 1.0, 10: 4.0}
+    tasks = [Task(f"on-{worker}", worker, 0.0, long) for worker, long in seconds.items()]
+    plan = Plan(tasks, workers=11, threads=1)
+    page = open_page(plan.write(tmp_path / "traces").report(tmp_path / "order.html"))
+    page.tab.click('label:has(input[value="compact"])')
+    page.tab.fill("#threshold", "0")
+    page.tab.select_option("#order", order)
+    page.tab.locator("#timeline .overlay").focus()
+    page.tab.keyboard.press("Enter")
+    # The first task run of the first lane that has any.
+    page.until(lambda: page.details().get("Key") == f"on-{first}")

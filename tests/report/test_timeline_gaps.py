@@ -1,0 +1,168 @@
+"""What the timeline shows between and inside the bars, against time accounting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from opened_pages import GUTTER, RULER, OpenedPage, Opener
+from traces import Plan, Task, filled
+
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.model.accounting import RUNNING, make_accounts
+from dasfprof.analysis.model.busy_time import USES
+from dasfprof.analysis.model.idle_cells import idle_cells
+
+#: Two workers of two threads for 16 s. On the first a task takes in its inputs from 1 to 2, waits
+#: for a thread until 3, holds one from 3 to 12 and runs from 4 to 10; nothing is submitted before 1
+#: and after 12. Its second thread and the second worker never run anything.
+PLAN = Plan(
+    [
+        Task(
+            "load-1", 0, 4.0, 10.0, cpu=3.0, run_queue=1.0, arrival=1.0, sent=1.0, received=1.0,
+            ready=2.0, executing=3.0, done=12.0, known=12.0, deserialize=0.25,
+        )
+    ],
+    graphs=(1.0,),
+    held=[(worker, at, {"state": "running"}) for worker in (0, 1) for at in (0.0, 16.0)],
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
+    return PLAN.write(tmp_path_factory.mktemp("traces"))
+
+
+@pytest.fixture(scope="module")
+def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return analyser.report(tmp_path_factory.mktemp("reports") / "gaps.html")
+
+
+def hovered(page: OpenedPage, time: float, lane: int) -> list[str]:
+    """Give the lines told of a time on a lane."""
+    page.tab.locator("#timeline").scroll_into_view_if_needed()
+    page.tab.mouse.move(*page.at(-0.05, 5))
+    page.tab.mouse.move(*page.at(time / 16, RULER + (lane + 0.5) * 24))
+    page.until(lambda: page.tab.locator("#timeline .tip").is_visible())
+    return page.texts("#timeline .tip > *")
+
+
+@pytest.mark.parametrize("most", [1_000_000, 8])
+def test_cells_sum_to_the_accounts(analyser: TraceAnalyser, most: int) -> None:
+    accounts = make_accounts(analyser.trace)
+    idle = np.array([cells.seconds.sum(axis=0) for cells in idle_cells(analyser.trace, most)])
+    assert idle[:, USES:] == pytest.approx(accounts.of_lives[:, USES:])
+    assert not idle[:, :USES].any()
+
+
+def test_gaps_are_named(open_page: Opener, report: Path) -> None:
+    page = open_page(report, "#view=flatten")
+    assert hovered(page, 6.0, 0)[0] == "load"
+    # Each thread's share of what one of two threads waited for.
+    assert [line.split(":")[0] for line in hovered(page, 0.5, 0)] == [
+        "3 s without a task",
+        "No runnable task 1 s",
+        "Nothing submitted 1 s",
+        "Worker latency 500 ms",
+        "Others",
+    ]
+    assert hovered(page, 3.5, 0)[:1] == ["1 s before load"]
+    assert [line.split(":")[0] for line in hovered(page, 3.5, 0)[1:]] == [
+        "Task overhead 750 ms",
+        "Deserialize 250 ms",
+    ]
+    assert hovered(page, 11.0, 0)[1].startswith("Task overhead 2 s")
+    # Threads that never ran anything have lanes.
+    assert hovered(page, 8.0, 3)[0] == "16 s without a task"
+
+
+def test_the_legend_of_gaps_is_the_table(
+    open_page: Opener, analyser: TraceAnalyser, report: Path
+) -> None:
+    page = open_page(report)
+    table = analyser.time_accounting()
+    running = {"Computing", "Waiting for a core", "Blocked", "Running, CPU unknown"}
+    assert len(running) == len(RUNNING)
+    names = [name for name in table["Class"] if name not in running]
+    shown = page.texts("#gap-legend li")
+    shown = shown[shown.index("Between bars:") :]
+    assert [text.startswith(name) for text, name in zip(shown[1:], names, strict=True)]
+
+
+def colour_at(page: OpenedPage, time: float, y: float, canvas: str = "picture") -> str:
+    """Give the colour of a point of the timeline."""
+    box = page.canvas()
+    x = GUTTER + time / 16 * (box["width"] - GUTTER)
+    found: str = page.tab.evaluate(
+        """([name, x, y]) => new Promise((resolve) => requestAnimationFrame(() => {
+            const canvas = document.querySelector(`#timeline canvas.${name}`);
+            const context = new OffscreenCanvas(1, 1).getContext("2d");
+            context.drawImage(canvas, -x, -y);
+            const pixel = context.getImageData(0, 0, 1, 1).data;
+            resolve(`rgb(${pixel.slice(0, 3).join(", ")})`);
+        }))""",
+        [canvas, round(x), round(y)],
+    )
+    return found
+
+
+def test_bars_show_what_their_thread_did(open_page: Opener, report: Path) -> None:
+    page = open_page(report, "#view=flatten")
+    swatches = {
+        item.text_content().split(" 1 s")[0].split(" 2 s")[0].split(" 3 s")[0]: item.locator(
+            "i"
+        ).evaluate("(swatch) => getComputedStyle(swatch).backgroundColor")
+        for item in page.tab.locator("#gap-legend li:has(i)").all()
+    }
+    # Of six seconds three on a core, then one without, two neither.
+    for time, name in ((5.5, "Computing"), (7.5, "Waiting for a core"), (9.0, "Blocked")):
+        page.until(lambda t=time, n=name: colour_at(page, t, RULER + 23) == swatches[n])
+
+
+def test_arrows_go_from_the_run_that_made_a_result(open_page: Opener, tmp_path: Path) -> None:
+    tasks = [Task("a-1", 0, 1.0, 4.0), Task("b-1", 1, 8.0, 15.0, dependencies=["a-1"])]
+    path = Plan(tasks, threads=1).write(tmp_path / "traces").report(tmp_path / "arrows.html")
+    page = open_page(path, "#view=flatten&task=b-1")
+    page.until(lambda: page.details().get("Key") == "b-1")
+    span = 15.0
+    painted = page.tab.evaluate(
+        """() => new Promise((resolve) => requestAnimationFrame(() => {
+            const canvas = document.querySelector("#timeline canvas.overlay");
+            const wide = canvas.width;
+            const context = new OffscreenCanvas(wide, canvas.height).getContext("2d");
+            context.drawImage(canvas, 0, 0);
+            const pixels = context.getImageData(0, 0, wide, canvas.height).data;
+            const found = new Set();
+            for (let at = 0; at < pixels.length; at += 4) {
+              const [red, green, blue, opaque] = pixels.slice(at, at + 4);
+              // Brown: the colour of what a task needs.
+              if (opaque > 200 && red > 120 && green < 90 && blue < 40) found.add((at / 4) % wide);
+            }
+            resolve([...found]);
+        }))"""
+    )
+    box = page.canvas()
+    times = [(x - GUTTER) / (box["width"] - GUTTER) * span for x in painted]
+    assert 4.0 - 0.1 <= min(times) < 4.3
+    assert 7.7 < max(times) <= 8.0 + 0.1
+
+
+def test_failed_runs_are_marked_and_found(open_page: Opener, tmp_path: Path) -> None:
+    tasks = filled(["works"], 0.5, count=12)
+    failed = [Task(f"fails-{at}", 1, 4.0 + at, 4.5 + at, state="erred", size=0) for at in range(2)]
+    analyser = Plan([*tasks, *failed]).write(tmp_path / "traces")
+    page = open_page(analyser.report(tmp_path / "failed.html"))
+    for by in ("function", "worker", "class", "duration"):
+        page.tab.select_option("#colour", by)
+        page.until(lambda: "failed 2" in page.texts("#legend li"))
+    page.tab.click("#tiles .bad a")
+    page.until(lambda: page.text("#found") == "2 found")
+    keys = page.texts("#task-table .rows .row > div:first-child")
+    assert sorted(keys) == ["fails-0", "fails-1"]
+    # It stays framed in red when it is coloured by something else.
+    bad = page.tab.evaluate("getComputedStyle(document.querySelector('#tiles .bad dd')).color")
+    box = page.canvas()
+    x = (4.25 / 5.5) * 16
+    lane = (box["height"] - RULER) / 4
+    page.until(lambda: colour_at(page, x, RULER + 3 * lane + 2) == bad)
