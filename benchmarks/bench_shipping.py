@@ -55,13 +55,13 @@ class Worker:
         self.name = self.address = str(number)
         self.status = SimpleNamespace(name="running")
         self.scheduler: Any = None
-        self.files: list[Any] = []
+        self.files: list[FileDatabase] = []
         for plugin in BLOCKS:
             path = directory / f"{settings.name}-{plugin}-{number}.msgpack"
             header = {"run_uuid": settings.uuid, "plugin": plugin}
             with FileDatabase(path, header=header, new=True) as database:
                 database.record(dasfprof.InstantEvent("begin", time.time()))
-            self.files.append(SimpleNamespace(path=path, writer=SimpleNamespace(after_drain=int)))
+            self.files.append(database)
 
     async def ship(self, settings: RunSettings, address: str) -> Shipper:
         """Begin to ship."""
