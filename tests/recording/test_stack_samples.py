@@ -20,12 +20,12 @@ from dasfprof.recording.dask_internals.client_phases import phase
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.notes.rows import SchemaRow
 from dasfprof.recording.notes.stacks import MOST_STACKS, UNKNOWN_STACK, StackRows
-from dasfprof.recording.stack_samples.kernel import Kernel
+from dasfprof.recording.stack_samples.kernel import Kernel, wake_in_time
 from dasfprof.recording.stack_samples.sampler import sample
 from dasfprof.recording.stack_samples.schedule import Schedule
 from dasfprof.recording.stack_samples.stacks import StackReader
 from dasfprof.recording.stack_samples.subjects import ClientThread
-from dasfprof.recording.stack_samples.switching import QUICK, put_back, quicken
+from dasfprof.recording.stack_samples.switching import QUICK, QUICKEST, put_back, quicken
 
 HERE = __file__
 
@@ -180,6 +180,8 @@ def test_the_switch_interval_is_the_programs() -> None:
     try:
         quicken()
         assert sys.getswitchinterval() == pytest.approx(QUICK)
+        quicken(QUICKEST)
+        assert sys.getswitchinterval() == pytest.approx(QUICKEST)
         put_back()
         assert sys.getswitchinterval() == own
         quicken()
@@ -196,10 +198,30 @@ def test_the_switch_interval_is_the_programs() -> None:
         sys.setswitchinterval(0.0001)  # a shorter one is left alone
         quicken()
         assert sys.getswitchinterval() == pytest.approx(0.0001)
+        quicken(QUICKEST)
+        assert sys.getswitchinterval() == pytest.approx(QUICKEST)
         put_back()
         assert sys.getswitchinterval() == pytest.approx(0.0001)
     finally:
         sys.setswitchinterval(own)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a facility of Linux")
+def test_the_sampler_wakes_in_time_and_no_other_thread_does() -> None:
+    def slack() -> int:
+        return int(Path(f"/proc/{threading.get_native_id()}/timerslack_ns").read_text())
+
+    def of_the_sampler() -> None:
+        wake_in_time()
+        found.append(slack())
+
+    found: list[int] = []
+    before = slack()
+    thread = threading.Thread(target=of_the_sampler)
+    thread.start()
+    thread.join()
+    assert found == [1]
+    assert slack() == before > 1
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")

@@ -1,10 +1,10 @@
 """`sample`: looks at the stacks of a subject's threads, from now on until it is told to stop.
 
-One thread does so for all subjects of a process. Each look is due at a random time, and has two
+One thread does so for all subjects of a process. Each look is due at a random time, and has three
 stages. The sampler wakes some milliseconds before that. It may get the interpreter's lock late, and
-where a thread gives it up by itself; from then on the lock is passed on fast (`quicken`). When the
-look is due it wakes again, gets the lock wherever its holder is, and takes all stacks before it
-gives the lock up.
+where a thread gives it up by itself; from then on the lock is passed on fast, and faster for the
+last moment (`quicken`). When the look is due it wakes again, gets the lock wherever its holder is,
+and takes all stacks before it gives the lock up.
 
 Twenty times a second, the code of a look is in no cache of the processor: it takes ten times as
 long as it does in a loop. So there is little of it, in few functions.
@@ -21,14 +21,16 @@ from typing import Any
 
 from dasfprof.recording.dask_internals.inspection.stacks import current_frames
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.stack_samples.kernel import RESOLUTION, Kernel
+from dasfprof.recording.stack_samples.kernel import RESOLUTION, Kernel, wake_in_time
 from dasfprof.recording.stack_samples.schedule import Schedule
 from dasfprof.recording.stack_samples.stacks import Seen
 from dasfprof.recording.stack_samples.subjects import Subject
-from dasfprof.recording.stack_samples.switching import put_back, quicken
+from dasfprof.recording.stack_samples.switching import QUICK, QUICKEST, put_back, quicken
 
-#: Seconds between the two stages of a look: more than a switch interval.
+#: Seconds between the first stage of a look and the look: more than a switch interval.
 _LEAD = 0.006
+#: Seconds between the second stage and the look: more than it takes to get the lock in the first.
+_LAST_MOMENT = 0.0006
 #: Seconds that the end of sampling waits for the current look.
 _LAST_LOOK = 2.0
 
@@ -63,6 +65,7 @@ class Sampler:
             self._thread.join(_LAST_LOOK)
 
     def _run(self) -> None:
+        wake_in_time()
         schedule, spent = self.schedule, thread_time()
         while not self._going_on.acquire(timeout=max(0.0, schedule.due - _LEAD - monotonic())):
             try:
@@ -75,11 +78,13 @@ class Sampler:
         self._kernel.close()
 
     def _look(self) -> None:
-        quicken()
+        due = self.schedule.due
         try:
-            pause = self.schedule.due - monotonic()
-            if pause > 0:
-                sleep(pause)
+            for interval, ahead in ((QUICK, _LAST_MOMENT), (QUICKEST, 0.0)):
+                quicken(interval)
+                pause = due - ahead - monotonic()
+                if pause > 0:  # else it is late, and has the lock
+                    sleep(pause)
         finally:
             put_back()
         now = round(time() * RESOLUTION) / RESOLUTION
