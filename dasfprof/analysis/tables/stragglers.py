@@ -1,4 +1,4 @@
-"""Task runs that took far longer than others of their function, and why."""
+"""Task runs that took far longer than others of their function and layer, and why."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ def stragglers(trace: Trace) -> pd.DataFrame:
     -------
     DataFrame
         A row a straggler, the largest excess first. It takes more than twice the median of
-        its function, is three median absolute deviations above it, and takes 1 % of the
-        run's wall time at least; its function has five runs or more.
+        its function in its layer of the graph (that of all its runs, where keys are no
+        tuples), is three median absolute deviations above it, and takes 1 % of the run's wall
+        time at least; there are five such runs or more.
 
         - ``Task Key``, ``Function``, ``Host``, ``Worker``, ``Run ID``, ``Start (s)`` (from
           the trace's begin)
         - ``Elapsed (s)``: of its thread, with unspilling and deserialising; where no file
           tells, of its function alone
-        - ``Median (s)`` (of its function), ``Times Median``, ``Excess (s)``
+        - ``Median (s)`` (of its function and layer), ``Times Median``, ``Excess (s)``
         - ``Input Size (MB)``, ``Median Input Size (MB)``
         - ``Expected for its Input (s)``: the median of runs with inputs of like size (the
           same power of two), or of all, grown as the input is, where there are few
