@@ -216,6 +216,14 @@ def test_natural_spread_is_called_skew(cluster: Cluster) -> None:
     assert {line["Cause"] for line in found} <= {"skew", "first run on that worker"}
 
 
+def test_what_passes_outside_of_the_function_is_no_skew_of_it(cluster: Cluster) -> None:
+    noise = random.Random(1)
+    for _ in range(60):
+        cluster.run(max(noise.lognormvariate(0, 0.8), 0.05), duration=0.05, cpu=0.05)
+
+    assert {found["Cause"] for found in cluster.table()} == {"worker overhead"}
+
+
 def test_what_is_short_or_rare_is_none(cluster: Cluster) -> None:
     healthy(cluster, 4)
     cluster.run(500.0, key="g-1")

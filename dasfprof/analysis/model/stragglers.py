@@ -41,11 +41,11 @@ CAUSES = (
     "slow worker",
     "spill",
     "deserialising",
+    "worker overhead",
     "first run on that worker",
     "skew",
     "blocked",
     "computed longer",
-    "worker overhead",
     "unknown",
 )
 
@@ -164,11 +164,11 @@ class _Runs:
             "slow worker": slow_worker[rows],
             "spill": self._is_due("disk_read", rows),
             "deserialising": self._is_due("deserialize", rows),
+            "worker overhead": self._is_due("overhead", rows),
             "first run on that worker": self._first(rows),
             "skew": self._skewed(rows),
             "blocked": self._is_due("blocked", rows),
             "computed longer": self._is_due("cpu", rows),
-            "worker overhead": self._is_due("overhead", rows),
         }
         conditions = [explained[cause] for cause in CAUSES[:-1]]
         return np.select(conditions, range(len(conditions)), len(CAUSES) - 1), expected

@@ -35,10 +35,10 @@ def stragglers(trace: Trace) -> pd.DataFrame:
         - ``Cause``, the first of these that explains it: ``larger input`` (no more than twice
           what is expected for it, so that it is not slow), ``slow host``, ``slow worker``
           (they take 1.5 times as long as the others, beyond chance), ``spill``,
-          ``deserialising``, ``first run on that worker``, ``skew`` (the function's durations
-          differ so much anyway), ``blocked`` (it waited without using the CPU), ``computed
-          longer``, ``worker overhead`` (it waited for the worker's event loop or for its
-          thread), ``unknown``
+          ``deserialising``, ``worker overhead`` (it waited for the worker's event loop or for
+          its thread), ``first run on that worker``, ``skew`` (the function's durations differ so
+          much anyway), ``blocked`` (it waited without using the CPU), ``computed longer``,
+          ``unknown``
     """
     found, workers = find_stragglers(trace), NamedWorkers(trace)
     tasks = trace.tasks.take(found.rows)
