@@ -201,7 +201,10 @@ def _not_comparable(evidence: Evidence) -> set[str]:
 
 
 def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
-    """Return for how long a thread of each worker was held; by tasks that had not ended too."""
+    """Return for how long a thread of each worker was held; by tasks that had not ended too.
+
+    The least is that until the scheduler took a task back, as when its client left meanwhile.
+    """
     busy = {header.get("worker", {}).get("label"): 0.0 for header in evidence.headers}
     threads: dict[str, int] = {}
     for address, (_, _, number) in evidence.lives.items():
@@ -209,7 +212,9 @@ def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
         threads[label] = max(number, threads.get(label, 0))
     for own in evidence.runs.by("address").values():
         label = own.maps[0]["label"]
-        held = evidence.between("executing", "held", own)
+        ends = own.numbers("held")
+        ends = ends if open_ else np.fmin(ends, own.numbers("known"))
+        held = Steps.of(own.numbers("executing"), ends)
         held = Steps(held.times, np.minimum(held.values, threads.get(label, 1)))
         busy[label] = busy.get(label, 0.0) + held.integral()
     for row in evidence.open if open_ else ():
