@@ -313,6 +313,18 @@ def test_a_straggler(tmp_path: Path) -> None:
     assert "fat-partitions" not in findings
 
 
+def test_a_straggler_among_layers(tmp_path: Path) -> None:
+    # Two passes over an array: in the second each task has ten times as much to do, and one more.
+    tasks = [Task((f"mean-{0:032x}", n), 0, n * 0.1, n * 0.1 + 0.1) for n in range(10)]
+    tasks += [Task((f"mean-{1:032x}", n), 0, 1.0 + n, 2.0 + n) for n in range(10)]
+    tasks.append(Task((f"mean-{1:032x}", 10), 0, 11.0, 17.0))
+    finding = found(Plan(tasks), tmp_path)["straggling-tasks"]
+
+    assert finding["Finding"].startswith("1 task held")
+    assert "of their function in the same layer of the graph" in finding["Finding"]
+    assert "6 s in mean, whose median in the same layer of the graph is 1 s" in finding["Finding"]
+
+
 def test_stragglers_of_several_causes(tmp_path: Path) -> None:
     # One of load sleeps for 4.5 s; three of fit read inputs back from disk for 1.5 s each.
     tasks = [Task(f"load-{n}", 0, n * 0.5, n * 0.5 + 0.5) for n in range(12)]

@@ -150,6 +150,41 @@ def test_inputs_of_like_size_are_compared(cluster: Cluster) -> None:
     assert {line["Expected for its Input (s)"] for line in found} == {8.0}
 
 
+def layer(cluster: Cluster, number: int, *seconds: float, **values: Any) -> None:
+    """Run a layer of the graph, tasks of function f: they take these seconds."""
+    for chunk, length in enumerate(seconds):
+        cluster.run(length, key=(f"f-{number:032x}", chunk), **values)
+
+
+def test_other_layers_of_the_graph_are_other_work(cluster: Cluster) -> None:
+    # The mean of x, of x ** 2, and of x ** 3, the third with inputs read back from disk.
+    for number, seconds in enumerate((1.0, 1.2, 7.0)):
+        layer(cluster, number, *[seconds] * 10)
+    assert cluster.table() == []
+
+
+def test_a_straggler_of_its_layer(cluster: Cluster) -> None:
+    layer(cluster, 0, *[9.0] * 10)
+    layer(cluster, 1, 1.0, 1.0, 4.0, 1.0, 1.0, 1.0)
+    (found,) = cluster.table()
+
+    assert found["Task Key"] == str(("f-" + "0" * 31 + "1", 2))
+    assert (found["Median (s)"], found["Excess (s)"]) == pytest.approx((1.0, 3.0))
+    assert found["Cause"] == "computed longer"
+
+
+def test_layers_of_few_runs_have_none(cluster: Cluster) -> None:
+    for number in range(10):
+        layer(cluster, number, 1.0, 1.0, 1.0, 1.0 if number else 6.0)
+    assert cluster.table() == []
+
+
+def test_the_first_run_on_a_worker_is_that_of_any_layer(cluster: Cluster) -> None:
+    layer(cluster, 0, *[1.0] * 10)
+    layer(cluster, 1, 5.0, *[1.0] * 10)
+    assert [found["Cause"] for found in cluster.table()] == ["computed longer"]
+
+
 def test_a_slow_worker_and_not_its_host(cluster: Cluster) -> None:
     for worker in (0, 1, 2):
         healthy(cluster, worker=worker)
@@ -179,6 +214,14 @@ def test_natural_spread_is_called_skew(cluster: Cluster) -> None:
 
     assert found
     assert {line["Cause"] for line in found} <= {"skew", "first run on that worker"}
+
+
+def test_what_passes_outside_of_the_function_is_no_skew_of_it(cluster: Cluster) -> None:
+    noise = random.Random(1)
+    for _ in range(60):
+        cluster.run(max(noise.lognormvariate(0, 0.8), 0.05), duration=0.05, cpu=0.05)
+
+    assert {found["Cause"] for found in cluster.table()} == {"worker overhead"}
 
 
 def test_what_is_short_or_rare_is_none(cluster: Cluster) -> None:

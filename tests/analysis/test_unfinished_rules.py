@@ -64,6 +64,53 @@ def test_what_a_client_took_away_as_it_left_was_under_way(tmp_path: Path) -> Non
     assert table["Error Category"].tolist() == ["cancelled"]
 
 
+#: What `subprocess` raises where signal 2 ended its child.
+SIGINT = "CalledProcessError(-2, ['sleep', '1000'])"
+
+
+def ended_in(exception: str, at: float, known: float, client_left: float) -> Hung:
+    """Let f-1 wait in a line from 0 on, and raise; then the client leaves, and the worker."""
+    run = hung(left=(client_left + 0.1, "handle-worker-cleanup"), end=client_left + 1)
+    run.open["f-1"] |= {"at": 15.0, "thread": "8", **FIRST}
+    run.ended, run.raised = [("f-1", 0.0, at)], {"f-1": exception}
+    unfinished = int(known > client_left)
+    gone = {"unfinished": unfinished, "occasion": "client-left", "client": PERSON}
+    run.states = [run.states[0], (client_left, {**run.states[0][1], **gone})]
+    run.states += [(client_left + 0.5, {"unfinished": 0, "clients": []})]
+    run.runs = [{"key": "f-1", "known": known, "state": "erred", "why": "task-erred-1", **FIRST}]
+    return run
+
+
+def test_what_sigint_ended_as_the_program_ended_was_under_way(tmp_path: Path) -> None:
+    found = findings(ended_in(SIGINT, 19.0, 19.001, client_left=19.002), tmp_path)
+    first = found[0]
+    assert (first["Severity"], first["Rule"]) == ("high", "unfinished-run")
+    assert "1 task was unfinished when SIGINT came" in first["Finding"]
+    assert "f-1 sleeps in /home/me/work.py:7 f" in first["Finding"]
+    assert f"Only then f-1 ended in an error, {SIGINT}" in first["Evidence"]
+    assert "errors" not in {one["Rule"] for one in found}
+
+
+def test_an_error_because_of_which_the_client_left_is_one(tmp_path: Path) -> None:
+    found = findings(ended_in("ValueError('no 3')", 19.0, 19.001, client_left=19.002), tmp_path)
+    assert found[0]["Rule"] == "errors"
+    assert "unfinished-run" not in {one["Rule"] for one in found}
+
+
+def test_a_child_that_sigint_ended_while_the_run_went_on_is_an_error(tmp_path: Path) -> None:
+    found = findings(ended_in(SIGINT, 15.5, 15.501, client_left=19.0), tmp_path)
+    assert found[0]["Rule"] == "errors"
+    assert "unfinished-run" not in {one["Rule"] for one in found}
+
+
+def test_an_error_that_came_when_the_client_had_left_is_not_why(tmp_path: Path) -> None:
+    found = findings(ended_in("OSError('closed')", 19.002, 19.003, client_left=19.0), tmp_path)
+    assert found[0]["Rule"] == "unfinished-run"
+    assert "1 task was unfinished when its client left" in found[0]["Finding"]
+    assert "Only then f-1 ended in an error, OSError('closed')" in found[0]["Evidence"]
+    assert "errors" not in {one["Rule"] for one in found}
+
+
 def test_workers_that_close_before_their_client_has_left(tmp_path: Path) -> None:
     """As on Ctrl-C in a terminal: what it waited for is what it waited for until then."""
     worker = {"worker": ADDRESS, "name": 0, "threads": 2, "processing": 0, "keys": []}

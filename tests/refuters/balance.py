@@ -18,12 +18,16 @@ _BLOCKED = 0.3
 
 @refuter("fat-partitions")
 def fat_partitions(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare sizes of inputs and results with the function's medians."""
+    """Compare sizes of inputs and results with the medians of the function in that layer."""
     told = said.figures_if_any(
         "of {name} is far larger than the others: {size}, {factor} times the median, and its task "
         "takes {duration} longer."
     ) or said.figures("larger than others: up to {size} in {name}, {factor} times the median.")
-    own = evidence.functions.get(told["name"].text, Rows([]))
+    row = _row_of(said, evidence)
+    if row is None:
+        yield "no task has this key"
+        return
+    own = _layer_of(row, evidence)
     fits = False
     for column in ("size", "input_size"):
         sizes = own.numbers(column)
@@ -35,10 +39,6 @@ def fat_partitions(said: Said, evidence: Evidence) -> Iterator[str]:
         )
     if not fits:
         yield f"no task has {told['size'].text}, {told['factor'].text} times the median"
-    row = _row_of(said, evidence)
-    if row is None:
-        yield "no task has this key"
-        return
     if "duration" in told:
         yield from exceeds(told["duration"], row["held"] - row["executing"], "the task itself took")
     if any(run["seceded"] is not None for run in own):
@@ -55,8 +55,11 @@ def _is_divided(row: dict[str, Any]) -> bool:
 
 @refuter("straggling-tasks")
 def straggling_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare the longest with its function's median, and the cause with its own times."""
-    told = said.figures("up to {duration:longest} in {name}, whose median is {duration:median}.")
+    """Compare the longest with the median of its layer, and the cause with its own times."""
+    told = said.figures_if_any(
+        "up to {duration:longest} in {name}, whose median in the same layer of the graph is "
+        "{duration:median}."
+    ) or said.figures("up to {duration:longest} in {name}, whose median is {duration:median}.")
     number = said.figures("{count} task")["count"]
     by_function = _counted(said.evidence.partition(". Most")[0])
     if sum(by_function.values()) > number.value:
@@ -64,11 +67,14 @@ def straggling_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     for name, count in by_function.items():
         if count > len(evidence.functions.get(name, ())):
             yield f"{name} has fewer than {count} tasks"
-    own = evidence.functions.get(told["name"].text, Rows([]))
     row = _row_of(said, evidence)
     if row is None:
         yield "no task has this key"
         return
+    # In another layer of the graph a function does other work, on other arrays.
+    own = _layer_of(row, evidence)
+    if told["longest"].value + told["longest"].half < 2 * float(np.median(_held(own, "held"))):
+        yield "others of its layer take more than half as long"
     if "held their" in said.finding:
         # Until the next task took the thread, or until the worker noted that it was done.
         for name, rows in (("longest", Rows([row])), ("median", own)):
@@ -195,7 +201,10 @@ def _not_comparable(evidence: Evidence) -> set[str]:
 
 
 def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
-    """Return for how long a thread of each worker was held; by tasks that had not ended too."""
+    """Return for how long a thread of each worker was held; by tasks that had not ended too.
+
+    The least is that until the scheduler took a task back, as when its client left meanwhile.
+    """
     busy = {header.get("worker", {}).get("label"): 0.0 for header in evidence.headers}
     threads: dict[str, int] = {}
     for address, (_, _, number) in evidence.lives.items():
@@ -203,7 +212,9 @@ def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
         threads[label] = max(number, threads.get(label, 0))
     for own in evidence.runs.by("address").values():
         label = own.maps[0]["label"]
-        held = evidence.between("executing", "held", own)
+        ends = own.numbers("held")
+        ends = ends if open_ else np.fmin(ends, own.numbers("known"))
+        held = Steps.of(own.numbers("executing"), ends)
         held = Steps(held.times, np.minimum(held.values, threads.get(label, 1)))
         busy[label] = busy.get(label, 0.0) + held.integral()
     for row in evidence.open if open_ else ():
@@ -234,6 +245,18 @@ def _row_of(said: Said, evidence: Evidence) -> dict[str, Any] | None:
     shown = said.figures("Key {name}; ")["name"].text.removesuffix("…")
     fitting = [row for row in evidence.runs if _text(row["key"]).startswith(shown)]
     return max(fitting, key=lambda row: row["held"] - row["executing"], default=None)
+
+
+def _layer_of(row: dict[str, Any], evidence: Evidence) -> Rows:
+    """Return the runs of a task's function whose keys are tuples of the same name, or no tuples."""
+
+    def name(key: Any) -> Any:
+        if isinstance(key, str):
+            return key.partition(",")[0] if key.startswith("('") else None  # the text of a tuple
+        return key[0]
+
+    own = evidence.functions.get(row["function"], Rows([]))
+    return own.where(lambda other: name(other["key"]) == name(row["key"]))
 
 
 def _text(key: Any) -> str:

@@ -33,6 +33,10 @@ def unfinished_run(said: Said, evidence: Evidence) -> Iterator[str]:
             yield "nothing was unfinished"
     if "when its client left" in said.finding and not np.isfinite(clients_gone(evidence)):
         yield "no client left"
+    if "when SIGINT came" in said.finding:
+        erred = [row for row in attempts(evidence) if row["ended"] == "erred"]
+        if not any(_of_sigint(str(row.get("exception"))) for row in erred):
+            yield "no error tells of SIGINT"
     if "which were not closed" in said.finding and not evidence.unclosed:
         yield "each file was closed"
     if "goes on" in said.finding and not evidence.unclosed:
@@ -42,6 +46,11 @@ def unfinished_run(said: Said, evidence: Evidence) -> Iterator[str]:
         if not erred:
             yield "no task erred"
     yield from _no_strangers(said, evidence)
+
+
+def _of_sigint(exception: str) -> bool:
+    """Tell whether an error says that signal 2 ended a process: by itself, or under a shell."""
+    return exception.startswith(("CalledProcessError(-2,", "CalledProcessError(130,", "Keyboard"))
 
 
 def _no_strangers(said: Said, evidence: Evidence) -> Iterator[str]:

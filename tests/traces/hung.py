@@ -51,6 +51,8 @@ class Hung:
     states: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
     #: Key, start and stop of tasks that ended.
     ended: list[tuple[str, float, float]] = field(default_factory=list)
+    #: The exceptions of those of them that raised one, by key.
+    raised: dict[str, str] = field(default_factory=dict)
     #: Columns of the scheduler's task runs.
     runs: list[dict[str, Any]] = field(default_factory=list)
     left: tuple[float, str] | None = None
@@ -130,12 +132,14 @@ class Hung:
 
     def _compute(self, key: str, start: float, stop: float) -> Any:
         times = dict.fromkeys(("received", "ready", "executing"), T + start)
+        exception = self.raised.get(key)
         return row(
             COMPUTE,
             timestamp=T + start,
             duration=stop - start,
             key=key,
-            state="memory",
+            state="memory" if exception is None else "erred",
+            exception=exception,
             done=T + stop,
             cpu=stop - start,
             thread="8",

@@ -92,7 +92,7 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     ),
 )
 def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find tasks that take far longer than others of their function, for which others wait."""
+    """Find tasks that take far longer than others of their layer, for which others wait."""
     found = run.outliers.stragglers
     kept = ~found.fat & ~np.isin(found.cause, _NOT_SLOW)
     kept &= ~np.isin(found.rows, run.first_uses.rows)
@@ -106,9 +106,9 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     cause = Counter(found.cause[own].tolist()).most_common(1)[0][0]
     yield Finding(
         f"{count_of(int(kept.sum()), 'task')} held their threads far longer than others of their "
-        "function, waits for a core left out: up to "
-        f"{format_duration(found.seconds[worst])} in {name}, whose median is "
-        f"{format_duration(found.median[worst])}.",
+        f"function{_layer(run, found.rows[kept])}, waits for a core left out: up to "
+        f"{format_duration(found.seconds[worst])} in {name}, whose median"
+        f"{_layer(run, found.rows[worst : worst + 1])} is {format_duration(found.median[worst])}.",
         f"Key {run.key_text(row)}; {_by_function(run, found.rows[kept])}. Most likely cause "
         f"of those of {name}: {cause}. See stragglers().",
         f"Of the tasks of {name} "
@@ -263,7 +263,7 @@ def _gain(run: RunFigures, found: Stragglers, kept: Array) -> float:
         return 0.0
     rows, excess = found.rows[kept], found.excess[kept]
     estimate = max(run.outliers.idle_behind(rows, excess), float(excess.sum()) / run.threads)
-    usual = run.functions.median(run.working)[run.functions.codes[rows]]
+    usual = run.layers.median(run.working)[run.layers.codes[rows]]
     return run.saved(estimate, running=run.with_durations(rows, usual))
 
 
@@ -287,6 +287,12 @@ def _slow_gain(run: RunFigures, numbers: Array, excess: float) -> float:
 
 def _function(run: RunFigures, row: int) -> str:
     return str(run.function_names[run.functions.codes[row]])
+
+
+def _layer(run: RunFigures, rows: Array) -> str:
+    """Say what else than their function runs are compared in; empty where that is all of it."""
+    several = run.layers_of_functions[run.functions.codes[rows]] > 1
+    return " in the same layer of the graph" if several.any() else ""
 
 
 def _place(run: RunFigures, row: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.diagnosis.time_outs import is_time_out, limit_or_cause
 from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
-from dasfprof.analysis.under_way.failed_tasks import blocked_by_errors
+from dasfprof.analysis.under_way.failed_tasks import blocked_by_errors, ended_with_the_run
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of, excerpt, format_duration, format_share
 
@@ -77,8 +77,11 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     if not len(erred):
         return
     never_ran = blocked_by_errors(run.trace, len(erred))
-    # Those of lost workers are told by killed-workers; a worker that closes raises nothing.
-    erred = erred[~erred["category"].isin([WORKER_LOST, WORKER_CLOSED]).to_numpy(dtype=bool)]
+    # Those of lost workers are told by killed-workers; a worker that closes raises nothing. Those
+    # that came as the program ended are told by unfinished-run: they are not why it ended.
+    elsewhere = erred["category"].isin([WORKER_LOST, WORKER_CLOSED])
+    elsewhere |= erred["key_id"].isin(ended_with_the_run(run.trace)["key_id"])
+    erred = erred[~elsewhere.to_numpy(dtype=bool)]
     if not len(erred):
         return
     first = erred.head(1).to_dict("records")[0]

@@ -20,18 +20,18 @@ from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.database.columns import Array
 
-#: A partition is fat if it has so many times the median bytes of its function's, and so many bytes.
+#: A partition is fat if it has so many times the median bytes of its layer's, and so many bytes.
 _FAT = 3.0
 _FAT_BYTES = 10_000
 
 
 @dataclass(frozen=True)
 class Stragglers:
-    """Runs that took far longer than others of their function, longest excess first."""
+    """Runs that took far longer than others of their function and layer, longest excess first."""
 
     #: Rows of `Trace.tasks`.
     rows: Array
-    #: For how long each held its thread, what is usual for its function, and seconds beyond that;
+    #: For how long each held its thread, what is usual for its layer, and seconds beyond that;
     #: all without the wait for a core.
     seconds: Array
     median: Array
@@ -90,9 +90,9 @@ class Outliers:
         found = find_stragglers(run.trace)
         rows, slot = found.rows, run.task_column("done") - run.task_column("executing")
         busy = np.fmax(slot, run.lasted) - run.core_wait
-        functions, own = run.functions, run.functions.codes[rows]
-        seconds, median = busy[rows], functions.median(busy)[own]
-        usual = median + DEVIATIONS * functions.deviation(busy)[own]
+        own = run.layers.codes[rows]
+        seconds, median = busy[rows], run.layers.median(busy)[own]
+        usual = median + DEVIATIONS * run.layers.deviation(busy)[own]
         kept = (seconds > np.maximum(TIMES_MEDIAN * median, usual)) & ~self.on_slow_worker[rows]
         kept &= seconds - median > SHARE_OF_WALL * run.wall
         sizes, factors = self._sizes(rows)
@@ -101,11 +101,11 @@ class Outliers:
 
     def _sizes(self, rows: Array) -> tuple[Array, Array]:
         """Return the bytes of each row's input or result, whichever is the further above usual."""
-        run, codes = self._run, self._run.functions.codes[rows]
+        run, codes = self._run, self._run.layers.codes[rows]
         found, factors = np.zeros(len(rows)), np.zeros(len(rows))
         for column in ("input_size", "size"):
             sizes = run.task_column(column)
-            usual = run.functions.median(sizes)[codes]
+            usual = run.layers.median(sizes)[codes]
             factor = np.nan_to_num(ratio(sizes[rows], usual))
             found = np.where(factor > factors, sizes[rows], found)
             factors = np.maximum(factors, factor)

@@ -172,9 +172,9 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
         attempts = count_of(int(trends.attempts[place]), "attempt")
         code = int(np.flatnonzero(run.function_names == name)[0])
         own = run.functions.codes == code
-        # In other steps of the graph the same function may do other work: few are no trend.
-        steps = len(run.step_sizes(name))
-        if steps > 1 and not (steps >= FEWEST and trends.count_falls[place]):
+        # In other layers of the graph the same function may do other work: few are no trend.
+        layers = int(run.layers_of_functions[code])
+        if layers > 1 and not (layers >= FEWEST and trends.count_falls[place]):
             continue
         first, excess = _excess(run, own)
         if excess <= 0:

@@ -22,13 +22,11 @@ from dasfprof.analysis.model.critical_path import (
 from dasfprof.analysis.model.degradation import Trends, find_trends
 from dasfprof.analysis.model.sizing import ChunkCosts, chunk_costs
 from dasfprof.analysis.model.slowness import TIMES_OTHERS
-from dasfprof.analysis.numeric.groups import distinct
 from dasfprof.analysis.simulation import gain
 from dasfprof.analysis.simulation.replay import MOST_WAITING
 from dasfprof.analysis.under_way.from_trace import state_from_trace
 from dasfprof.analysis.under_way.state import ClusterState
 from dasfprof.database.columns import Array
-from dasfprof.database.keys import TUPLE
 from dasfprof.text import excerpt, format_share
 
 #: Runs with more tasks are not replayed: a replay takes about 10 us a task.
@@ -142,17 +140,6 @@ class RunFigures(TaskFigures):
         found = self.path_segments
         own = (found.kind == SegmentKind.COMPUTE) & (self.slots.function[found.rows] == function)
         return float(found.length[own].sum())
-
-    def step_sizes(self, function: str) -> Array:
-        """Return the numbers of tasks that the steps of the graph have of a function.
-
-        Those of a collection are the ones whose tuples begin alike; other keys make one step.
-        """
-        keys, tasks = self.trace.keys, self.trace.tasks
-        own = distinct(tasks["key_id"].to_numpy()[(tasks["function"] == function).to_numpy(bool)])
-        heads = keys.head_ids[own]
-        in_tuples = np.array([kind >= TUPLE for kind, _ in keys.heads], dtype=bool)
-        return np.unique(np.where(in_tuples[heads], heads, -1), return_counts=True)[1]
 
     @property
     def hosts(self) -> int:

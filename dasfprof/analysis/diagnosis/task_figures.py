@@ -9,11 +9,12 @@ import numpy as np
 from dasfprof.analysis.diagnosis.sampled_figures import SampledFigures
 from dasfprof.analysis.model.accounting import Accounts, ThreadTime, accounts_within
 from dasfprof.analysis.model.busy_time import USES
+from dasfprof.analysis.model.layers import task_layers
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.run_end import RunEnd, find_run_end
 from dasfprof.analysis.model.slots import TaskSlots, task_slots, unfinished_runs
 from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -125,6 +126,20 @@ class TaskFigures(SampledFigures):
         """The task runs by function."""
         codes = self.trace.tasks["function"].cat.codes.to_numpy()
         return Groups(codes, len(self.function_names))
+
+    @cached_property
+    def layers(self) -> Groups:
+        """The task runs by function and layer of the graph: those of one do the same work."""
+        return task_layers(self.trace)
+
+    @cached_property
+    def layers_of_functions(self) -> Array:
+        """In how many layers of the graph each function ran."""
+        pairs = distinct(self.functions.codes * max(self.layers.count, 1) + self.layers.codes)
+        counts: Array = np.bincount(
+            pairs // max(self.layers.count, 1), minlength=len(self.function_names)
+        )
+        return counts
 
     def task_column(self, name: str) -> Array:
         """Return a column of the task runs as numbers; NaN where it, or a value, is not there."""

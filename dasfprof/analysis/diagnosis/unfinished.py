@@ -11,13 +11,14 @@ from dasfprof.analysis.diagnosis.findings import Finding, Severity
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.open_runs import RELEASED
-from dasfprof.analysis.model.run_end import FIRE_AND_FORGET, How, RunEnd
+from dasfprof.analysis.model.run_end import How, RunEnd
 from dasfprof.analysis.model.worker_exits import exit_words
 from dasfprof.analysis.under_way.cause import Cause
 from dasfprof.analysis.under_way.causes import find_causes
+from dasfprof.analysis.under_way.failed_tasks import ended_with_the_run
 from dasfprof.analysis.under_way.lines import name_some
 from dasfprof.analysis.under_way.state import ClusterState
-from dasfprof.text import clean, count_of, elide, format_duration, format_size
+from dasfprof.text import clean, count_of, elide, excerpt, format_duration, format_size
 
 #: Seconds from which a wait without progress is grave.
 _LONG = 10.0
@@ -67,7 +68,7 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
         return
     if not end.unfinished and not state.tasks:
         return  # what a failure cut off, of which nobody tells
-    if _is_fire_and_forget(end):
+    if end.only_forgotten:
         yield _cut_off(state, end)
         return
     causes = [cause for cause in causes if cause.kind not in _ALL_ENDED]
@@ -103,7 +104,7 @@ def _summary(
     seconds = seconds or state.quiet or run.wall
     return Finding(
         f"{begin}{under_way}. {why}",
-        _sentences(cause.evidence if cause is not None else "", _counts(state))
+        _sentences(cause.evidence if cause is not None else "", _with_the_end(run), _counts(state))
         + "See processed_tasks().",
         cause.suggestion
         if cause is not None
@@ -122,7 +123,22 @@ def _sentences(*texts: str) -> str:
     return "".join(f"{text.rstrip('. ')}. " for text in texts if text)
 
 
+def _with_the_end(run: RunFigures) -> str:
+    """Say which errors came as the program ended; empty if none did."""
+    late = ended_with_the_run(run.trace)
+    if not len(late):
+        return ""
+    first = late.iloc[0]
+    more = f", {count_of(len(late) - 1, 'other task')} in theirs" if len(late) > 1 else ""
+    return (
+        f"Only then {run.text_of_key(int(first['key_id']))} ended in an error, "
+        f"{excerpt(str(first['message']))}{more}: how it would have ended is unknown"
+    )
+
+
 def _when(state: ClusterState, end: RunEnd) -> str:
+    if end.interrupted:
+        return "when SIGINT came, as of Ctrl-C"
     if end.how is How.BROKEN_UP and sum(worker.status != "lost" for worker in state.workers) == 1:
         return _WHEN_ALONE
     return _WHEN[end.how or How.CUT]
@@ -181,14 +197,6 @@ def _counts(state: ClusterState) -> str:
     )
     words = "; ".join(filter(None, [f"Tasks: {', '.join(told)}" if told else "", ended]))
     return f"{words}." if words else ""
-
-
-def _is_fire_and_forget(end: RunEnd) -> bool:
-    """Return whether nobody but `fire_and_forget` wanted what was under way."""
-    clients = (end.state or {}).get("clients") or ()
-    unfinished = {str(row.get("client")): row.get("unfinished") or 0 for row in clients}
-    forgotten = unfinished.pop(FIRE_AND_FORGET, 0)
-    return end.how is not How.GOES_ON and forgotten > 0 and not any(unfinished.values())
 
 
 def _cut_off(state: ClusterState, end: RunEnd) -> Finding:

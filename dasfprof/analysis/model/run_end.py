@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.interrupts import first_interrupted
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.worker_exits import crashed
 from dasfprof.analysis.trace import Trace
@@ -54,6 +55,16 @@ class RunEnd:
     how: How | None
     #: The last of `Trace.scheduler_states` that holds then, or None.
     state: dict[str, Any] | None
+    #: Errors of tasks tell that SIGINT ended what they waited for: it came at that time.
+    interrupted: bool = False
+
+    @property
+    def only_forgotten(self) -> bool:
+        """Whether nobody but `fire_and_forget` wanted what was under way."""
+        clients = (self.state or {}).get("clients") or ()
+        unfinished = {str(row.get("client")): row.get("unfinished") or 0 for row in clients}
+        forgotten = unfinished.pop(FIRE_AND_FORGET, 0)
+        return self.how is not How.GOES_ON and forgotten > 0 and not any(unfinished.values())
 
     @property
     def unfinished(self) -> int | None:
@@ -69,6 +80,9 @@ def find_run_end(trace: Trace) -> RunEnd | None:
     states = trace.scheduler_states
     last = _record(states.iloc[-1]) if len(states) else None
     broken_up = _broken_up(trace)
+    interrupted = _interrupted(trace, last_client_left(trace), broken_up)
+    if interrupted is not None:
+        return interrupted
     before = states[states["time"] <= broken_up] if len(states) else states
     state = _record(before.iloc[-1]) if len(before) else None
     given_up = _given_up(trace)
@@ -84,6 +98,20 @@ def find_run_end(trace: Trace) -> RunEnd | None:
     if last is None and (len(trace.under_way) or _open_at_scheduler(trace).any()):
         return RunEnd(trace.end, _how(trace), None)
     return None
+
+
+def _interrupted(trace: Trace, client_left: float, broken_up: float) -> RunEnd | None:
+    """Return the end of a run whose errors tell of SIGINT: what was under way until it came."""
+    ended = float(np.fmin(client_left, broken_up))
+    time = min(first_interrupted(trace, ended), ended)
+    state = _state_at(trace.scheduler_states, time) if np.isfinite(time) else None
+    if state is None or _went_on(trace, ended):
+        return None
+    # Those that the signal ended were under way: no less than one was.
+    left = max(state["unfinished"] - _ended(trace, float(state["time"]), time), 1)
+    how = How.LEFT if client_left <= broken_up or np.isnan(broken_up) else How.BROKEN_UP
+    # A moment before, as these tasks had not ended then.
+    return RunEnd(float(np.nextafter(time, 0)), how, {**state, "unfinished": left}, True)
 
 
 def is_persons(client: object) -> bool:
@@ -176,14 +204,19 @@ def _still_open(trace: Trace, state: dict[str, Any], time: float) -> bool:
     """Return whether what was unfinished in a state had not all ended by a time, nor later."""
     if not state["unfinished"] > 0 or _went_on(trace, time):
         return False
-    since, count = float(state["time"]), 0
+    return bool(state["unfinished"] > _ended(trace, float(state["time"]), time + _AFTERMATH))
+
+
+def _ended(trace: Trace, since: float, until: float) -> int:
+    """Count the tasks that were there at a time and ended until another one."""
+    count = 0
     for runs in (trace.tasks, trace.scheduler_only):
         if "known" in runs:
             came = np.fmin(runs["scheduler_waiting"].to_numpy(), runs["sent"].to_numpy())
             known = runs["known"].to_numpy()
             ended = runs["scheduler_state"].isin(["memory", "erred"]).to_numpy() & (came <= since)
-            count += int(np.count_nonzero(ended & (known > since) & (known <= time + _AFTERMATH)))
-    return bool(state["unfinished"] > count)
+            count += int(np.count_nonzero(ended & (known > since) & (known <= until)))
+    return count
 
 
 def _went_on(trace: Trace, since: float) -> bool:

@@ -1,4 +1,4 @@
-"""Task runs that took far longer than others of their function, and why."""
+"""Task runs that took far longer than others of their function and layer, and why."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.layers import task_layers
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.slowness import TIMES_OTHERS, measure_slowness
 from dasfprof.analysis.model.workers import NamedWorkers
@@ -15,16 +16,16 @@ from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
-#: A straggler takes longer than so many times its function's median,
+#: A straggler takes longer than so many times its layer's median (see `number_layers`),
 TIMES_MEDIAN = 2.0
 #: is so many median absolute deviations above it,
 DEVIATIONS = 3.0
 #: and takes this share of the run's wall time.
 SHARE_OF_WALL = 0.01
-#: Functions with fewer runs have none.
+#: Layers with fewer runs have none.
 FEWEST = 5
 
-#: An input is larger if it has so many times the median bytes of its function's inputs.
+#: An input is larger if it has so many times the median bytes of its layer's inputs.
 _LARGER = 1.5
 #: A cause explains a straggler if this share of its excess over the median is due to it.
 _EXPLAINS = 0.5
@@ -40,11 +41,11 @@ CAUSES = (
     "slow worker",
     "spill",
     "deserialising",
+    "worker overhead",
     "first run on that worker",
     "skew",
     "blocked",
     "computed longer",
-    "worker overhead",
     "unknown",
 )
 
@@ -58,11 +59,11 @@ class StragglerRuns:
     worker: Array
     #: Unix time.
     start: Array
-    #: Of its thread; the median of its function; and what it took beyond that.
+    #: Of its thread; the median of its layer; and what it took beyond that.
     seconds: Array
     median: Array
     excess: Array
-    #: Bytes of its input, the median of its function's, and the seconds that one of this size
+    #: Bytes of its input, the median of its layer's, and the seconds that one of this size
     #: lets expect.
     input_size: Array
     median_input: Array
@@ -76,14 +77,14 @@ def find_stragglers(trace: Trace) -> StragglerRuns:
     """Find the stragglers of a run, each with its cause.
 
     The rule is that of Mantri (OSDI'10) and Spark, twice the median at the least, with two more:
-    three deviations, so that a function whose runs differ anyway has few; and one percent of the
+    three deviations, so that a layer whose runs differ anyway has few; and one percent of the
     run's wall time, so that they matter.
     """
     runs = _Runs(trace)
     found = runs.seconds > np.maximum(
         TIMES_MEDIAN * runs.median, runs.median + DEVIATIONS * runs.deviation
     )
-    found &= (runs.seconds > runs.least) & (runs.groups.sizes[runs.function] >= FEWEST)
+    found &= (runs.seconds > runs.least) & (runs.groups.sizes[runs.groups.codes] >= FEWEST)
     rows = np.flatnonzero(found)
     rows = rows[np.argsort(-runs.excess[rows], kind="stable")]
     causes, expected = runs.causes(rows)
@@ -136,17 +137,19 @@ class _Runs:
         self.returned: Array = start + self.run
         self.workers = NamedWorkers(trace)
         self.worker = self.workers.numbers(tasks)
-        self.groups = Groups(codes[rows], len(function.categories))
-        self.function = self.groups.codes
+        layers = task_layers(trace)
+        self.function = codes[rows].astype(np.int64)
+        #: By layer: what is usual for a run is what others of its layer take.
+        self.groups = Groups(layers.codes[rows], layers.count)
         self.median = self._usual(self.seconds)
-        self.deviation: Array = self.groups.deviation(self.seconds)[self.function]
+        self.deviation: Array = self.groups.deviation(self.seconds)[self.groups.codes]
         self.excess: Array = self.seconds - self.median
         self.input_size = tasks["input_size"].to_numpy(dtype=float)
         self.median_input = self._usual(self.input_size)
 
     def _usual(self, values: Array) -> Array:
-        """Return each run the median of its function."""
-        medians: Array = self.groups.median(values)[self.function]
+        """Return each run the median of its layer."""
+        medians: Array = self.groups.median(values)[self.groups.codes]
         return medians
 
     def causes(self, rows: Array) -> tuple[Array, Array]:
@@ -161,11 +164,11 @@ class _Runs:
             "slow worker": slow_worker[rows],
             "spill": self._is_due("disk_read", rows),
             "deserialising": self._is_due("deserialize", rows),
+            "worker overhead": self._is_due("overhead", rows),
             "first run on that worker": self._first(rows),
             "skew": self._skewed(rows),
             "blocked": self._is_due("blocked", rows),
             "computed longer": self._is_due("cpu", rows),
-            "worker overhead": self._is_due("overhead", rows),
         }
         conditions = [explained[cause] for cause in CAUSES[:-1]]
         return np.select(conditions, range(len(conditions)), len(CAUSES) - 1), expected
@@ -173,12 +176,12 @@ class _Runs:
     def _expected(self, rows: Array) -> Array:
         """Return what the size of a run's input lets expect: seconds.
 
-        That is the median of the runs of its function whose inputs are of the same power of two,
+        That is the median of the runs of its layer whose inputs are of the same power of two,
         where there are some others; else the time grows as the input does.
         """
         sizes = np.frexp(np.nan_to_num(self.input_size))[1].astype(np.int64)
         span = int(sizes.max(initial=0) - sizes.min(initial=0)) + 1
-        cells, distinct = pd.factorize(self.function * span + sizes - sizes.min(initial=0))
+        cells, distinct = pd.factorize(self.groups.codes * span + sizes - sizes.min(initial=0))
         alike = Groups(cells, len(distinct))
         of_rows = cells[rows]
         grown = np.fmax(ratio(self.input_size[rows], self.median_input[rows]), 1.0)
@@ -191,8 +194,8 @@ class _Runs:
     def _slow_places(self) -> tuple[Array, Array]:
         """Return for each run whether its worker, and whether its whole host, is slow for it."""
         hosts = pd.factorize(self.workers.hosts)[0]
-        on_workers = measure_slowness(self.function, self.worker, self.seconds)
-        on_hosts = measure_slowness(self.function, hosts[self.worker], self.seconds)
+        on_workers = measure_slowness(self.groups.codes, self.worker, self.seconds)
+        on_hosts = measure_slowness(self.groups.codes, hosts[self.worker], self.seconds)
         # The host's pair of each worker's pair: it is slow if all of its workers are, not one.
         above = np.empty(len(on_workers.runs), dtype=np.int64)
         above[on_workers.of_run] = on_hosts.of_run
@@ -216,8 +219,8 @@ class _Runs:
 
     def _first(self, rows: Array) -> Array:
         """Return whether no run of the function had returned on the worker when the run began."""
-        lives = self.tasks["worker_id"].to_numpy()
-        cells, distinct = pd.factorize(lives.astype(np.int64) * self.groups.count + self.function)
+        lives = self.tasks["worker_id"].to_numpy().astype(np.int64)
+        cells, distinct = pd.factorize(lives + self.function * (int(lives.max(initial=0)) + 1))
         places = Groups(cells, len(distinct))
         first_end = places.min(self.returned)
         first = self.start < first_end[cells]
@@ -227,15 +230,15 @@ class _Runs:
         return found
 
     def _skewed(self, rows: Array) -> Array:
-        """Return whether the spread of a function's runs lets so long ones be expected.
+        """Return whether the spread of a layer's runs lets so long ones be expected.
 
         Among n values of a normal distribution the highest is ``sqrt(2 ln(n))`` deviations above
         the mean, or a little less; here the logarithms are taken for normal.
         """
         with np.errstate(divide="ignore"):
             logs = np.where(self.seconds > 0, np.log(self.seconds), np.nan)
-        deviations = self.groups.deviation(logs)[self.function[rows]] / _NORMAL_DEVIATION
-        highest = np.sqrt(2 * np.log(self.groups.sizes[self.function[rows]])) + _CHANCE
+        deviations = self.groups.deviation(logs)[self.groups.codes[rows]] / _NORMAL_DEVIATION
+        highest = np.sqrt(2 * np.log(self.groups.sizes[self.groups.codes[rows]])) + _CHANCE
         above = (logs - self._usual(logs))[rows]
         found: Array = above <= highest * deviations
         return found

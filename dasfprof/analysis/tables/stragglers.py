@@ -1,4 +1,4 @@
-"""Task runs that took far longer than others of their function, and why."""
+"""Task runs that took far longer than others of their function and layer, and why."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ def stragglers(trace: Trace) -> pd.DataFrame:
     -------
     DataFrame
         A row a straggler, the largest excess first. It takes more than twice the median of
-        its function, is three median absolute deviations above it, and takes 1 % of the
-        run's wall time at least; its function has five runs or more.
+        its function in its layer of the graph (that of all its runs, where keys are no
+        tuples), is three median absolute deviations above it, and takes 1 % of the run's wall
+        time at least; there are five such runs or more.
 
         - ``Task Key``, ``Function``, ``Host``, ``Worker``, ``Run ID``, ``Start (s)`` (from
           the trace's begin)
         - ``Elapsed (s)``: of its thread, with unspilling and deserialising; where no file
           tells, of its function alone
-        - ``Median (s)`` (of its function), ``Times Median``, ``Excess (s)``
+        - ``Median (s)`` (of its function and layer), ``Times Median``, ``Excess (s)``
         - ``Input Size (MB)``, ``Median Input Size (MB)``
         - ``Expected for its Input (s)``: the median of runs with inputs of like size (the
           same power of two), or of all, grown as the input is, where there are few
         - ``Cause``, the first of these that explains it: ``larger input`` (no more than twice
           what is expected for it, so that it is not slow), ``slow host``, ``slow worker``
           (they take 1.5 times as long as the others, beyond chance), ``spill``,
-          ``deserialising``, ``first run on that worker``, ``skew`` (the function's durations
-          differ so much anyway), ``blocked`` (it waited without using the CPU), ``computed
-          longer``, ``worker overhead`` (it waited for the worker's event loop or for its
-          thread), ``unknown``
+          ``deserialising``, ``worker overhead`` (it waited for the worker's event loop or for
+          its thread), ``first run on that worker``, ``skew`` (the function's durations differ so
+          much anyway), ``blocked`` (it waited without using the CPU), ``computed longer``,
+          ``unknown``
     """
     found, workers = find_stragglers(trace), NamedWorkers(trace)
     tasks = trace.tasks.take(found.rows)

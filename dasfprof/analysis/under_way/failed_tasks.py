@@ -1,4 +1,7 @@
-"""The tasks of a trace that ended in an error for good, and what therefore never ran."""
+"""The tasks of a trace that ended in an error for good, and what therefore never ran.
+
+An error that came as the program ended is not why it did: such tasks were under way until then.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.run_end import stimulus_texts
+from dasfprof.analysis.model.run_end import How, find_run_end, stimulus_texts
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import FailedTask
 
@@ -18,12 +21,12 @@ _MOST = 100
 
 def failed_tasks(trace: Trace) -> tuple[FailedTask, ...]:
     """Return the tasks that ended in an error for good, the first ones in the order of time."""
-    parts = [_erred(trace.tasks, "exception"), _erred(trace.scheduler_only, "scheduler_exception")]
-    parts = [part for part in parts if len(part)]
-    if not parts:
+    found = _erred(trace)
+    late = found["key_id"].isin(ended_with_the_run(trace)["key_id"])
+    found = found[(found["for_good"] & ~late).to_numpy(dtype=bool)]
+    found = found.sort_values("known", kind="stable").drop_duplicates("key_id")
+    if not len(found):
         return ()
-    found = pd.concat(parts, ignore_index=True).sort_values("known", kind="stable")
-    found = found.drop_duplicates("key_id")
     never_ran = blocked_by_errors(trace, len(found))
     codes, functions = trace.keys.functions()
     first = found.head(_MOST)
@@ -40,6 +43,18 @@ def failed_tasks(trace: Trace) -> tuple[FailedTask, ...]:
         )
         for key, row in zip(keys, first.to_dict("records"), strict=True)
     )
+
+
+def ended_with_the_run(trace: Trace) -> pd.DataFrame:
+    """Return the tasks whose errors came as the program ended: ``key_id``, ``message``.
+
+    Those are the errors that the scheduler heard of when the client had left, or SIGINT had come.
+    """
+    found, end = _erred(trace), find_run_end(trace)
+    if end is None or end.only_forgotten or not (end.interrupted or end.how is How.LEFT):
+        return found.iloc[:0]
+    late = (found["known"] >= end.time) & found["message"].notna()
+    return found[late.to_numpy(dtype=bool)].drop_duplicates("key_id")
 
 
 def blocked_by_errors(trace: Trace, failed: int) -> dict[str, int]:
@@ -77,20 +92,26 @@ def _killed(trace: Trace, row: Mapping[Any, Any], key: str) -> str:
     )
 
 
-def _erred(runs: pd.DataFrame, message: str) -> pd.DataFrame:
-    if "scheduler_state" not in runs:
-        return runs.iloc[:0]
-    own = runs[(runs["scheduler_state"] == "erred").to_numpy(dtype=bool)]
-    texts = own[message].astype(object).where(own[message].notna(), None)
-    return pd.DataFrame(
-        {
-            "key_id": own["key_id"].astype(np.int64),
-            "worker_id": own["worker_id"].astype(np.int64),
-            "known": own["known"],
-            "end_cause": own["end_cause"],
-            "message": texts,
-        }
-    )
+def _erred(trace: Trace) -> pd.DataFrame:
+    """Return the task runs that erred on their worker; ``for_good`` by the scheduler."""
+    parts = []
+    for runs, message in (
+        (trace.tasks, "exception"),
+        (trace.scheduler_only, "scheduler_exception"),
+    ):
+        if "scheduler_state" not in runs:
+            continue
+        for_good = (runs["scheduler_state"] == "erred").to_numpy(dtype=bool)
+        kept = for_good | (runs["state"] == "erred").to_numpy(bool) if "state" in runs else for_good
+        own = runs[kept]
+        columns = {name: own[name].to_numpy() for name in ("key_id", "worker_id", "known")}
+        texts = own[message].astype(object).where(own[message].notna(), None).to_numpy()
+        columns |= {"end_cause": own["end_cause"].to_numpy(), "message": texts}
+        parts.append(pd.DataFrame({**columns, "for_good": for_good[kept]}))
+    if not parts:
+        names = ("key_id", "worker_id", "known", "end_cause", "message", "for_good")
+        return pd.DataFrame({name: np.empty(0) for name in names})
+    return pd.concat(parts, ignore_index=True)
 
 
 def _erred_by_function(trace: Trace) -> dict[str, int]:
