@@ -36,7 +36,7 @@ def busy_seconds(
         Seconds, of shape (`USES`, runs); they sum to those given.
     """
     seconds = np.zeros((USES, len(inside)))
-    unspill = np.minimum(_column(trace, "disk_read", len(inside)), before)
+    unspill = unspill_seconds(trace, before)
     seconds[DESERIALIZE] = np.minimum(_column(trace, "deserialize", len(inside)), before - unspill)
     spill = after * _spilling_share(trace, slots, after)
     seconds[SPILL] = unspill + spill
@@ -52,6 +52,12 @@ def busy_seconds(
     seconds[[COMPUTING, CORE_WAIT, BLOCKED]] = np.where(known, split, 0.0)
     seconds[CPU_UNKNOWN] = np.where(known, 0.0, inside)
     return seconds
+
+
+def unspill_seconds(trace: Trace, before: Array) -> Array:
+    """Return for how long before its function the inputs of each run were read from disk."""
+    read: Array = np.minimum(_column(trace, "disk_read", len(before)), before)
+    return read
 
 
 @dataclass(frozen=True)
