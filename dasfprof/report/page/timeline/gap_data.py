@@ -72,16 +72,17 @@ class Around:
         times = slots.times
         end = np.maximum(slots.end, times.stop)
         before, inside, after = np.diff([times.executing, times.start, times.stop, end], axis=0)
-        uses = busy_seconds(trace, slots, before, inside, after)[:, rows]
+        uses = busy_seconds(trace, slots, before, inside, after)
         read = unspill_seconds(trace, before)[rows]
         before, after = _fitted(before[rows], after[rows], spans, tracks)
-        waits = uses[CORE_WAIT]
+        waits = uses[CORE_WAIT][rows]
         if "run_queue" in trace.tasks:
             unknown = np.isnan(trace.tasks["run_queue"].to_numpy(dtype=float)[rows])
-            waits = np.where(unknown | (uses[CPU_UNKNOWN] > 0), np.nan, waits)
+            waits = np.where(unknown | (uses[CPU_UNKNOWN][rows] > 0), np.nan, waits)
         else:
             waits = np.full(len(rows), np.nan)
-        return cls(before, after, uses[DESERIALIZE], read, uses[SPILL] - read, waits)
+        written = uses[SPILL][rows] - read
+        return cls(before, after, uses[DESERIALIZE][rows], read, written, waits)
 
 
 def _fitted(
