@@ -30,7 +30,7 @@ HOSTILE = [IMAGE, SCRIPT, COMMENT, SURROGATE, ESCAPES, FORMULA, LONG]
 
 def unpacked(column: packing.PackedColumn) -> list[int]:
     """Decode whole numbers by hand: base64, zlib, planes of bytes, distances."""
-    content = zlib.decompress(base64.b64decode(column.packed()))
+    content = zlib.decompress(base64.b64decode(column.packed))
     count, width = column.about["count"], int(column.about["type"][1])
     numbers = [
         sum(content[plane * count + at] << (8 * plane) for plane in range(width))

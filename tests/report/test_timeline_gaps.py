@@ -10,9 +10,13 @@ from opened_pages import GUTTER, RULER, OpenedPage, Opener
 from traces import Plan, Task, filled
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.model.accounting import RUNNING, make_accounts
+from dasfprof.analysis.model.accounting import (
+    RUNNING,
+    by_class,
+    find_thread_seconds,
+    make_accounts,
+)
 from dasfprof.analysis.model.busy_time import USES
-from dasfprof.analysis.model.idle_cells import idle_cells
 
 #: Two workers of two threads for 16 s. On the first a task takes in its inputs from 1 to 2, waits
 #: for a thread until 3, holds one from 3 to 12 and runs from 4 to 10; nothing is submitted before 1
@@ -51,7 +55,8 @@ def hovered(page: OpenedPage, time: float, lane: int) -> list[str]:
 @pytest.mark.parametrize("most", [1_000_000, 8])
 def test_cells_sum_to_the_accounts(analyser: TraceAnalyser, most: int) -> None:
     accounts = make_accounts(analyser.trace)
-    idle = np.array([cells.seconds.sum(axis=0) for cells in idle_cells(analyser.trace, most)])
+    cells = find_thread_seconds(analyser.trace, most).cells
+    idle = by_class(analyser.trace, np.array([own.seconds.sum(axis=0) for own in cells]))
     assert idle[:, USES:] == pytest.approx(accounts.of_lives[:, USES:])
     assert not idle[:, :USES].any()
 

@@ -117,9 +117,11 @@ def _computed_again(run: RunFigures) -> tuple[Array, Array]:
     lost = left_unasked(run.trace).any()
     if "graph" not in tasks:
         return again & ~lost, again & lost
-    causes = stimulus_texts(run.trace, tasks["graph"])
-    asked = begins_with(causes, _SUBMITTED) | ((causes == "") & ~lost)
-    return again & asked, again & ~asked & lost
+    rows = np.flatnonzero(again)
+    causes = stimulus_texts(run.trace, tasks["graph"].iloc[rows])
+    asked = np.zeros(len(tasks), dtype=bool)
+    asked[rows] = begins_with(causes, _SUBMITTED) | ((causes == "") & ~lost)
+    return asked, again & ~asked & lost
 
 
 def _later_runs(key_ids: Array, start: Array, counted: Array) -> Array:

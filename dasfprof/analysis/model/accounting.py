@@ -9,8 +9,10 @@ from enum import IntEnum
 import numpy as np
 
 from dasfprof.analysis.model import busy_time, idle_time
+from dasfprof.analysis.model.idle_cells import IdleCells, idle_cells, own_cells
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.run_end import find_run_end
 from dasfprof.analysis.model.slots import TaskSlots, task_slots, unfinished_runs, unseen_runs
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.workers import WorkerLives, worker_lives
@@ -81,6 +83,8 @@ NEEDS_SCHEDULER = (
     ThreadTime.CALLS_OF_ACTORS,
     ThreadTime.NOTHING_SUBMITTED,
 )
+#: About how many cells tell why threads were idle: a page has half a megabyte of them.
+_MOST_CELLS = 100_000
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,21 @@ class Accounts:
     steps: list[str]
 
 
-@once_per_trace
+@dataclass(frozen=True)
+class ThreadSeconds:
+    """What `Accounts` of any window rest on, of a trace with its open runs."""
+
+    lives: WorkerLives
+    #: The idle threads of each life.
+    cells: list[IdleCells]
+    #: Seconds of busy threads by row of `Trace.workers`, by function and by step, and class.
+    of_workers: Array
+    of_functions: Array
+    functions: list[str]
+    of_steps: Array
+    steps: list[str]
+
+
 def make_accounts(trace: Trace) -> Accounts:
     """Account for every thread-second of every worker's life."""
     return accounts_within(trace, -np.inf, np.inf)
@@ -111,31 +129,70 @@ def accounts_within(trace: Trace, begin: float, end: float) -> Accounts:
     Task runs are taken to lie within it.
     """
     trace = with_open_runs(trace)
+    found = thread_seconds(trace)
+    lives = found.lives.within(begin, end)
+    of_lives = found.of_workers[lives.ids]
+    if len(lives.ids):
+        cells = {own.worker: own for own in found.cells}
+        idle = [cells[number].between(begin, end) for number in lives.ids.tolist()]
+        of_lives += by_class(trace, np.stack(idle))
+    return Accounts(
+        lives, of_lives, found.of_functions, found.functions, found.of_steps, found.steps
+    )
+
+
+@once_per_trace
+def thread_seconds(trace: Trace) -> ThreadSeconds:
+    """Find the classes of all threads of a trace with its open runs."""
+    return find_thread_seconds(trace, _MOST_CELLS)
+
+
+def find_thread_seconds(trace: Trace, most: int) -> ThreadSeconds:
+    """Do what `thread_seconds` does, with about so many cells."""
     slots = task_slots(trace)
-    lives = worker_lives(trace, slots).within(begin, end)
-    idle = []
-    lengths = np.zeros((3, len(slots.worker)))
-    for rows, own in own_causes_of(trace, slots, lives):
-        threads = idle_time.idle_threads(own)
-        lengths[:, rows] = _used(slots, rows, threads)
-        idle.append(threads)
+    lives = worker_lives(trace, slots)
+    span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0
+    count = max(most // max(len(lives.ids), 1), 8)
     demand = idle_time.PoolDemand.of(trace, slots, unfinished_runs(trace))
-    pool = idle_time.share_pool(idle, demand)
-    causes = np.array([threads.causes for threads in idle]).reshape(-1, idle_time.CAUSES) + pool
+    bounds = _bounds(trace, demand)
+    owns = []
+    lengths = np.zeros((3, len(slots.worker)))
+    for rows, causes in own_causes_of(trace, slots, lives):
+        own = own_cells(causes, bounds, span, count)
+        lengths[:, rows] = _used(slots, rows, own.threads)
+        owns.append(own)
+    pool = idle_time.pool_of([own.threads for own in owns], demand)
+    cells = list(idle_cells(lives, owns, pool, span, count))
     uses = busy_time.busy_seconds(trace, slots, *lengths)
-    place_of = np.full(len(trace.workers), len(lives.ids))
-    place_of[lives.ids] = np.arange(len(lives.ids))
-    of_lives = _busy(uses, place_of[slots.worker], len(lives.ids) + 1)[:-1]
-    for cause, spent in idle_classes(trace).items():
-        of_lives[:, spent] += causes[:, cause]
     of_functions = _busy(uses, slots.function, len(slots.functions))
     ran = np.flatnonzero(np.bincount(slots.function, minlength=len(slots.functions)))
-    functions = [slots.functions[code] for code in ran]
     codes, steps = step_groups(trace.tasks, unseen_runs(trace))
     of_steps = _busy(uses, codes, len(steps))
     present = np.flatnonzero(np.bincount(codes, minlength=len(steps)))
-    steps = [steps[code] for code in present]
-    return Accounts(lives, of_lives, of_functions[ran], functions, of_steps[present], steps)
+    return ThreadSeconds(
+        lives,
+        cells,
+        _busy(uses, slots.worker, len(trace.workers)),
+        of_functions[ran],
+        [slots.functions[code] for code in ran],
+        of_steps[present],
+        [steps[code] for code in present],
+    )
+
+
+def by_class(trace: Trace, causes: Array) -> Array:
+    """Turn idle thread-seconds by cause, the last axis, into those by class."""
+    seconds = np.zeros((*causes.shape[:-1], len(ThreadTime)))
+    for cause, spent in idle_classes(trace).items():
+        seconds[..., spent] += causes[..., cause]
+    return seconds
+
+
+def _bounds(trace: Trace, demand: idle_time.PoolDemand) -> Array:
+    """Return where windows that are asked for begin and end: with the run's work."""
+    end = find_run_end(trace)
+    ends = [] if end is None else [end.time - trace.begin]
+    return np.concatenate([demand.arrival[:1], demand.known[-1:], ends])
 
 
 def own_causes_of(

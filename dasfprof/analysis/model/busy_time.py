@@ -36,12 +36,12 @@ def busy_seconds(
         Seconds, of shape (`USES`, runs); they sum to those given.
     """
     seconds = np.zeros((USES, len(inside)))
-    unspill = np.minimum(_column(trace, "disk_read", len(inside)), before)
+    unspill = unspill_seconds(trace, before)
     seconds[DESERIALIZE] = np.minimum(_column(trace, "deserialize", len(inside)), before - unspill)
     spill = after * _spilling_share(trace, slots, after)
     seconds[SPILL] = unspill + spill
     seconds[OVERHEAD] = (before - unspill - seconds[DESERIALIZE]) + (after - spill)
-    cpu = _column(trace, "cpu", len(inside), missing=np.nan)
+    cpu = _column(trace, "cpu", len(inside), unknown=np.nan)
     # A run that seceded held its thread for a part of its function only.
     with np.errstate(invalid="ignore"):  # of times beyond any clock
         length = slots.times.stop - slots.times.start
@@ -49,9 +49,16 @@ def busy_seconds(
     known = ~np.isnan(cpu)
     core_wait = _column(trace, "run_queue", len(inside))
     split = _split_running(inside, cpu * share, core_wait * share)
-    seconds[[COMPUTING, CORE_WAIT, BLOCKED]] = np.where(known, split, 0.0)
-    seconds[CPU_UNKNOWN] = np.where(known, 0.0, inside)
+    for use, spent in zip((COMPUTING, CORE_WAIT, BLOCKED), split, strict=True):
+        np.copyto(seconds[use], spent, where=known)
+    np.copyto(seconds[CPU_UNKNOWN], inside, where=~known)
     return seconds
+
+
+def unspill_seconds(trace: Trace, before: Array) -> Array:
+    """Return for how long before its function the inputs of each run were read from disk."""
+    read: Array = np.minimum(_column(trace, "disk_read", len(before)), before)
+    return read
 
 
 @dataclass(frozen=True)
@@ -115,10 +122,15 @@ def _spilling_share(trace: Trace, slots: TaskSlots, after: Array) -> Array:
     return of_run
 
 
-def _column(trace: Trace, name: str, count: int, missing: float = 0.0) -> Array:
-    """Return a column of the task runs that is no less than 0; runs of no worker's file lack it."""
-    column = np.full(count, missing)
+def _column(trace: Trace, name: str, count: int, unknown: float = 0.0) -> Array:
+    """Return a column of the task runs, none below 0; `unknown`, 0 or NaN, is of what lacks it.
+
+    Runs of no worker's file do.
+    """
+    column = np.full(count, unknown)
     if name in trace.tasks:
-        values = np.maximum(trace.tasks[name].to_numpy(dtype=float), 0.0)
-        column[: len(values)] = np.where(np.isnan(values), missing, values)
+        values = trace.tasks[name].to_numpy(dtype=float)
+        # The one takes the number of a number and NaN, the other NaN.
+        highest = np.maximum if np.isnan(unknown) else np.fmax
+        highest(values, 0.0, out=column[: len(values)])
     return column

@@ -12,11 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasfprof.analysis.model import idle_time
-from dasfprof.analysis.model.accounting import ThreadTime, idle_classes, own_causes_of
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.slots import task_slots, unfinished_runs
-from dasfprof.analysis.model.workers import worker_lives
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.workers import WorkerLives
 from dasfprof.database.columns import Array
 
 
@@ -29,12 +25,21 @@ class IdleCells:
     threads: int
     #: Times from the trace's begin, from the life's begin to its end.
     edges: Array
-    #: Thread-seconds between each edge and the next, by class, in the order of `ThreadTime`.
+    #: Thread-seconds between each edge and the next, by cause (see `idle_time`).
     seconds: Array
+
+    def between(self, begin: float, end: float) -> Array:
+        """Sum the thread-seconds within a window, by cause; of a cell cut in two a share."""
+        begins, ends = self.edges[:-1], self.edges[1:]
+        inside = np.minimum(ends, end) - np.maximum(begins, begin)
+        whole = ends - begins
+        share = np.divide(np.maximum(inside, 0.0), whole, out=np.zeros(len(whole)), where=whole > 0)
+        summed: Array = (self.seconds * share[:, None]).sum(axis=0)
+        return summed
 
 
 @dataclass(frozen=True)
-class _Own:
+class OwnCells:
     """A worker's own causes, summed up at few times."""
 
     threads: idle_time.IdleThreads
@@ -43,54 +48,60 @@ class _Own:
     spent: dict[int, Array]
 
 
-def idle_cells(trace: Trace, most: int) -> Iterator[IdleCells]:
-    """Yield the cells of each life of a worker that was there.
+def own_cells(own: idle_time.OwnCauses, bounds: Array, span: float, count: int) -> OwnCells:
+    """Sum up the causes of one worker.
 
     Parameters
     ----------
-    trace
-        The trace.
-    most
-        About how many cells there may be of all workers. If there are more, those that are shorter
-        than a small part of the run are put together; the sums stay those of `make_accounts`.
+    own
+        Its causes.
+    bounds
+        Times at which a cell is to end, as far as they are in the worker's life.
+    span, count
+        About how many cells a run of so many seconds may have. If there are more, those that are
+        shorter than a small part of it are put together; the sums stay the same.
     """
-    trace = with_open_runs(trace)
-    slots = task_slots(trace)
-    lives = worker_lives(trace, slots)
-    if not len(lives.ids):
-        return
-    count = max(most // len(lives.ids), 8)
-    span = float(lives.end.max() - lives.begin.min())
-    owns = [_sum_up(own, span, count) for _, own in own_causes_of(trace, slots, lives)]
-    demand = idle_time.PoolDemand.of(trace, slots, unfinished_runs(trace))
-    pool = idle_time.pool_of([own.threads for own in owns], demand)
-    changes = pool.grid[_few(pool.grid, _changes(pool), span, count)]
-    classes = idle_classes(trace)
-    for place, own in enumerate(owns):
-        inside = (changes > own.edges[0]) & (changes < own.edges[-1])
-        edges = np.unique(np.concatenate([own.edges, changes[inside]]))
-        seconds = np.zeros((len(edges) - 1, len(ThreadTime)))
-        for cause, spent in own.spent.items():
-            seconds[:, classes[cause]] += np.diff(np.interp(edges, own.edges, spent))
-        # The pool's grid has all times of the workers.
-        on_grid = np.searchsorted(pool.grid, own.threads.times)
-        for cause, spent in pool.spent.items():
-            at_edges = np.interp(edges, pool.grid, spent)
-            until = _pool_until(edges, own.threads, at_edges, spent[on_grid])
-            seconds[:, classes[cause]] += np.diff(until)
-        number = int(lives.ids[place])
-        yield IdleCells(number, int(lives.threads[place]), edges, np.maximum(seconds, 0.0))
-
-
-def _sum_up(own: idle_time.OwnCauses, span: float, count: int) -> _Own:
     steps = np.diff(own.times)
-    kept = _few(own.times, np.append(steps > 0, True), span, count)
+    kept = own.times[_few(own.times, np.append(steps > 0, True), span, count)]
+    inside = bounds[(bounds > kept[0]) & (bounds < kept[-1])]
+    edges = np.unique(np.concatenate([kept, inside]))
     spent = {
-        cause: np.append(0.0, np.cumsum(held * steps))[kept]
+        cause: np.interp(edges, own.times, np.append(0.0, np.cumsum(held * steps)))
         for cause, held in own.causes.items()
         if held.any()
     }
-    return _Own(idle_time.idle_threads(own), own.times[kept], spent)
+    return OwnCells(idle_time.idle_threads(own), edges, spent)
+
+
+def idle_cells(
+    lives: WorkerLives, owns: list[OwnCells], pool: idle_time.Pool, span: float, count: int
+) -> Iterator[IdleCells]:
+    """Yield the cells of each life of a worker.
+
+    Parameters
+    ----------
+    lives, owns
+        The lives, and the own causes of each.
+    pool
+        What is left of all.
+    span, count
+        See `own_cells`.
+    """
+    changes = pool.grid[_few(pool.grid, _changes(pool), span, count)]
+    for place, own in enumerate(owns):
+        inside = (changes > own.edges[0]) & (changes < own.edges[-1])
+        edges = np.unique(np.concatenate([own.edges, changes[inside]]))
+        seconds = np.zeros((len(edges) - 1, idle_time.CAUSES))
+        for cause, spent in own.spent.items():
+            seconds[:, cause] = np.diff(np.interp(edges, own.edges, spent))
+        # While a worker's threads are in the pool, the pool's grid has all times of the worker.
+        on_grid = np.searchsorted(pool.grid, own.threads.times)
+        for cause, spent in pool.spent.items():
+            at_edges = np.interp(edges, pool.grid, spent)
+            until = _pool_until(edges, own.threads, at_edges, np.append(spent, spent[-1])[on_grid])
+            seconds[:, cause] = np.diff(until)
+        number = int(lives.ids[place])
+        yield IdleCells(number, int(lives.threads[place]), edges, np.maximum(seconds, 0.0))
 
 
 def _pool_until(

@@ -164,7 +164,6 @@ def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
     if not len(times):
         return Pool(times, {})
     order = np.argsort(times, kind="stable")
-    times = times[order]
     idle, surplus = (
         np.cumsum(
             np.concatenate([np.diff(one, prepend=0) for one in of_workers])[order], dtype=_INT
@@ -174,6 +173,10 @@ def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
             [worker.surplus for worker in workers],
         )
     )
+    # While no thread is idle nothing is spent: of a busy run that leaves little to look at.
+    held = idle > 0
+    kept = np.flatnonzero(held | np.append(True, held[:-1]))
+    times, idle, surplus = times[order[kept]], idle[kept], surplus[kept]
     grid = demand.grid(times, idle)
     places = np.searchsorted(times, grid[:-1], side="right") - 1
     seconds = np.diff(grid)
@@ -182,25 +185,6 @@ def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
     for cause, share in shares.items():
         np.cumsum(np.multiply(share, seconds, out=share), out=spent[cause][1:])
     return Pool(grid, spent)
-
-
-def share_pool(workers: list[IdleThreads], demand: PoolDemand) -> Array:
-    """Sum what explains the threads that are left of all workers.
-
-    Returns
-    -------
-    array
-        Thread-seconds by worker and cause, of the causes of the pool.
-    """
-    pool = pool_of(workers, demand)
-    causes = np.zeros((len(workers), CAUSES))
-    for number, worker in enumerate(workers):
-        held = np.flatnonzero(worker.idle[:-1])
-        begins = np.searchsorted(pool.grid, worker.times[held])
-        ends = np.searchsorted(pool.grid, worker.times[held + 1])
-        for cause, spent in pool.spent.items():
-            causes[number, cause] = _integral(worker.idle[held], spent[ends] - spent[begins])
-    return causes
 
 
 @dataclass(frozen=True)
@@ -247,9 +231,9 @@ class PoolDemand:
         kept = [times]
         edges_of = [self.arrival, self.runnable, self.sent, self.done, self.known]
         edges_of += [*self.calls, self.untold[0]]
-        for edges in edges_of:
-            places = np.searchsorted(times, edges, side="right") - 1
-            kept.append(edges[(places >= 0) & (idle[places] > 0)])
+        turns = np.flatnonzero(np.diff(idle > 0, prepend=False, append=False))
+        bounds = times[np.minimum(turns, len(times) - 1)]
+        kept += [edges[_within(edges, bounds)] for edges in edges_of]
         merged = _ascending(kept)
         distinct: Array = merged[np.append(True, merged[1:] != merged[:-1])]
         return distinct
@@ -280,6 +264,14 @@ class PoolDemand:
         }
 
 
+def _within(edges: Array, bounds: Array) -> Array:
+    """Return which sorted edges lie within spans; `bounds` are their begins and ends in turn."""
+    places = np.searchsorted(edges, bounds)
+    begun, ended = (np.bincount(places[side::2], minlength=len(edges) + 1) for side in (0, 1))
+    inside: Array = np.cumsum(begun - ended)[:-1] > 0
+    return inside
+
+
 def _ascending(parts: Sequence[Array]) -> Array:
     """Sort times; they come in long sorted stretches, which a stable sort merges."""
     return np.sort(np.concatenate(parts), kind="stable")
@@ -293,7 +285,4 @@ def _value_at(steps: Steps, times: Array) -> Array:
 
 def _passed(edges: Array, times: Array) -> Array:
     """Count the edges that have passed by each of some sorted times."""
-    # The edges are fewer than the times, so it is they that are looked up.
-    steps = np.bincount(np.searchsorted(times, edges), minlength=len(times) + 1)
-    count: Array = np.cumsum(steps[:-1], dtype=_INT)
-    return count
+    return np.searchsorted(edges, times, side="right").astype(_INT)

@@ -37,7 +37,9 @@ def find_links(trace: Trace) -> RunLinks:
     rows = np.repeat(np.arange(len(trace.tasks)), np.maximum(lengths, 0))
     wanted = items.astype(np.int64)
     key_ids = np.concatenate([trace.tasks["key_id"], unseen["key_id"]]).astype(np.int64)
-    made = ResultsByKey(key_ids, slots.times.known, np.flatnonzero(_succeeded(trace, unseen)))
+    made = ResultsByKey(
+        key_ids, slots.times.known, np.flatnonzero(_succeeded(trace, unseen)), len(trace.keys)
+    )
     producers = made.last_before(wanted, slots.times.sent[rows])
     if not _scheduler_told(trace):
         # Times of two hosts then compare only roughly: the one run that there is will be it.
@@ -69,9 +71,19 @@ class ResultsByKey:
         Of each run its key, and when its result was there.
     rows
         The runs that made one.
+    count
+        How many keys there are.
     """
 
-    def __init__(self, key_ids: Array, times: Array, rows: Array) -> None:
+    def __init__(self, key_ids: Array, times: Array, rows: Array, count: int) -> None:
+        self._time_of = times
+        runs = np.bincount(key_ids[rows], minlength=count)
+        single = runs[key_ids[rows]] == 1
+        #: The run of each key that has just one, else -1.
+        self._only = np.full(count, -1, dtype=np.int64)
+        self._only[key_ids[rows[single]]] = rows[single]
+        #: Those of keys that have several.
+        self._several, rows = runs > 1, rows[~single]
         self._times = np.sort(times[rows])
         ranks = np.searchsorted(self._times, times[rows], side="right")
         #: Key and rank of the time as one number.
@@ -85,21 +97,24 @@ class ResultsByKey:
 
     def last_before(self, key_ids: Array, times: Array) -> Array:
         """Find the run of each key whose result was there last by a time; -1 where none was."""
-        ranks = np.searchsorted(self._times, times, side="right")
-        at = np.searchsorted(self._places, key_ids * self._width + ranks, side="right") - 1
-        return self._of_key(at, key_ids)
+        found = self._only[key_ids]
+        own = np.flatnonzero(found >= 0)
+        found[own[~(self._time_of[found[own]] <= times[own])]] = -1
+        several = np.flatnonzero(self._several[key_ids])
+        if len(several):
+            found[several] = self._last_of_several(key_ids[several], times[several])
+        return found
 
     def only(self, key_ids: Array) -> Array:
         """Find the run of each key that has just one; -1 for others."""
-        first = np.searchsorted(self._places, key_ids * self._width)
-        end = np.searchsorted(self._places, (key_ids + 1) * self._width)
-        return np.where(end - first == 1, self._of_key(first, key_ids), -1)
+        only: Array = self._only[key_ids]
+        return only
 
-    def _of_key(self, at: Array, key_ids: Array) -> Array:
-        if not len(self._rows):
-            return np.full(len(key_ids), -1, dtype=np.int64)
-        inside = np.clip(at, 0, len(self._rows) - 1)
-        right = (at == inside) & (self._places[inside] // self._width == key_ids)
+    def _last_of_several(self, key_ids: Array, times: Array) -> Array:
+        ranks = np.searchsorted(self._times, times, side="right")
+        at = np.searchsorted(self._places, key_ids * self._width + ranks, side="right") - 1
+        inside = np.maximum(at, 0)
+        right = (at >= 0) & (self._places[inside] // self._width == key_ids)
         found: Array = np.where(right, self._rows[inside], -1)
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from threading import RLock
 from typing import Any, TypeVar, cast
 
 from dasfprof.analysis.trace import Trace
@@ -14,15 +15,19 @@ Result = TypeVar("Result")
 def once_per_trace(analysis: Callable[[Trace], Result]) -> Callable[[Trace], Result]:
     """Keep the answer of an analysis as long as the trace lives.
 
-    All who ask get the same object: nobody may change it.
+    All who ask get the same object: nobody may change it. Several threads may ask at a time.
     """
+    # No two of these wait for each other: what an analysis rests on does not rest on it.
+    lock = RLock()
 
     @wraps(analysis)
     def known(trace: Trace) -> Result:
-        answers = _answers(trace)
-        if _name(analysis) not in answers:
-            answers[_name(analysis)] = analysis(trace)
-        return cast("Result", answers[_name(analysis)])
+        answers, name = _answers(trace), _name(analysis)
+        if name not in answers:
+            with lock:
+                if name not in answers:
+                    answers[name] = analysis(trace)
+        return cast("Result", answers[name])
 
     return known
 

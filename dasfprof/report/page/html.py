@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dasfprof.analysis.model.chunks import find_chunks
+from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.tables import questions
 from dasfprof.report.page.document import write_document
 from dasfprof.report.page.flame.flame_data import FlameData
+from dasfprof.report.page.packing import pack_all
 from dasfprof.report.page.resources.resource_data import ResourceData
 from dasfprof.report.page.tables.table_data import table_facts
 from dasfprof.report.page.timeline.argument_data import argument_columns
@@ -85,43 +89,58 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
     """Return the page's facts and columns: the columns that it needs first come first."""
     trace = analyser.trace
     whole = with_open_runs(trace)
-    timeline = TimelineData.of(whole)
-    resources = ResourceData.of(trace)
-    flames = FlameData.of(trace, timeline.rows)
-    path, path_facts = path_columns(trace, timeline.rows)
-    transfers, transfer_facts = transfer_columns(trace, timeline.facts["workers"])
-    findings, summary = analyser.diagnose(), summarise(trace)
+    # NumPy lets go of the interpreter's lock, so that a thread beside this one saves a third.
+    with ThreadPoolExecutor(1, "dasfprof-report") as pool:
+        told = pool.submit(_told, analyser)
+        # What both need is worked out here while the other one explains idle threads.
+        path_segments(trace)
+        find_chunks(trace)
+        timeline = TimelineData.of(whole)
+        resources = ResourceData.of(trace)
+        flames = FlameData.of(trace, timeline.rows)
+        path, path_facts = path_columns(trace, timeline.rows)
+        transfers, transfer_facts = transfer_columns(trace, timeline.facts["workers"])
+        columns = {
+            **path,
+            **timeline.columns,
+            **resources.columns,
+            **transfers,
+            **flames.columns,
+            **argument_columns(whole, timeline.rows),
+        }
+        facts = {
+            "data": _DATA_VERSION,
+            "title": title,
+            "timeline": {
+                **timeline.facts,
+                "path": path_facts,
+                "transfers": transfer_facts,
+                "logs": log_facts(whole, timeline.rows),
+                "code": code_facts(trace),
+                **failure_facts(trace, whole, timeline.rows),
+            },
+            "resources": resources.metrics,
+            "flame": flames.facts,
+            "tables": _tables(analyser),
+            "notes": _notes(analyser, timeline),
+        }
+        pack_all(columns)
+        facts.update(told.result())
+    return facts, columns
+
+
+def _told(analyser: TraceAnalyser) -> dict[str, Any]:
+    """Return the facts about the run as a whole: findings and accounting."""
+    findings, summary = analyser.diagnose(), summarise(analyser.trace)
     accounting = analyser.time_accounting()
-    facts = {
-        "data": _DATA_VERSION,
-        "title": title,
+    return {
         "summary": {**summary, "verdict": verdict(summary, accounting, findings)},
         "findings": table_facts(findings),
         "places": findings.attrs["places"],
-        "timeline": {
-            **timeline.facts,
-            "path": path_facts,
-            "transfers": transfer_facts,
-            "logs": log_facts(whole, timeline.rows),
-            "code": code_facts(trace),
-            **failure_facts(trace, whole, timeline.rows),
-        },
-        "resources": resources.metrics,
         "accounting": {
             "cluster": table_facts(accounting),
             "workers": table_facts(analyser.time_accounting("worker")),
         },
-        "flame": flames.facts,
-        "tables": _tables(analyser),
-        "notes": _notes(analyser, timeline),
-    }
-    return facts, {
-        **path,
-        **timeline.columns,
-        **resources.columns,
-        **transfers,
-        **flames.columns,
-        **argument_columns(whole, timeline.rows),
     }
 
 

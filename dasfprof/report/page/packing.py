@@ -12,6 +12,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -35,15 +37,16 @@ class PackedColumn:
     about: dict[str, Any]
     content: bytes
 
+    @cached_property
     def packed(self) -> bytes:
-        """Compress the content and write it as ASCII."""
+        """The content compressed, as ASCII."""
         return base64.b64encode(zlib.compress(self.content, _LEVEL))
 
 
 def pack_all(columns: Mapping[str, PackedColumn]) -> dict[str, bytes]:
     """Pack columns, several at a time."""
     with ThreadPoolExecutor() as pool:
-        packed = list(pool.map(PackedColumn.packed, columns.values()))
+        packed = list(pool.map(attrgetter("packed"), columns.values()))
     return dict(zip(columns, packed, strict=True))
 
 

@@ -65,7 +65,7 @@ class Producers:
         state = trace.tasks["state"]
         made = np.flatnonzero((state.isna() | (state == "memory")).to_numpy()[slices.rows])
         keys = trace.tasks["key_id"].to_numpy()[slices.rows]
-        self._results = ResultsByKey(keys, slices.stops, made)
+        self._results = ResultsByKey(keys, slices.stops, made, len(trace.keys))
 
     def of_inputs(self, targets: Array) -> tuple[Array, Array]:
         """Find the slices that made the inputs of some slices; gives pairs of both."""

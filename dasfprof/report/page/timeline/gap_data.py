@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.model.accounting import ThreadTime
+from dasfprof.analysis.model.accounting import ThreadTime, by_class, thread_seconds
 from dasfprof.analysis.model.busy_time import (
     CORE_WAIT,
     CPU_UNKNOWN,
     DESERIALIZE,
     SPILL,
     busy_seconds,
+    unspill_seconds,
 )
-from dasfprof.analysis.model.idle_cells import IdleCells, idle_cells
+from dasfprof.analysis.model.idle_cells import IdleCells
 from dasfprof.analysis.model.slots import task_slots
 from dasfprof.analysis.model.workers import NamedWorkers, worker_lives
 from dasfprof.analysis.tables.time_accounting import CLASSES
@@ -28,8 +29,6 @@ from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, seconds, whole_numbers
 from dasfprof.report.thread_tracks import ThreadTracks, busy_until
 
-#: About how many cells a page has: half a megabyte.
-_MOST_CELLS = 100_000
 #: A worker's whole free time in a cell.
 _WHOLE = 0xFFFF
 
@@ -73,16 +72,17 @@ class Around:
         times = slots.times
         end = np.maximum(slots.end, times.stop)
         before, inside, after = np.diff([times.executing, times.start, times.stop, end], axis=0)
-        uses = busy_seconds(trace, slots, before, inside, after)[:, rows]
-        read = busy_seconds(trace, slots, before, inside, np.zeros_like(after))[SPILL][rows]
+        uses = busy_seconds(trace, slots, before, inside, after)
+        read = unspill_seconds(trace, before)[rows]
         before, after = _fitted(before[rows], after[rows], spans, tracks)
-        waits = uses[CORE_WAIT]
+        waits = uses[CORE_WAIT][rows]
         if "run_queue" in trace.tasks:
             unknown = np.isnan(trace.tasks["run_queue"].to_numpy(dtype=float)[rows])
-            waits = np.where(unknown | (uses[CPU_UNKNOWN] > 0), np.nan, waits)
+            waits = np.where(unknown | (uses[CPU_UNKNOWN][rows] > 0), np.nan, waits)
         else:
             waits = np.full(len(rows), np.nan)
-        return cls(before, after, uses[DESERIALIZE], read, uses[SPILL] - read, waits)
+        written = uses[SPILL][rows] - read
+        return cls(before, after, uses[DESERIALIZE][rows], read, written, waits)
 
 
 def _fitted(
@@ -132,14 +132,15 @@ def gap_columns(
     titles, named = NamedWorkers(trace).titles(), NamedWorkers(trace).of_lives
     places = {name: place for place, name in enumerate(tracks.workers)}
     lives: list[list[IdleCells]] = [[] for _ in tracks.workers]
-    for cells in idle_cells(trace, _MOST_CELLS):
+    for cells in thread_seconds(trace).cells:
         lives[places[titles[named[cells.worker]]]].append(cells)
     begins, shares, first = [np.empty(0)], [np.empty((0, len(ThreadTime)), dtype=np.int64)], []
     total = 0
     for worker, own in enumerate(lives):
         first.append(total)
         for cells in sorted(own, key=lambda one: float(one.edges[0])):
-            edges, share = _merged(cells.edges, free.shares(worker, cells))
+            idle = by_class(trace, cells.seconds)
+            edges, share = _merged(cells.edges, free.shares(worker, cells.edges, idle))
             begins.append(edges)
             shares.append(np.vstack([share, np.zeros((1, len(ThreadTime)), dtype=np.int64)]))
             total += len(edges)
@@ -167,13 +168,13 @@ class _FreeTime:
         self._bounds = np.searchsorted(of_rows[order], np.arange(len(tracks.workers) + 1))
         self._begins, self._lengths = begins[order], lengths[order]
 
-    def shares(self, worker: int, cells: IdleCells) -> Array:
-        """Return the share that each class has in each cell, in parts of `_WHOLE`."""
+    def shares(self, worker: int, edges: Array, seconds: Array) -> Array:
+        """Return the share that each class has between edges, in parts of `_WHOLE`."""
         own = slice(self._bounds[worker], self._bounds[worker + 1])
-        held = np.diff(busy_until(cells.edges, self._begins[own], self._lengths[own]))
-        free = self._tracks[worker] * np.diff(cells.edges) - held
-        whole = np.maximum(free, cells.seconds.sum(axis=1))[:, None]
-        share = np.divide(cells.seconds, whole, out=np.zeros_like(cells.seconds), where=whole > 0)
+        held = np.diff(busy_until(edges, self._begins[own], self._lengths[own]))
+        free = self._tracks[worker] * np.diff(edges) - held
+        whole = np.maximum(free, seconds.sum(axis=1))[:, None]
+        share = np.divide(seconds, whole, out=np.zeros_like(seconds), where=whole > 0)
         rounded: Array = np.rint(share * _WHOLE).astype(np.int64)
         return rounded
 

@@ -81,13 +81,16 @@ class TimelineData:
             codes, steps = step_groups(tasks)
             columns["steps"] = whole_numbers(codes[rows])
         around = Around.of(trace, rows, tracks, (starts, durations))
+        key_columns = {
+            **_key_columns(trace.keys, key_order, halved=crowded),
+            **_dependency_columns(trace, ranks, key_order),
+            **exact_links(trace, rows, ranks),
+        }
         gaps, gap_facts = gap_columns(trace, tracks, around, (starts, durations))
         columns |= gaps
         for name, spent in dataclasses.asdict(around).items():
             columns[name] = _spent(spent, len(rows) > _MANY_RUNS)
-        columns |= _key_columns(trace.keys, key_order, halved=crowded)
-        columns |= _dependency_columns(trace, ranks, key_order)
-        columns |= exact_links(trace, rows, ranks)
+        columns |= key_columns
         columns["sizes"] = amounts(tasks["size"].to_numpy(dtype=float)[rows])
         columns["input_sizes"] = amounts(tasks["input_size"].to_numpy(dtype=float)[rows])
         columns["cpu"] = _spent(tasks["cpu"].to_numpy(dtype=float)[rows], crowded)
