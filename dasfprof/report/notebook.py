@@ -27,7 +27,7 @@ _MOST_TASKS = 50_000
 _CHARSET = '<meta charset="utf-8">'
 _FRAME_STYLE = "width:100%;border:1px solid #8888;border-radius:4px;resize:vertical"
 #: Pixels of the frame of a report, and of one of a run without task runs, which has no timeline.
-_FRAME_HEIGHT, _EMPTY_HEIGHT = 1000, 520
+_FRAME_HEIGHT, _EMPTY_HEIGHT = 1000, 360
 
 
 def run_html(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from opened_pages import OpenedPage, Opener, chromium
+
+from dasfprof import TraceAnalyser
 
 
 # Of a module: Playwright's event loop runs in this thread until it ends, and other tests need one.
@@ -15,6 +18,12 @@ def browser() -> Iterator[Any]:
     """Start a browser for the tests of a module."""
     with chromium() as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write the report of the run that a module calls `analyser`."""
+    return analyser.report(tmp_path_factory.mktemp("reports") / "run.html")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from dasfprof import CompleteEvent, InstantEvent
 DEADLINE = 120.0
 BEGIN = 1_790_000_000.0
 #: Where the tracks begin in the timeline's canvas, in CSS pixels.
-GUTTER, RULER = 168, 24
+GUTTER, RULER = 184, 24
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -83,6 +83,17 @@ class OpenedPage:
         """Give what the pane tells of the selected task."""
         names, values = self.texts("#details dt"), self.texts("#details dd")
         return dict(zip(names, values, strict=True))
+
+    def search(self, query: str, told: str) -> None:
+        """Search, and wait until the page tells so of what it found."""
+        self.tab.fill("#search", query)
+        self.until(lambda: self.text("#found") == told)
+
+    def follow(self, key: str) -> dict[str, str]:
+        """Go on to the next task run that was found, of this key; give its details."""
+        self.tab.press("#search", "Enter")
+        self.until(lambda: self.details().get("Key") == key)
+        return self.details()
 
     def chosen_row(self) -> list[str]:
         """Give the cells of the row that is marked in the table of task runs."""

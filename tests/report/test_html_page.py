@@ -225,8 +225,7 @@ def test_keyboard(opened: Opener) -> None:
 )
 def test_search(opened: Opener, query: str, count: int) -> None:
     page = opened()
-    page.tab.fill("#search", query)
-    page.until(lambda: page.text("#found") == f"{count} found")
+    page.search(query, f"{count} found")
     shown = page.texts("#task-table .rows .row > div:first-child")
     assert len(shown) == count
     assert all(query.lower() in key.lower() for key in shown)

@@ -40,13 +40,10 @@ def test_details_tell_the_traceback_of_a_failed_run(tmp_path: Path, open_page: O
     analyser = TraceAnalyser(tmp_path, progress=False)
     report = analyser.report(tmp_path / "report.html")
     page = open_page(report, "#view=flatten")
-    page.tab.fill("#search", "load-1")
-    page.until(lambda: page.text("#found") == "2 found")
+    page.search("load-1", "2 found")
     told = set()
     for _ in range(2):
-        page.tab.press("#search", "Enter")
-        page.until(lambda: page.details().get("Key") == "load-1")
-        told.add((page.details()["Ended in"], *page.texts("#details details.traceback pre")))
+        told.add((page.follow("load-1")["Ended in"], *page.texts("#details details.traceback pre")))
     assert told == {("erred", CALLS.rstrip()), ("memory",)}
 
 
@@ -56,11 +53,8 @@ def test_details_tell_how_the_process_of_a_lost_worker_ended(
     lost = Hung(open={"sum-1": {}}, left=(9.0, "worker-lost"), exit_code=-9)
     report = lost.write(tmp_path).report(tmp_path / "report.html")
     page = open_page(report, "#view=flatten")
-    page.tab.fill("#search", "sum-1")
-    page.until(lambda: page.text("#found") == "1 found")
-    page.tab.press("#search", "Enter")
-    page.until(lambda: page.details().get("Key") == "sum-1")
-    assert page.details()["Worker's process"].startswith("killed by SIGKILL")
+    page.search("sum-1", "1 found")
+    assert page.follow("sum-1")["Worker's process"].startswith("killed by SIGKILL")
 
 
 def test_details_say_that_coroutines_are_not_sampled(tmp_path: Path, open_page: Opener) -> None:
@@ -80,10 +74,8 @@ def test_details_say_that_coroutines_are_not_sampled(tmp_path: Path, open_page: 
     page = open_page(report, "#view=flatten")
     told = {}
     for key in ("unseen-1", "coroutine-1"):
-        page.tab.fill("#search", key)
-        page.until(lambda: page.text("#found") == "1 found")
-        page.tab.press("#search", "Enter")
-        page.until(lambda key=key: page.details().get("Key") == key)
+        page.search(key, "1 found")
+        page.follow(key)
         (told[key],) = page.texts("#details p.absent")
     assert told["unseen-1"].startswith("No sample: it was never running")
     assert told["coroutine-1"].startswith("No sample: coroutines are not sampled")

@@ -150,16 +150,14 @@ def test_the_search_finds(
     values: list[str],
 ) -> None:
     page = open_page(report)
-    page.tab.fill("#search", query)
     wanted = keys_of(analyser, lambda tasks: tasks[column].isin(values))
-    page.until(lambda: page.text("#found") == f"{len(wanted)} found")
+    page.search(query, f"{len(wanted)} found")
     assert set(listed(page)) == wanted
 
 
 def test_the_search_tells_what_filters_hide(open_page: Opener, report: Path) -> None:
     page = open_page(report, f"#function={LOAD}")
-    page.tab.fill("#search", "keyerror")
-    page.until(lambda: page.text("#found") == "0 found, 2 more hidden by filters")
+    page.search("keyerror", "0 found, 2 more hidden by filters")
     page.tab.click("#show-all")
     page.until(lambda: page.text("#found") == "")
 
@@ -201,12 +199,10 @@ def test_the_search_finds_files_and_log_lines(open_page: Opener, tmp_path: Path)
 
     analyser = test_report_logs.written(tmp_path)
     page = open_page(write_report(analyser, tmp_path / "logs.html"))
-    page.tab.fill("#search", "home/me/work.py")
     # The code of one is there; the other logged from there.
-    page.until(lambda: page.text("#found") == "3 found")
+    page.search("home/me/work.py", "3 found")
     assert set(listed(page)) == {"load-1", "save-1"}
-    page.tab.fill("#search", "slow disk")
-    page.until(lambda: page.text("#found") == "1 found")
+    page.search("slow disk", "1 found")
 
 
 def test_keys_keep_their_index_and_the_first_column_stays(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from opened_pages import EVENTS, Opener
-from traces import write_trace
+from traces import Plan, Task, filled, write_trace
 
 from dasfprof import TraceAnalyser, write_report
 
@@ -29,3 +29,18 @@ def test_what_no_file_tells_is_left_out(open_page: Opener, tmp_path: Path) -> No
     page = open_page(write_report(TraceAnalyser(trace), tmp_path / "mine.html"))
     assert page.text("#subtitle").endswith("node: 2 workers")
     assert page.text("#recorded-with") == ""
+
+
+def test_the_timeline_begins_on_the_first_screen(open_page: Opener, tmp_path: Path) -> None:
+    tasks = filled(["load", "clean"], 0.371, count=40)
+    tasks += [Task(f"late-{n}", n % 2, 9.0, 9.313, arrival=8.9, cpu=0.1) for n in range(2)]
+    tasks += [Task(f"fails-{n}", 1, 9.4 + n, 9.5 + n, state="erred", size=0) for n in range(2)]
+    analyser = Plan(tasks, graphs=(0.0, 8.9)).write(tmp_path / "traces")
+    report = analyser.report(tmp_path / "run.html")
+    page = open_page(report, viewport={"width": 1280, "height": 800})
+    told = page.tab.locator("#findings > ol:first-of-type > li")
+    assert told.count() >= min(3, len(analyser.diagnose()))
+    assert page.canvas()["y"] < 800, "the picture, not the heading alone"
+    # Errors first.
+    assert analyser.diagnose()["Rule"].iloc[0] == "errors"
+    assert "ended in an error" in told.first.text_content()

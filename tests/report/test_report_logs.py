@@ -71,25 +71,18 @@ SOURCE = "def f(x):\n    return '</script><b>' + x\n"
 def test_details_tell_what_a_task_run_logged(tmp_path: Path, open_page: Opener) -> None:
     report = written(tmp_path / "trace").report(tmp_path / "report.html")
     page = open_page(report, "#view=flatten")
-    page.tab.fill("#search", "NO CHUNK")
-    page.until(lambda: page.text("#found") == "1 found")  # the run that logged it, not the other
-    page.tab.fill("#search", "save-1")
-    page.until(lambda: page.text("#found") == "1 found")
-    page.tab.press("#search", "Enter")
-    page.until(lambda: page.details().get("Key") == "save-1")
+    page.search("NO CHUNK", "1 found")  # the run that logged it, not the other
+    page.search("save-1", "1 found")
+    page.follow("save-1")
     (long,) = page.texts("#details ul.logs li")
     assert len(long) < 400
-    page.tab.fill("#search", "constructor-1")
-    page.until(lambda: page.text("#found") == "1 found")
-    page.tab.press("#search", "Enter")
-    page.until(lambda: page.details().get("Key") == "constructor-1")
+    page.search("constructor-1", "1 found")
+    page.follow("constructor-1")
     assert page.texts("#details details") == []
-    page.tab.fill("#search", "load-1")
-    page.until(lambda: page.text("#found") == "2 found")
+    page.search("load-1", "2 found")
     told = set()
     for _ in range(2):
-        page.tab.press("#search", "Enter")
-        page.until(lambda: page.details().get("Key") == "load-1")
+        page.follow("load-1")
         told.add(tuple(page.texts("#details ul.logs li")))
     assert told == {
         (),

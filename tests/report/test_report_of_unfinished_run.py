@@ -9,6 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 from opened_pages import RULER, OpenedPage
+from refuters.figures import parsed
+from timeline_runs import sums_of
 from traces.hung import FIRST, hung
 
 from dasfprof import TraceAnalyser, export
@@ -38,6 +40,19 @@ def test_its_bar_is_found_and_told_as_open(
     exported = pd.DataFrame(page.download("#task-csv"))
     assert exported["State"].tolist() == ["running"]
     assert page.complaints == []
+    page.close()
+
+
+def test_what_idles_beside_it_is_told(
+    browser: Any, analyser: TraceAnalyser, tmp_path: Path
+) -> None:
+    table = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
+    assert table["No runnable task"] > 10.0, "a thread has nothing to do while the other hangs"
+    page = OpenedPage(browser, analyser.report(tmp_path / "hung.html"), "#view=flatten")
+    page.tab.locator("#timeline .overlay").focus()
+    page.tab.keyboard.press("m")
+    for name, (seconds, *_) in sums_of(page, "classes-in").items():
+        assert parsed("duration", seconds).shows(table[name]), name
     page.close()
 
 

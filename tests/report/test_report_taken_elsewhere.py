@@ -54,6 +54,11 @@ def test_paper_has_findings_accounting_timeline_and_first_rows(
     assert tasks[0].startswith("a_*b*_<i>@me-1")
     assert page.text("#task-table .printed p").startswith(f"First 12 of {len(longest)} rows.")
     assert page.tab.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+    # Colours that stand for something are printed where backgrounds are not.
+    for selector in (".classes i", ".reading i", "#gap-legend i", "#classes > div"):
+        swatch = page.tab.locator(selector).first
+        adjusted = swatch.evaluate("(one) => getComputedStyle(one).printColorAdjust")
+        assert adjusted == "exact", selector
     assert corner(page) == [255, 255, 255], "the picture is light too"
     page.tab.evaluate("dispatchEvent(new Event('afterprint'))")
     page.tab.emulate_media(media="screen")

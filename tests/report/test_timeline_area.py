@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from opened_pages import GUTTER, OpenedPage, Opener
+from opened_pages import GUTTER, Opener
 from refuters.figures import parsed
+from timeline_runs import TALL, many_workers, scroll_tracks, sums_of
 from traces import Plan, Task, filled
 
 from dasfprof import TraceAnalyser
@@ -35,24 +36,13 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     return planned(tmp_path_factory.mktemp("traces"))
 
 
-@pytest.fixture(scope="module")
-def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return analyser.report(tmp_path_factory.mktemp("reports") / "area.html")
-
-
-def shown(page: OpenedPage, table: str) -> dict[str, list[str]]:
-    """Give the cells of a table of sums, without the head, by their first."""
-    rows = page.tab.locator(f"#{table} tr").all()[1:]
-    return {row.locator("th").text_content(): row.locator("td").all_text_contents() for row in rows}
-
-
 def test_the_whole_run_is_the_accounting(
     open_page: Opener, report: Path, analyser: TraceAnalyser
 ) -> None:
     page = open_page(report, "#view=flatten")
     page.tab.locator("#timeline .overlay").focus()
     page.tab.keyboard.press("m")
-    classes = shown(page, "classes-in")
+    classes = sums_of(page, "classes-in")
     table = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
     table = table[table > 0]
     assert len(table) >= 8
@@ -61,7 +51,7 @@ def test_the_whole_run_is_the_accounting(
         assert parsed("duration", classes[name][0]).shows(seconds), name
     tasks = analyser.trace.tasks
     for column, name in (("function", "functions-in"), ("worker", "workers-in")):
-        for group, cells in shown(page, name).items():
+        for group, cells in sums_of(page, name).items():
             own = tasks["duration"][tasks[column].astype(str) == group].to_numpy()
             assert cells[0] == str(len(own))
             middle = np.quantile(own, [0.5, 0.95, 1.0])
@@ -85,10 +75,10 @@ def test_the_lanes_of_a_worker_are_its_accounts(
     page.tab.mouse.up()
     page.until(lambda: page.tab.locator("#area").is_visible())
     assert "2 tracks" in page.text("#area h3")
-    assert list(shown(page, "workers-in")) == ["worker-node1-1"]
+    assert list(sums_of(page, "workers-in")) == ["worker-node1-1"]
     table = analyser.time_accounting("worker")
     own = table[(table["Worker"] == "worker-node1-1") & (table["Thread Time (s)"] > 0.05)]
-    classes = shown(page, "classes-in")
+    classes = sums_of(page, "classes-in")
     assert "Paused for memory" in classes
     for row in own.to_dict("records"):
         text = classes[row["Class"]][0]
@@ -128,18 +118,13 @@ def test_charts_have_axes_and_limits(open_page: Opener, tmp_path: Path) -> None:
 def test_the_critical_path_stays_readable_above_many_workers(
     open_page: Opener, tmp_path: Path
 ) -> None:
-    tasks = [Task(f"work-{at}", at, 0.1 * at, 0.1 * at + 1.0) for at in range(60)]
-    analyser = Plan(tasks, workers=60, threads=1).write(tmp_path / "traces")
-    # All of it is in the window: a wheel just after the page was scrolled scrolls the page on.
-    report = analyser.report(tmp_path / "many.html")
-    page = open_page(report, "#view=critical", viewport={"width": 1280, "height": 2000})
+    many = many_workers(tmp_path / "traces").report(tmp_path / "many.html")
+    page = open_page(many, "#view=critical", viewport=TALL)
     # The last pixel of its 30 is still it, however far the lanes are scrolled.
     for y in (26, 52):
         page.tab.mouse.move(*page.at(0.99, y))
         page.until(lambda: "Compute" in page.text("#timeline .tip"))
-        page.tab.keyboard.down("Alt")
-        page.tab.mouse.wheel(0, 300)
-        page.tab.keyboard.up("Alt")
+        scroll_tracks(page, 300)
     page.tab.mouse.click(*page.at(0.99, 40))
     page.until(lambda: page.details().get("Key") == "work-59")
 

@@ -38,11 +38,6 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     return PLAN.write(tmp_path_factory.mktemp("traces"))
 
 
-@pytest.fixture(scope="module")
-def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return analyser.report(tmp_path_factory.mktemp("reports") / "gaps.html")
-
-
 def hovered(page: OpenedPage, time: float, lane: int) -> list[str]:
     """Give the lines told of a time on a lane."""
     page.tab.locator("#timeline").scroll_into_view_if_needed()
@@ -123,6 +118,25 @@ def test_bars_show_what_their_thread_did(open_page: Opener, report: Path) -> Non
     # Of six seconds three on a core, then one without, two neither.
     for time, name in ((5.5, "Computing"), (7.5, "Waiting for a core"), (9.0, "Blocked")):
         page.until(lambda t=time, n=name: colour_at(page, t, RULER + 23) == swatches[n])
+
+
+def test_no_two_classes_look_alike_and_each_is_painted_as_its_swatch(
+    open_page: Opener, report: Path
+) -> None:
+    page = open_page(report, "#view=flatten")
+    looks = """(all) => all.map((one) => { const style = getComputedStyle(one);
+        return `${style.backgroundColor} ${style.backgroundImage}`; })"""
+    for part in ("#gap-legend i", "#class-names i", ".classes i"):
+        found = page.tab.locator(part).evaluate_all(looks)
+        assert len(set(found)) == len(found) >= 4, part
+    # From 3 to 4 the thread deserialises for a quarter of a second, and is held for the rest.
+    seen = {colour_at(page, 3.5, RULER + y) for y in range(4, 20)}
+    for name in ("Task overhead", "Deserialize"):
+        swatch = page.tab.locator("#gap-legend button", has_text=name).locator("i")
+        colour = str(swatch.evaluate("(one) => getComputedStyle(one).backgroundColor"))
+        parts = [int(part) for part in colour[4:-1].split(",")]
+        mixed = ", ".join(str(round(255 + (part - 255) * 0.55)) for part in parts)
+        assert f"rgb({mixed})" in seen, name
 
 
 def test_arrows_go_from_the_run_that_made_a_result(open_page: Opener, tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ from urllib.parse import quote
 import pytest
 from opened_pages import RULER, OpenedPage, Opener
 from refuters.figures import parsed
+from timeline_runs import LANE, MANY_SECONDS, TALL, many_workers, scroll_tracks, sums_of
 from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
 
-#: The height of a lane where there is room, and the seconds of the run.
-LANE, SECONDS = 26, 10.0
+#: Of the run.
+SECONDS = 10.0
 NAMES = [f"worker-node1-{number}" for number in range(3)]
 
 
@@ -40,11 +41,6 @@ def planned(directory: Path) -> TraceAnalyser:
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
     return planned(tmp_path_factory.mktemp("traces"))
-
-
-@pytest.fixture(scope="module")
-def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return analyser.report(tmp_path_factory.mktemp("reports") / "lanes.html")
 
 
 def fold(name: str) -> str:
@@ -130,12 +126,9 @@ def test_all_workers_fold_and_their_lanes_are_the_accounts(
     page.tab.keyboard.press("m")
     assert ", 3 tracks: 6 task runs" in page.text("#area h3")
     table = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
-    rows = page.tab.locator("#classes-in tr").all()[1:]
-    shown = {
-        row.locator("th").text_content(): row.locator("td").first.text_content() for row in rows
-    }
+    shown = sums_of(page, "classes-in")
     assert set(shown) == set(table.index[table > 0])
-    for name, text in shown.items():
+    for name, (text, *_) in shown.items():
         assert parsed("duration", text).shows(table[name]), name
     # The worker of the selected task run, by keyboard.
     page.tab.keyboard.press("Escape")
@@ -167,21 +160,17 @@ def test_transfers_are_those_of_the_table(
 
 
 def test_what_is_pinned_stays_above_many_workers(open_page: Opener, tmp_path: Path) -> None:
-    tasks = [Task(f"work-{at}", at, 0.1 * at, 0.1 * at + 1.0) for at in range(60)]
-    report = (
-        Plan(tasks, workers=60, threads=1).write(tmp_path / "traces").report(tmp_path / "many.html")
-    )
+    many = many_workers(tmp_path / "traces").report(tmp_path / "many.html")
     link = "".join(f"&pinned={quote(f'worker-node1-{number}')}" for number in (30, 41))
-    # All of it is in the window: a wheel just after the page was scrolled scrolls the page on.
-    page = open_page(report, f"#view=flatten{link}", viewport={"width": 1280, "height": 2000})
+    page = open_page(many, f"#view=flatten{link}", viewport=TALL)
     # Natural order, those that stay first; titles that have no room are left out.
     seen = [int(name.rpartition("-")[2]) for name in order(page)]
     assert seen[:2] == [30, 41]
     assert seen[2:] == sorted(seen[2:])
     for _ in range(2):
         for lane, worker in enumerate((30, 41)):
-            page.tab.mouse.move(*page.at((0.1 * worker + 0.5) / 6.9, RULER + (lane + 0.5) * 18))
+            page.tab.mouse.move(
+                *page.at((0.1 * worker + 0.5) / MANY_SECONDS, RULER + (lane + 0.5) * 18)
+            )
             page.until(lambda key=f"work-{worker}": key in page.text("#timeline .tip"))
-        page.tab.keyboard.down("Alt")
-        page.tab.mouse.wheel(0, 300)
-        page.tab.keyboard.up("Alt")
+        scroll_tracks(page, 300)

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from opened_pages import RULER, OpenedPage, Opener
+from timeline_runs import LANE
 from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
 
-#: The height of a lane where there is room.
-LANE = 26
+#: Of the run.
+SECONDS = 13.5
 
 
 @pytest.fixture(scope="module")
@@ -23,14 +24,11 @@ def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
         name = f"step{at % 9}"
         failed = {"state": "erred", "exception": "ValueError: no"} if at in (3, 8) else {}
         begin = 0.5 * at
-        tasks.append(Task(f"{name}-{at}", at % 2, begin, begin + 0.4 - 0.01 * (at % 9), **failed))
+        length = 0.4 - 0.01 * (at % 9)
+        about = {"cpu": length / 2, **failed}
+        tasks.append(Task(f"{name}-{at}", at % 2, begin, begin + length, **about))
     used = [(0, at, {"cpu": 50.0}) for at in (0.0, 9.0)]
     return Plan(tasks, threads=1, used=used).write(tmp_path_factory.mktemp("traces"))
-
-
-@pytest.fixture(scope="module")
-def report(analyser: TraceAnalyser, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return analyser.report(tmp_path_factory.mktemp("reports") / "legends.html")
 
 
 def entry(page: OpenedPage, name: str, legend: str = "legend") -> Any:
@@ -107,7 +105,7 @@ def test_by_keyboard_and_from_a_link(open_page: Opener, report: Path) -> None:
 def inked(page: OpenedPage, time: float, lane: int) -> bool:
     """Tell whether anything is painted in a lane at a time, of 13.5 seconds."""
     box = page.canvas()
-    x, y = page.at(time / 13.5, RULER + lane * LANE + 2)
+    x, y = page.at(time / SECONDS, RULER + lane * LANE + 2)
     found: bool = page.tab.evaluate(
         """([x, y, height]) => new Promise((resolve) => requestAnimationFrame(() => {
             const canvas = document.querySelector("#timeline canvas.picture");
@@ -125,7 +123,7 @@ def test_a_class_between_bars_alone(open_page: Opener, report: Path) -> None:
     page = open_page(report, "#view=flatten")
     page.tab.locator("#timeline").scroll_into_view_if_needed()
     time, lane = 0.25, 1
-    page.tab.mouse.move(*page.at(time / 13.5, RULER + (lane + 0.5) * LANE))
+    page.tab.mouse.move(*page.at(time / SECONDS, RULER + (lane + 0.5) * LANE))
     page.until(lambda: page.tab.locator("#timeline .tip b").count() > 0)
     there = page.texts("#timeline .tip b")
     legend = page.texts("#gap-legend button")
@@ -137,6 +135,46 @@ def test_a_class_between_bars_alone(open_page: Opener, report: Path) -> None:
         page.until(lambda wanted=text not in others: inked(page, time, lane) == wanted)
     page.tab.keyboard.press("Escape")
     page.until(lambda: inked(page, time, lane))
+
+
+def test_a_class_of_the_verdict_takes_the_place_of_what_was_isolated(
+    open_page: Opener, report: Path, analyser: TraceAnalyser
+) -> None:
+    page = open_page(report, "#view=flatten")
+    entry(page, "step1").click()
+    page.until(lambda: page.text("#found") != "")
+    page.tab.click("#classes > [title^=Computing]")
+    page.until(lambda: isolated(page, "gap-legend") == ["Computing"])
+    assert isolated(page) == []
+    assert page.text("#found") == "", "all task runs may have computed"
+    # Of each bar the part in which it computed, here a half.
+    first = analyser.trace.tasks.query("worker == 'worker-node1-0'").iloc[0]
+    assert first["cpu"] == pytest.approx(first["duration"] / 2, rel=1e-4)
+    swatch = page.tab.locator("#gap-legend i").first
+    colour = swatch.evaluate("(one) => getComputedStyle(one).backgroundColor")
+    begin = first["start"] - analyser.trace.begin
+    for share, wanted in ((0.2, True), (0.8, False)):
+        time = begin + share * first["duration"]
+        page.until(lambda at=time, is_so=wanted: (colour_of(page, at, 0) == colour) == is_so)
+    page.tab.keyboard.press("Escape")
+    page.until(lambda: isolated(page, "gap-legend") == [])
+
+
+def colour_of(page: OpenedPage, time: float, lane: int) -> str:
+    """Give the colour in the middle of a lane at a time."""
+    box = page.canvas()
+    x, y = page.at(time / SECONDS, RULER + (lane + 0.5) * LANE)
+    found: str = page.tab.evaluate(
+        """([x, y]) => new Promise((resolve) => requestAnimationFrame(() => {
+            const canvas = document.querySelector("#timeline canvas.picture");
+            const context = new OffscreenCanvas(1, 1).getContext("2d");
+            context.drawImage(canvas, -x, -y);
+            const [red, green, blue] = context.getImageData(0, 0, 1, 1).data;
+            resolve(`rgb(${red}, ${green}, ${blue})`);
+        }))""",
+        [round(x - box["x"]), round(y - box["y"])],
+    )
+    return found
 
 
 def luminance(colour: str) -> float:

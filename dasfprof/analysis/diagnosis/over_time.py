@@ -26,6 +26,12 @@ _GAP = 0.01
 _DEGRADES = 0.05
 #: The share of the run without any worker.
 _ABSENT = 0.05
+#: What is said where nothing tells what the client did, and what would the next time.
+_NOT_CLEAR = "What the client did meanwhile is not clear from its samples. "
+_NOT_SAMPLED = (
+    "What the client did meanwhile was not recorded: with stack_frequency=20 (in profile() or "
+    "register_default_profiler()) the next run tells its lines. "
+)
 
 
 @rule(
@@ -61,7 +67,7 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
         f"{count_of(len(gaps), 'gap')}.",
         f"The longest, {format_duration(length)}, is before {function}. {doing}{calls}See "
         "critical_path(), client_activity() and time_accounting().",
-        ("" if doing else "What the client did meanwhile is not recorded. ")
+        ("" if doing else _NOT_CLEAR if len(run.trace.client_samples) else _NOT_SAMPLED)
         + "If it works on results, do that as tasks; if it needs none of them yet, submit more in "
         "one go: dask.compute(a, b, c), with intermediate results on the cluster (persist()). If "
         "it builds and pickles graphs, keep large objects out of them: client.scatter() them once.",

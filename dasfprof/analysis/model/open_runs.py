@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.clock_offsets import clock_offsets
-from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.once_per_trace import once_per_trace, tell
 from dasfprof.analysis.model.run_end import How, find_run_end, last_client_left
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.columns import make_categorical
@@ -39,9 +39,12 @@ def with_open_runs(trace: Trace) -> Trace:
     tasks = _appended(trace.tasks, joined)
     lengths, ids = trace.task_dependencies
     lengths = np.append(lengths, np.full(len(rows), -1, dtype=lengths.dtype))
-    return dataclasses.replace(
+    whole = dataclasses.replace(
         trace, tasks=tasks, scheduler_only=rest, task_dependencies=(lengths, ids)
     )
+    # Analyses ask for it of what they are given: it has its open runs, and none of them twice.
+    tell(whole, with_open_runs, whole)
+    return whole
 
 
 def open_rows(trace: Trace) -> pd.DataFrame:

@@ -1,7 +1,6 @@
 // Where every second of every thread went: a bar of classes for the cluster and for each worker.
 
 const MAX_BARS = 24;
-const HUES = OTHER;
 
 /** Fills the section; busy classes are solid, idle ones hatched. */
 function showAccounting(root, { cluster, workers }) {
@@ -56,17 +55,16 @@ function rowsOf({ columns }) {
 }
 
 function swatchesOf(rows) {
-  const used = { true: 0, false: 0 };
   return new Map(
-    rows.map((row) => {
-      const busy = row.Busy;
-      return [row.Class, { colour: used[busy]++ % HUES, busy }];
+    rows.map(({ Class: name, Busy: busy }) => {
+      const colour = CLASS_COLOURS[name] ?? HATCHED_BACK[name] ?? OTHER;
+      return [name, { colour, busy, back: name in HATCHED_BACK }];
     }),
   );
 }
 
-function swatch({ colour, busy }, tag = "i") {
-  const element = make(tag, { class: busy ? "busy" : "idle" });
+function swatch({ colour, busy, back }, tag = "i") {
+  const element = make(tag, { class: busy ? "busy" : back ? "idle back" : "idle" });
   element.style.backgroundColor = `var(--series-${colour})`;
   return element;
 }

@@ -29,7 +29,8 @@ function fragmentOf({ timeline, tasks, filters, findings, lanes, legends }) {
 class Address {
   constructor(page) {
     this.page = page;
-    addEventListener("hashchange", () => this.follow());
+    // What is seen may be written over an address that was asked for and not followed yet.
+    addEventListener("hashchange", (event) => this.follow(new URL(event.newURL).hash));
   }
 
   /** Writes what is seen, once nothing has changed for a while. */
@@ -55,9 +56,9 @@ class Address {
    * #time=FROM,TO, #area=FROM,TO,FIRST,LAST, #least=MILLISECONDS, #open=BRANCHES, #summed=1, and those of
    * `Lanes` and `Legends`; #about=NAME opens the drawer of a function.
    */
-  async follow() {
+  async follow(hash = location.hash) {
     const { page } = this;
-    const link = new URLSearchParams(location.hash.slice(1));
+    const link = new URLSearchParams(hash.slice(1));
     if (page.drawer.follows(link)) return;
     if (link.has("finding")) {
       await page.showFinding(Number(link.get("finding")) - 1);

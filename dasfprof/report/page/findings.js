@@ -8,6 +8,8 @@ const SEVERITIES = {
   info: { shape: "○", about: "good to know" },
 };
 const GRAVE = ["high", "medium"];
+/** Findings that are seen at first: the timeline begins on the first screen. */
+const MOST_SEEN = 3;
 
 class Findings {
   /**
@@ -23,12 +25,13 @@ class Findings {
     this.items = this.rows.map((row, at) => this.item(row, at, wall));
     const isGrave = beneathCauses(this.rows);
     const grave = this.items.filter((_, at) => isGrave[at]);
-    const others = this.items.filter((item) => !grave.includes(item));
+    const seen = grave.slice(0, MOST_SEEN);
+    const others = this.items.filter((item) => !seen.includes(item));
     root.replaceChildren(make("p", { class: "verdict" }, verdict(this.rows, grave.length, tasks)));
-    if (grave.length) root.append(make("ol", { class: "findings" }, ...grave));
+    if (seen.length) root.append(make("ol", { class: "findings" }, ...seen));
     if (!others.length) return;
-    const title = `${counted(others.length, "finding")} of less weight`;
-    const list = make("ol", { class: "findings", start: String(grave.length + 1) }, ...others);
+    const title = `${counted(others.length, "more finding")}${seen.length < grave.length ? "" : " of less weight"}`;
+    const list = make("ol", { class: "findings", start: String(seen.length + 1) }, ...others);
     this.rest = make("details", { class: "lesser" }, make("summary", {}, title), list);
     root.append(this.rest);
   }
@@ -54,11 +57,10 @@ class Findings {
         "div",
         {},
         make("p", { class: "sentence" }, link, place(row, this.places[at], this.about)),
-        make("p", { class: "suggestion" }, visible(row.Suggestion)),
         make(
           "details",
           { class: "evidence" },
-          make("summary", {}, "Evidence"),
+          make("summary", { class: "suggestion", title: "What it rests on" }, visible(row.Suggestion)),
           make("p", {}, visible(row.Evidence)),
         ),
       ),

@@ -13,8 +13,8 @@ class Page {
     /** A flag for each row that is lit; null: all are. */
     this.matches = null;
     showSummary(facts);
-    // In a notebook's frame, which is as tall as what it shows, empty sections would only take room.
-    if (parent !== window && !facts.timeline.tasks) document.documentElement.dataset.framed = "empty";
+    // Empty sections only take room, and more so in a notebook's frame, which is as tall as what it shows.
+    if (!facts.timeline.tasks) document.documentElement.dataset.empty = parent === window ? "page" : "frame";
     const run = { wall: facts.summary.seconds, tasks: facts.summary.tasks };
     const about = (name) => this.drawer?.open(name);
     const follow = (at) => this.showFinding(at);

@@ -7,7 +7,7 @@ const MOST_HOSTS = 3;
 /** Versions of these are told. */
 const PACKAGES = ["python", "dask", "distributed", "dasfprof"];
 
-function showSummary({ title, summary, timeline, accounting, notes }) {
+function showSummary({ title, summary, accounting, notes }) {
   byId("title").textContent = visible(title);
   const threads = summary.threads === null ? "" : `, ${counted(summary.threads, "thread")}`;
   const cores = summary.cores === null ? "" : `, ${counted(summary.cores, "core")}`;
@@ -32,7 +32,6 @@ function showSummary({ title, summary, timeline, accounting, notes }) {
   const list = notes.map((note) => make("li", {}, shortened(note, 1000)));
   byId("notes").replaceChildren(...list);
   byId("notes-section").hidden = !list.length;
-  byId("empty").hidden = timeline.tasks > 0;
 }
 
 /** The names of few hosts, the number of many. */
@@ -68,10 +67,10 @@ function firstTask({ first_task: found }) {
   return [["First task", formatSeconds(found.seconds), about]];
 }
 
-/** Unknown where a run that did not end moved nothing yet. */
+/** Unknown where nothing ran, or a run that did not end moved nothing yet. */
 function moved(summary) {
   const { moved: bytes, unfinished: number } = summary;
-  if (bytes === null && number) return [];
+  if (bytes === null && (number || !summary.tasks)) return [];
   return [["Moved", formatBytes(bytes ?? NaN), `between workers${byShuffles(summary)}`]];
 }
 
@@ -82,8 +81,8 @@ function byShuffles({ shuffled }) {
 }
 
 /** What the run could not be shorter than on its threads. */
-function leastTime({ compute, threads, unfinished: number }) {
-  return threads && !number
+function leastTime({ compute, threads, tasks, unfinished: number }) {
+  return threads && tasks && !number
     ? `the tasks alone would take ${formatSeconds(compute / threads)} on all threads`
     : "from the first fact recorded to the last";
 }

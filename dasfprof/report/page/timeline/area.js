@@ -34,19 +34,32 @@ class Area {
   tables(sums) {
     const { tasks, gaps } = this.page;
     const runs = ["Task runs", "In it", "p50", "p95", "Longest"];
-    const functions = sums.functions.map(({ code, figures }) => [shortened(tasks.facts.functions[code], 32), ...figures]);
-    const workers = sums.workers.map(({ code, figures }) => [shortened(tasks.facts.workers[code], 32), ...figures]);
+    const named = (names) => ({ code, figures, longest }) => [
+      shortened(names[code], 32),
+      ...figures.slice(0, -1),
+      ...figures.slice(-1).map((text) => this.leading(text, longest)),
+    ];
+    const functions = sums.functions.map(named(tasks.facts.functions));
+    const workers = sums.workers.map(named(tasks.facts.workers));
     const whole = sumOf(sums.classes.map(({ seconds }) => seconds));
+    const others = sumOf(sums.others);
     const classes = sums.classes.map(({ code, seconds }) => [
       make("span", {}, swatch(gaps.swatches[code]), visible(gaps.names[code])),
       formatSeconds(seconds),
       formatShare(seconds / whole),
+      ...(others ? [formatShare(sums.others[code] / others)] : []),
     ]);
     return [
-      areaTable("classes-in", ["Class", "Thread time", "Share"], classes, classes.length),
+      areaTable("classes-in", ["Class", "Thread time", "Share", ...(others ? ["Share elsewhere"] : [])], classes, classes.length),
       areaTable("functions-in", ["Function", ...runs], functions),
       areaTable("workers-in", ["Worker", ...runs], workers),
     ];
+  }
+
+  /** A text that leads to a task run. */
+  leading(text, row) {
+    const onclick = () => this.page.timeline.select(row, { reveal: true });
+    return make("button", { type: "button", class: "link", onclick, title: "Select it" }, text);
   }
 }
 
@@ -56,6 +69,12 @@ class AreaSums {
     Object.assign(this, { tasks, from, to });
     const { view } = timeline;
     const classes = new Float64Array(gaps.names.length);
+    /** Seconds by class of all other threads in the same time. */
+    this.others = new Float64Array(gaps.names.length);
+    for (const [at, track] of view.tracks.entries()) {
+      if ((at >= first && at <= last) || !gaps.has(track)) continue;
+      for (const lane of track.lanes) gaps.seconds(lane, from, to, this.others);
+    }
     const rows = new Uint32Array(tasks.count);
     const seen = new Uint8Array(tasks.count);
     this.count = 0;
@@ -90,9 +109,10 @@ class AreaSums {
     groups.sort((one, other) => other.seconds - one.seconds);
     return groups.map(({ code: key, own, seconds }, place) => {
       if (place >= AREA_ROWS) return { code: key, figures: [] };
+      const longest = own.reduce((most, row) => (durations[row] > durations[most] ? row : most), own[0]);
       const lengths = Float64Array.from(own, (row) => durations[row]);
       const middle = [0.5, 0.95, 1].map((share) => formatSeconds(quantile(lengths, share)));
-      return { code: key, figures: [formatCount(own.length), formatSeconds(seconds), ...middle] };
+      return { code: key, figures: [formatCount(own.length), formatSeconds(seconds), ...middle], longest };
     });
   }
 }

@@ -144,7 +144,7 @@ function gapLegend(gaps, rows) {
 function pathLegend(path) {
   const entries = pathTotals(path).map(([{ name, meaning }, seconds]) => {
     const square = make("i", { class: name === WORK ? "work" : "wait" });
-    if (name !== WORK) square.style.background = `var(--series-${KIND_COLOURS[name] ?? OTHER})`;
+    if (name !== WORK) square.style.background = `var(--series-${kindColour(name)})`;
     return { name, title: meaning, swatch: square, about: formatSeconds(seconds) };
   });
   return ["On the critical path:", ...entries];

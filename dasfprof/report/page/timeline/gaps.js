@@ -4,6 +4,8 @@
 
 /** What a run's thread does while it runs, and around that; places of `ThreadTime` in accounting.py. */
 const [COMPUTING, CORE_WAIT, BLOCKED, CPU_UNKNOWN, DESERIALIZE, DISK, OVERHEAD] = [0, 1, 2, 3, 4, 5, 6];
+/** Those of threads that are held, but not by a function, in the order in which `Gaps.heldIn` gives their shares. */
+const AROUND = [OVERHEAD, DESERIALIZE, DISK];
 /** Parts of the run in which runs and cells are summed up once, for pictures of much of it. */
 const GAP_BINS = 16_384;
 /** Fewer runs of a lane, or cells, are painted one by one. */
@@ -16,7 +18,7 @@ class Gaps {
     const { classes } = tasks.facts.gaps;
     this.names = classes.map(({ name }) => name);
     this.meanings = classes.map(({ meaning }) => meaning);
-    this.swatches = this.names.map((name) => swatches.get(name) ?? { colour: OTHER, busy: false });
+    this.swatches = this.names.map((name) => swatches.get(name) ?? { colour: OTHER, busy: false, back: false });
     /** The track of all runs of a thread, whatever the view leaves out. */
     this.flat = flattenView(tasks);
     /** Sums by lane and by worker, made when they are first wanted. */
@@ -36,9 +38,13 @@ class Gaps {
     return this.only === null || this.only.has(code);
   }
 
-  /** Whether only what is between bars is to be seen. */
-  get alone() {
-    return this.only !== null && ![...this.only].some((code) => code < DESERIALIZE);
+  /** What a run's thread did in classes that are painted alone: the share of the run's time, and a colour. */
+  chosenPart(row) {
+    const split = this.split(row);
+    const codes = [...split.keys()].filter((code) => this.only.has(code) && split[code] > 0);
+    codes.sort((one, other) => split[other] - split[one]);
+    const share = sumOf(codes.map((code) => split[code])) / (this.tasks.durations[row] || 1);
+    return [share, codes.length ? this.swatches[codes[0]].colour : OTHER];
   }
 
   /** The first cell of a lane's worker, and the one behind the last. */
@@ -133,7 +139,7 @@ class Gaps {
     return [computing, waiting, whole - computing - waiting, 0];
   }
 
-  /** The share of each pixel in which runs hold the threads of lanes, and in which not for a function. */
+  /** The share of each pixel in which runs hold the threads of lanes, and by `AROUND` in which not for a function. */
   heldIn(lanes, frame, width) {
     const [held, ...others] = lanes.map((lane) => this.held(lane, frame, width));
     for (const [part, shares] of others.length ? held.entries() : []) {
@@ -155,8 +161,14 @@ class Gaps {
   }
 
   heldExactly(lane, frame, width) {
-    const { starts, durations, before, after } = this.tasks;
-    const [held, around] = [new Float64Array(width), new Float64Array(width)];
+    const { starts, durations, before, after, deserialize, disk_read: read, disk_write: written } = this.tasks;
+    const [held, overhead, code, disk] = Array.from({ length: 1 + AROUND.length }, () => new Float64Array(width));
+    // As in `addSide`: what was read, then what was deserialised, then all else.
+    const share = (seconds, begin, end, most, pixels) => {
+      const part = seconds > 0 && end > begin ? Math.min((seconds * perSecond) / (end - begin), most) : 0;
+      if (part > 0) cover(pixels, begin, end, part);
+      return most - part;
+    };
     const perSecond = width / (frame.to - frame.from || 1);
     const [first, end] = this.rowsOf(lane, frame.from, frame.to);
     for (let row = first; row < end; row += 1) {
@@ -164,10 +176,10 @@ class Gaps {
       const stop = start + durations[row] * perSecond;
       const [begin, last] = [start - before[row] * perSecond, stop + after[row] * perSecond];
       cover(held, begin, last);
-      if (begin < start) cover(around, begin, start);
-      if (stop < last) cover(around, stop, last);
+      if (begin < start) cover(overhead, begin, start, share(deserialize[row], begin, start, share(read[row], begin, start, 1, disk), code));
+      if (stop < last) cover(overhead, stop, last, share(written[row], stop, last, 1, disk));
     }
-    return [held, around];
+    return [held, overhead, code, disk];
   }
 
   /** The share that each class has of the idle time in each pixel, for a lane's worker. */

@@ -79,8 +79,9 @@ class Gestures {
     const time = timeline.frame().time(event.offsetX);
     timeline.events.pointed?.(event.offsetX >= GUTTER ? time : null);
     const track = timeline.view?.tracks[timeline.frame().track(event.offsetY)];
-    surface.title = row < 0 && event.offsetX < GUTTER && track ? track.hint : "";
-    surface.style.cursor = row >= 0 || track?.branch !== undefined ? "pointer" : "grab";
+    const sums = timeline.sumsUp(event.offsetX, event.offsetY);
+    surface.title = row < 0 && event.offsetX < GUTTER && track ? `${track.hint}${sums ? "; a click sums up the worker" : ""}` : "";
+    surface.style.cursor = row >= 0 || sums || track?.branch !== undefined ? "pointer" : "grab";
   }
 
   onKey(event) {

@@ -82,7 +82,8 @@ function paintTitles(context, view, frame, palette) {
     context.fillStyle = palette.text;
     context.font = `${view.tracks[track].strong ? 600 : 400} 12px system-ui, sans-serif`;
     const x = view.handles && view.tracks[track].group >= 0 ? HANDLE : 0;
-    const fits = x + context.measureText(title).width < frame.left - 8;
+    // As wide a button stands behind it.
+    const fits = 2 * x + context.measureText(title).width < frame.left - 8;
     context.fillText(fits ? title : view.tracks[track].short || title, x, y);
   }
   context.restore();
@@ -102,9 +103,10 @@ function titledTracks(view, frame) {
   let free = -Infinity;
   for (const track of frame.seen(view.tracks.length)) {
     const { title: full, short } = view.tracks[track];
-    const title = frame.heightOf(track) < 14 ? (short ?? full) : full;
+    const low = frame.heightOf(track) < 14;
+    const title = low ? (short ?? full) : full;
     const y = Math.max(frame.y(track) + frame.heightOf(track) / 2, frame.topOf(track) + 7);
-    if (!title || y - free < 14) continue;
+    if (!title || y - free < (low ? 16 : 14)) continue;
     titled.push({ track, title, y });
     free = y;
   }

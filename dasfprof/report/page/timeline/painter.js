@@ -71,7 +71,8 @@ class Painter {
       if (tasks.isOpen(row) && width > 2 * OPEN_END) paintOpenBar(context, x, y, width, height);
       else context.fillRect(x, y, width > 4 ? width - 1 : width, height);
       const split = this.gaps && lit && width > SPLIT_SIZE[0] && height > SPLIT_SIZE[1];
-      if (split) this.paintSplit(context, row, frame, y + height - SPLIT_HEIGHT, palette);
+      if (split) this.paintSplit(context, row, frame, [y + height - SPLIT_HEIGHT, SPLIT_HEIGHT], palette);
+      if (this.gaps?.only && (!matches || matches[row])) this.paintSplit(context, row, frame, [y, height], palette);
       if (tasks.failed?.[row]) paintFailed(context, x, y, width, height, palette);
       if (labels && width > LABEL_WIDTH && lit) {
         context.fillStyle = palette.inks[colours[row]];
@@ -83,22 +84,22 @@ class Painter {
   }
 
   isLit({ lit }, row, matches) {
-    if (this.gaps?.alone) return false;
+    if (this.gaps?.only) return false;
     return matches ? matches[row] === 1 : !lit || lit[row] === 1;
   }
 
-  /** Paints under a bar which parts of its time its thread computed, had no core, was blocked. */
-  paintSplit(context, row, frame, y, palette) {
+  /** Paints at a place of a bar which parts of its time its thread computed, had no core, was blocked. */
+  paintSplit(context, row, frame, [y, height], palette) {
     const { starts, durations } = this.tasks;
     const whole = durations[row];
     const width = whole * frame.perSecond - 1;
     let x = frame.x(starts[row]);
     context.fillStyle = palette.background;
-    context.fillRect(x, y - 1, width, 1);
+    if (!this.gaps.only) context.fillRect(x, y - 1, width, 1);
     for (const [code, seconds] of this.gaps.split(row).entries()) {
       const part = (seconds / whole) * width;
       context.fillStyle = palette.series[this.gaps.swatches[code].colour];
-      if (this.gaps.shows(code)) context.fillRect(x, y, part, SPLIT_HEIGHT);
+      if (this.gaps.shows(code)) context.fillRect(x, y, part, height);
       x += part;
     }
   }
@@ -138,7 +139,29 @@ class Painter {
     if (filled) paintGaps(pixels, width, this.gaps, lanes, frame, palette, { top, bottom, height, line, dim });
     const paintTrack = area ? paintArea : filled ? paintFilled : paintShare;
     const tones = { line, colour, palette };
-    paintTrack(pixels, width, Math.max(top, 0), Math.min(bottom, height), top, bottom, tones);
+    const place = [Math.max(top, 0), Math.min(bottom, height), top, bottom];
+    paintTrack(pixels, width, ...place, tones);
+    if (!this.gaps?.only) return;
+    line.fill(0);
+    this.coverAlone(view, frame, from, to, look, { width, line, colour });
+    if (lanes.length > 1) for (let x = 0; x < width; x += 1) line[x] /= lanes.length;
+    paintTrack(pixels, width, ...place, tones);
+  }
+
+  /** Sums for each pixel how much of it is of the classes that are shown alone. */
+  coverAlone(view, frame, from, to, { matches }, { width, line, colour }) {
+    const { starts, durations } = this.tasks;
+    const perSecond = width / (frame.to - frame.from || 1);
+    for (let at = from; at < to; at += 1) {
+      const row = view.rows ? view.rows[at] : at;
+      if (matches && !matches[row]) continue;
+      const [part, tone] = this.gaps.chosenPart(row);
+      if (!part) continue;
+      const begin = (starts[row] - frame.from) * perSecond;
+      const end = begin + durations[row] * perSecond;
+      cover(line, begin, end, part);
+      colour.fill(tone, Math.max(0, Math.floor(begin)), Math.max(0, Math.ceil(end)));
+    }
   }
 
   /** Paints what is between bars that are painted one by one. */
@@ -152,7 +175,7 @@ class Painter {
   cover(view, frame, from, to, { colours, matches }, { width, line, longest, colour }) {
     const { starts, durations, failed } = this.tasks;
     const { rows, lit } = view;
-    const faded = this.gaps?.alone === true;
+    const faded = Boolean(this.gaps?.only);
     const perSecond = width / (frame.to - frame.from || 1);
     for (let at = from; at < to; at += 1) {
       const row = rows ? rows[at] : at;
@@ -249,26 +272,28 @@ function paintArea(pixels, width, top, bottom, trackTop, trackBottom, { line, co
  * time there. `line` has the share that bars take below; null where they are painted over it.
  */
 function paintGaps(pixels, width, gaps, lanes, frame, palette, { top, bottom, height, line, dim }) {
-  const [held, around] = gaps.heldIn(lanes, frame, width);
+  const [held, ...around] = gaps.heldIn(lanes, frame, width);
   const idle = gaps.idle(lanes[0], frame, width);
   const room = bottom - top;
-  const tones = [OVERHEAD, ...idle.map(([code]) => code)].map((code) => {
-    const { colour, busy } = gaps.swatches[code];
-    return gaps.shows(code) ? palette.gapTones(colour, busy, dim && gaps.only === null) : palette.nothing;
-  });
-  const shares = [around, ...idle.map(([, each]) => each)];
+  const codes = [...AROUND, ...idle.map(([code]) => code)];
+  const faint = dim && gaps.only === null;
+  const tonesOf = ({ colour, busy }) => palette.gapTones(colour, busy, faint);
+  const tones = codes.map((code) => (gaps.shows(code) ? tonesOf(gaps.swatches[code]) : palette.nothing));
+  // Of 6 pixels 5 on are one back: so the hatching leans the other way.
+  const ways = codes.map((code) => (gaps.swatches[code].back ? 5 : 1));
+  const shares = [...around, ...idle.map(([, each]) => each)];
   for (let x = 0; x < width; x += 1) {
     const free = Math.max(0, 1 - held[x]);
-    const whole = free + around[x];
+    const whole = free + around[0][x] + around[1][x] + around[2][x];
     const bars = line && line[x] > 0 ? Math.max(1, Math.round(Math.min(line[x], 1) * room)) : 0;
     if (whole < 0.004 || bars >= room) continue;
     const perShare = (room - bars) / whole;
     let [shown, y] = [0, bottom - bars];
     for (let at = 0; at < shares.length && y > top; at += 1) {
-      shown += at ? shares[at][x] * free : around[x];
+      shown += at < AROUND.length ? shares[at][x] : shares[at][x] * free;
       const until = Math.max(top, bottom - bars - Math.round(shown * perShare));
       for (; y > until; y -= 1) {
-        if (y > 0 && y <= height) pixels[(y - 1) * width + x] = tones[at][(x + y) % 6 < 2 ? 1 : 0];
+        if (y > 0 && y <= height) pixels[(y - 1) * width + x] = tones[at][(x + ways[at] * y) % 6 < 2 ? 1 : 0];
       }
     }
   }

@@ -3,6 +3,15 @@
 /** The place in a palette of what has no colour of its own. */
 const OTHER = 7;
 const DIM = 16;
+/** The colour of each class of thread time, in every run the same. Those of busy threads are solid, others hatched. */
+const CLASS_COLOURS = {
+  ...{ Computing: 0, "Waiting for a core": 1, Blocked: 2, "Running, CPU unknown": OTHER },
+  ...{ Deserialize: 6, "Unspill and spill": 5, "Task overhead": 3 },
+  ...{ "Worker latency": 4, "Transfer wait": 1, "On its way": 2, "Scheduler latency": 0 },
+  ...{ "Runnable elsewhere": 3, "No runnable task": 5, "Nothing submitted": 6, "Idle, cause unknown": OTHER },
+};
+/** Those of idle threads that are hatched the other way: there are more of them than colours. */
+const HATCHED_BACK = { Starting: 4, Closing: 0, "Paused for memory": 5, Unrecorded: OTHER, "Calls of actors": 6 };
 /** The place in the shades of what failed. */
 const FAILED = 15;
 const SHADES = 32;
@@ -53,7 +62,7 @@ class Palette {
     const name = `${colour} ${busy} ${dim}`;
     if (!this.gaps.has(name)) {
       const of = (share) =>
-        pixelOf(mixed(rgbOf(this.background), this.rgb[colour], dim ? share * 0.4 : share));
+        pixelOf(mixed(rgbOf(this.background), this.rgb[colour], dim ? share * 0.6 : share));
       this.gaps.set(name, busy ? [of(0.55), of(0.55)] : [of(0.2), of(0.5)]);
     }
     return this.gaps.get(name);

@@ -1,7 +1,13 @@
 // The critical path: the chain of waits and work that made the run as long as it was.
 
-/** Kinds of waits, by colour; work has the colour of its task. */
-const KIND_COLOURS = { Scheduler: 6, Transfer: 3, Worker: 4, Unspill: 1, "Task overhead": 5 };
+/** The class of thread time that has the colour of a kind of waits, where it is called otherwise. */
+const KIND_CLASSES = {
+  Client: "Nothing submitted",
+  Scheduler: "Scheduler latency",
+  Transfer: "Transfer wait",
+  Worker: "Worker latency",
+  Unspill: "Unspill and spill",
+};
 const WORK = "Compute";
 const MAX_LINKS = 300;
 
@@ -36,6 +42,11 @@ function criticalView(tasks) {
   };
 }
 
+/** The colour of a kind of waits; work has that of its task. */
+function kindColour(kind) {
+  return CLASS_COLOURS[KIND_CLASSES[kind] ?? kind] ?? OTHER;
+}
+
 /** The place of the path's segment at a time; -1 if there is none. */
 function segmentAt({ starts, durations }, time) {
   const at = lastAtMost(starts, time);
@@ -59,7 +70,7 @@ function paintPath(context, path, frame, colours, palette) {
     const kind = path.kinds[at].name;
     const work = kind === WORK;
     const known = work && path.rows[at] < colours.length;
-    const colour = known ? colours[path.rows[at]] : (KIND_COLOURS[kind] ?? OTHER);
+    const colour = known ? colours[path.rows[at]] : kindColour(kind);
     const seen = !path.only || path.only.has(kind);
     context.fillStyle = (seen ? palette.series : palette.dimSeries)[colour];
     const high = work ? height : Math.max(2, Math.round(height * 0.45));

@@ -1,6 +1,6 @@
 // The timeline: a window of time over the tracks of a view.
 
-const GUTTER = 168;
+const GUTTER = 184;
 const RULER = 24;
 const MIN_SPAN = 2e-6;
 const TRACKS_HEIGHT = [96, 430];
@@ -317,8 +317,21 @@ class Timeline {
     const row = this.rowAt(x, y);
     const step = this.shownBand?.at(this.frame(), x, y);
     if (step) return this.events.step(step.name);
+    if (this.sumsUp(x, y)) return this.events.chosen(this.lanesOf(track.group));
     if (row < 0 && track?.branch !== undefined && y > this.top) this.toggle(track.branch);
     else this.select(row);
+  }
+
+  /** Whether a click at a point sums up a worker's lanes: on its title. */
+  sumsUp(x, y) {
+    const track = this.view?.tracks[this.frame().track(y)];
+    return Boolean(x < GUTTER && y > this.top && track?.lanes && this.events.chosen);
+  }
+
+  /** The lanes of a worker, in the time that is shown. */
+  lanesOf(worker) {
+    const own = [...this.view.tracks.keys()].filter((at) => this.view.tracks[at].lanes && this.view.tracks[at].group === worker);
+    return { from: this.from, to: this.to, first: own[0], last: own.at(-1) };
   }
 
   /** Opens or closes the tracks of a step or function. */

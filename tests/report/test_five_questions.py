@@ -1,0 +1,226 @@
+"""Five questions put to the page of a real run are answered in three clicks or fewer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster, wait
+from opened_pages import OpenedPage, chromium
+from refuters.figures import parsed
+from timeline_runs import sums_of
+
+import dasfprof
+from dasfprof import TraceAnalyser
+
+WORKERS, LATE = 8, 7
+MOST_CLICKS = 3
+
+
+def load(number: int) -> int:
+    time.sleep(0.05)
+    return number
+
+
+def clean(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
+
+
+def check(number: int) -> int:
+    time.sleep(0.02)
+    if number == 3:
+        raise ValueError("trace 3: the depth is negative")
+    if number % 5 == 4:
+        raise KeyError("depth")
+    return number
+
+
+def work(client: Client) -> None:
+    """Have one worker late, failures of two kinds, and a client that does something else."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    (late,) = (address for address, about in workers.items() if about["name"] == LATE)
+    wait(client.map(load, range(40), pure=False))
+    slow = client.submit(clean, 1.5, workers=[late], pure=False)
+    wait([slow, *client.map(clean, [0.03] * 24, pure=False), *client.map(check, range(20))])
+    time.sleep(2.0)
+    wait(client.map(load, range(40), pure=False))
+
+
+@contextmanager
+def cluster(workers: int) -> Iterator[Client]:
+    about = {"processes": False, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(n_workers=workers, **about) as started, Client(started) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
+    """Record the run."""
+    directory = tmp_path_factory.mktemp("run")
+    with cluster(WORKERS) as client, dasfprof.profile(client, directory=directory) as run:
+        work(client)
+    return TraceAnalyser(run.files(), progress=False)
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
+    """Record a client that sleeps between two graphs, and its stacks."""
+    options: dict[str, Any] = {"directory": tmp_path_factory.mktemp("run"), "stack_frequency": 50}
+    with cluster(1) as client, dasfprof.profile(client, **options) as run:
+        wait(client.map(load, range(5), pure=False))
+        time.sleep(4.0)
+        wait(client.map(load, range(5), pure=False))
+    return TraceAnalyser(run.files(), progress=False)
+
+
+@contextmanager
+def opened(analyser: TraceAnalyser, directory: Path) -> Iterator[OpenedPage]:
+    """Open the report as it opens, and count what is pressed in it."""
+    report = analyser.report(directory / "report.html")
+    # One for each page: its event loop ends before another cluster starts.
+    with chromium() as browser:
+        page = OpenedPage(browser, report)
+        page.tab.evaluate(
+            "addEventListener('pointerdown', () => (self.pressed = (self.pressed ?? 0) + 1), true)"
+        )
+        yield page
+        assert page.complaints == []
+        assert page.tab.evaluate("self.pressed ?? 0") <= MOST_CLICKS
+
+
+@pytest.fixture
+def page(analyser: TraceAnalyser, tmp_path: Path) -> Iterator[OpenedPage]:
+    with opened(analyser, tmp_path) as report:
+        yield report
+
+
+def finding(page: OpenedPage, analyser: TraceAnalyser, rule: str) -> tuple[Any, dict[str, Any]]:
+    """Give a rule's finding on the page, and in the table."""
+    table = analyser.diagnose()
+    at = table["Rule"].tolist().index(rule)
+    return page.tab.locator(f"#finding-{at + 1}"), table.iloc[at].to_dict()
+
+
+def test_why_is_worker_7_late(page: OpenedPage, analyser: TraceAnalyser) -> None:
+    tasks = analyser.trace.tasks
+    (name,) = (one for one in tasks["worker"].unique() if one.endswith(f"-{LATE}"))
+    own = tasks[tasks["worker"] == name]
+    # Its name beside its lane: what its threads did, and what the others' did meanwhile.
+    page.tab.locator("#timeline").scroll_into_view_if_needed()
+    handle = page.tab.locator(".handles > div", has=page.tab.locator(f'[aria-label*="{name} "]'))
+    box = handle.bounding_box()
+    page.tab.mouse.click(box["x"] + 60, box["y"] + box["height"] / 2)
+    page.until(lambda: page.tab.locator("#area").is_visible())
+    accounts = analyser.time_accounting("worker")
+    blocked = accounts[accounts["Class"] == "Blocked"].set_index("Worker")["Thread Time (s)"]
+    whole = accounts.groupby("Worker")["Thread Time (s)"].sum()
+    spent, share, elsewhere = sums_of(page, "classes-in")["Blocked"]
+    assert parsed("duration", spent).shows(blocked[name])
+    # Accounts go on while workers leave, after the last fact of the run.
+    assert parsed("share", share).value == pytest.approx(blocked[name] / whole[name], abs=0.02)
+    others = blocked.drop(name).sum() / whole.drop(name).sum()
+    assert parsed("share", elsewhere).value == pytest.approx(others, abs=0.02)
+    assert blocked[name] > 2 * blocked.drop(name).mean(), "that is why"
+    # Its longest task run.
+    longest = own.loc[own["duration"].idxmax()]
+    row = sums_of(page, "functions-in")["clean"]
+    assert parsed("duration", row[-1]).shows(longest["duration"])
+    page.tab.locator("#functions-in tr", has_text="clean").locator("button").click()
+    key = analyser.trace.keys.texts(np.array([longest["key_id"]])).tolist()[0]
+    page.until(lambda: page.details().get("Key") == key)
+    assert page.details()["Worker"] == name
+
+
+def test_what_ran_between_two_times(page: OpenedPage, analyser: TraceAnalyser) -> None:
+    page.tab.locator("#timeline").scroll_into_view_if_needed()
+    page.tab.click("#choose")
+    bottom = page.canvas()["height"] - 3
+    page.tab.mouse.move(*page.at(0.1, 60))
+    page.tab.mouse.down()
+    page.tab.mouse.move(*page.at(0.3, bottom), steps=3)
+    page.tab.mouse.up()
+    page.until(lambda: page.tab.locator("#area").is_visible())
+    link = page.until(lambda: parse_qs(page.tab.evaluate("location.hash.slice(1)")).get("area"))
+    begin, end = map(float, link[0].split(",")[:2])
+    tasks = analyser.trace.tasks
+    start = tasks["start"] - analyser.trace.begin
+    inside = (start + tasks["duration"]).clip(upper=end) - start.clip(lower=begin)
+    there = tasks[inside >= 0]
+    shown = sums_of(page, "functions-in")
+    assert set(shown) == set(there["function"])
+    for function, own in there.groupby("function", observed=True):
+        count, seconds, *_ = shown[function]
+        assert int(count) == len(own)
+        assert parsed("duration", seconds).shows(inside[own.index].sum())
+
+
+def test_which_failures_where_and_the_first(page: OpenedPage, analyser: TraceAnalyser) -> None:
+    tasks = analyser.trace.tasks
+    failed = tasks[tasks["state"] == "erred"]
+    assert failed["exception"].nunique() == 2
+    told, row = finding(page, analyser, "errors")
+    assert page.tab.locator("#findings li").first.get_attribute("id") == "finding-1"
+    told.locator(".sentence a").first.click()
+    page.until(lambda: page.text("#found") == f"{len(failed)} found")
+    heads = page.texts("#task-table .head button")
+    seen = {
+        tuple(line.locator("> div").all_text_contents()[heads.index(name)] for name in names)
+        for names in [("Task Key", "Worker", "Exception")]
+        for line in page.tab.locator("#task-table .rows .row").all()
+    }
+    keys = analyser.trace.keys.texts(failed["key_id"].to_numpy())
+    assert seen == set(zip(keys, failed["worker"], failed["exception"], strict=True))
+    # The first: its key, what it raised, and where.
+    told.locator("summary").click()
+    evidence = told.locator(".evidence p").text_content()
+    first = failed["start"].to_numpy().argmin()
+    assert evidence == row["Evidence"]
+    assert f"The first: {keys[first]}: " in evidence
+    assert f"{Path(__file__).name}, line" in evidence or f"{Path(__file__).name}:" in evidence
+
+
+def test_what_would_i_change_first(page: OpenedPage, analyser: TraceAnalyser) -> None:
+    first = analyser.diagnose().iloc[0]
+    suggestion = page.tab.locator("#finding-1 summary")
+    assert suggestion.text_content() == first["Suggestion"]
+    box, room = suggestion.bounding_box(), page.tab.viewport_size
+    assert box["y"] + box["height"] < room["height"], "on the first screen"
+    assert suggestion.evaluate("(one) => one.scrollWidth <= one.clientWidth"), "all of it"
+    suggestion.click()
+    assert page.tab.locator("#finding-1 .evidence p").is_visible()
+
+
+def test_what_did_the_client_do_in_the_gap(page: OpenedPage, analyser: TraceAnalyser) -> None:
+    told, row = finding(page, analyser, "client-gaps")
+    told.locator(".sentence a").first.click()
+    page.until(lambda: page.text("#followed") != "")
+    begin, end = page.window()
+    assert begin <= row["Start (s)"] < row["Stop (s)"] <= end
+    told.locator("summary").click()
+    # Nothing tells: what would the next time.
+    suggestion = told.locator("summary").text_content()
+    assert suggestion.startswith("What the client did meanwhile was not recorded: with stack_freq")
+    assert "=20 (in profile() or register_default_profiler()) the next run tells its" in suggestion
+
+
+def test_where_stacks_were_sampled_the_line_is_told(sampled: TraceAnalyser, tmp_path: Path) -> None:
+    with opened(sampled, tmp_path) as page:
+        told, _ = finding(page, sampled, "client-gaps")
+        told.locator("summary").click()
+        evidence = told.locator(".evidence p").text_content()
+        assert "Meanwhile the client runs the program's own code for " in evidence
+        line = sampled_line()
+        assert f"{Path(__file__).name}:{line} " in evidence, "where it slept"
+
+
+def sampled_line() -> int:
+    """Give the line at which `sampled` sleeps."""
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return next(at for at, line in enumerate(lines, 1) if "time.sleep(4.0)" in line)
