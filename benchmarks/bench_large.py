@@ -2,7 +2,8 @@
 
 Events are task runs as the worker plugin records them, in files of several workers. First the three
 tables of the tutorial are made part by part in one process, with 2 GB of memory allowed; then on
-Dask clusters of one and of two worker processes with a thread each, which share the machine's disk.
+Dask clusters of one and of two worker processes with a thread and 3 GB each, which share the
+machine's disk; client and scheduler take a part of its cores too.
 A hundred million events (``--events 100000000 --no-clusters``) are 2.9 GB of files.
 """
 
@@ -36,14 +37,16 @@ print(json.dumps([*told, analyser.is_in_parts]))
 """
 
 ON_CLUSTER = """
-import json, sys, time, warnings
+import json, resource, sys, time, warnings
 from distributed import Client, LocalCluster
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.tables import questions
 warnings.simplefilter("ignore")
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 if __name__ == "__main__":
     with LocalCluster(
-        int(sys.argv[2]), threads_per_worker=1, memory_limit="3GB", dashboard_address=None
+        n_workers=int(sys.argv[2]), threads_per_worker=1, memory_limit="3GB", dashboard_address=None
     ) as cluster, Client(cluster) as client:
         client.run(lambda: __import__("dasfprof.analysis.large.cluster"))
         begin = time.perf_counter()
@@ -52,7 +55,8 @@ if __name__ == "__main__":
         analyser.prepare(asked)
         for request in asked:
             request.of(analyser)
-        print(json.dumps(time.perf_counter() - begin))
+        took = time.perf_counter() - begin
+        print(json.dumps([took, max(client.run(peak).values())]))
 """
 
 
@@ -65,7 +69,8 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser.add_argument("--no-clusters", action="store_true")
     options = parser.parse_args(arguments)
     alone = Result("Part by part", ["events", "seconds", "CPU s", "us an event", "peak memory, GB"])
-    shared = Result("On a cluster", ["events", "workers", "seconds", "times as fast"])
+    columns = ["events", "workers", "seconds", "times as fast", "a worker's peak memory, GB"]
+    shared = Result("On a cluster", columns)
     with tempfile.TemporaryDirectory() as directory:
         traces = options.traces or Path(directory)
         if options.traces is None:
@@ -78,10 +83,11 @@ def main(arguments: list[str] | None = None) -> list[Result]:
         alone.figures = {"events": options.events, "cpu": used, "peak": peak}
         first = None
         for workers in () if options.no_clusters else (1, 2):
-            took = run(ON_CLUSTER, str(traces), str(workers))
+            took, peak = run(ON_CLUSTER, str(traces), str(workers))
             first = first or took
-            shared.rows.append([count, str(workers), f"{took:.1f}", f"{first / took:.2f}"])
-            shared.figures[str(workers)] = took
+            cells = [f"{took:.1f}", f"{first / took:.2f}", f"{peak / 1e9:.2f}"]
+            shared.rows.append([count, str(workers), *cells])
+            shared.figures[str(workers)] = {"seconds": took, "peak": peak}
     results = [alone] if options.no_clusters else [alone, shared]
     for result in results:
         print(result.show(), flush=True)

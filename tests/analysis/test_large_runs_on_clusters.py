@@ -16,7 +16,9 @@ from large_requests import requests
 from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.large import cluster as large_cluster
+from dasfprof.analysis.large import holders as large_holders
+from dasfprof.analysis.large.cluster import ClusterRun
+from dasfprof.analysis.trace import progress
 from dasfprof.cli.main import cli
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
 
@@ -27,7 +29,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     directory = tmp_path_factory.mktemp("workers")
     with (
         LocalCluster(
-            2,
+            n_workers=2,
             threads_per_worker=1,
             memory_limit="1GB",
             dashboard_address=None,
@@ -71,7 +73,7 @@ def test_both_workers_read_and_keep_nothing(client: Client, traces: Path) -> Non
     analyser = TraceAnalyser(traces, client=client)
     analyser.per_function_bottleneck()
     large: Any = analyser._large
-    assert set(large._places) == set(client.scheduler_info()["workers"])
+    assert {address for address, _ in large._places} == set(client.scheduler_info()["workers"])
 
     def kept(dask_worker: Any) -> int:
         return len(list(Path(dask_worker.local_directory).glob("dasfprof-*")))
@@ -83,34 +85,95 @@ def test_both_workers_read_and_keep_nothing(client: Client, traces: Path) -> Non
         assert time.monotonic() < deadline
 
 
+def known_tasks(client: Client, name: str) -> set[str]:
+    """Return the keys of a kind that the scheduler knows now."""
+    tasks = client.run_on_scheduler(lambda dask_scheduler: list(map(str, dask_scheduler.tasks)))
+    return {key for key in tasks if key.startswith(f"{name}-")}
+
+
+def on_disks_of_their_own(client: Client, traces: Path, *, parts: int = 2) -> TraceAnalyser:
+    """Have each worker see what it has spilled itself, and nothing else."""
+    analyser = TraceAnalyser(traces, client=client)
+    run: Any = analyser._large
+    run.parts = parts
+    own: dict[str, set[int]] = {address: set() for address in client.nthreads()}
+    for place, (address, _) in enumerate(run._places):
+        own[address].add(place)
+    assert all(own.values())
+    vars(run)["_homes"] = [(frozenset(seen), [address]) for address, seen in own.items()]
+    return analyser
+
+
+def test_what_a_worker_does_not_see_moves_there(client: Client, traces: Path) -> None:
+    apart = on_disks_of_their_own(client, traces)
+    shared = TraceAnalyser(traces, client=client)
+    pd.testing.assert_frame_equal(
+        apart.per_function_bottleneck(), shared.per_function_bottleneck(), check_exact=True
+    )
+    run: Any = shared._large
+    everything = frozenset(range(len(run.sources)))
+    assert [home for home, _ in run._homes] == [everything] * 2
+    for analyser, moves in ((apart, True), (shared, False)):
+        assert analyser._large is not None
+        parts = analyser._large._of_parts(None, "test")
+        next(parts)
+        assert bool(known_tasks(client, "moved")) == moves
+        del parts
+        deadline = time.monotonic() + 60
+        while known_tasks(client, "moved") or known_tasks(client, "tell"):
+            assert time.monotonic() < deadline
+
+
+def test_few_parts_are_in_memory_at_a_time(client: Client, traces: Path) -> None:
+    run: Any = on_disks_of_their_own(client, traces, parts=40)._large
+    told = 0
+    for _ in run._of_parts(None, "test"):
+        told += 1
+        assert len(known_tasks(client, "tell")) <= 2 * 2 + 1
+    assert told == 40
+
+
+def test_progress_is_shown(
+    client: Client,
+    traces: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(progress, "_DELAY", 0)
+    TraceAnalyser(traces, client=client, progress=True).per_function_bottleneck()
+    shown = capsys.readouterr().err
+    for words, total in (("Reading", 5), ("Analysing", 2)):
+        assert f"{words} traces:   0%|          | 0/{total} [" in shown
+
+
 def test_a_file_that_one_worker_alone_has_is_read_there(client: Client, traces: Path) -> None:
     """Of the same path and another content, a file is another file."""
     path = str(next(traces.glob("*TracePlugin*")))
     first, second = client.scheduler_info()["workers"]
-    wanted = large_cluster.files_of(traces)
+    wanted = large_holders.files_of(traces)
     (fact,) = [file for file in wanted if file[0] == path]
     shorter = path, fact[1], fact[2] - 1
-    assert large_cluster._among([fact, shorter]) == [fact]
+    assert large_holders._among([fact, shorter]) == [fact]
     holders = [[second] if file == fact else [first] for file in wanted]
-    run = large_cluster.ClusterRun(client, wanted, holders, progress=False)
-    assert run._places == [holder for (holder,) in holders]
+    run = ClusterRun(client, wanted, holders, progress=False)
+    assert [address for address, _ in run._places] == [holder for (holder,) in holders]
 
 
 def test_files_that_workers_alone_have(client: Client, traces: Path) -> None:
-    here = large_cluster.files_of(traces)
-    there = client.run(large_cluster._files_there, str(traces))
+    here = large_holders.files_of(traces)
+    there = client.run(large_holders._files_there, str(traces))
     assert there == dict.fromkeys(client.scheduler_info()["workers"], here)
     assert (
-        large_cluster._longest([*here, *((path, who, size - 1) for path, who, size in here)])
+        large_holders._longest([*here, *((path, who, size - 1) for path, who, size in here)])
         == here
     )
 
 
 def test_a_file_that_no_worker_has_is_named(client: Client, traces: Path) -> None:
-    wanted = large_cluster.files_of(traces)
+    wanted = large_holders.files_of(traces)
     none: list[list[str]] = [[] for _ in wanted]
     with pytest.raises(SourceNotFoundError, match=wanted[0][0]):
-        large_cluster.check_holders(client, wanted, none)
+        large_holders.check_holders(client, wanted, none)
 
 
 def test_no_such_run(client: Client, tmp_path: Path) -> None:

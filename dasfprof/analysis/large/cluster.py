@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import uuid
 import weakref
+from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,24 +16,15 @@ from typing import Any
 
 from distributed import Client, Future, get_worker
 
+from dasfprof.analysis.large.holders import FileFacts, find_holders
 from dasfprof.analysis.large.parts import Asked, Extent, tell_part
 from dasfprof.analysis.large.run import GROWTH, PART, LargeRun
 from dasfprof.analysis.large.spill import spill
 from dasfprof.analysis.large.spilled import SpilledFile
 from dasfprof.analysis.trace.progress import track
-from dasfprof.database import FileDatabase
-from dasfprof.database.block_codec import Batch
-from dasfprof.database.multi import identity_of, open_run
+from dasfprof.database.columns import Array
 from dasfprof.database.reader import TraceFile
-from dasfprof.errors import (
-    DasfprofError,
-    InvalidArgumentError,
-    MissingExtraError,
-    SourceNotFoundError,
-)
-
-#: What is told of a file: its path, what tells it from all others, and its bytes.
-FileFacts = tuple[str, str, int]
+from dasfprof.errors import InvalidArgumentError
 
 
 class ClusterRun(LargeRun):
@@ -70,60 +62,105 @@ class ClusterRun(LargeRun):
         parts = max(2, threads, -(-needed // max(1, min([PART, *shares]))))
         super().__init__([TraceFile(Path(path)) for path, _, _ in files], parts, progress=progress)
         self._client, self._holders = client, holders
+        self._sizes = [size for _, _, size in files]
         self._token = uuid.uuid4().hex
+        self._keepers: list[Future] = []
 
     @cached_property
     def _spilled(self) -> list[Future]:
-        return [
-            self._client.submit(
+        futures: dict[int, Future] = {}
+        # The largest first: nobody waits for one that is begun last.
+        for place in sorted(range(len(self.sources)), key=self._sizes.__getitem__, reverse=True):
+            futures[place] = self._client.submit(
                 _spill,
-                str(source.path),
+                str(self.sources[place].path),
                 self.parts,
                 key=f"spill-{self._token}-{place}",
-                workers=holders,
+                workers=self._holders[place],
             )
-            for place, (source, holders) in enumerate(zip(self.sources, self._holders, strict=True))
-        ]
+        return [futures[place] for place in range(len(self.sources))]
 
     @cached_property
-    def _places(self) -> list[str]:
-        """The addresses of the workers that have spilled the files."""
-        places = self._results(
-            self._client.map(_place, self._spilled, pure=False), "Reading traces"
+    def _places(self) -> list[tuple[str, str]]:
+        """For each file the address of the worker that has spilled it, and the directory."""
+        places = self._client.map(_place, self._spilled, pure=False)
+        found = list(self._results(iter(places), len(places), "Reading traces"))
+        self._keepers = [
+            self._client.submit(
+                _Keeper, directory, key=f"keep-{self._token}-{place}", workers=[address]
+            )
+            for place, (address, directory) in enumerate(found)
+        ]
+        return found
+
+    @cached_property
+    def _homes(self) -> list[tuple[frozenset[int], list[str]]]:
+        """For each thread which spilled files it sees, and all workers that see the same ones.
+
+        Workers of one host do, or with a common disk: nothing then moves between them.
+        """
+        directories = [directory for _, directory in self._places]
+        groups: dict[frozenset[int], list[str]] = {}
+        for address, seen in self._client.run(_seen, directories).items():
+            groups.setdefault(seen, []).append(address)
+        threads = self._client.nthreads()
+        by_turns = itertools.zip_longest(
+            *(
+                [(seen, having)] * sum(threads.get(address, 0) for address in having)
+                for seen, having in groups.items()
+            )
         )
-        return list(places)
+        return [home for turn in by_turns for home in turn if home]
 
     @cached_property
     def _files(self) -> list[SpilledFile]:
         """What is not spilled."""
         assert self._places
-        found: list[SpilledFile] = [kept.file for kept in self._client.gather(self._spilled)]
+        found: list[SpilledFile] = [file for file, _, _ in self._client.gather(self._spilled)]
         return found
 
     def _of_parts(self, asked: Asked | None, what: str) -> Iterator[Any]:
         extent = None if asked is None else self.extent
-        name = f"tell-{uuid.uuid4().hex}"
-        return self._results(
-            [self._part(asked, extent, part, f"{name}-{part}") for part in range(self.parts)], what
-        )
+        name = uuid.uuid4().hex
+        parts = (self._part(asked, extent, part, f"{name}-{part}") for part in range(self.parts))
+        return self._results(parts, self.parts, what)
 
     def _part(self, asked: Asked | None, extent: Extent | None, part: int, key: str) -> Future:
-        pairs = enumerate(zip(self._spilled, self._places, strict=True))
-        rows = [
-            self._client.submit(_rows, spilled, part, key=f"rows-{key}-{place}", workers=[address])
-            for place, (spilled, address) in pairs
-        ]
+        seen, workers = self._homes[part % len(self._homes)]
+        moved: list[Future | None] = [None] * len(self._places)
+        for place, (address, _) in enumerate(self._places):
+            if place not in seen:
+                moved[place] = self._client.submit(
+                    _moved,
+                    self._spilled[place],
+                    part,
+                    key=f"moved-{key}-{place}",
+                    workers=[address],
+                )
         return self._client.submit(
-            _tell, asked, extent, self._spilled, rows, part, self.parts, key=key
+            _tell,
+            asked,
+            extent,
+            self._spilled,
+            moved,
+            part,
+            self.parts,
+            key=f"tell-{key}",
+            workers=workers,
         )
 
-    def _results(self, futures: list[Future], what: str) -> Iterator[Any]:
-        """Yield results in their order, and let go of each."""
-        total = len(futures)
-        waiting = iter([futures.pop(0) for _ in range(total)])
-        for future in track(waiting, what, shown=self._progress, total=total, unit="task"):
+    def _results(self, futures: Iterator[Future], total: int, what: str) -> Iterator[Any]:
+        """Yield results in their order, and let go of each.
+
+        Few more are submitted than there are threads: what moves for them is in memory.
+        """
+        ahead = 2 * sum(self._client.nthreads().values())
+        waiting = deque(itertools.islice(futures, ahead))
+        for _ in track(range(total), what, shown=self._progress, total=total, unit="task"):
+            future = waiting.popleft()
             yield future.result()
             future.release()
+            waiting.extend(itertools.islice(futures, 1))
 
 
 def cluster_run(client: Client, source: Any, *, progress: bool) -> ClusterRun:
@@ -144,130 +181,54 @@ def cluster_run(client: Client, source: Any, *, progress: bool) -> ClusterRun:
         raise InvalidArgumentError(
             f"with client= the source is a path or a run's name, not {type(source).__name__}."
         )
-    _check_workers(client)
-    try:
-        wanted = files_of(source)
-    except SourceNotFoundError:
-        everywhere = client.run(_files_there, str(source))
-        wanted = _longest(itertools.chain.from_iterable(everywhere.values()))
-        if not wanted:
-            raise
-    else:
-        everywhere = client.run(_among, wanted)
-    holders = [
-        [address for address, found in everywhere.items() if file in found] for file in wanted
-    ]
-    check_holders(client, wanted, holders)
-    return ClusterRun(client, wanted, holders, progress=progress)
+    return ClusterRun(client, *find_holders(client, source), progress=progress)
 
 
-def check_holders(
-    client: Client, wanted: Sequence[FileFacts], holders: Sequence[list[str]]
-) -> None:
-    """Check that some worker has each file.
+#: A spilled file, the address of the worker that has spilled it, and the directory.
+_Spilled = tuple[SpilledFile, str, str]
 
-    Raises
-    ------
-    SourceNotFoundError
-        If none has one.
+
+class _Keeper:
+    """Removes a directory when the worker lets go of it.
+
+    No task takes it, so that there is no other copy: Dask drops any of several.
     """
-    for (path, _, _), having in zip(wanted, holders, strict=True):
-        if not having:
-            raise SourceNotFoundError(
-                f"no worker of {client.scheduler.address} has {path}: put the run's files where "
-                "the workers see them, under the same path, or leave client= out."
-            )
 
-
-def files_of(source: Any) -> list[FileFacts]:
-    """Return the files of a run that this process sees.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If one is of DASF's own profiler.
-    """
-    databases = open_run(source).databases
-    if not all(isinstance(item, FileDatabase) for item in databases):
-        raise InvalidArgumentError(
-            "files of DASF's own profiler are analysed in memory: leave client= out."
-        )
-    return [_facts(item.path) for item in databases if isinstance(item, FileDatabase)]
-
-
-def _facts(path: Path) -> FileFacts:
-    path = path.resolve()
-    return str(path), identity_of(TraceFile(path).read_header()), path.stat().st_size
-
-
-def _files_there(source: str) -> list[FileFacts]:
-    try:
-        return files_of(source)
-    except DasfprofError:
-        return []
-
-
-def _among(wanted: list[FileFacts]) -> list[FileFacts]:
-    """Return which files this process has: of the same name and content, by the header."""
-    return [file for file in wanted if Path(file[0]).is_file() and _facts(Path(file[0])) == file]
-
-
-def _longest(found: Any) -> list[FileFacts]:
-    """Return each file once: the longest of its copies."""
-    kept: dict[str, FileFacts] = {}
-    for path, identity, size in found:
-        known = kept.get(identity or path)
-        if known is None or known[2] < size:
-            kept[identity or path] = path, identity, size
-    return sorted(kept.values())
-
-
-def _check_workers(client: Client) -> None:
-    def missing() -> list[str]:
-        import importlib.util
-
-        return [name for name in ("dasfprof", "pyarrow") if not importlib.util.find_spec(name)]
-
-    for address, lacks in client.run(missing).items():
-        if lacks:
-            raise MissingExtraError(
-                f"the worker {address} lacks {' and '.join(lacks)}: there, too, "
-                'pip install "dasfprof[big]".'
-            )
-
-
-class _Kept:
-    """A spilled file in the memory of a worker, whose directory goes when it goes."""
-
-    def __init__(self, file: SpilledFile, address: str, directory: Path | None) -> None:
-        self.file, self.address = file, address
-        if directory is not None:
-            weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+    def __init__(self, directory: str) -> None:
+        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
 
     def __reduce__(self) -> Any:
-        return _Kept, (self.file, self.address, None)  # a copy keeps nothing
+        return object, ()  # a copy keeps nothing
 
 
-def _spill(path: str, parts: int) -> _Kept:
+def _spill(path: str, parts: int) -> _Spilled:
     worker = get_worker()
-    directory = Path(tempfile.mkdtemp(prefix="dasfprof-", dir=worker.local_directory))
-    return _Kept(spill(TraceFile(Path(path)), directory, parts), str(worker.address), directory)
+    directory = tempfile.mkdtemp(prefix="dasfprof-", dir=worker.local_directory)
+    file = spill(TraceFile(Path(path)), Path(directory), parts)
+    return file, str(worker.address), directory
 
 
-def _place(spilled: _Kept) -> str:
-    return spilled.address
+def _place(spilled: _Spilled) -> tuple[str, str]:
+    return spilled[1:]
 
 
-def _rows(spilled: _Kept, part: int) -> list[Batch]:
-    return spilled.file.rows(part)
+def _seen(directories: list[str]) -> frozenset[int]:
+    """Return which directories this process sees: nowhere else has one of that name."""
+    return frozenset(place for place, path in enumerate(directories) if Path(path).is_dir())
+
+
+def _moved(spilled: _Spilled, part: int) -> list[dict[str, Array]]:
+    return spilled[0].read(part)
 
 
 def _tell(  # noqa: PLR0917
     asked: Asked | None,
     extent: Extent | None,
-    spilled: list[_Kept],
-    rows: list[list[Batch]],
+    spilled: list[_Spilled],
+    moved: list[list[dict[str, Array]] | None],
     part: int,
     parts: int,
 ) -> Any:
-    return tell_part(asked, extent, [kept.file for kept in spilled], rows, part, parts)
+    files = [file for file, _, _ in spilled]
+    rows = [file.rows(part, columns) for file, columns in zip(files, moved, strict=True)]
+    return tell_part(asked, extent, files, rows, part, parts)

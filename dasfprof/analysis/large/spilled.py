@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -62,16 +61,15 @@ class SpilledRows:
     entries: dict[str, list[Any]]
     heads: list[keys.Head]
 
-    def read(self, part: int) -> Iterator[Batch]:
-        """Yield the rows of a part, if it has any."""
+    def read(self, part: int) -> dict[str, Array]:
+        """Return the columns of a part that the file has; `batch` adds the rest."""
         if self.row_groups[part] < 0:
-            return
+            return {}
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(self.path) as file:
             table = file.read_row_group(int(self.row_groups[part]), use_threads=False)
-        found = {name: table[name].to_numpy() for name in table.column_names}
-        yield self.batch(found, int(self.rows[part]))
+        return {name: table[name].to_numpy() for name in table.column_names}
 
     def batch(self, columns: dict[str, Array], rows: int) -> Batch:
         """Make a batch of columns."""
@@ -119,9 +117,16 @@ class SpilledFile:
     #: Task runs of which only the sizes of their dependencies tell how much they took in.
     unknown_inputs: int = 0
 
-    def rows(self, part: int) -> list[Batch]:
-        """Read the spilled rows of a part."""
-        return list(chain.from_iterable(piece.read(part) for piece in self.spilled))
+    def read(self, part: int) -> list[dict[str, Array]]:
+        """Read the columns of a part, of each piece that is spilled."""
+        return [piece.read(part) for piece in self.spilled]
+
+    def rows(self, part: int, columns: list[dict[str, Array]] | None = None) -> list[Batch]:
+        """Return the spilled rows of a part; `columns` are those that `read` gave elsewhere."""
+        pieces = zip(self.spilled, columns or self.read(part), strict=True)
+        return [
+            piece.batch(found, int(piece.rows[part])) for piece, found in pieces if piece.rows[part]
+        ]
 
     def holds(self, kind: EventKind) -> bool:
         """Return whether rows of a kind were spilled."""
