@@ -129,9 +129,10 @@ class FileDatabase(EventDatabase):
         given = check_path(path)
         self._given = given
         self._reader = TraceFile(given) if given.exists() and not new else None
+        facts = {} if self._reader else process_header()  # nothing is written where a file is read
         self._writer = TraceWriter(
             given,
-            {**process_header(), **(header or {})},
+            {**facts, **(header or {})},
             commit_threshold=commit_threshold,
             flush_interval=flush_interval,
             max_pending=max_pending,

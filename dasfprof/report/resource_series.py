@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.gpu_samples import GpuSamples
+from dasfprof.analysis.model.gpu_samples import gpu_samples
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -67,7 +67,7 @@ def metrics_of(trace: Trace) -> Iterator[Metric]:
         if drawn and (samples[counter.name] > 0).any():  # else a line at zero
             series = list(_of_hosts(trace, counter.name, "", named))
             yield Metric(counter.name, counter.chart, _UNITS.get(counter.kind, ""), series)
-    devices = GpuSamples(trace, named).devices()
+    devices = gpu_samples(trace).devices()
     for name, label, unit, reading in (
         ("gpu", "GPU utilisation", "%", "gpu_utilization"),
         ("gpu_memory", "GPU memory", "B", "gpu_memory_used"),

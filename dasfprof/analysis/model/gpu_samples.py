@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.sample_means import SampledIntervals
 from dasfprof.analysis.trace import Trace
@@ -54,12 +55,10 @@ class GpuSamples:
     ----------
     trace
         The trace.
-    workers
-        Its workers.
     """
 
-    def __init__(self, trace: Trace, workers: NamedWorkers) -> None:
-        self._workers = workers
+    def __init__(self, trace: Trace) -> None:
+        self._workers = workers = NamedWorkers(trace)
         self._kinds = np.full(len(workers), "worker", dtype=object)
         self._kinds[workers.of_lives] = trace.workers["kind"].to_numpy()
         devices = trace.gpu_devices[trace.gpu_devices["uuid"].notna()]
@@ -200,6 +199,12 @@ class GpuSamples:
             if labels[place] in HOST_WIDE and place in self._of_worker:
                 return self._of_worker[place]
         return self._none
+
+
+@once_per_trace
+def gpu_samples(trace: Trace) -> GpuSamples:
+    """Return those of a trace."""
+    return GpuSamples(trace)
 
 
 def _by_device(usage: pd.DataFrame, workers: NamedWorkers) -> dict[tuple[str, str], pd.DataFrame]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.gpu_samples import GpuDevice, GpuSamples
+from dasfprof.analysis.model.gpu_samples import GpuDevice, gpu_samples
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.numeric.intervals import union
@@ -52,7 +52,7 @@ def gpu_utilisation(
         When the windows begin, in seconds from the trace's begin; and the devices, by host and
         index.
     """
-    devices = GpuSamples(trace, workers).devices() if trace.begin < trace.end else []
+    devices = gpu_samples(trace).devices() if trace.begin < trace.end else []
     edges = np.array([trace.begin, trace.end])
     if interval is not None and devices:
         count = max(int(np.ceil((trace.end - trace.begin) / interval)), 1)

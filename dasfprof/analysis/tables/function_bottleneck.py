@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.busy_time import running_seconds
-from dasfprof.analysis.model.gpu_samples import GpuSamples
+from dasfprof.analysis.model.gpu_samples import gpu_samples
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups, ratio
@@ -24,7 +24,7 @@ _RUNNING = {"cpu": "CPU (s)", "core_wait": "Waiting for a core (s)", "blocked": 
 def _sums(trace: Trace, *, progress: bool = False) -> GroupSums:
     """Sum up the task runs by host, worker and function."""
     workers, tasks = NamedWorkers(trace), trace.tasks
-    gpus = GpuSamples(trace, workers)
+    gpus = gpu_samples(trace)
     of_task, function = workers.numbers(tasks), tasks["function"].cat
     codes, pairs = pd.factorize(
         of_task.astype(np.int64) * max(len(function.categories), 1) + function.codes
@@ -58,7 +58,7 @@ def _table(trace: Trace, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
     of_workers = sums.by([name[:2] for name in groups])
     of_worker = dict(zip(of_workers.names, of_workers.sum("duration").tolist(), strict=True))
     workers = NamedWorkers(trace)
-    devices = GpuSamples(trace, workers).indices()
+    devices = gpu_samples(trace).indices()
     places = {name: at for at, name in enumerate(zip(workers.hosts, workers.labels, strict=True))}
     at = np.array([places.get(name[:2], -1) for name in groups], dtype=np.int64)
     seconds, size = sums.sum("duration"), sums.sum("size")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.busy_time import running_seconds
-from dasfprof.analysis.model.gpu_samples import GpuSamples
+from dasfprof.analysis.model.gpu_samples import GpuSamples, gpu_samples
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.constants import taken
@@ -112,7 +112,7 @@ def _table(trace: Trace, order: Array, of_worker: Array, *, progress: bool) -> p
     workers, tasks = NamedWorkers(trace), trace.tasks
     of_task = workers.numbers(tasks)[order]
     duration = tasks["duration"].to_numpy()[order]
-    gpus = GpuSamples(trace, workers)
+    gpus = gpu_samples(trace)
     key_ids = tasks["key_id"].to_numpy()[order]
     large = len(order) > _LARGE
     texts = _categorical if large else _objects

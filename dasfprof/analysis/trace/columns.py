@@ -41,6 +41,10 @@ _TIMES = frozenset(
 )
 
 
+#: Of columns of categories that have none: making it takes longer than making the column.
+_NO_CATEGORIES = pd.CategoricalDtype(pd.Index([], dtype=object))
+
+
 class Categories:
     """Numbers the distinct values of a column.
 
@@ -213,6 +217,8 @@ class FactColumns:
 
 def make_categorical(codes: Array, values: list[Any]) -> pd.Categorical:
     """Return ``values[codes]`` as a Categorical of plain objects; -1 is NA."""
+    if not values:  # of nearly all columns of small runs
+        return pd.Categorical.from_codes(codes, dtype=_NO_CATEGORIES)
     # Not pandas' own text type: Arrow refuses lone surrogates, which exception texts hold.
     categories = pd.Index(values, dtype=object, tupleize_cols=False)
     return pd.Categorical.from_codes(codes, categories=categories)
