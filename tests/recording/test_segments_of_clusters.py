@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from distributed import Client, LocalCluster, wait
+from s3_server import BUCKET, server  # noqa: F401  (a fixture)
 
 import dasfprof
 from dasfprof.database.multi import was_received
@@ -14,9 +15,14 @@ from dasfprof.database.multi import was_received
 pytestmark = pytest.mark.whole_program
 
 
-@pytest.mark.parametrize("ship", ["none", "scheduler", "storage"])
-def test_segments_come_home(tmp_path: Path, ship: str) -> None:
-    directory = f"file://{tmp_path}" if ship == "storage" else str(tmp_path)
+@pytest.mark.parametrize("kind", ["none", "scheduler", "storage", "s3"])
+def test_segments_come_home(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    directory, ship = str(tmp_path), kind
+    if kind == "storage":
+        directory = f"file://{tmp_path}"
+    if kind == "s3":
+        request.getfixturevalue("server").make_bucket()
+        directory, ship = f"s3://{BUCKET}/traces", "storage"
     options = {"directory": directory, "ship": ship, "segment_size": "4kB", "commit_threshold": 20}
     keys = []
     with (
