@@ -91,8 +91,12 @@ class AreaSums {
       }
     }
     this.rows = rows.subarray(0, this.count);
-    const { starts, durations } = tasks;
-    this.inside = Float64Array.from(this.rows, (row) => overlap(starts[row], starts[row] + durations[row], from, to));
+    /** Of each of the rows, its seconds in the area. */
+    this.inside = new Float64Array(this.count);
+    for (let at = 0; at < this.count; at += 1) {
+      const [start, length] = [tasks.starts[rows[at]], tasks.durations[rows[at]]];
+      this.inside[at] = overlap(start, start + length, from, to);
+    }
     this.classes = [...classes.keys()]
       .filter((code) => classes[code] > 0)
       .map((code) => ({ code, seconds: classes[code] }))
