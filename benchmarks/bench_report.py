@@ -1,4 +1,4 @@
-"""The HTML report: how large, how soon written, how soon seen, how it moves, how it finds.
+"""The HTML report: how large, how soon written, how soon seen, how it moves, finds and sums up.
 
 Task runs of random lengths on 32 threads, each with two dependencies and all its times, go through
 a trace and `write_report` into a headless Chromium: sizes and times as a person would have them.
@@ -67,8 +67,30 @@ SEARCH = """(query) => new Promise((resolve) => {
 })"""
 
 
+AREA = """() => new Promise((resolve) => {
+  const surface = document.querySelector("#timeline .overlay");
+  const press = (key) =>
+    surface.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+  surface.focus();
+  press("Home");
+  requestAnimationFrame(() => {
+    const begin = performance.now();
+    press("m");
+    const shown = !document.querySelector("#area").hidden;
+    const title = document.querySelector("#area h3").textContent;
+    requestAnimationFrame(() => resolve({ spent: performance.now() - begin, shown, title }));
+  });
+})"""
+
+
 def write_trace(
-    directory: Path, count: int, *, hashed: bool = False, samples: int = 0, seed: int = 1
+    directory: Path,
+    count: int,
+    *,
+    hashed: bool = False,
+    samples: int = 0,
+    seed: int = 1,
+    cluster: tuple[int, int] = (WORKERS, THREADS),
 ) -> None:
     """Write the files of workers and scheduler of a run of so many tasks.
 
@@ -84,12 +106,15 @@ def write_trace(
         How many times the stack of each task was looked at.
     seed
         Of the random lengths.
+    cluster
+        Workers, and threads of each.
     """
     generator = np.random.default_rng(seed)
-    lanes = WORKERS * THREADS
+    workers, threads = cluster
+    lanes = workers * threads
     share = count // lanes
     scheduled = []
-    for worker in range(WORKERS):
+    for worker in range(workers):
         label, address = f"worker-node-{worker}", f"tcp://node:{worker}"
         about = {"id": label, "name": worker, "address": address, "label": label}
         header = {"plugin": "TracePlugin", "run": "synthetic", "boot_id": "one", "host": "node"}
@@ -97,7 +122,7 @@ def write_trace(
             directory / f"synthetic-TracePlugin-node-{worker}.msgpack",
             flush_interval=3600,
             max_pending=1 << 30,
-            header={**header, "worker": {**about, "nthreads": THREADS}},
+            header={**header, "worker": {**about, "nthreads": threads}},
         )
         source = Source.of(COMPUTE, {"process_id": "node", "thread_id": label})
         database.writer.add_source(source)
@@ -107,8 +132,8 @@ def write_trace(
             database.writer.add_source(stacks)
             stacks.rows.extend(stack_rows())
             database.writer.add_source(sampled)
-        for thread in range(THREADS):
-            lane = worker * THREADS + thread
+        for thread in range(threads):
+            lane = worker * threads + thread
             durations = generator.exponential(MEAN_TASK, share)
             stages = generator.exponential(MEAN_STAGE, (7, share))
             starts = BEGIN + np.cumsum(durations + stages[0]) - durations
@@ -268,6 +293,10 @@ def browse(browser: Any, path: Path, *, hashed: bool) -> dict[str, Any]:
     found["search"] = {
         name: page.evaluate(SEARCH, query) for name, query in queries(hashed=hashed).items()
     }
+    area = page.evaluate(AREA)
+    if not area["shown"] or "task runs" not in area["title"]:
+        raise RuntimeError(f"no area was chosen: {area}")
+    found["area"] = area["spent"]
     found["memory"] = renderer_megabytes()
     page.close()
     return found
@@ -278,13 +307,16 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tasks", type=int, action="append")
     parser.add_argument("--samples", type=int, default=0, help="of the stack of each task")
+    parser.add_argument("--workers", type=int, default=WORKERS)
+    parser.add_argument("--threads", type=int, default=THREADS, help="of each worker")
     options = parser.parse_args(arguments)
+    cluster = (options.workers, options.threads)
     result = Result(
         "HTML report",
         [
             *("tasks", "file, MB", "written, s", "CPU, s", "overview, ms", "exact picture, ms"),
             *("all read, ms", "frame p50/p95, ms", *(f"search {name}, ms" for name in SEARCHES)),
-            "page, MB",
+            *("area of all, ms", "page, MB"),
         ],
     )
     browser_path = shutil.which("chromium")
@@ -295,7 +327,9 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     cases = [(count, False) for count in options.tasks] if options.tasks else CASES
     for count, hashed in cases:
         with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
-            write_trace(Path(directory), count, hashed=hashed, samples=options.samples)
+            write_trace(
+                Path(directory), count, hashed=hashed, samples=options.samples, cluster=cluster
+            )
             path = Path(directory, "report.html")
             written, worked, seen = [], [], []
             for _ in range(options.rounds):
@@ -328,6 +362,7 @@ def main(arguments: list[str] | None = None) -> list[Result]:
                 *map(middle, ("overview", "picture", "whole")),
                 f"{percentile(frames, 0.5):.0f} / {percentile(frames, 0.95):.0f}",
                 *(f"{found:.0f}" for found in searches),
+                middle("area"),
                 middle("memory"),
             ]
         )

@@ -39,18 +39,18 @@ class Columns {
     const stored = await this.read(name);
     if (stored instanceof Float64Array) return stored;
     const amounts = new Float64Array(stored.length);
-    const known = values && Float64Array.from(values, (value) => value ?? NaN);
+    if (values) {
+      const known = Float64Array.from(values, (value) => value ?? NaN);
+      for (let at = 0; at < stored.length; at += 1) amounts[at] = known[stored[at]];
+      return amounts;
+    }
+    // Rounded to what was stored: 3 steps of a millionth are 3e-6, not 2.9999999999999997e-6.
+    const [times, parts] = scale === 1e-6 ? [1, 1e6] : [scale, 1];
     for (let at = 0; at < stored.length; at += 1) {
-      const step = stored[at];
-      // Rounded to what was stored: 3 steps of a millionth are 3e-6, not 2.9999999999999997e-6.
-      amounts[at] = known ? known[step] : step === MISSING ? NaN : toScale(step, scale);
+      amounts[at] = stored[at] === MISSING ? NaN : (stored[at] * times) / parts;
     }
     return amounts;
   }
-}
-
-function toScale(step, scale) {
-  return scale === 1e-6 ? step / 1e6 : step * scale;
 }
 
 function unshuffled(bytes, { type, count }) {

@@ -357,7 +357,7 @@ class Page {
 
 /** A threshold in milliseconds that leaves about one task in twenty. */
 function usualThreshold(tasks) {
-  const order = ascending(tasks.durations);
+  const order = byDuration(tasks);
   const seconds = order.length ? tasks.durations[order[Math.floor(order.length * 0.95)]] : 0;
   return Number((seconds * 1000).toPrecision(2));
 }

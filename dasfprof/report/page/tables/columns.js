@@ -156,7 +156,7 @@ function taskColumns(tasks, about) {
       facts.workers,
     ),
     seconds("Start (s)", tasks.starts),
-    seconds("Duration (s)", tasks.durations),
+    { ...seconds("Duration (s)", tasks.durations), order: () => byDuration(tasks).slice() },
     ...(tasks.failed ? [named("Exception", (row) => tasks.exceptionText(row) ?? "", 12, 2)] : []),
     seconds("CPU (s)", tasks.cpu),
     ...tasks.statuses

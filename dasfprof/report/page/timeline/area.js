@@ -91,28 +91,49 @@ class AreaSums {
       }
     }
     this.rows = rows.subarray(0, this.count);
+    /** Of each of the rows, its seconds in the area. */
+    this.inside = new Float64Array(this.count);
+    for (let at = 0; at < this.count; at += 1) {
+      const [start, length] = [tasks.starts[rows[at]], tasks.durations[rows[at]]];
+      this.inside[at] = overlap(start, start + length, from, to);
+    }
     this.classes = [...classes.keys()]
       .filter((code) => classes[code] > 0)
       .map((code) => ({ code, seconds: classes[code] }))
       .sort((one, other) => other.seconds - one.seconds);
-    this.functions = this.by((row) => tasks.functionOf(row));
-    this.workers = this.by((row) => tasks.tracks[tasks.trackOfRow[row]].worker);
+    const workerOfTrack = Uint32Array.from(tasks.tracks, ({ worker }) => worker);
+    this.functions = this.by(tasks.facts.functions.length, (row) => tasks.functionOfKey[tasks.keys[row]]);
+    this.workers = this.by(tasks.facts.workers.length, (row) => workerOfTrack[tasks.trackOfRow[row]]);
   }
 
-  by(code) {
-    const { starts, durations } = this.tasks;
-    const groups = [...groupsOf(this.rows, code)].map(([key, own]) => {
-      let seconds = 0;
-      for (const row of own) seconds += overlap(starts[row], starts[row] + durations[row], this.from, this.to);
-      return { code: key, own, seconds };
-    });
-    groups.sort((one, other) => other.seconds - one.seconds);
-    return groups.map(({ code: key, own, seconds }, place) => {
-      if (place >= AREA_ROWS) return { code: key, figures: [] };
-      const longest = own.reduce((most, row) => (durations[row] > durations[most] ? row : most), own[0]);
-      const lengths = Float64Array.from(own, (row) => durations[row]);
-      const middle = [0.5, 0.95, 1].map((share) => formatSeconds(quantile(lengths, share)));
-      return { code: key, figures: [formatCount(own.length), formatSeconds(seconds), ...middle], longest };
+  /** The groups of the task runs by one of so many codes, that with the most seconds first. */
+  by(most, code) {
+    const { rows, inside, tasks } = this;
+    const [sizes, seconds] = [new Uint32Array(most), new Float64Array(most)];
+    const codes = new Uint32Array(rows.length);
+    for (let at = 0; at < rows.length; at += 1) {
+      const own = code(rows[at]);
+      codes[at] = own;
+      sizes[own] += 1;
+      seconds[own] += inside[at];
+    }
+    const groups = [...sizes.keys()].filter((own) => sizes[own] > 0).sort((one, other) => seconds[other] - seconds[one]);
+    const lengths = new Array(most).fill(null);
+    for (const own of groups.slice(0, AREA_ROWS)) lengths[own] = new Float64Array(sizes[own]);
+    sizes.fill(0);
+    const longest = new Array(most).fill(null);
+    for (let at = 0; at < rows.length; at += 1) {
+      const own = codes[at];
+      if (!lengths[own]) continue;
+      const length = tasks.durations[rows[at]];
+      lengths[own][sizes[own]++] = length;
+      if (longest[own] === null || length > tasks.durations[longest[own]]) longest[own] = rows[at];
+    }
+    return groups.map((own) => {
+      if (!lengths[own]) return { code: own, figures: [] };
+      const middle = [0.5, 0.95, 1].map((share) => formatSeconds(quantile(lengths[own], share)));
+      const figures = [formatCount(lengths[own].length), formatSeconds(seconds[own]), ...middle];
+      return { code: own, figures, longest: longest[own] };
     });
   }
 }

@@ -109,8 +109,11 @@ class Gaps {
     const inside = Math.min(end, to) - Math.max(start, from);
     if (inside > 0) {
       const share = durations[row] > 0 ? inside / durations[row] : 0;
-      const split = this.split(row);
-      for (let code = 0; code < split.length; code += 1) sums[code] += split[code] * share;
+      const [computing, waiting, blocked, unknown] = this.split(row);
+      sums[0] += computing * share;
+      sums[1] += waiting * share;
+      sums[2] += blocked * share;
+      sums[3] += unknown * share;
     }
     const earlier = overlap(start - before[row], start, from, to);
     if (earlier > 0) this.addSide(row, true, earlier / before[row], sums);

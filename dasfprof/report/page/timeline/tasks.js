@@ -114,23 +114,18 @@ class Tasks {
   /** Reads the inputs of the task runs that have others than their keys tell. */
   async readLinks() {
     const { columns } = this;
-    const rows = await columns.read("linked_rows");
+    this.linked = await columns.read("linked_rows");
     const counts = await columns.read("link_counts");
-    const keys = await columns.read("link_keys");
-    const producers = await columns.read("link_producers");
-    this.linked = new Map();
-    this.linkedTakers = new Map();
-    for (let at = 0, next = 0; at < rows.length; at += 1) {
-      const inputs = [];
-      for (const end = next + counts[at]; next < end; next += 1) {
-        const producer = producers[next] - 1;
-        inputs.push({ key: keys[next], row: producer });
-        if (producer < 0) continue;
-        if (!this.linkedTakers.has(producer)) this.linkedTakers.set(producer, []);
-        this.linkedTakers.get(producer).push(rows[at]);
-      }
-      this.linked.set(rows[at], inputs);
-    }
+    this.linkOffsets = new Uint32Array(counts.length + 1);
+    for (let at = 0; at < counts.length; at += 1) this.linkOffsets[at + 1] = this.linkOffsets[at] + counts[at];
+    this.linkKeys = await columns.read("link_keys");
+    this.linkProducers = await columns.read("link_producers");
+  }
+
+  /** The place of a task run among those that have other inputs than their keys tell; -1: it has not. */
+  linkedAt(row) {
+    const at = lastAtMost(this.linked, row);
+    return this.linked[at] === row ? at : -1;
   }
 
   functionOf(row) {
@@ -248,8 +243,14 @@ class Tasks {
 
   /** What a task run took: keys, and the run that made each (-1: none that is known). */
   inputsOf(row) {
-    const exact = this.linked.get(row);
-    if (exact) return exact;
+    const at = this.linkedAt(row);
+    if (at >= 0) {
+      const [begin, end] = [this.linkOffsets[at], this.linkOffsets[at + 1]];
+      return Array.from(this.linkKeys.subarray(begin, end), (key, place) => ({
+        key,
+        row: this.linkProducers[begin + place] - 1,
+      }));
+    }
     return Array.from(targetsOf(this.dependencies, this.keys[row]), (key) => {
       const runs = this.runsOf(key);
       return { key, row: runs.length === 1 ? runs[0] : -1 };
@@ -263,10 +264,12 @@ class Tasks {
     if (this.runsOf(key).length === 1) {
       this.dependents ??= reversed(this.dependencies);
       for (const taker of targetsOf(this.dependents, key)) {
-        for (const run of this.runsOf(taker)) if (!this.linked.has(run)) takers.push(run);
+        for (const run of this.runsOf(taker)) if (this.linkedAt(run) < 0) takers.push(run);
       }
     }
-    takers.push(...(this.linkedTakers.get(row) ?? []));
+    for (let at = this.linkProducers.indexOf(row + 1); at >= 0; at = this.linkProducers.indexOf(row + 1, at + 1)) {
+      takers.push(this.linked[lastAtMost(this.linkOffsets, at)]);
+    }
     return takers.map((taker) => ({ key: this.keys[taker], row: taker }));
   }
 }
@@ -333,6 +336,12 @@ function lastAtMost(numbers, most, low = 0, high = numbers.length) {
     else end = middle;
   }
   return first - 1;
+}
+
+/** The task runs by their duration, the shortest first. */
+function byDuration(tasks) {
+  tasks.inLength ??= ascending(tasks.durations);
+  return tasks.inLength;
 }
 
 /** The places of numbers, none negative or NaN, in ascending order of the numbers. */
