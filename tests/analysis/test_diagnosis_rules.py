@@ -393,9 +393,11 @@ def test_errors_of_several_kinds_are_each_named(tmp_path: Path) -> None:
     errors = ["OSError('2')", "KeyError('3')", "OSError('4')", "TypeError('5')", "ValueError('6')"]
     for task, error in zip(tasks[2:], errors, strict=False):
         task.state, task.exception = "erred", error
+    # It began with another one and failed before that.
+    tasks[3].stop -= 0.1
     finding = found(Plan(tasks), tmp_path)["errors"]
     assert finding["Finding"] == (
-        "5 tasks ended in an error: OSError in parse, KeyError in parse, TypeError in parse and "
+        "5 tasks ended in an error: KeyError in parse, OSError in parse, TypeError in parse and "
         "1 more kind."
     )
 

@@ -86,6 +86,8 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     erred = erred[~elsewhere.to_numpy(dtype=bool)]
     if not len(erred):
         return
+    raised = erred["start"] + erred["elapsed"].fillna(0.0)
+    erred = erred.iloc[np.argsort(raised.to_numpy(), kind="stable")]
     first = erred.head(1).to_dict("records")[0]
     name = str(first["function"])
     blocked = sum(never_ran.values())
