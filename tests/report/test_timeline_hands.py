@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from opened_pages import GUTTER, RULER, OpenedPage, Opener
-from timeline_runs import LANE
+from timeline_runs import LANE, TALL
 from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
@@ -73,8 +73,11 @@ def test_bars_have_the_colour_that_the_legend_names(
 
 
 def test_touchpad_and_mouse_move_it_alike(open_page: Opener, report: Path) -> None:
-    page = open_page(report, "#view=flatten&time=2,4")
-    page.tab.locator("#timeline").scroll_into_view_if_needed()
+    # A wheel just after the page was scrolled scrolls the page on: nothing scrolls it.
+    page = open_page(report, "#view=flatten", viewport=TALL)
+    page.tab.click("#zoom-in")
+    page.tab.click("#zoom-in")
+    page.until(lambda: page.window() == (3.0, 5.0))
     page.tab.mouse.move(*page.at(0.5, RULER + 10))
     # A touchpad moves sideways; a mouse does so with Shift.
     moves: list[tuple[float, float, str | None]] = [(200, 0, None), (0, 200, "Shift")]
