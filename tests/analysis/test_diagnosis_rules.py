@@ -388,6 +388,20 @@ def test_failed_attempts(tmp_path: Path) -> None:
     assert not findings.keys() & {"errors", "recomputation"}
 
 
+def test_errors_of_several_kinds_are_each_named(tmp_path: Path) -> None:
+    tasks = four_lanes("parse", 1.0, 4)
+    errors = ["OSError('2')", "KeyError('3')", "OSError('4')", "TypeError('5')", "ValueError('6')"]
+    for task, error in zip(tasks[2:], errors, strict=False):
+        task.state, task.exception = "erred", error
+    # It began with another one and failed before that.
+    tasks[3].stop -= 0.1
+    finding = found(Plan(tasks), tmp_path)["errors"]
+    assert finding["Finding"] == (
+        "5 tasks ended in an error: KeyError in parse, OSError in parse, TypeError in parse and "
+        "1 more kind."
+    )
+
+
 def test_errors(tmp_path: Path) -> None:
     tasks = four_lanes("parse", 1.0, 4)
     tasks[5].state, tasks[5].exception = "erred", "ValueError('no 5')"
@@ -395,7 +409,7 @@ def test_errors(tmp_path: Path) -> None:
     finding = found(Plan(tasks), tmp_path)["errors"]
 
     assert (finding["Severity"], finding["Function"]) == ("high", "parse")
-    assert "1 task ended in an error: ValueError" in finding["Finding"]
+    assert "1 task ended in an error: ValueError in parse." in finding["Finding"]
     assert "parse-5" in finding["Evidence"]
     assert "Raised at /home/me/work.py:7 parse." in finding["Evidence"]
     assert finding["Start (s)"] == 1.0

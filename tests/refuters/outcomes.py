@@ -96,6 +96,11 @@ def errors(said: Said, evidence: Evidence) -> Iterator[str]:
         yield f"no task ended in {told['category'].text}"
     if said.function not in {row["function"] for row in erred}:
         yield f"no task of {said.function} ended in an error"
+    listed = said.finding.partition("error: ")[2].partition(";")[0].removesuffix(".")
+    kinds = {f"{category(row.get('exception'))} in {row['function']}" for row in erred}
+    for kind in listed.partition(" and ")[0].split(", "):
+        if kind not in kinds:
+            yield f"no task ended in {kind}"
     blocked = said.figures_if_any("{count} tasks that need their results never ran")
     if blocked:
         ran = {repr(row["key"]) for row in evidence.runs}

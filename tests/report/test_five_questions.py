@@ -180,7 +180,7 @@ def test_which_failures_where_and_the_first(page: OpenedPage, analyser: TraceAna
     # The first: its key, what it raised, and where.
     told.locator("summary").click()
     evidence = told.locator(".evidence p").text_content()
-    first = failed["start"].to_numpy().argmin()
+    first = failed["done"].to_numpy().argmin()
     assert evidence == row["Evidence"]
     assert f"The first: {keys[first]}: " in evidence
     assert f"{Path(__file__).name}, line" in evidence or f"{Path(__file__).name}:" in evidence

@@ -21,6 +21,8 @@ from dasfprof.text import count_of, excerpt, format_duration, format_share
 #: Shares of the seconds of all tasks, and of all attempts, that failed.
 _FAILED_SECONDS = 0.02
 _FAILED_ATTEMPTS = 0.05
+#: The most kinds of errors that are named.
+_NAMED_KINDS = 3
 
 
 @rule(
@@ -84,14 +86,15 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     erred = erred[~elsewhere.to_numpy(dtype=bool)]
     if not len(erred):
         return
+    raised = erred["start"] + erred["elapsed"].fillna(0.0)
+    erred = erred.iloc[np.argsort(raised.to_numpy(), kind="stable")]
     first = erred.head(1).to_dict("records")[0]
     name = str(first["function"])
     blocked = sum(never_ran.values())
     because = f"; {count_of(blocked, 'task')} that need their results never ran" if blocked else ""
     by_function = ", ".join(f"{number:,} of {other}" for other, number in never_ran.items())
     yield Finding(
-        f"{count_of(len(erred), 'task')} ended in an error: {first['category']} in {name}"
-        f"{because}.",
+        f"{count_of(len(erred), 'task')} ended in an error: {_kinds(erred)}{because}.",
         f"The first: {run.text_of_key(first['key_id'])}: {excerpt(str(first['message']))} "
         f"{_raised_at(first)}"
         f"{f'Never ran: {by_function}. ' if blocked else ''}See processed_tasks().",
@@ -105,6 +108,15 @@ def errors(run: RunFigures) -> Iterator[Finding]:
         start=float(first["start"]) - run.trace.begin,
         places=_failures(run, erred),
     )
+
+
+def _kinds(erred: pd.DataFrame) -> str:
+    """Name the errors and where they were raised, the first one first."""
+    pairs = zip(erred["category"], erred["function"], strict=True)
+    kinds = list(dict.fromkeys(f"{category} in {function}" for category, function in pairs))
+    more = len(kinds) - _NAMED_KINDS
+    others = f" and {count_of(more, 'more kind')}" if more > 0 else ""
+    return ", ".join(kinds[:_NAMED_KINDS]) + others
 
 
 def _failures(run: RunFigures, attempts: pd.DataFrame) -> Places:
