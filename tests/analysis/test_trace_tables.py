@@ -12,6 +12,7 @@ import pytest
 from traces import Plan, Plugin, Task, compute, managed, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE, TASK_RUN, TRANSFER, WORKER_ADDED, WORKER_REMOVED
 
@@ -225,6 +226,8 @@ def test_no_duration_is_negative(tmp_path: Path) -> None:
 
     assert analyser.per_task_bottleneck()["Duration (s)"].tolist() == [0.0, 0.0]
     assert analyser.per_function_bottleneck()["Percentage of total time (%)"].isna().all()
+    durations = RunFigures(analyser.trace).with_durations(np.arange(1), 1.0)
+    assert durations.tolist() == [0.0, pytest.approx(np.nan, nan_ok=True)]
 
 
 def test_transitions_are_the_times_of_all_observers(tmp_path: Path) -> None:

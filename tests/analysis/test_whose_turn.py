@@ -33,7 +33,7 @@ def test_one_client_that_submits_late(tmp_path: Path) -> None:
     finding = found(two_turns("a", "a"), tmp_path)["client-gaps"]
 
     assert finding["Seconds at stake (s)"] == pytest.approx(5.0)
-    assert "is not recorded" in finding["Suggestion"]
+    assert "was not recorded" in finding["Suggestion"]
 
 
 def test_another_client_s_turn_is_no_gap(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ class RunFigures(TaskFigures):
 
         Those that seceded stay: how long they last is up to what they wait for.
         """
-        durations = self.trace.tasks["duration"].to_numpy(dtype=float).copy()
+        durations = np.maximum(self.task_column("duration"), 0.0)  # a clock may have been set back
         others = durations.copy()
         others[rows] = np.minimum(durations[rows], seconds)
         kept: Array = np.where(self.held < 1, durations, others)
