@@ -106,7 +106,9 @@ def _erred(trace: Trace) -> pd.DataFrame:
         own = runs[kept]
         columns = {name: own[name].to_numpy() for name in ("key_id", "worker_id", "known")}
         texts = own[message].astype(object).where(own[message].notna(), None).to_numpy()
-        columns |= {"end_cause": own["end_cause"].to_numpy(), "message": texts}
+        # Not as pandas' texts, which hold no half of a surrogate pair.
+        message_column = pd.Series(texts, dtype=object)
+        columns |= {"end_cause": own["end_cause"].to_numpy(), "message": message_column}
         parts.append(pd.DataFrame({**columns, "for_good": for_good[kept]}))
     if not parts:
         names = ("key_id", "worker_id", "known", "end_cause", "message", "for_good")
