@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import tempfile
 import time
@@ -24,6 +25,8 @@ from distributed.metrics import DelayedMetricsLedger
 from distributed.worker_state_machine import ExecuteSuccessEvent
 from measure import Result, interleave, spread
 
+from dasfprof.recording.dask_internals.actor_calls import ActorCalls
+from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.recording.settings import make_settings
@@ -136,6 +139,7 @@ async def measure(rounds: int) -> Result:
             _row(result, name, ours, lambda run=run: run(WorkerPlugin(), None), rounds)
             if not dependencies:
                 _run_queue_row(result, worker, rounds)
+                _actor_row(result, worker, plugin, rounds)
             await plugin.teardown(worker)
             if not dependencies:
                 await client.cancel(futures)
@@ -168,6 +172,37 @@ def _run_queue_row(result: Result, worker: Any, rounds: int) -> None:
         with mock.patch.object(run_queue, "BRIEF", brief):  # seconds
             name = f"run queue of a {kind} task, in the task's thread"
             _row(result, name, lambda: loop(observed), lambda: loop(original), rounds)
+
+
+def _actor_row(result: Result, worker: Any, plugin: Any, rounds: int) -> None:
+    """Have calls of actors answered at once, as the worker's loop does, observed and not."""
+
+    async def answer(*, actor: str, function: str, args: bytes) -> dict[str, str]:
+        return {"status": "OK"}
+
+    def loop() -> float:
+        handler = worker.handlers["actor_execute"]
+        begin = time.thread_time()
+        for _ in range(CALLS):
+            call = handler(actor="Counter-1", function="add", args=b"")
+            with contextlib.suppress(StopIteration):
+                call.send(None)
+        return (time.thread_time() - begin) / CALLS
+
+    def ours() -> float:
+        calls = ActorCalls(worker, plugin._called, HookGuard())
+        try:
+            return loop()
+        finally:
+            calls.stop()
+            plugin._source.rows.clear()
+
+    before = worker.handlers["actor_execute"]
+    worker.handlers["actor_execute"] = answer
+    try:
+        _row(result, "call of an actor, on the worker", ours, loop, rounds)
+    finally:
+        worker.handlers["actor_execute"] = before
 
 
 def _scheduler_rows(result: Result, scheduler: Any, worker: Any, plugin: Any, rounds: int) -> None:

@@ -79,14 +79,15 @@ state           text     text     success, failed
 ACTOR_CALL = event_kind(
     "Actor Call",
     "A call of an actor's method, in the file of the worker that has the actor. The event's time "
-    "is from the arrival of the call to its answer: methods that are no coroutines take turns in "
-    "one thread of the worker, and the wait for it is within.",
+    "is from the arrival of the call to its answer, or to the end of the recording where there was "
+    "none: methods that are no coroutines take turns in one thread of the worker, and the wait for "
+    "it is within.",
     recorder="TracePlugin",
     phase=EventPhases.COMPLETE,
     columns="""
 key             key      key      of the actor
 method          text     text     the method's name
-state           text     text     success, failed
+state           text     text     success, failed, unanswered
 """,
 )
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from distributed import Client, LocalCluster
+from independent_record import wait_until
 from recorded_facts import assert_whole, facts
 from refuters import refute
 
@@ -41,6 +43,24 @@ class Counter:
 
     def told(self) -> list[tuple[float, float]]:
         return self.spans
+
+
+class Waiter:
+    """An actor that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.waits, self.told = False, False
+
+    async def wait(self) -> None:
+        self.waits = True
+        while not self.told:
+            await asyncio.sleep(0.01)
+
+    def began(self) -> bool:
+        return self.waits
+
+    def go_on(self) -> None:
+        self.told = True
 
 
 def add_from_a_task(counter: Any) -> int:
@@ -91,6 +111,25 @@ def test_each_call_is_there_once(recorded: Recorded) -> None:
         ("Counter", "fail"): 1,
     }
     assert_whole(recorded[2])
+
+
+def test_a_call_without_an_answer_counts_until_the_end(client: Client, tmp_path: Path) -> None:
+    waiter = client.submit(Waiter, actor=True).result()
+    try:
+        with dasfprof.profile(client, directory=tmp_path) as run:
+            call = waiter.wait()
+            begun = time.time()
+            wait_until(lambda: waiter.began().result())
+        ended = time.time()
+    finally:
+        waiter.go_on().result()
+        call.result()
+    table = TraceAnalyser(run.files(), progress=False).actor_calls().set_index("Method")
+
+    assert table.loc["wait", ["Calls", "Failed", "Unanswered"]].tolist() == [1, 0, 1]
+    assert 0 < table.loc["wait", "Time (s)"] <= ended - begun + 1.0
+    assert table.loc["began", "Unanswered"] == 0
+    assert_whole(run)
 
 
 def test_the_methods_ran_within_what_is_recorded(recorded: Recorded) -> None:

@@ -30,12 +30,23 @@ def transfer(start: float, seconds: float, worker: int, *keys: Any) -> CompleteE
     )
 
 
-#: To what the report's tests have: two transfers at a time, two coroutines at a time, a key that
-#: runs twice, a graph, and a worker that comes and goes.
+def call(start: float, seconds: float, method: str, state: str = "success") -> CompleteEvent:
+    """Make an "Actor Call" event of worker 1's actor; times from `BEGIN`."""
+    args = {"key": "Counter-5", "method": method, "state": state}
+    label = "worker-node-1"
+    return CompleteEvent(
+        "Actor Call", BEGIN + start, seconds, process_id="node", thread_id=label, args=args
+    )
+
+
+#: To what the report's tests have: two transfers at a time, two calls of an actor at a time, two
+#: coroutines at a time, a key that runs twice, a graph, and a worker that comes and goes.
 MORE_EVENTS = (
     *EVENTS,
     transfer(3.2, 0.5, 0, (LOAD, 1)),
     transfer(3.3, 0.6, 0, (LOAD, 1), ("nobody", 1)),
+    call(4.0, 0.5, "add"),
+    call(4.25, 0.5, "get", "failed"),
     compute("co-1", 5.0, 1.0, 1, thread=None),
     compute("co-2", 5.5, 1.0, 1, thread=None),
     compute("again-1", 7.0, 0.1, 1, run_id=1),

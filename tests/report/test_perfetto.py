@@ -163,6 +163,18 @@ def test_slices_and_instants_are_those_of_the_chrome_trace(
     assert sorted(map(repr, found)) == sorted(map(repr, wanted))
 
 
+def test_calls_of_actors_are_slices_of_the_worker_that_has_them(trace: PerfettoTrace) -> None:
+    found = [
+        (one.track, one.name, one.start, one.stop, one.args) for one in trace.of_kind("actor call")
+    ]
+    track, actor = "worker-node-1, calls of actors", {"actor": "Counter-5"}
+    # Two at a time lie side by side.
+    assert sorted(found, key=lambda one: one[2]) == [
+        (track, "Counter.add", 4_000_000_000, 4_500_000_000, {**actor, "state": "success"}),
+        (f"{track} (2)", "Counter.get", 4_250_000_000, 4_750_000_000, {**actor, "state": "failed"}),
+    ]
+
+
 def test_a_slice_tells_all_that_is_known(trace: PerfettoTrace) -> None:
     (found,) = (each for each in trace.of_kind("task") if each.args["key"] == str((SUM, 0)))
     args = found.args

@@ -19,6 +19,7 @@ By = Literal["method", "actor"]
 _SUMS = {
     "Calls": "int64",
     "Failed": "int64",
+    "Unanswered": "int64",
     "Time (s)": "float64",
     "Under Way (s)": "float64",
     "Mean (s)": "float64",
@@ -38,8 +39,9 @@ def actor_calls(trace: Trace, by: By = "method") -> pd.DataFrame:
 
     A call counts from its arrival at the worker that has the actor until its answer. One thread of
     a worker runs the methods of all its actors in turns, coroutines aside, and the wait for it
-    counts. Not among them are calls that had no answer when recording ended, and those that an
-    actor makes of another one on its own worker: they are parts of the calls around them.
+    counts. Calls that had no answer when recording ended count until then; those of a worker that
+    was killed are not there. Neither are those that an actor makes of another one on its own
+    worker: they are parts of the calls around them.
 
     Parameters
     ----------
@@ -51,9 +53,9 @@ def actor_calls(trace: Trace, by: By = "method") -> pd.DataFrame:
     DataFrame
         A row a method or actor, the longest time first: ``Actor`` (its class, as Dask names its
         key; or its key), ``Method`` or ``Worker``, ``Calls``, ``Failed`` (that raised something,
-        or were given up), ``Time (s)`` (summed over calls, side by side ones too), ``Under Way
-        (s)`` (the time in which there was one at least), ``Mean (s)``, ``Median (s)``, ``Longest
-        (s)``.
+        or were given up), ``Unanswered`` (when recording ended), ``Time (s)`` (summed over
+        calls, side by side ones too), ``Under Way (s)`` (the time in which there was one at
+        least), ``Mean (s)``, ``Median (s)``, ``Longest (s)``.
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
@@ -80,7 +82,8 @@ def _sums(calls: pd.DataFrame) -> tuple[float, ...]:
     begins, ends = union(start, start + seconds)
     return (
         len(calls),
-        int((calls["state"] != "success").sum()),
+        int((calls["state"] == "failed").sum()),
+        int((calls["state"] == "unanswered").sum()),
         float(seconds.sum()),
         float((ends - begins).sum()),
         float(seconds.mean()),

@@ -16,7 +16,8 @@ from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.patch import Entries, Patch
 from dasfprof.recording.guard import HookGuard
 
-#: Start, seconds, the actor's key, the method, and ``success`` or ``failed``.
+#: Start, seconds, the actor's key, the method, and ``success``, ``failed`` or ``unanswered``: it
+#: had no answer at the end, which is then that of its seconds.
 Call = tuple[float, float, Any, str, str]
 
 _NEEDED = (names.HANDLERS, names.ACTOR_EXECUTE)
@@ -32,43 +33,61 @@ def can_observe(worker: Any) -> bool:
     )
 
 
-def observe(worker: Any, observer: Callable[[Call], None], guard: HookGuard) -> Patch | None:
-    """Call an observer with each call of an actor of this worker that has ended.
+class ActorCalls:
+    """Calls an observer with each call of an actor of a worker, from now on until `stop`.
 
-    Returns
-    -------
-    Patch or None
-        To be removed at the end. None if this Dask lacks what is needed.
+    Made where `can_observe` says so.
+
+    Parameters
+    ----------
+    worker, observer, guard
+        The worker; who gets the calls, as they end; what handles errors.
     """
-    if not can_observe(worker):
-        return None
-    operation = names.ACTOR_EXECUTE.attribute
 
-    def wrap(original: Any, patch: Patch) -> Any:
+    def __init__(self, worker: Any, observer: Callable[[Call], None], guard: HookGuard) -> None:
+        self._observer, self._guard = observer, guard
+        #: Calls that have no answer yet: start, begin by the clock of durations, actor, method.
+        self._open: dict[object, tuple[float, float, Any, str]] = {}
+        handlers = getattr(worker, names.HANDLERS.attribute)
+        self._patch = Patch(Entries(handlers), names.ACTOR_EXECUTE.attribute, self._wrap)
+
+    def stop(self) -> None:
+        """Observe no more; the observer gets the calls that have no answer. Idempotent."""
+        self._patch.remove()
+        for call in list(self._open):
+            self._ended(call, "unanswered")
+
+    def _wrap(self, original: Any, patch: Patch) -> Any:
         def observed(*args: Any, **kwargs: Any) -> Any:
             answer = original(*args, **kwargs)
             if not patch.active or not inspect.iscoroutine(answer):
                 return answer
-            return awaited(answer, (*args, *kwargs.values()), kwargs)
-
-        async def awaited(answer: Any, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            start, begin, state = time(), perf_counter(), "failed"
-            try:
-                result = await answer
-                state = _state(result)
-                return result
-            finally:
-                try:
-                    actor = kwargs.get("actor", given[0])
-                    method = kwargs.get("function", given[1])
-                    observer((start, perf_counter() - begin, actor, str(method), state))
-                except Exception:
-                    guard.caught(operation)
+            return self._awaited(answer, (*args, *kwargs.values()), kwargs)
 
         return observed
 
-    handlers = getattr(worker, names.HANDLERS.attribute)
-    return Patch(Entries(handlers), operation, wrap)
+    async def _awaited(self, answer: Any, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        call, state = object(), "failed"
+        try:
+            actor, method = kwargs.get("actor", given[0]), kwargs.get("function", given[1])
+            self._open[call] = time(), perf_counter(), actor, str(method)
+        except Exception:
+            self._guard.caught(names.ACTOR_EXECUTE.attribute)
+        try:
+            result = await answer
+            state = _state(result)
+            return result
+        finally:
+            self._ended(call, state)
+
+    def _ended(self, call: object, state: str) -> None:
+        try:
+            known = self._open.pop(call, None)
+            if known is not None:
+                start, begin, actor, method = known
+                self._observer((start, perf_counter() - begin, actor, method, state))
+        except Exception:
+            self._guard.caught(names.ACTOR_EXECUTE.attribute)
 
 
 def _state(result: Any) -> str:

@@ -106,6 +106,7 @@ class WorkerTaskPlugin(RecordingPart):
         self._code: FunctionCode | None = None
         self._arguments: TaskArguments | None = None
         self._tracebacks: Tracebacks | None = None
+        self._actor_calls: actor_calls.ActorCalls | None = None
 
     def _start(self, worker: Any) -> None:
         """Open the file and place the hooks."""
@@ -124,9 +125,9 @@ class WorkerTaskPlugin(RecordingPart):
         self._undo.append(self._stop_noting)
         self._note_correction()
         self._undo.append(shuffles.observe(worker, self._shuffled, self._guard))
-        calls = actor_calls.observe(worker, self._called, self._guard)
-        if calls is not None:
-            self._undo.append(calls.remove)
+        if actor_calls.can_observe(worker):
+            self._actor_calls = actor_calls.ActorCalls(worker, self._called, self._guard)
+            self._undo.append(self._actor_calls.stop)
         metering = listen(worker, self._finished, self._guard)
         if metering is not None:
             self._undo.append(metering.remove)
@@ -168,6 +169,8 @@ class WorkerTaskPlugin(RecordingPart):
 
     async def teardown(self, worker: Any) -> None:
         """Remove the hooks and return when everything recorded is on disk."""
+        if self._actor_calls is not None:
+            self._actor_calls.stop()
         self._stop_noting()
         await super().teardown(worker)
 

@@ -53,7 +53,7 @@ def write_chrome_trace(trace: Trace, path: Path, *, title: str) -> None:
 
 
 def _slice_events(run: DrawnRun, where: Array) -> Iterator[str]:
-    """Yield task runs and transfers, each block with the arrows that lead to it."""
+    """Yield task runs and transfers, each block with the arrows that lead to it; actors' calls."""
     tasks, transfers = run.tasks, run.transfers
     arrows = ArrowText(tasks.slices, where)
     text = SliceText(tasks.slices, tasks.functions(), "task", tasks.arguments())
@@ -66,3 +66,7 @@ def _slice_events(run: DrawnRun, where: Array) -> Iterator[str]:
     for part in transfers.slices.blocks(_BLOCK):
         yield from text.events(part, where)
         yield from arrows.events("transfer", run.moves(part), transfers.slices)
+    calls = run.calls
+    text = SliceText(calls.slices, calls.names(), "actor call", calls.arguments())
+    for part in calls.slices.blocks(_BLOCK):
+        yield from text.events(part, where)

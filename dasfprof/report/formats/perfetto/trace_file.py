@@ -59,7 +59,7 @@ def write_perfetto(trace: Trace, path: Path, *, title: str) -> None:
 
 
 def _slice_packets(run: DrawnRun) -> Iterator[bytes]:
-    """Yield task runs and transfers, with the arrows between them."""
+    """Yield task runs and transfers, with the arrows between them, and calls of actors."""
     tasks, transfers, texts = run.tasks, run.transfers, InternedTexts()
     count = len(tasks.slices)
     needs = _forward(run, run.dependencies(slice(0, count)))
@@ -82,6 +82,11 @@ def _slice_packets(run: DrawnRun) -> Iterator[bytes]:
     yield from texts.packets()
     for part in transfers.slices.blocks(_BLOCK):
         yield packets.packets(part, arrows=arrows)
+    calls = run.calls
+    packets = SlicePackets(calls.slices, calls.names(), "actor call", calls.arguments(), texts)
+    yield from texts.packets()
+    for part in calls.slices.blocks(_BLOCK):
+        yield packets.packets(part, arrows=[])
 
 
 def _forward(run: DrawnRun, arrows: Arrows) -> Arrows:

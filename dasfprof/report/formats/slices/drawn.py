@@ -13,6 +13,7 @@ from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+from dasfprof.report.formats.slices.actor_calls import ActorCallSlices
 from dasfprof.report.formats.slices.arrows import Arrows, Producers
 from dasfprof.report.formats.slices.marks import Mark, graph_marks, life_marks
 from dasfprof.report.formats.slices.own_events import OwnEventMarks
@@ -40,9 +41,9 @@ class Counter:
 class DrawnRun:
     """A run as slices, arrows, marks and counters.
 
-    Hosts are processes; threads of workers and their transfers are tracks of these. The run is a
-    process too, whose tracks tell of the steps of the pipeline, of events that user code recorded,
-    of graphs and of workers that come and go.
+    Hosts are processes; threads of workers, their transfers and calls of their actors are
+    tracks of these. The run is a process too, whose tracks tell of the steps of the pipeline, of
+    events that user code recorded, of graphs and of workers that come and go.
 
     Parameters
     ----------
@@ -63,6 +64,7 @@ class DrawnRun:
         self._graphs, self._lives = self.tracks.add(RUN, "Graphs"), self.tracks.add(RUN, "Workers")
         self.tasks = TaskSlices(trace, self.tracks, ended)
         self.transfers = TransferSlices(trace, self.tracks)
+        self.calls = ActorCallSlices(trace, self.tracks)
         self._producers = Producers(trace, self.tasks.slices)
 
     def about(self) -> dict[str, Any]:
