@@ -105,11 +105,12 @@ def _erred(trace: Trace) -> pd.DataFrame:
         kept = for_good | (runs["state"] == "erred").to_numpy(bool) if "state" in runs else for_good
         own = runs[kept]
         columns = {name: own[name].to_numpy() for name in ("key_id", "worker_id", "known")}
+        columns["end_cause"] = own["end_cause"].to_numpy()
+        found = pd.DataFrame({**columns, "for_good": for_good[kept]})
         texts = own[message].astype(object).where(own[message].notna(), None).to_numpy()
         # Not as pandas' texts, which hold no half of a surrogate pair.
-        message_column = pd.Series(texts, dtype=object)
-        columns |= {"end_cause": own["end_cause"].to_numpy(), "message": message_column}
-        parts.append(pd.DataFrame({**columns, "for_good": for_good[kept]}))
+        found["message"] = pd.Series(texts, dtype=object)
+        parts.append(found)
     if not parts:
         names = ("key_id", "worker_id", "known", "end_cause", "message", "for_good")
         return pd.DataFrame({name: np.empty(0) for name in names})
