@@ -234,6 +234,31 @@ def test_a_process_that_computes_where_others_take_the_core() -> None:
         assert asyncio.run(processes.process_state(started[0].pid)) == "busy"
 
 
+#: Its main thread waits in C and holds the interpreter's lock, for which others wake each 5 ms.
+HOLDS_THE_LOCK = """
+import ctypes, os, threading, time
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+for number in range(20):
+    threading.Thread(target=time.sleep, args=(0.01,), daemon=True).start()
+print(flush=True)
+ctypes.PyDLL(None).pause()
+"""
+
+
+def test_a_process_whose_threads_wake_for_a_lock_where_others_take_the_core() -> None:
+    """A thread that wakes as it is looked at is not one that computes."""
+    hog = ON_ONE_CORE.replace("NICE", "0")
+    with contextlib.ExitStack() as stack:
+        started = []
+        for program in (HOLDS_THE_LOCK, hog, hog, hog):
+            p = stack.enter_context(subprocess.Popen([sys.executable, "-c", program], stdout=-1))
+            stack.callback(p.kill)
+            assert p.stdout is not None
+            p.stdout.readline()
+            started.append(p)
+        assert asyncio.run(processes.process_state(started[0].pid)) == "idle"
+
+
 def test_tls(tmp_path: Path) -> None:
     security = certificates(tmp_path)
     with LocalCluster(

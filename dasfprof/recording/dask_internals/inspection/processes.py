@@ -6,22 +6,34 @@ import asyncio
 import os
 import socket
 import time
+from typing import NamedTuple
 
 #: Seconds between two readings of the CPU time of its threads, and the most of them: on a host with
 #: too much to do, a thread that computes gets little time.
 _PAUSE, _MOST_READINGS = 0.4, 4
-#: A thread with this share of the CPU time that its process uses is the only one that computes.
+#: A thread with this share of the CPU time that its process uses is the only one that computes, if
+#: it ran or wanted to for this share of the time.
 _ALONE = 0.8
-#: A process that uses this share of a core sleeps: a thread that waits for the interpreter's lock
-#: wakes each 5 ms.
-_SLEEPS = 0.03
+#: A process that uses this share of a core sleeps: each thread that waits for the interpreter's
+#: lock wakes each 5 ms.
+_SLEEPS = 0.1
 #: Where threads wait that a container's freezer has stopped.
 _FREEZERS = ("do_freezer_trap", "__refrigerator")
 #: The kernel's number for a socket that listens.
 _LISTENS = "0A"
 
-#: Of each thread: the letter of its state, its CPU seconds, and where in the kernel it waits.
-Threads = dict[str, tuple[str, float, str]]
+
+class Thread(NamedTuple):
+    """A thread: the letter of its state, seconds, and where in the kernel it waits."""
+
+    letter: str
+    cpu: float
+    #: Waited for a core.
+    delayed: float
+    place: str
+
+
+Threads = dict[str, Thread]
 
 
 async def process_state(pid: int | None) -> str | None:
@@ -43,28 +55,34 @@ async def process_state(pid: int | None) -> str | None:
     for _ in range(_MOST_READINGS):
         await asyncio.sleep(_PAUSE)
         after = _threads(pid)
-        state = _judge(before, after, time.monotonic() - begin) if after else "gone"
+        ready &= _ready(after)
+        state = _judge(before, after, ready, time.monotonic() - begin)
         if state is not None:
             return state
-        ready &= _ready(after)
-    # Of a thread that others' programs leave no core, the CPU seconds say nothing. It waits for one
-    # at each reading, while threads that wait for the interpreter's lock sleep at most of them.
+    # Of a thread that others' programs leave no core, the seconds say nothing before it gets one.
+    # It waits at each reading, while threads that wait for the interpreter's lock sleep at most.
     return "busy" if len(ready) == 1 else None
 
 
-def _judge(before: Threads, after: Threads, seconds: float) -> str | None:
-    letters = {letter for letter, *_ in after.values()}
-    if letters <= {"T", "t"} or all(place in _FREEZERS for *_, place in after.values()):
+def _judge(before: Threads, after: Threads, ready: set[str], seconds: float) -> str | None:
+    """Return the state that readings of the threads tell; ``ready``: were so at each of them."""
+    if not after:
+        return "gone"
+    if all(thread.letter in "Tt" or thread.place in _FREEZERS for thread in after.values()):
         return "stopped"
-    used = [cpu - before[thread][1] for thread, (_, cpu, _) in after.items() if thread in before]
-    if sum(used) <= _SLEEPS * seconds:
-        return "idle" if "R" not in letters else None
-    return "busy" if max(used) >= _ALONE * sum(used) else None
+    used = {name: after[name].cpu - before[name].cpu for name in after.keys() & before.keys()}
+    if not ready and sum(used.values()) <= _SLEEPS * seconds:
+        return "idle"
+    for name in ready:
+        wanted = used[name] + after[name].delayed - before[name].delayed
+        if used[name] >= _ALONE * sum(used.values()) and wanted >= _ALONE * seconds:
+            return "busy"
+    return None
 
 
 def _ready(threads: Threads) -> set[str]:
     """Return the threads that run, or would with a core."""
-    return {thread for thread, (letter, *_) in threads.items() if letter == "R"}
+    return {name for name, thread in threads.items() if thread.letter == "R"}
 
 
 def _threads(pid: int | None) -> Threads:
@@ -74,24 +92,25 @@ def _threads(pid: int | None) -> Threads:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return found
-    tick = os.sysconf("SC_CLK_TCK")
-    for thread in threads:
-        try:
-            with open(f"/proc/{pid}/task/{thread}/stat") as file:
-                fields = file.read().rpartition(") ")[2].split()
-        except OSError:  # it has ended meanwhile
-            continue
-        if fields[0] not in "ZX":
-            cpu = (int(fields[11]) + int(fields[12])) / tick
-            found[thread] = fields[0], cpu, _waits_in(pid, thread)
+    for name in threads:
+        folder = f"/proc/{pid}/task/{name}"
+        fields = _content(f"{folder}/stat").rpartition(") ")[2].split()
+        if fields and fields[0] not in "ZX":  # else it has ended meanwhile
+            times = _content(f"{folder}/schedstat").split()
+            if times:
+                cpu, delayed = int(times[0]) / 1e9, int(times[1]) / 1e9
+            else:
+                cpu, delayed = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), 0.0
+            found[name] = Thread(fields[0], cpu, delayed, _content(f"{folder}/wchan"))
     return found
 
 
-def _waits_in(pid: int | None, thread: str) -> str:
+def _content(path: str) -> str:
+    """Return the text of a file; an empty one if there is none: not every system tells all."""
     try:
-        with open(f"/proc/{pid}/task/{thread}/wchan") as file:
+        with open(path) as file:
             return file.read()
-    except OSError:  # not every system tells
+    except OSError:
         return ""
 
 
