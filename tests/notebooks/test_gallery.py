@@ -55,6 +55,7 @@ def test_every_task_run_is_counted(executed: list[Any]) -> None:
         ('bars(inside.analyser.hot_lines("sharpen")', ["Computing (s)", "Waiting (s)", "sharpen"]),
         ('inside.analyser.call_tree("sharpen")', ["Self (s)", "sharpen"]),
         ("inside.analyser.client_activity()", ["waiting"]),
+        ("inside.analyser.function_memory()", ["sharpen"]),
         ('inside.analyser.cprofile("sharpen")', ["Cumulative Time (s)"]),
         ('inside.analyser.task_arguments("sharpen")', ["number: int; side: int"]),
         ("inside.analyser.logs()", ["WARNING", "an image is bright: %s"]),
