@@ -226,8 +226,9 @@ def test_no_duration_is_negative(tmp_path: Path) -> None:
 
     assert analyser.per_task_bottleneck()["Duration (s)"].tolist() == [0.0, 0.0]
     assert analyser.per_function_bottleneck()["Percentage of total time (%)"].isna().all()
-    durations = RunFigures(analyser.trace).with_durations(np.arange(1), 1.0)
-    assert durations.tolist() == [0.0, 0.0]
+    figures = RunFigures(analyser.trace)
+    for seconds in (1.0, -0.5):
+        assert figures.with_durations(np.arange(1), seconds).tolist() == [0.0, 0.0]
 
 
 def test_transitions_are_the_times_of_all_observers(tmp_path: Path) -> None:

@@ -129,9 +129,10 @@ class RunFigures(TaskFigures):
 
         Those that seceded stay: how long they last is up to what they wait for.
         """
-        durations = np.maximum(self.task_column("duration"), 0.0)  # a clock may have been set back
+        # A clock may have been set back: then durations, and medians of them, are below 0.
+        durations = np.maximum(self.task_column("duration"), 0.0)
         others = durations.copy()
-        others[rows] = np.minimum(durations[rows], seconds)
+        others[rows] = np.clip(seconds, 0.0, durations[rows])
         kept: Array = np.where(self.held < 1, durations, others)
         return kept
 
