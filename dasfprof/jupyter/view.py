@@ -10,13 +10,15 @@ from urllib.parse import quote
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.database.storage import is_url
 from dasfprof.recording import ProfiledRun
-from dasfprof.report.notebook import frame_html, run_html, run_text
+from dasfprof.report.notebook import run_html, run_text
+from dasfprof.report.notebook_frame import CarriedParts, frame_html, parts_of
 from dasfprof.report.page.html import write_report
 from dasfprof.report.run_summary import title_of
 from dasfprof.text import clean, escape
 
 #: Bytes of a report up to which it goes into the notebook's file: 50,000 task runs and more.
 INLINE_BYTES = 2_000_000
+_CARRIED = CarriedParts()
 
 
 class RunView:
@@ -59,7 +61,12 @@ class RunView:
             if not large:
                 page = self.report.read_text(encoding="utf-8")
                 title = f"Report of {self._title}"
-                frame = frame_html(page, title, empty=not len(self.analyser.trace.tasks))
+                frame = frame_html(
+                    page,
+                    title,
+                    empty=not len(self.analyser.trace.tasks),
+                    parts_elsewhere=_CARRIED.elsewhere(parts_of(page)),
+                )
             where = f"{'is too large to be shown here' if large else 'as a file'}: "
             where += _link(self.report)
         except OSError as error:

@@ -6,7 +6,6 @@ script: a notebook that is not trusted, or is looked at on a web site, shows all
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -24,10 +23,6 @@ _COLOURS = {"high": "#b3261e", "medium": "#8a5a00", "low": "#00629d", "info": "#
 _MOST, _LONGEST = 10, 700
 #: The diagnosis of more task runs takes longer than a person expects of a name in a cell.
 _MOST_TASKS = 50_000
-_CHARSET = '<meta charset="utf-8">'
-_FRAME_STYLE = "width:100%;border:1px solid #8888;border-radius:4px;resize:vertical"
-#: Pixels of the frame of a report, and of one of a run without task runs, which has no timeline.
-_FRAME_HEIGHT, _EMPTY_HEIGHT = 1000, 360
 
 
 def run_html(
@@ -95,30 +90,6 @@ def analyser_html(analyser: TraceAnalyser) -> str:
         return run_html(analyser, analyser.diagnose() if small else None, analyser.trace.run or "")
     except Exception as error:
         return f"<p>{escape(type(error).__name__)}: {_text(error)}</p>"
-
-
-def frame_html(page: str, title: str, *, empty: bool = False) -> str:
-    """Put a whole page into a frame of its own, which reaches neither the notebook nor the network.
-
-    A frame with its page inside is plain HTML: JupyterLab, Notebook and VS Code show it alike. It
-    may run the page's scripts and save the tables that they export.
-
-    Parameters
-    ----------
-    page
-        The report.
-    title
-        The frame's.
-    empty
-        Whether the run has no task runs: then the frame is as low as what the page shows of it.
-    """
-    height = _EMPTY_HEIGHT if empty else _FRAME_HEIGHT
-    # Else links to its own places would lead to the notebook: a frame has the address around it.
-    page = page.replace(_CHARSET, f'{_CHARSET}<base href="about:srcdoc">', 1)
-    return (
-        f'<iframe sandbox="allow-scripts allow-downloads" title="{_text(title)}" '
-        f'style="height:{height}px;{_FRAME_STYLE}" srcdoc="{html.escape(page)}"></iframe>'
-    )
 
 
 def _findings_html(findings: pd.DataFrame, trace: Trace) -> Iterable[str]:

@@ -95,11 +95,8 @@ def test_it_shows_html_and_text(cells: list[Any], place: Path) -> None:
     assert text.value("a", "href") == f"traces/{Path(report).name}"
 
 
-def test_the_timeline_is_a_frame_that_needs_no_script_of_the_notebook(
-    cells: list[Any], place: Path
-) -> None:
+def test_the_timeline_is_a_frame_with_the_whole_report(cells: list[Any], place: Path) -> None:
     page = Elements(shown(cell(cells, "%%dasfprof naps"))["text/html"])
-    assert "script" not in page.tags
     assert page.value("iframe", "sandbox") == "allow-scripts allow-downloads"
     (report,) = place.glob("traces/naps-*.html")
     framed = page.value("iframe", "srcdoc").replace('<base href="about:srcdoc">', "")

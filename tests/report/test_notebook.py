@@ -1,18 +1,17 @@
-"""What a notebook shows of a run: its figures, its findings, no markup of the trace's, a frame."""
+"""What a notebook shows of a run: its figures, its findings, no markup of the trace's."""
 
 from __future__ import annotations
 
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import pytest
-from opened_pages import DEADLINE, EVENTS, compute
+from opened_pages import EVENTS, compute
 from traces import record, usage, write_trace
 
-from dasfprof import TraceAnalyser, write_report
+from dasfprof import TraceAnalyser
 from dasfprof.report import notebook
-from dasfprof.report.notebook import analyser_html, frame_html, run_html, run_text
+from dasfprof.report.notebook import analyser_html, run_html, run_text
 
 IMAGE = "x<img src=x onerror=alert(1)>"
 SURROGATE = "half-\ud800-pair"
@@ -105,55 +104,6 @@ def test_hostile_text_is_text_and_can_be_sent(tmp_path: Path) -> None:
     assert len(text) < 20_000
     for shown in (html, text):
         shown.encode()  # a message to the notebook is UTF-8: a lone surrogate would end it
-
-
-def test_the_frame_is_a_whole_report_in_any_page(
-    analyser: TraceAnalyser, browser: Any, tmp_path: Path
-) -> None:
-    """A page without any script of its own stands for each of the notebooks."""
-    report = write_report(analyser, tmp_path / "report.html", title=IMAGE)
-    frame = frame_html(report.read_text(encoding="utf-8"), IMAGE)
-    page = tmp_path / "notebook.html"
-    page.write_text(f"<!doctype html><meta charset=utf-8>{frame}", encoding="utf-8")
-
-    tab = browser.new_page(accept_downloads=True)
-    complaints: list[str] = []
-    requests: list[str] = []
-    tab.on("console", lambda message: complaints.append(message.text))
-    tab.on("pageerror", lambda error: complaints.append(str(error)))
-    tab.on("dialog", lambda dialog: complaints.append(dialog.message))
-    tab.on("request", lambda request: requests.append(request.url))
-    tab.goto(page.as_uri())
-    inner = tab.frames[1]
-    inner.wait_for_selector("html[data-ready=whole]", timeout=DEADLINE * 1000)
-
-    assert inner.text_content("h1") == IMAGE
-    assert inner.evaluate("self.origin") == "null", "it reaches nothing of the notebook"
-    inner.fill("#search", "fails")
-    inner.wait_for_selector("#found:has-text('1')", timeout=DEADLINE * 1000)
-    inner.click("#findings a >> nth=0")
-    inner.click("#show-all")
-    assert inner.url.startswith("about:srcdoc#")
-    assert inner.text_content("h1") == IMAGE, "its links lead to its own places"
-    assert complaints == []
-    assert requests == [page.as_uri()]
-    tab.close()
-
-
-def test_the_frame_of_an_empty_run_is_as_low_as_what_it_shows(browser: Any, tmp_path: Path) -> None:
-    analyser = TraceAnalyser(record(tmp_path / "run", [usage(1.7e9)]), progress=False)
-    report = write_report(analyser, tmp_path / "report.html").read_text(encoding="utf-8")
-    page = tmp_path / "notebook.html"
-    frame = frame_html(report, "run", empty=True)
-    page.write_text(f"<!doctype html><meta charset=utf-8>{frame}", encoding="utf-8")
-    tab = browser.new_page(viewport={"width": 1280, "height": 800})
-    tab.goto(page.as_uri())
-    tab.frames[1].wait_for_selector("html[data-ready=whole]", timeout=DEADLINE * 1000)
-    shown, room = tab.frames[1].evaluate("[document.body.offsetHeight, innerHeight]")
-    assert abs(shown - room) < 80, "fonts differ"
-    assert room < 600
-    assert tab.frames[1].text_content("#findings") == "No task runs: there is nothing to judge."
-    tab.close()
 
 
 def test_of_an_empty_run_nothing_is_said_to_be_well(tmp_path: Path) -> None:

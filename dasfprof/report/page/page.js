@@ -362,8 +362,16 @@ function usualThreshold(tasks) {
   return Number((seconds * 1000).toPrecision(2));
 }
 
+/** In a notebook's frame: tells how tall the page is, for `notebook.js`, whenever that changes. */
+function tellHeight() {
+  const root = document.documentElement;
+  const tell = () => parent.postMessage({ dasfprofHeight: Math.ceil(root.getBoundingClientRect().height) }, "*");
+  if (parent !== window) new ResizeObserver(tell).observe(root);
+}
+
 const facts = JSON.parse(byId("facts").textContent);
 const page = new Page(facts);
+tellHeight();
 page.timeline.paint();
 performance.mark("overview");
 onceParsed(() =>

@@ -1,0 +1,34 @@
+// In a notebook, beside the frame of a report: makes frames as tall as their pages, and gives pages
+// that came without their script and style those of another output (see `notebook_frame.py`).
+
+(() => {
+  "use strict";
+  const TALLEST = 20000; // pixels
+  const SHARED = /(<style>|<script type="text\/plain" id="script">)([^<]*)/g;
+  const frames = () => document.querySelectorAll("iframe.dasfprof-report");
+
+  if (!window.dasfprofParts) {
+    /** Style and script, by their checksum: outputs that are not in view may be out of the document. */
+    window.dasfprofParts = new Map();
+    window.addEventListener("message", (event) => {
+      const height = event.data?.dasfprofHeight;
+      if (!(height > 0)) return;
+      for (const frame of frames()) {
+        if (frame.contentWindow === event.source) frame.style.height = `${Math.min(height, TALLEST)}px`;
+      }
+    });
+  }
+  const parts = window.dasfprofParts;
+  for (const { dataset, srcdoc } of frames()) {
+    if (!dataset.page) parts.set(dataset.parts, Array.from(srcdoc.matchAll(SHARED), (found) => found[2]));
+  }
+  for (const frame of frames()) {
+    const rest = frame.dataset.page && parts.get(frame.dataset.parts)?.slice();
+    if (!rest) continue;
+    // Chromium does not paint a frame whose page is replaced while it loads.
+    const whole = frame.cloneNode();
+    whole.srcdoc = frame.dataset.page.replace(SHARED, (_, begin) => begin + rest.shift());
+    delete whole.dataset.page;
+    frame.replaceWith(whole);
+  }
+})();

@@ -1,0 +1,213 @@
+"""A report in an output of a notebook: a frame as tall as its page, with parts that are shared."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+from opened_pages import DEADLINE, EVENTS
+from traces import record, usage, write_trace
+
+from dasfprof import TraceAnalyser, write_report
+from dasfprof.report.notebook_frame import frame_html
+
+IMAGE = "x<img src=x onerror=alert(1)>"
+#: Borders of a frame, above and below.
+BORDERS = 2
+
+
+@pytest.fixture(scope="module")
+def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:
+    """Give a run of two workers in which one of six task runs failed."""
+    return TraceAnalyser(write_trace(tmp_path_factory.mktemp("run") / "run.msgpack", *EVENTS))
+
+
+@pytest.fixture
+def report(analyser: TraceAnalyser, tmp_path: Path) -> str:
+    """Give the text of its page."""
+    return write_report(analyser, tmp_path / "report.html", title="run").read_text("utf-8")
+
+
+def opened(browser: Any, place: Path, *outputs: str) -> tuple[Any, list[str]]:
+    """Open a notebook of these outputs; return its page, and what that complains of."""
+    page = place / "notebook.html"
+    parts = "".join(f"<div>{output}</div>" for output in outputs)
+    page.write_text(f"<!doctype html><meta charset=utf-8>{parts}", encoding="utf-8")
+    tab = browser.new_page(viewport={"width": 1280, "height": 800})
+    complaints: list[str] = []
+    tab.on("console", lambda message: complaints.append(message.text))
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.goto(page.as_uri())
+    return tab, complaints
+
+
+def whole(tab: Any, number: int) -> Any:
+    """Wait until a frame in view shows its whole page as tall as that is; return what is in it."""
+    element = tab.locator("iframe").nth(number)
+    element.scroll_into_view_if_needed()
+    inner = element.element_handle().content_frame()
+    inner.wait_for_selector("html[data-ready=whole]", state="attached", timeout=DEADLINE * 1000)
+    inner.wait_for_function("innerHeight > 400", timeout=DEADLINE * 1000)
+    tab.wait_for_function(
+        "([frame, least]) => frame.offsetHeight > least", arg=[element.element_handle(), 400]
+    )
+    return inner
+
+
+def heights(tab: Any, number: int) -> tuple[int, int]:
+    """Return how tall the page in a frame is, and the room that its frame has."""
+    element = tab.locator("iframe").nth(number)
+    inner = element.element_handle().content_frame()
+    shown = inner.evaluate("Math.ceil(document.documentElement.getBoundingClientRect().height)")
+    return shown, element.bounding_box()["height"] - BORDERS
+
+
+def test_a_frame_is_as_tall_as_its_page(report: str, browser: Any, tmp_path: Path) -> None:
+    tab, complaints = opened(browser, tmp_path, frame_html(report, "run"))
+    inner = whole(tab, 0)
+    wait = "([frame, inner]) => frame.offsetHeight - 2 === inner"
+    frame = tab.locator("iframe").element_handle()
+    folded, _ = heights(tab, 0)
+    tab.wait_for_function(wait, arg=[frame, folded])
+
+    inner.click("#findings details >> nth=0")
+    unfolded, _ = heights(tab, 0)
+    assert unfolded > folded
+    tab.wait_for_function(wait, arg=[frame, unfolded])
+    inner.click("#findings details >> nth=0")
+    tab.wait_for_function(wait, arg=[frame, folded])
+    assert complaints == []
+    tab.close()
+
+
+def test_other_frames_do_not_change_a_height(report: str, browser: Any, tmp_path: Path) -> None:
+    stranger = """<iframe sandbox="allow-scripts" srcdoc="<script>
+        parent.postMessage({ dasfprofHeight: 77 }, '*'); parent.postMessage('told', '*')
+        </script>"></iframe>"""
+    heard = (
+        "<script>addEventListener('message', (e) => (window.told ||= e.data === 'told'))</script>"
+    )
+    tab, complaints = opened(browser, tmp_path, frame_html(report, "run"), heard + stranger)
+    whole(tab, 0)
+    tab.wait_for_function("window.told")
+    shown, room = heights(tab, 0)
+    assert room == shown > 77
+    assert complaints == []
+    tab.close()
+
+
+def test_outputs_share_script_and_style(report: str, browser: Any, tmp_path: Path) -> None:
+    first = frame_html(report, "first")
+    later = frame_html(report, "later", parts_elsewhere=True)
+    # Escaping adds to what stands in attributes; page.css and the packed script are over 110 kB.
+    assert len(first) - len(later) > 110_000
+    assert len(later) < 60_000
+
+    for outputs in ([first, later], [later, first]):
+        tab, complaints = opened(browser, tmp_path, *outputs)
+        for number in range(2):
+            inner = whole(tab, number)
+            assert inner.text_content("h1") == "run"
+            styled = "getComputedStyle(document.querySelector('h1')).fontWeight"
+            assert inner.evaluate(styled) == "650", "that of page.css"
+            inner.fill("#search", "fails")
+            inner.wait_for_selector("#found:has-text('1')", timeout=DEADLINE * 1000)
+        assert complaints == []
+        tab.close()
+
+
+def test_parts_that_are_gone_are_told_in_words(report: str, browser: Any, tmp_path: Path) -> None:
+    later = frame_html(report, "later", parts_elsewhere=True)
+    other_version = frame_html(report, "other").replace('data-parts="', 'data-parts="other', 1)
+    for outputs in ([later], [other_version, later]):
+        tab, complaints = opened(browser, tmp_path, *outputs)
+        told = tab.frames[-1].text_content("p")
+        assert "run this cell again" in told
+        assert complaints == []
+        tab.close()
+
+
+#: Cells as a person runs them: the name that the notebook sends, and which of their outputs take
+#: style and script from another one.
+EXECUTIONS = [
+    ("a", [False, True]),  # two reports of one cell
+    ("b", [True]),
+    ("b", [False, True]),  # run again: it may have been the one that carried them
+    (None, [False, False]),  # a notebook that names no cells
+    ("c", [True]),
+    ("a", [False]),
+]
+
+
+def test_a_cell_that_is_run_again_carries_the_parts_along() -> None:
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        make = "from dasfprof.report.notebook_frame import CarriedParts\ncarried = CarriedParts()"
+        client.execute_interactive(make, timeout=DEADLINE)
+        for cell, expected in EXECUTIONS:
+            code = f"[carried.elsewhere('parts') for _ in range({len(expected)})]"
+            content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
+            metadata = {"cellId": cell} if cell else {}
+            message = client.session.msg("execute_request", content, metadata=metadata)
+            client.shell_channel.send(message)
+            while True:
+                told = client.get_iopub_msg(timeout=DEADLINE)
+                of_this = told["parent_header"].get("msg_id") == message["header"]["msg_id"]
+                if of_this and told["msg_type"] in ("execute_result", "error"):
+                    break
+            assert told["content"].get("data") == {"text/plain": str(expected)}, (cell, told)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def test_the_frame_is_a_whole_report_in_any_page(
+    analyser: TraceAnalyser, browser: Any, tmp_path: Path
+) -> None:
+    """A page in which no script beside the frame runs stands for a notebook that is not trusted."""
+    report = write_report(analyser, tmp_path / "report.html", title=IMAGE)
+    frame = re.sub(r"(?s)<script>.*", "", frame_html(report.read_text(encoding="utf-8"), IMAGE))
+    page = tmp_path / "notebook.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8>{frame}", encoding="utf-8")
+
+    tab = browser.new_page(accept_downloads=True)
+    complaints: list[str] = []
+    requests: list[str] = []
+    tab.on("console", lambda message: complaints.append(message.text))
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.on("dialog", lambda dialog: complaints.append(dialog.message))
+    tab.on("request", lambda request: requests.append(request.url))
+    tab.goto(page.as_uri())
+    inner = tab.frames[1]
+    inner.wait_for_selector("html[data-ready=whole]", timeout=DEADLINE * 1000)
+
+    assert inner.text_content("h1") == IMAGE
+    assert inner.evaluate("self.origin") == "null", "it reaches nothing of the notebook"
+    inner.fill("#search", "fails")
+    inner.wait_for_selector("#found:has-text('1')", timeout=DEADLINE * 1000)
+    inner.click("#findings a >> nth=0")
+    inner.click("#show-all")
+    assert inner.url.startswith("about:srcdoc#")
+    assert inner.text_content("h1") == IMAGE, "its links lead to its own places"
+    assert complaints == []
+    assert requests == [page.as_uri()]
+    tab.close()
+
+
+def test_the_frame_of_an_empty_run_is_as_low_as_what_it_shows(browser: Any, tmp_path: Path) -> None:
+    analyser = TraceAnalyser(record(tmp_path / "run", [usage(1.7e9)]), progress=False)
+    report = write_report(analyser, tmp_path / "report.html").read_text(encoding="utf-8")
+    page = tmp_path / "notebook.html"
+    frame = frame_html(report, "run", empty=True)
+    page.write_text(f"<!doctype html><meta charset=utf-8>{frame}", encoding="utf-8")
+    tab = browser.new_page(viewport={"width": 1280, "height": 800})
+    tab.goto(page.as_uri())
+    tab.frames[1].wait_for_selector("html[data-ready=whole]", timeout=DEADLINE * 1000)
+    shown, room = tab.frames[1].evaluate("[document.body.offsetHeight, innerHeight]")
+    assert abs(shown - room) < 80, "fonts differ"
+    assert room < 600
+    assert tab.frames[1].text_content("#findings") == "No task runs: there is nothing to judge."
+    tab.close()
