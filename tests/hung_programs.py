@@ -237,7 +237,7 @@ def paused(client: Any) -> Any:
     client.run(fill)
     while not all(
         info["status"] == "paused"
-        for info in client.scheduler_info(n_workers=-1)["workers"].values()
+        for info in client.sync(client.scheduler.identity)["workers"].values()
     ):
         time.sleep(0.1)
     return client.map(slow, range(4), [1.0] * 4)

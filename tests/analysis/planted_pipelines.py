@@ -94,7 +94,7 @@ def fat_partition(client: Client, place: Path) -> bool:
 
 
 def large_transfers(client: Client, place: Path) -> bool:
-    first, second = client.scheduler_info(n_workers=-1)["workers"]
+    first, second = client.nthreads()
     parts = [
         client.submit(make_partition, 0.0, 60_000_000, key=f"load-{n}", workers=[first])
         for n in range(8)

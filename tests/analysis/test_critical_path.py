@@ -355,7 +355,7 @@ def real_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
-        one, other = client.scheduler_info()["workers"]
+        one, other = client.nthreads()
         # On a busy host the first task of a worker takes long.
         client.gather([client.submit(nap, 0.0, pure=False, workers=at) for at in (one, other)])
         with dasfprof.profile(client, directory=directory):

@@ -73,7 +73,7 @@ def test_both_workers_read_and_keep_nothing(client: Client, traces: Path) -> Non
     analyser = TraceAnalyser(traces, client=client)
     analyser.per_function_bottleneck()
     large: Any = analyser._large
-    assert {address for address, _ in large._places} == set(client.scheduler_info()["workers"])
+    assert {address for address, _ in large._places} == set(client.nthreads())
 
     def kept(dask_worker: Any) -> int:
         return len(list(Path(dask_worker.local_directory).glob("dasfprof-*")))
@@ -149,7 +149,7 @@ def test_progress_is_shown(
 def test_a_file_that_one_worker_alone_has_is_read_there(client: Client, traces: Path) -> None:
     """Of the same path and another content, a file is another file."""
     path = str(next(traces.glob("*TracePlugin*")))
-    first, second = client.scheduler_info()["workers"]
+    first, second = client.nthreads()
     wanted = large_holders.files_of(traces)
     (fact,) = [file for file in wanted if file[0] == path]
     shorter = path, fact[1], fact[2] - 1
@@ -162,7 +162,7 @@ def test_a_file_that_one_worker_alone_has_is_read_there(client: Client, traces: 
 def test_files_that_workers_alone_have(client: Client, traces: Path) -> None:
     here = large_holders.files_of(traces)
     there = client.run(large_holders._files_there, str(traces))
-    assert there == dict.fromkeys(client.scheduler_info()["workers"], here)
+    assert there == dict.fromkeys(client.nthreads(), here)
     assert (
         large_holders._longest([*here, *((path, who, size - 1) for path, who, size in here)])
         == here

@@ -160,7 +160,7 @@ def test_ten_healthy_runs_have_one_grave_finding_at_most(
 
 def test_runs_that_do_not_end(clusters: Clusters, tmp_path: Path) -> None:
     client = clusters.client({})
-    first = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
+    first = next(iter(client.nthreads()))
     with dasfprof.profile(client, directory=tmp_path) as run:
         gate = Event(client=client)
         stuck = client.submit(lambda event: event.wait(), gate, key="stuck-1", workers=[first])

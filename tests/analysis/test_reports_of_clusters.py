@@ -47,7 +47,7 @@ def client() -> Iterator[Client]:
 @pytest.fixture
 def addresses(client: Client) -> list[str]:
     client.wait_for_workers(2)
-    return list(client.scheduler_info()["workers"])
+    return list(client.nthreads())
 
 
 def test_outcomes_of_failures_and_retries(client: Client, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_was_moved(client: Client, addresses: list[str], tmp_path: Path) ->
     analyser = TraceAnalyser(run.files())
 
     (pair,) = analyser.transfers().to_dict("records")
-    names = client.scheduler_info()["workers"]
+    names = client.sync(client.scheduler.identity)["workers"]
     assert pair["From Worker"].endswith(f"-{names[first]['name']}")
     assert pair["To Worker"].endswith(f"-{names[second]['name']}")
     assert (pair["Keys"], pair["Size (MB)"]) == (3, size / 1e6)

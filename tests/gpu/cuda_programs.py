@@ -125,7 +125,7 @@ def spill(directory: Path) -> None:
         Client(cluster) as client,
         dasfprof.profile(client, directory=directory, sample_interval=0.02),
     ):
-        worker = next(iter(client.scheduler_info()["workers"]))
+        worker = next(iter(client.nthreads()))
         here = {"pure": False, "workers": [worker]}
         made = client.map(make, ["Array"] * 8, copies=directory / "copies", **here)
         wait(made)

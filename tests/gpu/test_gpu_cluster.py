@@ -113,7 +113,10 @@ def test_the_tables_have_the_means_of_the_own_devices(driver: Driver, tmp_path: 
         time.sleep(seconds)
 
     with workers(driver, "0,1", "1,0") as client:
-        addresses = {about["name"]: at for at, about in client.scheduler_info()["workers"].items()}
+        addresses = {
+            about["name"]: at
+            for at, about in client.sync(client.scheduler.identity)["workers"].items()
+        }
         with profiled(client, tmp_path) as run:
             wait_for(run, "GPU Usage", 5)
             futures = [
@@ -178,7 +181,7 @@ def test_a_device_is_read_on_when_its_reader_dies(driver: Driver, tmp_path: Path
         reader = int(next(iter(first)).rpartition("-")[2])
         address = next(
             address
-            for address, about in client.scheduler_info()["workers"].items()
+            for address, about in client.sync(client.scheduler.identity)["workers"].items()
             if about["name"] == reader
         )
         client.retire_workers([address], close_workers=True)

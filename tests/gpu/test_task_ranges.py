@@ -79,7 +79,7 @@ def main():
             while client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
                 pass
             one.scale(1)
-            while len(client.scheduler_info()["workers"]) > 1:
+            while len(client.nthreads()) > 1:
                 pass
             client.submit(lambda: 1, key="left-1").result()
             told["still"] = wrapped()

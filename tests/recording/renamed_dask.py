@@ -98,7 +98,7 @@ def work(client: Any, step: Any) -> list[Any]:
         frame = dd.from_pandas(pd.DataFrame({"x": range(20)}), npartitions=2)
     with step("compute"):
         results = [float((array + 1).sum().compute()), int((frame.x + 1).sum().compute())]
-    first, second = client.scheduler_info()["workers"]
+    first, second = client.nthreads()
     moved = client.submit(bytes, 1000, workers=[first])
     results.append(client.submit(len, moved, workers=[second]).result())
     bad = client.submit(lambda: 1 / 0)

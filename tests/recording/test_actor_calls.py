@@ -84,7 +84,7 @@ Recorded = tuple[TraceAnalyser, list[tuple[float, float]], Any]
 
 @pytest.fixture(scope="module")
 def recorded(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    first, second = client.scheduler_info()["workers"]
+    first, second = client.nthreads()
     counter = client.submit(Counter, actor=True, workers=[first]).result()
     assert counter.add(-1).result() == 0  # before the run
     with dasfprof.profile(client, directory=tmp_path_factory.mktemp("run")) as run:

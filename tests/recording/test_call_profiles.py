@@ -250,7 +250,7 @@ def test_files_are_bounded(client: Client, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(observer, "MOST_FUNCTIONS", 1)
     monkeypatch.setattr(functions, "MOST_CALLED", 3)
     with dasfprof.profile(client, directory=tmp_path, profiler="cprofile") as run:
-        workers = list(client.scheduler_info()["workers"])
+        workers = list(client.nthreads())
         for name, call in (("first-1", outer), ("second-1", outer)):
             client.submit(call, 2, key=name, workers=workers[:1]).result()
         run.flush()

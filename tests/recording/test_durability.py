@@ -55,7 +55,7 @@ def client(cluster_client: Client) -> Iterator[Client]:
 
 
 def addresses(client: Client) -> list[str]:
-    return list(client.scheduler_info()["workers"])
+    return list(client.nthreads())
 
 
 def two_workers(client: Client) -> None:

@@ -116,7 +116,7 @@ def test_a_host_that_is_lost_takes_its_last_seconds_alone(hosts: Hosts, tmp_path
             run.flush()
             lost.kill()
             lost.wait()
-            record.wait_until(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == 1)
+            record.wait_until(lambda: len(client.nthreads()) == 1)
             run_all(client, "late")
         ran = computed(run)
     keys = {row["key"] for row in ran}

@@ -83,7 +83,7 @@ def attempt(path: Path, needed: int, give_up: type[Exception]) -> int:
 
 def work(client: Client, directory: Path, name: str) -> list[Any]:
     """Make every hook of the plugins be called: graphs, transfers, errors, retries, steals."""
-    first, second = client.scheduler_info()["workers"]
+    first, second = client.nthreads()
     there = client.submit(bytes, 100, key=f"{name}-there", workers=[first])
     here = client.submit(bytes, 200, key=f"{name}-here", workers=[second])
     both = client.submit(lambda a, b: len(a + b), there, here, key=(f"{name}-both", 0))

@@ -120,7 +120,7 @@ def test_cancelled_while_running(client: Client, tmp_path: Path) -> None:
 
 
 def test_fetched_inputs_are_no_runs(client: Client, tmp_path: Path) -> None:
-    first, second = client.scheduler_info()["workers"]
+    first, second = client.nthreads()
     with dasfprof.profile(client, directory=tmp_path) as run:
         there = client.submit(bytes, 1000, key="there", workers=[first])
         here = client.submit(len, there, key="here", workers=[second])

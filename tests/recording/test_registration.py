@@ -310,7 +310,7 @@ def held_by_c_code(client: Client, worker: str, directory: Path) -> Iterator[Non
 def test_a_frozen_worker_is_named_and_left_alone(
     frozen: Callable[..., Any], client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    victim, other = sorted(client.scheduler_info()["workers"])
+    victim, other = sorted(client.nthreads())
     traces = tmp_path / "traces"
     run = dasfprof.register_default_profiler(client, flush_interval="1h", directory=traces)
     run._link.limit = 1.0  # registering may take longer on a busy machine

@@ -50,7 +50,7 @@ def of_worker(rows: list[dict[str, Any]], address: str) -> list[dict[str, Any]]:
 
 def addresses(client: Client) -> list[str]:
     client.wait_for_workers(2, timeout=60)  # one may be late again on a busy machine
-    return list(client.scheduler_info()["workers"])
+    return list(client.nthreads())
 
 
 def pids(client: Client) -> dict[str, int]:

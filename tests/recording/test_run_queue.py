@@ -110,7 +110,7 @@ def test_two_tasks_on_one_core_wait_for_it_in_turns(client: Client, tmp_path: Pa
         finally:
             os.sched_setaffinity(0, cores)
 
-    first, second = client.scheduler_info()["workers"]
+    first, second = client.nthreads()
     with dasfprof.profile(client, directory=tmp_path / "traces") as run:
         futures = [
             client.submit(measured(contend), "a", "b", key="contend-a", workers=[first]),
@@ -329,7 +329,7 @@ def test_a_task_that_outlives_the_recording_closes_its_descriptor(
     Event("end", client=client).set()
     assert future.result() == 1
     wait_until(lambda: max(client.run(open_files).values()) == 0)
-    assert client.run(_is_dasks_own) == dict.fromkeys(client.scheduler_info()["workers"], True)
+    assert client.run(_is_dasks_own) == dict.fromkeys(client.nthreads(), True)
 
 
 def _is_dasks_own() -> bool:

@@ -310,11 +310,9 @@ class Cluster:
 
     def worker(self, client: Client, **options: Any) -> tuple[str, subprocess.Popen[bytes]]:
         """Start a worker with a disk of its own; return its address."""
-        before = set(client.scheduler_info(n_workers=-1)["workers"])
+        before = set(client.nthreads())
         process = self.processes.worker(disk=self.traces, **options)
-        (address,) = record.wait_until(
-            lambda: set(client.scheduler_info(n_workers=-1)["workers"]) - before
-        )
+        (address,) = record.wait_until(lambda: set(client.nthreads()) - before)
         return address, process
 
     def hold_disk(self, pid: int) -> int:
@@ -373,7 +371,7 @@ def test_workers_come_and_go(cluster: Cluster, scheduler: str) -> None:
             square_all(client, "two-again")
             os.kill(workers[1][1].pid, signal.SIGTERM)
             workers[1][1].wait(60)
-            record.wait_until(lambda: len(client.scheduler_info()["workers"]) == 1)
+            record.wait_until(lambda: len(client.nthreads()) == 1)
             square_all(client, "one")
         assert_same_runs(run, record.outcomes(client, "memory"))
         assert_whole(run)
@@ -405,7 +403,7 @@ def test_adaptive_workers_over_tls(tmp_path: Path) -> None:
             cluster.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2)
             for name in ("first", "second"):
                 square_all(client, name)
-                record.wait_until(lambda: not client.scheduler_info()["workers"])
+                record.wait_until(lambda: not client.nthreads())
         assert_same_runs(run, record.outcomes(client, "memory"))
         own = [path for path in run.files() if "Scheduler" not in path.name]
         workers = [path for path in own if "StepRecorder" not in path.name]

@@ -234,7 +234,7 @@ async def block(seconds: float) -> None:
 
 
 def test_a_loop_that_is_blocked(client: Client, run: Any) -> None:
-    address = next(iter(client.scheduler_info()["workers"]))
+    address = next(iter(client.nthreads()))
     before = time.time()
     client.run(block, 3.5, workers=[address])
     after = time.time()

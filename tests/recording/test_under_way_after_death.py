@@ -214,7 +214,7 @@ class SlowToSend:
 
 
 def test_a_task_that_waits_for_its_inputs(client: Client, run: Any) -> None:
-    first, second = client.scheduler_info()["workers"]
+    first, second = client.nthreads()
     there = client.submit(SlowToSend, 4.0, key="slow-1", workers=[first])
     begin = time.time()
     here = client.submit(type, there, key="type-1", workers=[second])
@@ -245,7 +245,7 @@ def hold_interpreter(seconds: int) -> float:
 
 def test_c_code_that_holds_the_interpreter(client: Client, run: Any) -> None:
     """No thread of the worker can look, but the next look tells since when."""
-    address = next(iter(client.scheduler_info()["workers"]))
+    address = next(iter(client.nthreads()))
     begin = client.submit(hold_interpreter, 4, key="gil", workers=[address]).result()
     end = begin + 4
 

@@ -77,7 +77,7 @@ def tcp_client() -> Any:
 
 
 def address_of(client: Client, name: str | int) -> str | None:
-    workers = client.scheduler_info(n_workers=-1)["workers"]
+    workers = client.sync(client.scheduler.identity)["workers"]
     return next((address for address, facts in workers.items() if facts["name"] == name), None)
 
 

@@ -320,7 +320,7 @@ def test_times_are_those_of_the_worker_s_own_clock(client: Client, tmp_path: Pat
         return start, time.time()
 
     keys = ["clock-0", "clock-1", "clock-2"]
-    worker = list(client.scheduler_info()["workers"])[:1]
+    worker = list(client.nthreads())[:1]
     client.run(correct, 5.0, workers=worker)
     with dasfprof.profile(client, directory=tmp_path) as run:
         futures = [client.submit(around, None, key=keys[0], workers=worker)]
@@ -364,7 +364,7 @@ def test_start_is_right_where_a_heartbeat_comes_just_before_it(
         get_worker().loop.add_callback(time.sleep, 0.3)
         return begun
 
-    worker = list(client.scheduler_info()["workers"])[:1]
+    worker = list(client.nthreads())[:1]
     with dasfprof.profile(client, directory=tmp_path) as run:
         client.register_plugin(Heartbeat())
         client.run(correct, 0.0, workers=worker)
@@ -385,7 +385,7 @@ def test_a_correction_of_which_the_task_alone_knows_is_noted(
         wait_for("go-shifted")
         return begun
 
-    worker = list(client.scheduler_info()["workers"])[:1]
+    worker = list(client.nthreads())[:1]
     with dasfprof.profile(client, directory=tmp_path) as run:
         client.register_plugin(Heartbeat())
         client.run(correct, 0.0, workers=worker)
@@ -435,7 +435,7 @@ def test_transfers_are_those_of_the_worker_s_own_log(client: Client, tmp_path: P
         ]
 
     began = time.time()
-    workers = list(client.scheduler_info()["workers"])
+    workers = list(client.nthreads())
     with dasfprof.profile(client, directory=tmp_path) as run:
         parts = [
             client.submit(np.ones, 50_000, key=f"moved-{i}", workers=[workers[i % 2]])
@@ -480,7 +480,7 @@ def test_transfers_that_bring_nothing(client: Client, tmp_path: Path) -> None:
         ):
             dask_worker._finalize_metrics(outcome, DelayedMetricsLedger())
 
-    worker = list(client.scheduler_info()["workers"])[:1]
+    worker = list(client.nthreads())[:1]
     with dasfprof.profile(client, directory=tmp_path) as run:
         client.run(report, workers=worker)
     rows = facts(run, "TracePlugin", "Transfer")
@@ -580,7 +580,7 @@ def test_graphs_and_workers(client: Client, tmp_path: Path) -> None:
     told = {(row["worker"], row["name"], row["nthreads"], row["memory_limit"]) for row in added}
     assert told == {
         (address, worker["name"], worker["nthreads"], worker["memory_limit"])
-        for address, worker in client.scheduler_info()["workers"].items()
+        for address, worker in client.sync(client.scheduler.identity)["workers"].items()
     }
 
 
@@ -696,7 +696,7 @@ def all_sent(client: Client, keys: set[Any]) -> bool:
 
 def test_cancelled_before_it_ran(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
-        workers = list(client.scheduler_info()["workers"])
+        workers = list(client.nthreads())
         blockers = [
             client.submit(wait_for, "go-1", key=f"block-{i}", workers=[workers[i % 2]])
             for i in range(4)
@@ -737,7 +737,7 @@ def test_cancelled_while_it_ran(client: Client, tmp_path: Path) -> None:
 
 def test_cancelled_while_it_ran_and_wanted_again(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
-        worker = next(iter(client.scheduler_info()["workers"]))
+        worker = next(iter(client.nthreads()))
         options = {"key": "wanted-again", "workers": [worker], "pure": False}
         future = client.submit(wait_for, "go-3", **options)
         record.wait_until(lambda: running(client, "wanted-again"))
@@ -756,7 +756,7 @@ def test_stolen_tasks(client: Client, tmp_path: Path) -> None:
         return i
 
     slow_keys = [("slow", i) for i in range(30)]
-    worker = next(iter(client.scheduler_info()["workers"]))
+    worker = next(iter(client.nthreads()))
     with dasfprof.profile(client, directory=tmp_path) as run:
         client.submit(slow, -1, key=("slow", -1)).result()  # now Dask knows how long they take
         futures = client.map(
@@ -779,7 +779,7 @@ def test_stolen_tasks(client: Client, tmp_path: Path) -> None:
 
 def test_recomputed_after_a_worker_died(unused_client: Client, tmp_path: Path) -> None:
     client = unused_client
-    victim = next(iter(client.scheduler_info()["workers"]))
+    victim = next(iter(client.nthreads()))
     options = {"workers": [victim], "allow_other_workers": True}
     with dasfprof.profile(client, directory=tmp_path) as run:
         parts = client.map(increment, range(5), key=[f"lost-{i}" for i in range(5)], **options)
@@ -788,7 +788,7 @@ def test_recomputed_after_a_worker_died(unused_client: Client, tmp_path: Path) -
         run.flush()
         os.kill(pid, signal.SIGKILL)
         assert client.submit(sum, parts, key="sum-of-lost").result() == 15
-        record.wait_until(lambda: len(client.scheduler_info()["workers"]) == 2)
+        record.wait_until(lambda: len(client.nthreads()) == 2)
     outcomes = record.outcomes(client)
     assert sum(one["key"] == "lost-0" for one in outcomes) == 2
     assert_same_runs(run, [one for one in outcomes if one["finish"] == "memory"])

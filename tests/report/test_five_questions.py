@@ -44,7 +44,7 @@ def check(number: int) -> int:
 
 def work(client: Client) -> None:
     """Have one worker late, failures of two kinds, and a client that does something else."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
+    workers = client.sync(client.scheduler.identity)["workers"]
     (late,) = (address for address, about in workers.items() if about["name"] == LATE)
     wait(client.map(load, range(40), pure=False))
     slow = client.submit(clean, 1.5, workers=[late], pure=False)

@@ -50,7 +50,8 @@ class ClusterRun(LargeRun):
         *,
         progress: bool,
     ) -> None:
-        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        # `client.scheduler_info()` may tell of no workers: the client itself asks, without them.
+        workers = client.sync(client.scheduler.identity)["workers"].values()
         threads = sum(worker["nthreads"] for worker in workers)
         # All threads of a worker may have a part at once, and its memory is not for them alone.
         shares = [

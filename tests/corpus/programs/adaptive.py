@@ -17,6 +17,6 @@ if __name__ == "__main__":
         with Client(cluster) as client:
             print(max(client.gather(client.map(spectrum, range(16)))))
             deadline = time.monotonic() + 30
-            while client.scheduler_info()["workers"] and time.monotonic() < deadline:
+            while client.nthreads() and time.monotonic() < deadline:
                 time.sleep(0.1)
             print(max(client.gather(client.map(spectrum, range(16, 28)))))
