@@ -293,8 +293,9 @@ def browse(browser: Any, path: Path, *, hashed: bool) -> dict[str, Any]:
     found["search"] = {
         name: page.evaluate(SEARCH, query) for name, query in queries(hashed=hashed).items()
     }
+    page.evaluate(SEARCH, "")
     area = page.evaluate(AREA)
-    if not area["shown"] or "task runs" not in area["title"]:
+    if not area["shown"] or not area["title"].endswith(" task runs"):
         raise RuntimeError(f"no area was chosen: {area}")
     found["area"] = area["spent"]
     found["memory"] = renderer_megabytes()
