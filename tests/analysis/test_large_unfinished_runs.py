@@ -72,7 +72,7 @@ def run_until(how: str, directory: Path) -> None:
 @pytest.mark.parametrize("how", ["left", "SIGKILL", "SIGINT"])
 def test_all_tables(how: str, tmp_path: Path) -> None:
     run_until(how, tmp_path)
-    whole, parts = TraceAnalyser(tmp_path / "traces"), in_parts(tmp_path / "traces", "300KB")
+    whole, parts = TraceAnalyser(tmp_path / "traces"), in_parts(tmp_path / "traces", "50KB")
     assert find_run_end(whole.trace) is not None
     assert len(open_rows(whole.trace)) >= 2
     assert_same_answers(whole, parts)
@@ -83,7 +83,7 @@ def test_without_the_scheduler_who_knows_what_waits(tmp_path: Path) -> None:
     run_until("SIGKILL", tmp_path)
     for path in (tmp_path / "traces").glob("*SchedulerPlugin*"):
         path.unlink()
-    whole, parts = TraceAnalyser(tmp_path / "traces"), in_parts(tmp_path / "traces", "300KB")
+    whole, parts = TraceAnalyser(tmp_path / "traces"), in_parts(tmp_path / "traces", "50KB")
     assert len(open_rows(whole.trace)) == 2
     assert_same_answers(whole, parts)
 

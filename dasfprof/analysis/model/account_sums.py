@@ -192,7 +192,7 @@ def used_time(slots: TaskSlots, threads: Iterable[tuple[Array, idle_time.IdleThr
     for rows, own in threads:
         end = slots.end[rows]
         edges = [times.executing[rows], times.start[rows], times.stop[rows], end]
-        until = [own.used(np.minimum(edge, end)) for edge in edges]
+        until = own.used(np.minimum(edges, end))
         used[:, rows] = np.maximum(np.diff(until, axis=0), 0)
     return used
 

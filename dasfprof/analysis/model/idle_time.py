@@ -59,10 +59,11 @@ class IdleThreads:
         if self.share is None:
             return passed(1.0, times)
         edges, share = self.used_times, self.share
-        until = np.append(0, np.cumsum(passed(share, edges[1:]) - passed(share, edges[:-1])))
+        begun, over = passed(share, edges[:-1]), passed(share, edges[1:])
+        # What passed at other shares before each of them.
+        offsets = np.append(0, np.cumsum(over - begun)[:-1]) - begun
         place = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, len(share) - 1)
-        of_place = passed(share[place], times) - passed(share[place], edges[place])
-        used: Array = until[place] + of_place
+        used: Array = offsets[place] + passed(share[place], times)
         return used
 
 
@@ -127,12 +128,14 @@ def idle_threads(own: OwnCauses) -> IdleThreads:
     """Sum what a worker's own affairs explain, and keep what they leave."""
     times, running, threads = own.times, own.running, own.threads
     steps = np.diff(passed(1.0, times))
-    causes = {cause: total_of(held, steps) for cause, held in own.causes.items()}
+    causes = {cause: total_of(held, steps) for cause, held in own.causes.items() if held.any()}
     free, surplus = own.idle, own.surplus
     changes = np.flatnonzero((np.diff(free, prepend=-1) != 0) | (np.diff(surplus, prepend=-1) != 0))
-    share = None
+    share, used_times = None, times[:0]
     if (running > threads).any():
         share = np.minimum(running, threads) / np.maximum(running, 1)
+        other = np.flatnonzero(np.diff(share, prepend=-1) != 0)
+        share, used_times = share[other], np.append(times[other], times[-1])
     return IdleThreads(
         causes,
         np.append(times[changes], times[-1]),
@@ -141,7 +144,7 @@ def idle_threads(own: OwnCauses) -> IdleThreads:
         float(times[0]),
         float(times[-1]),
         share,
-        times if share is not None else times[:0],
+        used_times,
     )
 
 
@@ -150,7 +153,9 @@ def passed(share: float | Array, times: Array) -> Array:
 
     Differences of these add up to that of their ends, which rounded differences would not.
     """
-    units = np.clip(share * times * UNITS, -_FAR, _FAR)
+    units = share * times
+    units *= UNITS
+    np.clip(units, -_FAR, _FAR, out=units)
     return np.rint(units, out=units).astype(np.int64)
 
 

@@ -125,11 +125,15 @@ def taken_next(times: TaskTimes, worker: Array, thread: Array, run_id: Array) ->
     of_thread = worker[rows] * (thread.max(initial=0) + 1) + thread[rows]
     order = np.argsort(executing, kind="stable")
     order = order[np.argsort(of_thread[order], kind="stable")]
-    same = of_thread[order[:-1]] == of_thread[order[1:]]
-    if (same & (executing[order[:-1]] == executing[order[1:]])).any():
-        order = np.lexsort((run_id[rows], times.stop[rows], executing, of_thread))
-    before, after = order[:-1][same], order[1:][same]
-    taken[rows[before]] = executing[after]
+    in_order, begins = of_thread[order], executing[order]
+    same = in_order[:-1] == in_order[1:]
+    tied = same & (begins[:-1] == begins[1:])
+    if tied.any():
+        places = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+        few = order[places]
+        own = run_id[rows[few]], times.stop[rows[few]], begins[places], in_order[places]
+        order[places] = few[np.lexsort(own)]
+    taken[rows[order[:-1][same]]] = begins[1:][same]
     return taken
 
 
