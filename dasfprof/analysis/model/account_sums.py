@@ -118,16 +118,14 @@ class AccountSums:
             of_workers[:, spent] += (
                 np.maximum(self._idle[:, cause].astype(float), 0.0) / idle_time.UNITS
             )
-        functions = sorted({function for _, function, _ in self._names})
-        steps = sorted({step for _, _, step in self._names})
-        of_functions = [functions.index(function) for _, function, _ in self._names]
-        of_steps = [steps.index(step) for _, _, step in self._names]
+        functions, of_functions = _numbered([function for _, function, _ in self._names])
+        steps, of_steps = _numbered([step for _, _, step in self._names])
         return Accounts(
             self.lives,
             of_workers[self.lives.ids],
-            _grouped(seconds, np.array(of_functions, dtype=np.int64), len(functions)),
+            _grouped(seconds, of_functions, len(functions)),
             functions,
-            _grouped(seconds, np.array(of_steps, dtype=np.int64), len(steps)),
+            _grouped(seconds, of_steps, len(steps)),
             steps,
         )
 
@@ -201,3 +199,10 @@ def _grouped(seconds: Array, codes: Array, count: int) -> Array:
     """Sum the rows of groups, in whatever order they come."""
     groups = Groups(codes, count)
     return np.stack([groups.sum(column) for column in seconds.T], axis=1)
+
+
+def _numbered(names: list[str]) -> tuple[list[str], Array]:
+    """Return the distinct names in their order, and the number of each."""
+    distinct = sorted(set(names))
+    places = {name: place for place, name in enumerate(distinct)}
+    return distinct, np.array([places[name] for name in names], dtype=np.int64)
