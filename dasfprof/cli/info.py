@@ -199,7 +199,7 @@ def _arrival(file: FileContents) -> str:
 
     stored = stored_file(file.path)
     if stored is not None:
-        came = f"in {count_of(len(stored.segments), 'segment')} from the storage"
+        came = f"in {count_of(len(stored.pieces), 'piece')} from the storage"
         for begin, end in stored.missing()[:_MOST_NAMED]:
             came += f"; bytes {begin:,} to {end:,} are missing there"
     elif was_received(file.path):

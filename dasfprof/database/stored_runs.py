@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from dasfprof.database import segments
+from dasfprof.database import stored_names
 from dasfprof.database.output import create_exclusively
 from dasfprof.database.runs import Run, choose_run
 from dasfprof.database.storage import Storage, reason, shown
 from dasfprof.errors import DasfprofError, SourceNotFoundError, TraceError
 from dasfprof.text import count_of
 
-#: Segments that are fetched at a time.
+#: Pieces that are fetched at a time.
 _AT_ONCE = 8
-#: The most bytes that are left free for segments that are missing; what follows is not used.
+#: The most bytes that are left free for pieces that are missing; what follows is not used.
 _MOST_MISSING = 1 << 30
 
 
@@ -32,15 +32,15 @@ class StoredFile:
     """A trace file in a storage, and its copy."""
 
     path: Path
-    #: Bytes of each segment that was copied, by the byte at which it begins.
-    segments: dict[int, int] = field(default_factory=dict)
+    #: Bytes of each piece that was copied, by the byte at which it begins.
+    pieces: dict[int, int] = field(default_factory=dict)
     #: Bytes of profiles of calls that were copied, by their names.
     profiles: dict[str, int] = field(default_factory=dict)
 
     def missing(self) -> list[tuple[int, int]]:
-        """Return begin and end of the stretches of bytes that no segment has."""
+        """Return begin and end of the stretches of bytes that no piece has."""
         gaps, end = [], 0
-        for begin, size in sorted(self.segments.items()):
+        for begin, size in sorted(self.pieces.items()):
             if begin > end:
                 gaps.append((end, begin))
             end = max(end, begin + size)
@@ -70,7 +70,7 @@ class StoredRun(Run):
     """
 
     def __init__(self, storage: Storage, directory: str) -> None:
-        told = segments.parse_run(directory)
+        told = stored_names.parse_run(directory)
         super().__init__(*((told.run, float(told.created)) if told else (directory,)))
         self.directory = directory
         self._storage = storage
@@ -81,7 +81,7 @@ class StoredRun(Run):
     def fetch(self) -> list[Path]:
         """Copy what is there and not here yet; return the paths of all trace files here.
 
-        A copy has each segment at its place; what is missing between two is zeros, which readers
+        A copy has each piece at its place; what is missing between two is zeros, which readers
         report as damage and pass over.
 
         Raises
@@ -102,13 +102,13 @@ class StoredRun(Run):
         wanted: list[tuple[str, StoredFile, int | str]] = []
         for where, size in sorted(found.items()):
             directory, _, name = where.rpartition("/")
-            stem, position = segments.stem_of(directory), segments.position_of(name)
+            stem, position = stored_names.stem_of(directory), stored_names.position_of(name)
             if stem is None or (position is None and not name.endswith(".pstats")):
                 continue
             file = self._file(directory, stem)
             if position is None and file.profiles.get(name) != size:
                 wanted.append((where, file, name))
-            elif position is not None and file.segments.get(position) != size:
+            elif position is not None and file.pieces.get(position) != size:
                 wanted.append((where, file, position))
         with ThreadPoolExecutor(_AT_ONCE if self._storage.parallel else 1) as threads:
             for begin in range(0, len(wanted), _AT_ONCE):
@@ -117,7 +117,7 @@ class StoredRun(Run):
                     some, threads.map(self._get, (where for where, _, _ in some)), strict=True
                 ):
                     _put(file, what, data)
-        self.files = [file.path for file in self._files.values() if file.segments]
+        self.files = [file.path for file in self._files.values() if file.pieces]
         return self.files
 
     def _get(self, where: str) -> bytes | None:
@@ -140,7 +140,7 @@ class StoredRun(Run):
 
 
 def _put(file: StoredFile, what: int | str, data: bytes | None) -> None:
-    """Put a segment, or a profile, into its place."""
+    """Put a piece, or a profile, into its place."""
     if data is None:
         return
     if isinstance(what, str):
@@ -148,12 +148,12 @@ def _put(file: StoredFile, what: int | str, data: bytes | None) -> None:
         file.profiles[what] = len(data)
         return
     if what > file.path.stat().st_size + _MOST_MISSING:
-        file.segments[what] = 0
+        file.pieces[what] = 0
         return
     with file.path.open("r+b") as copy:
         copy.seek(what)
         copy.write(data)
-    file.segments[what] = len(data)
+    file.pieces[what] = len(data)
 
 
 def find_stored_runs(url: str) -> list[StoredRun]:
@@ -177,7 +177,7 @@ def find_stored_runs(url: str) -> list[StoredRun]:
         raise SourceNotFoundError(f"{shown(url)}: {reason(error)}.") from error
     except Exception as error:
         raise TraceError(f"{shown(url)} cannot be read: {reason(error)}") from error
-    runs = [_stored_run(storage, name) for name in names if segments.parse_run(name)]
+    runs = [_stored_run(storage, name) for name in names if stored_names.parse_run(name)]
     return sorted(runs, key=lambda run: run.created, reverse=True)
 
 
@@ -224,7 +224,7 @@ def open_stored(url: str) -> list[Path]:
         if gaps:
             size = sum(end - begin for begin, end in gaps)
             warnings.warn(
-                f"{path.name}: {count_of(len(gaps), 'segment')} of it or more are missing in "
+                f"{path.name}: {count_of(len(gaps), 'piece')} of it or more are missing in "
                 f"{shown(place)} ({size:,} bytes); the rest is used.",
                 stacklevel=3,
             )

@@ -18,8 +18,8 @@ from dask.utils import parse_bytes, parse_timedelta
 from dasfprof.config import setting
 from dasfprof.database import FileDatabase
 from dasfprof.database.file import DEFAULT_COMMIT_THRESHOLD
-from dasfprof.database.segments import run_directory
 from dasfprof.database.storage import shown
+from dasfprof.database.stored_names import run_directory
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording.dask_internals.names import missing
 from dasfprof.recording.shipping.places import ShipName, choose_place, local_directory

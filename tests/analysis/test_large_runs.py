@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster, wait
 from hypothesis import given
 from hypothesis import strategies as st
-from large_requests import requests
+from large_requests import assert_same_answers, in_parts, requests
 from traces import Plan, Task
 
 import dasfprof
@@ -36,23 +36,6 @@ from dasfprof.errors import (
     InvalidArgumentError,
     MissingExtraError,
 )
-
-#: What must be answered part by part.
-ANSWERED = {
-    "per_function_bottleneck",
-    "per_task_bottleneck",
-    "per_worker_task_balance",
-    "processed_tasks",
-    "per_task_status",
-    "per_function_status",
-    "per_step_status",
-    "transfers",
-    "imbalance",
-    "degradation",
-    "node_resource_usage",
-    "processes_resource_usage",
-    "node_disk_usage",
-}
 
 
 @pytest.fixture(scope="module")
@@ -88,26 +71,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (array + 1).mean().compute()
         client.submit(sum, (1, 2), key=("odd", 2.5, "key")).result()
     return directory / "traces"
-
-
-def in_parts(source: Any, memory: str = "400KB", **settings: Any) -> TraceAnalyser:
-    """Open a run that would take more memory than it may."""
-    named = {f"dasfprof.{name.replace('_', '-')}": value for name, value in settings.items()}
-    with dask.config.set({"dasfprof.analysis-memory": memory, **named}):
-        analyser = TraceAnalyser(source)
-    assert analyser.is_in_parts
-    return analyser
-
-
-def assert_same_answers(whole: TraceAnalyser, parts: TraceAnalyser) -> None:
-    """Compare all tables exactly."""
-    asked = list(requests())
-    assert {request.question.name for request in asked} >= ANSWERED
-    parts.prepare(asked)
-    for request in asked:
-        assert parts.answers(request), request
-        expected, found = request.of(whole), request.of(parts)
-        pd.testing.assert_frame_equal(expected, found, check_exact=True, obj=request.file_stem)
 
 
 def test_all_tables_of_a_recorded_run(recorded: Path) -> None:
@@ -195,26 +158,6 @@ def test_what_needs_the_whole_run_is_answered_where_it_fits(recorded: Path) -> N
 def test_what_needs_the_whole_run_is_refused_where_it_does_not_fit() -> None:
     with pytest.raises(BeyondMemoryError, match="per_function_bottleneck"):
         large_run.refuse_whole(1 << 60)
-
-
-def test_a_run_with_work_under_way_is_not_analysed_in_parts(tmp_path: Path) -> None:
-    program = f"""
-import time
-from distributed import Client, LocalCluster
-import dasfprof
-with LocalCluster(1, threads_per_worker=1, dashboard_address=None) as cluster:
-    client = Client(cluster)
-    with dasfprof.profile(client, name="open", directory={str(tmp_path)!r}):
-        client.gather(client.map(str, range(50)))
-        future = client.submit(time.sleep, 60)
-        time.sleep(2.5)
-        client.close()
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
-    parts = in_parts(tmp_path, "100KB")
-    assert not any(map(parts.answers, requests()))
-    expected = TraceAnalyser(tmp_path).per_function_bottleneck()
-    pd.testing.assert_frame_equal(parts.per_function_bottleneck(), expected)
 
 
 def test_without_the_extra_the_message_names_it(recorded: Path, monkeypatch: Any) -> None:

@@ -115,7 +115,7 @@ def test_what_a_worker_does_not_see_moves_there(client: Client, traces: Path) ->
     assert [home for home, _ in run._homes] == [everything] * 2
     for analyser, moves in ((apart, True), (shared, False)):
         assert analyser._large is not None
-        parts = analyser._large._of_parts(None, "test")
+        parts = analyser._large._of_parts(None, None, "test")
         next(parts)
         assert bool(known_tasks(client, "moved")) == moves
         del parts
@@ -127,7 +127,7 @@ def test_what_a_worker_does_not_see_moves_there(client: Client, traces: Path) ->
 def test_few_parts_are_in_memory_at_a_time(client: Client, traces: Path) -> None:
     run: Any = on_disks_of_their_own(client, traces, parts=40)._large
     told = 0
-    for _ in run._of_parts(None, "test"):
+    for _ in run._of_parts(None, None, "test"):
         told += 1
         assert len(known_tasks(client, "tell")) <= 2 * 2 + 1
     assert told == 40

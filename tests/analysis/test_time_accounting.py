@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import random
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_runs import GRID, random_run, stages
 from traces import compute, made_trace, record
 
 import dasfprof
@@ -22,24 +22,10 @@ from dasfprof.errors import InvalidArgumentError
 
 GROUPINGS = ["cluster", "host", "worker", "function"]
 
-#: Seconds of the grid on which the made traces' times lie.
-GRID = 0.25
-
 
 def accounts(trace: Trace, by: Any = "cluster") -> dict[str, float]:
     table = TraceAnalyser(trace).time_accounting(by)
     return dict(table.groupby("Class")["Thread Time (s)"].sum())
-
-
-def stages(key: str, sent: float, *lengths: float, **more: Any) -> dict[str, Any]:
-    """Give a run that takes the lengths to be received, ready, executing, start, stop, ..."""
-    names = ("received", "ready", "executing", "start", "stop", "done", "known")
-    run: dict[str, Any] = {"key": key, "sent": sent, "scheduler_waiting": sent, "cpu": 0.0}
-    at = sent
-    for name, length in zip(names, lengths, strict=True):
-        at += length
-        run[name] = at
-    return {**run, "duration": run.pop("stop") - run["start"], **more}
 
 
 def test_one_task_on_one_thread_by_hand() -> None:
@@ -184,54 +170,6 @@ def test_an_empty_run(by: Any) -> None:
 
 
 # --- an oracle that looks at every quarter of a second --------------------------------------------
-
-
-def random_run(seed: int) -> dict[str, Any]:
-    """Make a run on one or two workers, whose times are on the grid."""
-    rng = random.Random(seed)
-
-    def some(most: int) -> float:
-        return rng.choice([0, rng.randint(0, most)]) * GRID
-
-    lives = []
-    for _ in range(rng.randint(1, 3)):
-        life = {"nthreads": rng.randint(1, 3), "first_seen": some(8), "last_seen": 20 + some(40)}
-        life |= {"joined": some(20)} if rng.random() < 0.5 else {}
-        life |= {"left": life["last_seen"] - some(20)} if rng.random() < 0.5 else {}
-        lives.append({**life, "boot_id": "scheduler's"})
-    tasks = []
-    for number in range(rng.randint(0, 12)):
-        arrival = some(40)
-        lengths = [some(8) for _ in range(9)]
-        runnable = arrival + lengths[0]
-        queued = {"queued": runnable} if rng.random() < 0.5 else {}
-        run = stages(f"f-{number}", runnable + (lengths[1] if queued else 0), *lengths[2:])
-        run |= {"scheduler_waiting": arrival, "worker_id": rng.randrange(len(lives)), **queued}
-        if rng.random() < 0.2:
-            run["seceded"] = run["start"] + some(8)
-        if rng.random() < 0.2:
-            run["stolen"] = run["sent"] + min(some(8), run["received"] - run["sent"])
-        tasks.append(run)
-    samples = [
-        {"worker_id": worker, "time": some(80), "state": rng.choice(["running", "paused"])}
-        for worker in range(len(lives))
-        for _ in range(rng.choice([0, 4]))
-    ]
-    taken = [
-        {
-            "key": "g-1",
-            "worker_id": 0,
-            "scheduler_waiting": 8.0,
-            "sent": 9.0,
-            "known": 9.0 + some(20),
-        }
-    ] * rng.randint(0, 1)
-    calls = [
-        {"worker_id": rng.randrange(len(lives)), "start": some(80), "duration": some(8)}
-        for _ in range(rng.choice([0, 0, 3]))
-    ]
-    made = {"tasks": tasks, "workers": lives, "samples": samples, "scheduler_only": taken}
-    return {**made, "actor_calls": calls}
 
 
 def oracle(made: dict[str, Any]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from refuters import refute
 from traces import T
-from traces.hung import ADDRESS, ENDED, FIRST, PERSON, Hung, client, hung
+from traces.hung import ADDRESS, ENDED, FIRST, PERSON, SIGINT, Hung, client, ended_in, hung
 
 from dasfprof.analysis import TraceAnalyser
 
@@ -62,23 +62,6 @@ def test_what_a_client_took_away_as_it_left_was_under_way(tmp_path: Path) -> Non
     table = TraceAnalyser(tmp_path, progress=False).processed_tasks()
     assert table["Status"].tolist() == ["released by the client"]
     assert table["Error Category"].tolist() == ["cancelled"]
-
-
-#: What `subprocess` raises where signal 2 ended its child.
-SIGINT = "CalledProcessError(-2, ['sleep', '1000'])"
-
-
-def ended_in(exception: str, at: float, known: float, client_left: float) -> Hung:
-    """Let f-1 wait in a line from 0 on, and raise; then the client leaves, and the worker."""
-    run = hung(left=(client_left + 0.1, "handle-worker-cleanup"), end=client_left + 1)
-    run.open["f-1"] |= {"at": 15.0, "thread": "8", **FIRST}
-    run.ended, run.raised = [("f-1", 0.0, at)], {"f-1": exception}
-    unfinished = int(known > client_left)
-    gone = {"unfinished": unfinished, "occasion": "client-left", "client": PERSON}
-    run.states = [run.states[0], (client_left, {**run.states[0][1], **gone})]
-    run.states += [(client_left + 0.5, {"unfinished": 0, "clients": []})]
-    run.runs = [{"key": "f-1", "known": known, "state": "erred", "why": "task-erred-1", **FIRST}]
-    return run
 
 
 def test_what_sigint_ended_as_the_program_ended_was_under_way(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from s3_server import BUCKET, S3Server, server  # noqa: F401  (a fixture)
 
 import dasfprof
 from dasfprof.cli.main import cli
-from dasfprof.database import FileDatabase, frames, open_run, segments
+from dasfprof.database import FileDatabase, frames, open_run, stored_names
 from dasfprof.database.stored_runs import find_stored_runs
 from dasfprof.errors import (
     InvalidArgumentError,
@@ -82,7 +82,7 @@ def test_a_run_goes_to_a_storage_and_comes_back(
     assert_whole(run)
     assert_same_runs(run, expected)
     by_url = dasfprof.TraceAnalyser(source, progress=False)
-    # Each file is its segments, one after the other, and so it is for anybody else.
+    # Each file is its pieces, one after the other, and so it is for anybody else.
     files = fsspec.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)[0]
     objects = files.find(url)
     joined: dict[str, bytes] = {}
@@ -137,7 +137,7 @@ if __name__ == "__main__":
 
 @whole_program
 def test_a_script_whose_cluster_is_gone_before_it_ends(s3: S3Server, tmp_path: Path) -> None:
-    """Its processes put their last segments while they exit."""
+    """Its processes put their last pieces while they exit."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "dasfprof", "run", "--directory", S3, str(script)]
@@ -193,8 +193,8 @@ class Recorded:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments are put more often, so that tests need not wait for them."""
-    monkeypatch.setattr(uploading, "SEGMENT_SECONDS", 0.1)
+    """Pieces are put more often, so that tests need not wait for them."""
+    monkeypatch.setattr(uploading, "PIECE_SECONDS", 0.1)
     monkeypatch.setattr(uploading, "_LOOK", 0.05)
     monkeypatch.setattr(uploading, "_FIRST_PAUSE", 0.05)
     monkeypatch.setattr(uploading, "_LONGEST_PAUSE", 0.2)
@@ -202,17 +202,17 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @whole_program
 @pytest.mark.usefixtures("quick")
-def test_segments_are_put_after_a_time_and_of_a_size(
+def test_pieces_are_put_after_a_time_and_of_a_size(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Recorded(S3)
     run.record()
     record.wait_until(lambda: len(s3.puts) == 1)  # nobody asked for it
-    monkeypatch.setattr(uploading, "SEGMENT_SECONDS", 3600.0)
+    monkeypatch.setattr(uploading, "PIECE_SECONDS", 3600.0)
     run.record()
-    monkeypatch.setattr(uploading, "SEGMENT_BYTES", 100)
+    monkeypatch.setattr(uploading, "PIECE_BYTES", 100)
     record.wait_until(lambda: len(s3.puts) == 2)
-    assert [segments.position_of(Path(name).name) == 0 for name in s3.puts] == [True, False]
+    assert [stored_names.position_of(Path(name).name) == 0 for name in s3.puts] == [True, False]
     run.record()
     run.finish()
     run.assert_there()
@@ -291,7 +291,7 @@ def test_a_slow_storage_delays_nothing_but_itself(
 
 @whole_program
 @pytest.mark.usefixtures("quick")
-def test_a_segment_that_was_put_and_reported_as_failed_is_there_once(s3: S3Server) -> None:
+def test_a_piece_that_was_put_and_reported_as_failed_is_there_once(s3: S3Server) -> None:
     """What is put again has the same bytes, although more was written meanwhile."""
     run = Recorded(S3)
     s3.lies = 2
@@ -304,7 +304,7 @@ def test_a_segment_that_was_put_and_reported_as_failed_is_there_once(s3: S3Serve
     run.wait()
     run.assert_there()
     sizes = [facts["size"] for facts in s3.files().find(S3, detail=True).values()]
-    begins = sorted(segments.position_of(Path(name).name) for name in set(s3.puts))  # type: ignore[type-var]
+    begins = sorted(stored_names.position_of(Path(name).name) for name in set(s3.puts))  # type: ignore[type-var]
     assert len(s3.puts) == len(begins) + 2
     assert sorted(begins) == [sum(sizes[:i]) for i in range(len(sizes))]
 
@@ -332,7 +332,7 @@ def test_restarted_workers_of_one_name_have_files_of_their_own() -> None:
 
 
 def stored(url: str, count: int = 6) -> tuple[RunSettings, list[str]]:
-    """Put a file in so many segments; return their names."""
+    """Put a file in so many pieces; return their names."""
     run = Recorded(url)
     for _ in range(count - 1):
         run.record()
@@ -344,7 +344,7 @@ def stored(url: str, count: int = 6) -> tuple[RunSettings, list[str]]:
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])
-def test_a_segment_that_is_missing_costs_its_events_alone(kind: str, tmp_path: Path) -> None:
+def test_a_piece_that_is_missing_costs_its_events_alone(kind: str, tmp_path: Path) -> None:
     url = f"memory://{tmp_path.name}" if kind == "memory" else f"file://{tmp_path}/traces"
     settings, names = stored(url)
     assert len(names) == 6
@@ -357,7 +357,7 @@ def test_a_segment_that_is_missing_costs_its_events_alone(kind: str, tmp_path: P
     found = [event.name for event in database]
     assert found == [f"event-{i}" for i in range(50) if not 20 <= i < 40]
     told = info(settings.source)
-    assert "in 4 segments from the storage; bytes" in told
+    assert "in 4 pieces from the storage; bytes" in told
     assert f"{size:,} corrupt bytes in 1 places" in told
     # The first one has the header.
     files.rm(names[0])

@@ -33,6 +33,8 @@ PERSON = "Client-1"
 ENDED = "task-finished-1"
 #: Of a task run that a worker recorded.
 FIRST = {"run_id": 0}
+#: What `subprocess` raises where signal 2 ended its child.
+SIGINT = "CalledProcessError(-2, ['sleep', '1000'])"
 
 
 def client(name: str = PERSON, unfinished: int = 1, keys: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -177,3 +179,16 @@ def hung(**facts: Any) -> Hung:
     counts = {"f": {"processing": 1}}
     state = {"unfinished": 1, "tasks": counts, "clients": [client(keys=("f-1",))]}
     return Hung(open={"f-1": {}}, states=[(1.0, state), (19.0, state)], **facts)
+
+
+def ended_in(exception: str, at: float, known: float, client_left: float) -> Hung:
+    """Let f-1 wait in a line from 0 on, and raise; then the client leaves, and the worker."""
+    run = hung(left=(client_left + 0.1, "handle-worker-cleanup"), end=client_left + 1)
+    run.open["f-1"] |= {"at": 15.0, "thread": "8", **FIRST}
+    run.ended, run.raised = [("f-1", 0.0, at)], {"f-1": exception}
+    unfinished = int(known > client_left)
+    gone = {"unfinished": unfinished, "occasion": "client-left", "client": PERSON}
+    run.states = [run.states[0], (client_left, {**run.states[0][1], **gone})]
+    run.states += [(client_left + 0.5, {"unfinished": 0, "clients": []})]
+    run.runs = [{"key": "f-1", "known": known, "state": "erred", "why": "task-erred-1", **FIRST}]
+    return run

@@ -8,11 +8,12 @@ from typing import Literal
 
 import numpy as np
 
-from dasfprof.analysis.model.accounting import NEEDS_SCHEDULER, ThreadTime, make_accounts
+from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.critical_path import SegmentKind, path_segments, running_on_path
 from dasfprof.analysis.model.slots import task_slots, unseen_runs
 from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.thread_time import NEEDS_SCHEDULER, ThreadTime
 from dasfprof.analysis.tables.critical_path import KINDS
 from dasfprof.analysis.tables.time_accounting import CLASSES, NO_TASK
 from dasfprof.analysis.trace import Trace

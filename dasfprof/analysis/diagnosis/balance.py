@@ -12,9 +12,9 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.outliers import Stragglers
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.accounting import ThreadTime
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.slots import unfinished_runs
+from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of, format_duration, format_factor, format_share, format_size

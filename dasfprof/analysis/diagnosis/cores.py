@@ -9,9 +9,9 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.accounting import ThreadTime
 from dasfprof.analysis.model.host_processes import host_programs
 from dasfprof.analysis.model.p2p import p2p_runs
+from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.stack_samples.sentences import hottest_line
 from dasfprof.database.columns import Array

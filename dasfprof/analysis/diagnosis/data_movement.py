@@ -9,10 +9,10 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.accounting import ThreadTime
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.p2p import shuffled_bytes
 from dasfprof.analysis.model.spilled import SpilledAtOnce, spilled_at_once
+from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import moved_outputs
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.text import count_of, format_duration, format_share, format_size

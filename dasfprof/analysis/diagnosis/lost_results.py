@@ -11,8 +11,8 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
+from dasfprof.analysis.model.given_up import begins_with, stimulus_texts
 from dasfprof.analysis.model.open_runs import left_unasked
-from dasfprof.analysis.model.run_end import begins_with, stimulus_texts
 from dasfprof.analysis.model.worker_exits import exit_words
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of, format_duration, format_share, format_size

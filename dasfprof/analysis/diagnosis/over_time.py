@@ -9,10 +9,10 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding, Places
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.accounting import ThreadTime
 from dasfprof.analysis.model.actor_calls import call_spans
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends
+from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import overlap, union
 from dasfprof.analysis.stack_samples.sentences import client_meanwhile
 from dasfprof.database.columns import Array

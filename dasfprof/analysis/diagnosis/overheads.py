@@ -9,10 +9,10 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.accounting import ThreadTime
 from dasfprof.analysis.model.chunks import find_chunks, larger_shape
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.loops import blocked_on_the_way
+from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.text import count_of, format_duration, format_factor, format_share, format_size
 
 _OVERHEAD = (ThreadTime.SCHEDULER_LATENCY, ThreadTime.WORKER_LATENCY, ThreadTime.TASK_OVERHEAD)

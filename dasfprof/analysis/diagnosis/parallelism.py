@@ -10,8 +10,8 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.accounting import ThreadTime
 from dasfprof.analysis.model.p2p import p2p_runs
+from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.stack_samples.sentences import hottest_line
 from dasfprof.database.columns import Array
 from dasfprof.text import count_of, format_duration, format_share, format_size

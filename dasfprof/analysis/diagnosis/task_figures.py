@@ -7,12 +7,14 @@ from functools import cached_property
 import numpy as np
 
 from dasfprof.analysis.diagnosis.sampled_figures import SampledFigures
-from dasfprof.analysis.model.accounting import Accounts, ThreadTime, accounts_within
+from dasfprof.analysis.model.account_sums import Accounts
+from dasfprof.analysis.model.accounting import accounts_within
 from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.layers import task_layers
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.run_end import RunEnd, find_run_end
 from dasfprof.analysis.model.slots import TaskSlots, task_slots, unfinished_runs
+from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
 from dasfprof.analysis.numeric.intervals import union

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis import diagnosis
-from dasfprof.analysis.model.accounting import RUNNING, make_accounts
+from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.critical_path import path_seconds
 from dasfprof.analysis.model.run_end import find_run_end
+from dasfprof.analysis.model.thread_time import RUNNING
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database import MultiEventDatabase

@@ -16,8 +16,9 @@ from typing import Any
 
 from distributed import Client, Future, get_worker
 
+from dasfprof.analysis.large.extent import Extent
 from dasfprof.analysis.large.holders import FileFacts, find_holders
-from dasfprof.analysis.large.parts import Asked, Extent, tell_part
+from dasfprof.analysis.large.parts import Asked, tell_part
 from dasfprof.analysis.large.run import GROWTH, PART, LargeRun
 from dasfprof.analysis.large.spill import spill
 from dasfprof.analysis.large.spilled import SpilledFile
@@ -120,8 +121,7 @@ class ClusterRun(LargeRun):
         found: list[SpilledFile] = [file for file, _, _ in self._client.gather(self._spilled)]
         return found
 
-    def _of_parts(self, asked: Asked | None, what: str) -> Iterator[Any]:
-        extent = None if asked is None else self.extent
+    def _of_parts(self, asked: Asked | None, extent: Extent | None, what: str) -> Iterator[Any]:
         name = uuid.uuid4().hex
         parts = (self._part(asked, extent, part, f"{name}-{part}") for part in range(self.parts))
         return self._results(parts, self.parts, what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import shutil
 import tempfile
@@ -14,8 +15,9 @@ import pandas as pd
 import psutil
 from dask.utils import parse_bytes
 
-from dasfprof.analysis.large.parts import Asked, Extent, needs_extent, read_frame, tell_part
-from dasfprof.analysis.large.sorting import sorted_pieces, write_rows
+from dasfprof.analysis.large.extent import Ending, Extent, PartEnding
+from dasfprof.analysis.large.parts import Asked, needs_extent, read_frame, tell_part
+from dasfprof.analysis.large.sorting import SortedPieces, write_rows
 from dasfprof.analysis.large.spill import spill
 from dasfprof.analysis.large.spilled import SpilledFile
 from dasfprof.analysis.tables import questions
@@ -91,7 +93,7 @@ class LargeRun:
         self.gather([request])
         told = self._told[request.file_stem]
         if how.sorted_by:
-            rows = sorted_pieces(self._rows_of(request), how.sorted_by)
+            rows = SortedPieces(self._rows_of(request), how.sorted_by)
             return how.combine(self.frame, told, rows, **arguments)
         return how.combine(self.frame, told, **arguments)
 
@@ -113,7 +115,7 @@ class LargeRun:
             for request in asked.values():
                 shutil.rmtree(self._rows_of(request), ignore_errors=True)  # of an earlier try
             names = [(item.question.name, dict(item.arguments)) for item in asked.values()]
-            for part in self._of_parts(names, "Analysing traces"):
+            for part in self._of_parts(names, self.extent, "Analysing traces"):
                 for (name, request), own in zip(asked.items(), part, strict=True):
                     told[name].append(self._kept(request, own))
             self._told |= told
@@ -133,8 +135,6 @@ class LargeRun:
         """Why the run cannot be analysed in parts; empty: it can."""
         if sum(file.unknown_inputs for file in self._files):
             return "some files do not tell the sizes of inputs, which takes the graph"
-        if self.extent.unfinished:
-            return "work was under way as the run ended"
         return ""
 
     @cached_property
@@ -145,18 +145,23 @@ class LargeRun:
     @cached_property
     def extent(self) -> Extent:
         """What only the whole run tells."""
-        own = Extent.of(self._frame)
-        if not needs_extent(self._files, self._frame):
-            return own
-        return Extent.of_all([own, *self._of_parts(None, "Joining task runs")])
+        extent = Extent.of(self._frame)
+        in_parts = needs_extent(self._files, self._frame)
+        if in_parts:
+            parts = self._of_parts(None, None, "Joining task runs")
+            extent = Extent.of_all([extent, *parts])
+        frame = extent.tell(self._frame)
+        endings = [PartEnding.of(frame)]
+        if in_parts and extent.may_be_unfinished(frame):
+            endings += self._of_parts(None, extent, "Looking for unfinished task runs")
+        return dataclasses.replace(extent, ending=Ending.of_all(frame, endings))
 
     @cached_property
     def _frame(self) -> Trace:
         return read_frame(self._files)
 
-    def _of_parts(self, asked: Asked | None, what: str) -> Iterator[Any]:
+    def _of_parts(self, asked: Asked | None, extent: Extent | None, what: str) -> Iterator[Any]:
         """Yield what each part tells, see `tell_part`."""
-        extent = None if asked is None else self.extent
         bar = track(range(self.parts), what, shown=self._progress, total=self.parts, unit="part")
         for part in bar:
             rows = [file.rows(part) for file in self._files]
@@ -260,4 +265,10 @@ def refuse_whole(needed: int, why: str = "") -> None:
 
 
 def _listed() -> str:
-    return ", ".join(item.name for item in questions.all() if item.in_parts is not None)
+    return ", ".join(map(_named, filter(lambda item: item.in_parts, questions.all())))
+
+
+def _named(question: Question) -> str:
+    """Return the name of a question, with what it may be grouped by if not all is answered."""
+    by = question.in_parts.by if isinstance(question.in_parts, InParts) else ()
+    return f"{question.name} (by {', '.join(by)})" if by else question.name

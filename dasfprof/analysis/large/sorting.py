@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -32,27 +33,35 @@ def write_rows(rows: pd.DataFrame, directory: Path) -> None:
         pq.write_table(pa.Table.from_pandas(rows, preserve_index=False), path, compression="zstd")
 
 
-def sorted_pieces(directory: Path, by: tuple[str, ...]) -> Iterator[Rows]:
-    """Yield the rows of a directory, sorted, in pieces.
+@dataclass(frozen=True)
+class SortedPieces:
+    """The rows of a directory, sorted: each time that they are gone through, in pieces.
 
     Raises
     ------
     CannotWriteError
         If there is no room for what DuckDB keeps on disk meanwhile.
     """
-    import duckdb
 
-    order = ", ".join(f'"{name}"' for name in by)
-    with duckdb.connect() as connection:
-        connection.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 2")
-        connection.execute("SET preserve_insertion_order = false")
-        connection.execute("SET temp_directory = $1", [str(directory.parent)])
-        try:
-            found = connection.execute(
-                f"SELECT * FROM read_parquet($1) ORDER BY {order}", [str(directory / "*.parquet")]
-            )
-            while len(piece := found.fetch_df_chunk(_VECTORS)):
-                yield {str(name): column.to_numpy() for name, column in piece.items()}
-        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
-            with no_room(directory.parent):
-                raise OSError(28, str(error)) from error
+    directory: Path
+    #: The columns to sort by.
+    by: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[Rows]:
+        import duckdb
+
+        order = ", ".join(f'"{name}"' for name in self.by)
+        rows, room = str(self.directory / "*.parquet"), self.directory.parent
+        with duckdb.connect() as connection:
+            connection.execute(f"SET memory_limit = '{_MEMORY}'; SET threads = 2")
+            connection.execute("SET preserve_insertion_order = false")
+            connection.execute("SET temp_directory = $1", [str(room)])
+            try:
+                found = connection.execute(
+                    f"SELECT * FROM read_parquet($1) ORDER BY {order}", [rows]
+                )
+                while len(piece := found.fetch_df_chunk(_VECTORS)):
+                    yield {str(name): column.to_numpy() for name, column in piece.items()}
+            except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+                with no_room(room):
+                    raise OSError(28, str(error)) from error

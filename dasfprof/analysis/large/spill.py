@@ -59,7 +59,7 @@ def spill(source: TraceFile, directory: Path, parts: int) -> SpilledFile:
     CannotWriteError
         If there is no room for the Parquet files.
     """
-    file = SpilledFile(source.path, window=source.window)
+    file = SpilledFile(source)
     directory.mkdir(parents=True, exist_ok=True)
     pending = {identity: _Pending(kind, parts) for identity, kind in _SPILLED.items()}
     for batch in chain.from_iterable(map(split_names, source.batches())):
@@ -74,9 +74,6 @@ def spill(source: TraceFile, directory: Path, parts: int) -> SpilledFile:
         if of_kind.facts.rows:
             of_kind.write(directory, file)
         file.unknown_inputs += of_kind.unknown_inputs
-    file.header, file.end, file.damage = source.header, source.end, source.damage
-    file.dropped, file.dropped_by = source.dropped, source.dropped_by
-    file.errors = source.errors
     return file
 
 

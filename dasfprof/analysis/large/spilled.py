@@ -13,7 +13,7 @@ import numpy as np
 
 from dasfprof.analysis.trace.key_numbers import hashes_of
 from dasfprof.analysis.trace.keys import KeyCollector, as_key_column
-from dasfprof.database import frames, keys
+from dasfprof.database import keys
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import (
     Array,
@@ -24,7 +24,6 @@ from dasfprof.database.columns import (
     NumberColumn,
 )
 from dasfprof.database.reader import TraceFile
-from dasfprof.database.window import Window
 from dasfprof.schema.declaration import EventKind
 
 #: A kind in memory whose rows are looked for among the task runs of their keys.
@@ -71,6 +70,11 @@ class SpilledRows:
             table = file.read_row_group(int(self.row_groups[part]), use_threads=False)
         return {name: table[name].to_numpy() for name in table.column_names}
 
+    def nothing(self) -> Batch:
+        """Return a batch without rows, which tells the workers that others are of all the same."""
+        columns = {name: np.empty(0, dtype=np.int32) for name in self.entries}
+        return replace(self, constants={}).batch(columns, 0)
+
     def batch(self, columns: dict[str, Array], rows: int) -> Batch:
         """Make a batch of columns."""
         columns = {**{k: np.broadcast_to(v, rows) for k, v in self.constants.items()}, **columns}
@@ -99,16 +103,10 @@ class SpilledRows:
 
 @dataclass
 class SpilledFile:
-    """What a trace file holds: see `TraceFile` for what has the same name."""
+    """What a trace file holds."""
 
-    path: Path
-    header: dict[str, Any] = field(default_factory=dict)
-    end: dict[str, Any] | None = None
-    damage: frames.Damage = field(default_factory=frames.Damage)
-    dropped: int = 0
-    dropped_by: dict[str, int] = field(default_factory=dict)
-    errors: int = 0
-    window: Window | None = None
+    #: The file, read.
+    source: TraceFile
     #: What is not spilled.
     rest: list[Batch] = field(default_factory=list)
     #: What is, and of each piece of it the rows that began first and ended last.
@@ -125,7 +123,8 @@ class SpilledFile:
         """Return the spilled rows of a part; `columns` are those that `read` gave elsewhere."""
         pieces = zip(self.spilled, columns or self.read(part), strict=True)
         return [
-            piece.batch(found, int(piece.rows[part])) for piece, found in pieces if piece.rows[part]
+            piece.batch(found, int(piece.rows[part])) if piece.rows[part] else piece.nothing()
+            for piece, found in pieces
         ]
 
     def holds(self, kind: EventKind) -> bool:
@@ -147,16 +146,7 @@ class PartFile(TraceFile):
     """
 
     def __init__(self, file: SpilledFile, rows: list[Batch], part: int, parts: int) -> None:
-        super().__init__(
-            file.path,
-            file.header,
-            file.end,
-            deepcopy(file.damage),
-            file.dropped,
-            file.dropped_by,
-            file.errors,
-        )
-        self.window = file.window
+        super().__init__(**deepcopy(vars(file.source)))  # readers may add to what they find
         self._rest, self._rows, self._part, self._parts = file.rest, rows, part, parts
 
     def batches(self) -> Iterator[Batch]:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.given_up import CANCELLED as CANCELLED_BY
+from dasfprof.analysis.model.given_up import DROPPED, given_up
 from dasfprof.analysis.model.open_runs import (
     LOST,
     RELEASED,
@@ -16,8 +18,6 @@ from dasfprof.analysis.model.open_runs import (
     left_unasked,
     with_open_runs,
 )
-from dasfprof.analysis.model.run_end import CANCELLED as CANCELLED_BY
-from dasfprof.analysis.model.run_end import DROPPED, given_up
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace

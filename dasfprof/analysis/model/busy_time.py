@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.slots import TaskSlots
+from dasfprof.analysis.model.times import TaskTimes
 from dasfprof.analysis.numeric.constants import as_type, is_nothing
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -35,20 +37,42 @@ def busy_seconds(
     array
         Seconds, of shape (`USES`, runs); they sum to those given.
     """
+    costs = recorded_costs(trace, len(inside))
+    seconds = uses_of(slots.times, costs, before, inside, after)
+    finishing = np.bincount(slots.worker, weights=after, minlength=len(trace.workers))
+    spill = after * spilling_shares(trace, finishing)[slots.worker]
+    seconds[SPILL] += spill
+    seconds[OVERHEAD] -= spill
+    return seconds
+
+
+#: What is recorded of the costs of each task run, and what stands for what is not.
+COSTS = {"cpu": np.nan, "run_queue": 0.0, "deserialize": 0.0, "disk_read": 0.0}
+
+
+def recorded_costs(trace: Trace, count: int) -> dict[str, Array]:
+    """Return the costs of a trace's task runs; of runs of no worker's file they are missing."""
+    return {name: _column(trace, name, count, missing) for name, missing in COSTS.items()}
+
+
+def uses_of(
+    times: TaskTimes, costs: Mapping[str, Array], before: Array, inside: Array, after: Array
+) -> Array:
+    """Split the thread-seconds of task runs as `busy_seconds`, as far as each alone tells.
+
+    What their workers wrote to disk after their functions counts as overhead.
+    """
     seconds = np.zeros((USES, len(inside)))
-    unspill = unspill_seconds(trace, before)
-    seconds[DESERIALIZE] = np.minimum(_column(trace, "deserialize", len(inside)), before - unspill)
-    spill = after * _spilling_share(trace, slots, after)
-    seconds[SPILL] = unspill + spill
-    seconds[OVERHEAD] = (before - unspill - seconds[DESERIALIZE]) + (after - spill)
-    cpu = _column(trace, "cpu", len(inside), unknown=np.nan)
+    unspill = np.minimum(costs["disk_read"], before)
+    seconds[DESERIALIZE] = np.minimum(costs["deserialize"], before - unspill)
+    seconds[SPILL] = unspill
+    seconds[OVERHEAD] = (before - unspill - seconds[DESERIALIZE]) + after
     # A run that seceded held its thread for a part of its function only.
     with np.errstate(invalid="ignore"):  # of times beyond any clock
-        length = slots.times.stop - slots.times.start
+        length = times.stop - times.start
     share = np.divide(inside, length, out=np.zeros_like(inside), where=length > 0)
-    known = ~np.isnan(cpu)
-    core_wait = _column(trace, "run_queue", len(inside))
-    split = _split_running(inside, cpu * share, core_wait * share)
+    known = ~np.isnan(costs["cpu"])
+    split = _split_running(inside, costs["cpu"] * share, costs["run_queue"] * share)
     for use, spent in zip((COMPUTING, CORE_WAIT, BLOCKED), split, strict=True):
         np.copyto(seconds[use], spent, where=known)
     np.copyto(seconds[CPU_UNKNOWN], inside, where=~known)
@@ -101,25 +125,31 @@ def _split_running(seconds: Array, cpu: Array, core_wait: Array) -> tuple[Array,
     return computing, waiting, seconds - computing - waiting
 
 
-def _spilling_share(trace: Trace, slots: TaskSlots, after: Array) -> Array:
-    """Estimate how much of the time after its function each run's worker wrote to disk.
+def spilling_shares(trace: Trace, finishing: Array) -> Array:
+    """Estimate which share of the time after functions each worker wrote to disk in.
 
     A result is stored, and others are spilled to make room, before the run's thread is given back.
     What spilling took is known by worker alone, and is spread over its runs.
+
+    Parameters
+    ----------
+    trace
+        The trace, which need not have its task runs.
+    finishing
+        Thread-seconds of each worker after functions.
     """
     memory, count = trace.managed_memory, len(trace.workers)
     if "spill_write" not in memory or not len(memory):
-        return np.zeros(len(after))
+        return np.zeros(count)
     worker, written = memory["worker_id"].to_numpy(), memory["spill_write"].to_numpy(dtype=float)
     known = np.isfinite(written)
     most, least = np.full(count, -np.inf), np.full(count, np.inf)
     np.maximum.at(most, worker[known], written[known])
     np.minimum.at(least, worker[known], written[known])
     spilled = np.where(most > least, most - least, 0.0)
-    finishing = np.bincount(slots.worker, weights=after, minlength=count)
     share = np.divide(spilled, finishing, out=np.zeros(count), where=finishing > 0)
-    of_run: Array = np.minimum(share, 1.0)[slots.worker]
-    return of_run
+    shares: Array = np.minimum(share, 1.0)
+    return shares
 
 
 def _column(trace: Trace, name: str, count: int, unknown: float = 0.0) -> Array:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model import idle_time
+from dasfprof.analysis.model import idle_pool, idle_time
 from dasfprof.analysis.model.workers import WorkerLives
 from dasfprof.database.columns import Array
 
@@ -74,7 +74,7 @@ def own_cells(own: idle_time.OwnCauses, bounds: Array, span: float, count: int) 
 
 
 def idle_cells(
-    lives: WorkerLives, owns: list[OwnCells], pool: idle_time.Pool, span: float, count: int
+    lives: WorkerLives, owns: list[OwnCells], pool: idle_pool.Pool, span: float, count: int
 ) -> Iterator[IdleCells]:
     """Yield the cells of each life of a worker.
 
@@ -99,7 +99,7 @@ def idle_cells(
         for cause, spent in pool.spent.items():
             at_edges = np.interp(edges, pool.grid, spent)
             until = _pool_until(edges, own.threads, at_edges, np.append(spent, spent[-1])[on_grid])
-            seconds[:, cause] = np.diff(until)
+            seconds[:, cause] = np.diff(until) / idle_time.UNITS
         number = int(lives.ids[place])
         yield IdleCells(number, int(lives.threads[place]), edges, np.maximum(seconds, 0.0))
 
@@ -107,7 +107,7 @@ def idle_cells(
 def _pool_until(
     times: Array, threads: idle_time.IdleThreads, until_times: Array, of_one: Array
 ) -> Array:
-    """Return the seconds that a worker's threads in the pool had a cause until some times.
+    """Return the time that a worker's threads in the pool had a cause until some times.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def _pool_until(
     threads
         The worker's.
     until_times, of_one
-        Seconds that one thread of the pool had the cause until the times, and those of `threads`.
+        Time that one thread of the pool had the cause until the times, and those of `threads`.
     """
     whole = np.append(0.0, np.cumsum(threads.idle[:-1] * np.diff(of_one)))
     place = np.maximum(np.searchsorted(threads.times, times, side="right") - 1, 0)
@@ -124,13 +124,15 @@ def _pool_until(
     return until
 
 
-def _changes(pool: idle_time.Pool) -> Array:
+def _changes(pool: idle_pool.Pool) -> Array:
     """Return at which times of the pool's grid the share of a cause changes."""
     changed = np.zeros(len(pool.grid), dtype=bool)
-    steps = np.diff(pool.grid)
+    steps = np.diff(pool.grid) * idle_time.UNITS
+    # Time is in whole units, which matters in short steps.
+    rounding = 2 / np.maximum(np.minimum(steps[1:], steps[:-1]), 1.0)
     for spent in pool.spent.values():
         share = np.divide(np.diff(spent), steps, out=np.zeros(len(steps)), where=steps > 0)
-        changed[1:-1] |= np.abs(np.diff(share)) > 1e-6
+        changed[1:-1] |= np.abs(np.diff(share)) > 1e-6 + rounding
     return changed
 
 

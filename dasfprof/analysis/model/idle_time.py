@@ -1,22 +1,16 @@
 """Why threads had nothing to do: the causes of idle threads at each instant.
 
-Each worker's free threads are explained by its own affairs first, in the order of `LOCAL`. What
-remains of all workers is the cluster's pool of idle threads; its causes at an instant are shared
-by all threads of the pool alike.
+Each worker's free threads are explained by its own affairs first, in the order of its causes. What
+remains of all workers is the cluster's pool of idle threads, see `idle_pool`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model.actor_calls import call_spans
-from dasfprof.analysis.model.slots import TaskSlots, UnfinishedRuns
-from dasfprof.analysis.model.untold_tasks import Steps, untold_tasks
 from dasfprof.analysis.model.workers import CLOSING, OPEN, PAUSED, STARTING
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 #: When intervals began, and when they ended.
@@ -30,8 +24,11 @@ Spans = tuple[Array, Array]
 SCHEDULER, ELSEWHERE, DEPENDENCIES, ACTORS, CLIENT = range(7, 12)
 CAUSES = 12
 
-#: Counts of threads and tasks; there are millions of them, and memory is what limits their speed.
-_INT = np.int32
+#: Time is counted in whole ones of these (15 ps), so that it adds up exactly wherever it is cut: a
+#: run may be accounted for window by window.
+UNITS = float(1 << 36)
+#: What 64 bits hold of them with room for differences: times two years from the begin, and beyond.
+_FAR = float(1 << 62)
 
 _BY_STATUS = {STARTING: IDLE_STARTING, PAUSED: IDLE_PAUSED, CLOSING: IDLE_CLOSING}
 
@@ -40,18 +37,34 @@ _BY_STATUS = {STARTING: IDLE_STARTING, PAUSED: IDLE_PAUSED, CLOSING: IDLE_CLOSIN
 class IdleThreads:
     """The threads of one worker over its life."""
 
-    #: Thread-seconds by cause; those of the pool are zero yet.
-    causes: Array
+    #: Thread-time by cause, in `UNITS`; the pool's is not in it.
+    causes: dict[int, int]
     #: Times at which one of the following changes, and the values from each on.
     times: Array
     #: Threads left for the pool.
     idle: Array
     #: Ready tasks beyond the worker's own free threads.
     surplus: Array
-    #: Seconds of threads in use since the begin, at `used_times`. None where no more slots
-    #: were held than there are threads: each second of a slot is a thread-second.
-    used: Array | None
+    #: When the worker's life, or the window of it, begins and ends.
+    begin: float
+    end: float
+    #: The share of a thread that a slot has, from each of `used_times` to the next. None where no
+    #: more slots were held than there are threads: each second of a slot is a thread-second.
+    share: Array | None
     used_times: Array
+
+    def used(self, times: Array) -> Array:
+        """Return the thread-time that a slot has had by some times, in `UNITS` since any time."""
+        times = np.clip(times, self.begin, self.end)
+        if self.share is None:
+            return passed(1.0, times)
+        edges, share = self.used_times, self.share
+        begun, over = passed(share, edges[:-1]), passed(share, edges[1:])
+        # What passed at other shares before each of them.
+        offsets = np.append(0, np.cumsum(over - begun)[:-1]) - begun
+        place = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, len(share) - 1)
+        used: Array = offsets[place] + passed(share[place], times)
+        return used
 
 
 @dataclass(frozen=True)
@@ -114,29 +127,42 @@ def own_causes(
 def idle_threads(own: OwnCauses) -> IdleThreads:
     """Sum what a worker's own affairs explain, and keep what they leave."""
     times, running, threads = own.times, own.running, own.threads
-    steps = np.diff(times)
-    causes = np.zeros(CAUSES)
-    for cause, held in own.causes.items():
-        causes[cause] = _integral(held, steps)
+    steps = np.diff(passed(1.0, times))
+    causes = {cause: total_of(held, steps) for cause, held in own.causes.items() if held.any()}
     free, surplus = own.idle, own.surplus
     changes = np.flatnonzero((np.diff(free, prepend=-1) != 0) | (np.diff(surplus, prepend=-1) != 0))
-    used = None
+    share, used_times = None, times[:0]
     if (running > threads).any():
         share = np.minimum(running, threads) / np.maximum(running, 1)
-        used = np.append(0.0, np.cumsum(share * steps))
+        other = np.flatnonzero(np.diff(share, prepend=-1) != 0)
+        share, used_times = share[other], np.append(times[other], times[-1])
     return IdleThreads(
         causes,
         np.append(times[changes], times[-1]),
         np.append(free[changes], 0),
         np.append(surplus[changes], 0),
-        used,
-        times if used is not None else times[:0],
+        float(times[0]),
+        float(times[-1]),
+        share,
+        used_times,
     )
 
 
-def _integral(threads: Array, seconds: Array) -> float:
-    """Sum products; pairwise, where np.dot would also wake a thread for every core."""
-    return float((threads * seconds).sum())
+def passed(share: float | Array, times: Array) -> Array:
+    """Return shares of the seconds until some times, in whole `UNITS`.
+
+    Differences of these add up to that of their ends, which rounded differences would not.
+    """
+    units = share * times
+    units *= UNITS
+    np.clip(units, -_FAR, _FAR, out=units)
+    return np.rint(units, out=units).astype(np.int64)
+
+
+def total_of(threads: Array, units: Array) -> int:
+    """Sum products, which 64 bits need not hold."""
+    high, low = units >> 20, units & 0xFFFFF
+    return (int((threads * high).sum()) << 20) + int((threads * low).sum())
 
 
 def _count(order: Array, ends: Array, first: int, second: int) -> Array:
@@ -146,143 +172,3 @@ def _count(order: Array, ends: Array, first: int, second: int) -> Array:
     step[ends[second - 1] : ends[second]] = -1
     counts: Array = np.maximum(np.cumsum(step[order]), 0)
     return counts
-
-
-@dataclass(frozen=True)
-class Pool:
-    """What one thread of the cluster's pool was spent on."""
-
-    #: Times between which no cause changes.
-    grid: Array
-    #: Seconds by cause until each of them.
-    spent: dict[int, Array]
-
-
-def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
-    """Explain the threads that are left of all workers, one second of any like another."""
-    times = np.concatenate([np.empty(0), *(worker.times for worker in workers)])
-    if not len(times):
-        return Pool(times, {})
-    order = np.argsort(times, kind="stable")
-    idle, surplus = (
-        np.cumsum(
-            np.concatenate([np.diff(one, prepend=0) for one in of_workers])[order], dtype=_INT
-        )
-        for of_workers in (
-            [worker.idle for worker in workers],
-            [worker.surplus for worker in workers],
-        )
-    )
-    # While no thread is idle nothing is spent: of a busy run that leaves little to look at.
-    held = idle > 0
-    kept = np.flatnonzero(held | np.append(True, held[:-1]))
-    times, idle, surplus = times[order[kept]], idle[kept], surplus[kept]
-    grid = demand.grid(times, idle)
-    places = np.searchsorted(times, grid[:-1], side="right") - 1
-    seconds = np.diff(grid)
-    shares = demand.split(grid[:-1], idle[places], surplus[places])
-    spent = {cause: np.zeros(len(grid)) for cause in shares}
-    for cause, share in shares.items():
-        np.cumsum(np.multiply(share, seconds, out=share), out=spent[cause][1:])
-    return Pool(grid, spent)
-
-
-@dataclass(frozen=True)
-class PoolDemand:
-    """What the whole cluster had to do: when runs came to each stage, as sorted times.
-
-    A run that nobody finished was done when it was given up.
-    """
-
-    #: Known to the scheduler.
-    arrival: Array
-    #: Runnable, and not sent to any worker.
-    runnable: Array
-    #: On a worker, or on its way to it.
-    sent: Array
-    #: Done, and not known to be.
-    done: Array
-    #: Finished.
-    known: Array
-    #: When calls of actors arrived, and when they were answered.
-    calls: Spans
-    #: How many more tasks had not ended: times, and the number from each on.
-    untold: Steps
-
-    @classmethod
-    def of(cls, trace: Trace, slots: TaskSlots, unfinished: UnfinishedRuns) -> PoolDemand:
-        """Find what there was to do."""
-        times, more = slots.times, unfinished
-        arrival = _ascending([times.arrival, more.arrival])
-        known = _ascending([times.known, more.known])
-        called, answered = call_spans(trace)
-        return cls(
-            arrival=arrival,
-            runnable=_ascending([times.runnable, more.runnable]),
-            sent=_ascending([times.sent, more.sent]),
-            done=_ascending([times.done, more.known]),
-            known=known,
-            calls=(np.sort(called), np.sort(answered)),
-            untold=untold_tasks(trace, arrival, known),
-        )
-
-    def grid(self, times: Array, idle: Array) -> Array:
-        """Return the times at which a cause can change, as far as threads are in the pool."""
-        kept = [times]
-        edges_of = [self.arrival, self.runnable, self.sent, self.done, self.known]
-        edges_of += [*self.calls, self.untold[0]]
-        turns = np.flatnonzero(np.diff(idle > 0, prepend=False, append=False))
-        bounds = times[np.minimum(turns, len(times) - 1)]
-        kept += [edges[_within(edges, bounds)] for edges in edges_of]
-        merged = _ascending(kept)
-        distinct: Array = merged[np.append(True, merged[1:] != merged[:-1])]
-        return distinct
-
-    def split(self, times: Array, idle: Array, surplus: Array) -> dict[int, Array]:
-        """Return the shares of the causes in the pool from each time on; all sum to 1."""
-        runnable, sent, done, known = (
-            _passed(edges, times) for edges in (self.runnable, self.sent, self.done, self.known)
-        )
-        unsent, out, unreported = runnable - sent, sent - done, done - known
-        live = _passed(self.arrival, times) - known + _value_at(self.untold, times)
-        there = np.maximum(idle, 1)
-        scheduler = np.minimum(unsent, idle)
-        elsewhere = np.minimum(surplus, idle - scheduler)
-        rest = idle - scheduler - elsewhere
-        late = (out == 0) & (unreported > 0)
-        scheduler = scheduler + np.where(late, rest, 0)
-        waiting = np.where(~late & (live > 0), rest, 0)
-        nothing = np.where(~late & (live <= 0), rest, 0)
-        called, answered = (_passed(edges, times) for edges in self.calls)
-        calls = np.where(called > answered, nothing, 0)
-        return {
-            SCHEDULER: scheduler / there,
-            ELSEWHERE: elsewhere / there,
-            DEPENDENCIES: waiting / there,
-            ACTORS: calls / there,
-            CLIENT: (nothing - calls) / there,
-        }
-
-
-def _within(edges: Array, bounds: Array) -> Array:
-    """Return which sorted edges lie within spans; `bounds` are their begins and ends in turn."""
-    places = np.searchsorted(edges, bounds)
-    begun, ended = (np.bincount(places[side::2], minlength=len(edges) + 1) for side in (0, 1))
-    inside: Array = np.cumsum(begun - ended)[:-1] > 0
-    return inside
-
-
-def _ascending(parts: Sequence[Array]) -> Array:
-    """Sort times; they come in long sorted stretches, which a stable sort merges."""
-    return np.sort(np.concatenate(parts), kind="stable")
-
-
-def _value_at(steps: Steps, times: Array) -> Array:
-    """Return the value of a step function at some times; 0 before its first."""
-    values: Array = np.append(0, steps[1])[np.searchsorted(steps[0], times, side="right")]
-    return values
-
-
-def _passed(edges: Array, times: Array) -> Array:
-    """Count the edges that have passed by each of some sorted times."""
-    return np.searchsorted(edges, times, side="right").astype(_INT)

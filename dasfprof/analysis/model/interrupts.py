@@ -12,6 +12,7 @@ import re
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -37,13 +38,19 @@ def first_interrupted(trace: Trace, ended: float) -> float:
     float
         Unix seconds; NaN where no error tells of it.
     """
+    ends = interrupted_ends(trace)
+    ends = ends[np.abs(ends - ended) <= _ENDS]
+    return float(ends.min()) if len(ends) else float("nan")
+
+
+@once_per_trace
+def interrupted_ends(trace: Trace) -> Array:
+    """Return when the task runs ended whose errors tell of SIGINT, in Unix seconds."""
     found = [
         _ends(trace.tasks, "exception", "start", "duration"),
         _ends(trace.scheduler_only, "scheduler_exception", "known", None),
     ]
-    ends = np.concatenate(found)
-    ends = ends[np.abs(ends - ended) <= _ENDS]
-    return float(ends.min()) if len(ends) else float("nan")
+    return np.concatenate(found)
 
 
 def _ends(runs: pd.DataFrame, message: str, begin: str, length: str | None) -> Array:

@@ -44,6 +44,7 @@ def with_open_runs(trace: Trace) -> Trace:
     )
     # Analyses ask for it of what they are given: it has its open runs, and none of them twice.
     tell(whole, with_open_runs, whole)
+    tell(whole, find_run_end, find_run_end(trace))
     return whole
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.given_up import given_up
 from dasfprof.analysis.model.interrupts import first_interrupted
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.worker_exits import crashed
@@ -16,10 +19,6 @@ from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database.columns import Array
 
-#: The causes, in Dask's stimulus ids, of a task that a client gave up: by leaving or by dropping
-#: its futures, and by cancelling them.
-DROPPED = ("remove-client", "client-releases-keys")
-CANCELLED = "cancel-key"
 #: Seconds after work was given up in which what had ended before is still reported.
 _AFTERMATH = 1.0
 #: Seconds within which workers leave that leave together, and after which the recording ends.
@@ -74,44 +73,115 @@ class RunEnd:
         return int(self.state["unfinished"])
 
 
+@dataclass(frozen=True)
+class Endings:
+    """What task runs tell of the end of a run: all of them, or those of a part of it."""
+
+    #: When a client last gave one up, and when the last ended; NaN: none did.
+    given_up: float
+    last: float
+    #: Whether one is under way.
+    open: bool
+    #: How many ended soon after each of `_open_states`, of those that had come before it.
+    soon: tuple[int, ...]
+    #: How many had ended before `_interrupted`, of those that had come before its state.
+    uninterrupted: int
+
+    @classmethod
+    def of(cls, trace: Trace) -> Endings:
+        """Find what those of a trace tell."""
+        gave_up, tasks = [float("nan")], trace.tasks
+        for runs in (trace.scheduler_only, tasks):
+            own = given_up(trace, runs)
+            if own.any():
+                gave_up.append(float(runs["known"].to_numpy()[own].max()))
+        last = float("nan")
+        if "known" in tasks:
+            ended = tasks["scheduler_state"].isin(["memory", "erred"]).to_numpy()
+            last = float(np.fmax.reduce(tasks["known"].to_numpy()[ended], initial=np.nan))
+        interrupted = _interrupted(trace)
+        return cls(
+            float(np.fmax.reduce(gave_up)),
+            last,
+            bool(len(trace.under_way) or _open_at_scheduler(trace).any()),
+            tuple(_ended(trace, end, _AFTERMATH) for end in _open_states(trace)),
+            _ended(trace, interrupted) if interrupted is not None else 0,
+        )
+
+    @classmethod
+    def of_all(cls, parts: Sequence[Endings]) -> Endings:
+        """Put those of all parts of a run together, which know when it began and ended."""
+        return cls(
+            float(np.fmax.reduce([part.given_up for part in parts])),
+            float(np.fmax.reduce([part.last for part in parts])),
+            any(part.open for part in parts),
+            tuple(map(sum, zip(*(part.soon for part in parts), strict=True))),
+            sum(part.uninterrupted for part in parts),
+        )
+
+
 @once_per_trace
 def find_run_end(trace: Trace) -> RunEnd | None:
     """Find what a run had under way at its end; None if nothing, as far as is known."""
-    states = trace.scheduler_states
-    last = _record(states.iloc[-1]) if len(states) else None
-    broken_up = _broken_up(trace)
-    interrupted = _interrupted(trace, last_client_left(trace), broken_up)
-    if interrupted is not None:
-        return interrupted
-    before = states[states["time"] <= broken_up] if len(states) else states
-    state = _record(before.iloc[-1]) if len(before) else None
-    given_up = _given_up(trace)
-    # Workers that leave after their last client are shut down by it.
-    if state is not None and not given_up <= broken_up and _still_open(trace, state, broken_up):
-        return RunEnd(broken_up, How.BROKEN_UP, state)
-    if last is not None and last["occasion"] != "client-left":
-        until = _until(trace, last)
-        if _still_open(trace, last, until):
-            return RunEnd(until, _how(trace), last)
-    if np.isfinite(given_up) and not _went_on(trace, given_up):
-        return RunEnd(given_up, How.LEFT, _state_at(states, given_up))
-    if last is None and (len(trace.under_way) or _open_at_scheduler(trace).any()):
+    return run_end_of(trace, Endings.of(trace))
+
+
+def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
+    """Find what a run had under way at its end, of a trace that need not have its task runs."""
+    states, interrupted = trace.scheduler_states, _interrupted(trace)
+    if interrupted is not None and not _went_on(trace, endings, _program_ended(trace)[0]):
+        # Those that the signal ended were under way: no less than one was.
+        left = max((interrupted.unfinished or 0) - endings.uninterrupted, 1)
+        # A moment before, as these tasks had not ended then.
+        time = float(np.nextafter(interrupted.time, 0))
+        state = {**(interrupted.state or {}), "unfinished": left}
+        return dataclasses.replace(interrupted, time=time, state=state)
+    gave_up = float(np.fmax(_left_with_work(states), endings.given_up))
+    for end, soon in zip(_open_states(trace), endings.soon, strict=True):
+        # Workers that leave after their last client are shut down by it.
+        if end.how is How.BROKEN_UP and gave_up <= end.time:
+            continue
+        if (end.unfinished or 0) > soon and not _went_on(trace, endings, end.time):
+            return end
+    if np.isfinite(gave_up) and not _went_on(trace, endings, gave_up):
+        return RunEnd(gave_up, How.LEFT, _state_at(states, gave_up))
+    if not len(states) and endings.open:
         return RunEnd(trace.end, _how(trace), None)
     return None
 
 
-def _interrupted(trace: Trace, client_left: float, broken_up: float) -> RunEnd | None:
-    """Return the end of a run whose errors tell of SIGINT: what was under way until it came."""
-    ended = float(np.fmin(client_left, broken_up))
+def _program_ended(trace: Trace) -> tuple[float, How]:
+    """Return when its last client, or all workers, left, and which; NaN: neither is known."""
+    client_left, broken_up = last_client_left(trace), _broken_up(trace)
+    if client_left <= broken_up or np.isnan(broken_up):
+        return client_left, How.LEFT
+    return broken_up, How.BROKEN_UP
+
+
+def _interrupted(trace: Trace) -> RunEnd | None:
+    """Return the end of a run whose errors tell of SIGINT: when that came."""
+    ended, how = _program_ended(trace)
     time = min(first_interrupted(trace, ended), ended)
     state = _state_at(trace.scheduler_states, time) if np.isfinite(time) else None
-    if state is None or _went_on(trace, ended):
-        return None
-    # Those that the signal ended were under way: no less than one was.
-    left = max(state["unfinished"] - _ended(trace, float(state["time"]), time), 1)
-    how = How.LEFT if client_left <= broken_up or np.isnan(broken_up) else How.BROKEN_UP
-    # A moment before, as these tasks had not ended then.
-    return RunEnd(float(np.nextafter(time, 0)), how, {**state, "unfinished": left}, True)
+    return None if state is None else RunEnd(time, how, state, True)
+
+
+def _open_states(trace: Trace) -> list[RunEnd]:
+    """Return the states in which work was under way that may have held at the run's end.
+
+    That is the last before all workers left together, if they did, and the last of all.
+    """
+    states = trace.scheduler_states
+    if not len(states):
+        return []
+    found, broken_up = [], _broken_up(trace)
+    before = states[states["time"] <= broken_up]
+    if len(before):
+        found.append(RunEnd(broken_up, How.BROKEN_UP, _record(before.iloc[-1])))
+    last = _record(states.iloc[-1])
+    if last["occasion"] != "client-left":
+        found.append(RunEnd(_until(trace, last), _how(trace), last))
+    return [end for end in found if end.unfinished]
 
 
 def is_persons(client: object) -> bool:
@@ -131,40 +201,6 @@ def last_client_left(trace: Trace) -> float:
         if left and is_persons(left):
             return float(row["time"])
     return float("nan")
-
-
-def stimulus_texts(trace: Trace, ids: pd.Series) -> Array:
-    """Return the texts of stimulus ids; empty where there is none."""
-    numbers = np.nan_to_num(ids.to_numpy(dtype=float), nan=-1.0).astype(np.int64)
-    texts = np.full(len(numbers), "", dtype=object)
-    known = numbers >= 0
-    texts[known] = trace.stimuli.texts(numbers[known])
-    return texts
-
-
-def begins_with(texts: Array, prefixes: tuple[str, ...]) -> Array:
-    """Return which texts begin with one of some prefixes."""
-    return np.array([text.startswith(prefixes) for text in texts], dtype=bool)
-
-
-def given_up(trace: Trace, runs: pd.DataFrame, causes: tuple[str, ...] = DROPPED) -> Array:
-    """Return which task runs, rows of a table, a client gave up before they ended."""
-    if "end_cause" not in runs or not len(runs):
-        return np.zeros(len(runs), dtype=bool)
-    released: Array = runs["scheduler_state"].isin(["released", "forgotten"]).to_numpy().copy()
-    rows = np.flatnonzero(released)
-    released[rows] = begins_with(stimulus_texts(trace, runs["end_cause"].iloc[rows]), causes)
-    return released
-
-
-def _given_up(trace: Trace) -> float:
-    """Return when a client last gave up work that was under way; NaN if none did."""
-    found = [_left_with_work(trace.scheduler_states)]
-    for runs in (trace.scheduler_only, trace.tasks):
-        own = given_up(trace, runs)
-        if own.any():
-            found.append(float(runs["known"].to_numpy()[own].max()))
-    return float(np.fmax.reduce(found))
 
 
 def _left_with_work(states: pd.DataFrame) -> float:
@@ -200,16 +236,9 @@ def _broken_up(trace: Trace) -> float:
     return float(left[together].min())
 
 
-def _still_open(trace: Trace, state: dict[str, Any], time: float) -> bool:
-    """Return whether what was unfinished in a state had not all ended by a time, nor later."""
-    if not state["unfinished"] > 0 or _went_on(trace, time):
-        return False
-    return bool(state["unfinished"] > _ended(trace, float(state["time"]), time + _AFTERMATH))
-
-
-def _ended(trace: Trace, since: float, until: float) -> int:
-    """Count the tasks that were there at a time and ended until another one."""
-    count = 0
+def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
+    """Count the runs under way in the state of an end that ended by then, or soon after it."""
+    count, since, until = 0, float((end.state or {})["time"]), end.time + aftermath
     for runs in (trace.tasks, trace.scheduler_only):
         if "known" in runs:
             came = np.fmin(runs["scheduler_waiting"].to_numpy(), runs["sent"].to_numpy())
@@ -219,15 +248,10 @@ def _ended(trace: Trace, since: float, until: float) -> int:
     return count
 
 
-def _went_on(trace: Trace, since: float) -> bool:
+def _went_on(trace: Trace, endings: Endings, since: float) -> bool:
     """Return whether graphs came, or tasks ended, after a time."""
-    if len(trace.graphs) and float(trace.graphs["time"].max()) > since:
-        return True
-    tasks = trace.tasks
-    if "known" not in tasks or not len(tasks):
-        return False
-    ended = tasks["scheduler_state"].isin(["memory", "erred"]).to_numpy()
-    return bool((tasks["known"].to_numpy()[ended] > since + _AFTERMATH).any())
+    graphs = len(trace.graphs) > 0 and float(trace.graphs["time"].max()) > since
+    return graphs or endings.last > since + _AFTERMATH
 
 
 def _state_at(states: pd.DataFrame, time: float) -> dict[str, Any] | None:

@@ -37,6 +37,8 @@ class TaskSlots:
     functions: list[str]
     #: When the run was sent to this worker: after it was stolen, if it was.
     sent: Array
+    #: When it was done, or had seceded.
+    released: Array
     #: When it gave its thread back.
     end: Array
 
@@ -45,17 +47,17 @@ class TaskSlots:
         """When the worker knew of the run."""
         return self.times.received
 
-    def most_at_a_time(self, workers: int) -> Array:
-        """Count the most slots that each worker had at a time."""
-        begins = self.times.executing
-        time = np.concatenate([begins, self.end])
-        step = np.repeat([1, -1], len(begins))
-        worker = np.tile(self.worker, 2)
-        order = np.lexsort((step, time, worker))  # ends before begins of the same time
-        running = np.cumsum(step[order])
-        most = np.zeros(workers, dtype=np.int64)
-        np.maximum.at(most, worker[order], running)
-        return most
+
+def most_at_a_time(worker: Array, begin: Array, end: Array, workers: int) -> Array:
+    """Count the most slots that each worker had at a time."""
+    time = np.concatenate([begin, end])
+    step = np.repeat([1, -1], len(begin))
+    of_worker = np.tile(worker, 2)
+    order = np.lexsort((step, time, of_worker))  # ends before begins of the same time
+    running = np.cumsum(step[order])
+    most = np.zeros(workers, dtype=np.int64)
+    np.maximum.at(most, of_worker[order], running)
+    return most
 
 
 @once_per_trace
@@ -72,18 +74,82 @@ def task_slots(trace: Trace) -> TaskSlots:
         nothing = np.full(len(unseen), np.nan)
         stolen, seceded = np.append(stolen, nothing), np.append(seceded, nothing)
     times = task_times(recorded) if len(unseen) else ordered_times(trace)
-    end = np.maximum(
-        np.fmin(np.fmin(times.done, seceded), _taken_again(trace, times)), times.executing
-    )
+    worker = _joined(tasks["worker_id"], unseen["worker_id"])
+    released = np.fmin(times.done, seceded)
     codes, names = _functions(tasks["function"].cat, unseen["function"].cat)
     return TaskSlots(
         times=times,
-        worker=_joined(tasks["worker_id"], unseen["worker_id"]),
+        worker=worker,
         function=codes,
         functions=names,
         sent=np.clip(np.fmax(times.sent, to_ticks(stolen)), None, times.received),
-        end=end,
+        released=released,
+        end=slot_ends(times, released, taken_next(times, worker, *_threads(trace, len(times)))),
     )
+
+
+def slot_ends(times: TaskTimes, released: Array, taken: Array) -> Array:
+    """Return when each run gave its thread back.
+
+    A worker notes that a run took a thread a moment before it notes that the one before it there
+    was done, which had given the thread back by then.
+
+    Parameters
+    ----------
+    times, released
+        As `TaskSlots` has them.
+    taken
+        See `taken_next`.
+    """
+    with np.errstate(invalid="ignore"):
+        again = np.where(taken >= times.stop, taken, np.nan)
+    ends: Array = np.maximum(np.fmin(released, again), times.executing)
+    return ends
+
+
+def taken_next(times: TaskTimes, worker: Array, thread: Array, run_id: Array) -> Array:
+    """Return when the thread of each run was next taken; NaN where it was not, or is not known.
+
+    Parameters
+    ----------
+    times, worker
+        As `TaskSlots` has them.
+    thread
+        A number for each of a worker's threads, -1 where nobody recorded it.
+    run_id
+        Tells runs apart that took a thread at the same time and used it no longer than another.
+    """
+    taken = np.full(len(times), np.nan)
+    rows = np.flatnonzero(thread >= 0)
+    executing = times.executing[rows]
+    of_thread = worker[rows] * (thread.max(initial=0) + 1) + thread[rows]
+    order = np.argsort(executing, kind="stable")
+    order = order[np.argsort(of_thread[order], kind="stable")]
+    in_order, begins = of_thread[order], executing[order]
+    same = in_order[:-1] == in_order[1:]
+    tied = same & (begins[:-1] == begins[1:])
+    if tied.any():
+        places = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+        few = order[places]
+        own = run_id[rows[few]], times.stop[rows[few]], begins[places], in_order[places]
+        order[places] = few[np.lexsort(own)]
+    taken[rows[order[:-1][same]]] = begins[1:][same]
+    return taken
+
+
+def recorded_threads(trace: Trace) -> tuple[Array, list[str]]:
+    """Return for each of `Trace.tasks` the number of its thread, -1: unknown, and their names."""
+    if "thread" not in trace.tasks:
+        return np.full(len(trace.tasks), -1, dtype=np.int64), []
+    thread = trace.tasks["thread"].cat
+    return thread.codes.to_numpy(dtype=np.int64), list(thread.categories)
+
+
+def _threads(trace: Trace, count: int) -> tuple[Array, Array]:
+    """Return the thread and the run_id of each slot; those that no worker's file has have none."""
+    more = np.full(count - len(trace.tasks), -1, dtype=np.int64)
+    run_id = trace.tasks["run_id"].to_numpy(dtype=np.int64)
+    return np.append(recorded_threads(trace)[0], more), np.append(run_id, more)
 
 
 @dataclass(frozen=True)
@@ -168,29 +234,6 @@ def _own(trace: Trace, column: str) -> Array:
         return np.full(len(trace.tasks), np.nan)
     times: Array = trace.tasks[column].to_numpy(dtype=float) - trace.begin
     return times
-
-
-def _taken_again(trace: Trace, times: TaskTimes) -> Array:
-    """Return when the thread of each run took the next one; NaN where it took none.
-
-    A worker notes that a run took a thread a moment before it notes that the one before it there
-    was done, which had given the thread back by then.
-    """
-    taken = np.full(len(times), np.nan)
-    if "thread" not in trace.tasks:
-        return taken
-    thread = trace.tasks["thread"].cat.codes.to_numpy(dtype=np.int64)
-    rows = np.flatnonzero(thread >= 0)
-    executing = times.executing[rows]
-    of_thread = (
-        trace.tasks["worker_id"].to_numpy()[rows] * (thread.max(initial=0) + 1) + thread[rows]
-    )
-    order = np.argsort(executing, kind="stable")
-    order = order[np.argsort(of_thread[order], kind="stable")]
-    before, after = order[:-1], order[1:]
-    same = (of_thread[before] == of_thread[after]) & (executing[after] >= times.stop[rows[before]])
-    taken[rows[before[same]]] = executing[after[same]]
-    return taken
 
 
 def _joined(first: pd.Series, second: pd.Series) -> Array:

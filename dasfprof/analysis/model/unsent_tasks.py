@@ -24,12 +24,29 @@ class UnsentTask(NamedTuple):
     status: str
 
 
-def unsent_tasks(trace: Trace) -> list[UnsentTask]:
+def unsent_tasks(trace: Trace, sent: set[str] | None = None) -> list[UnsentTask]:
     """List the tasks that no worker had begun at the end, as far as their keys are known.
 
     The scheduler names the first 20 unfinished ones of each client and worker, and the first 100
     that no worker may run.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    sent
+        What `sent_tasks` found in all parts of the run of which it is one; None: it is all.
     """
+    sent = sent_tasks(trace) if sent is None else sent
+    return [task for task in _named_tasks(trace) if task.key not in sent]
+
+
+def sent_tasks(trace: Trace) -> set[str]:
+    """Return which of the tasks that the scheduler named at the end have task runs."""
+    return _sent(trace, {task.key for task in _named_tasks(trace)})
+
+
+def _named_tasks(trace: Trace) -> list[UnsentTask]:
     end = find_run_end(trace)
     if end is None:
         return []
@@ -46,11 +63,9 @@ def unsent_tasks(trace: Trace) -> list[UnsentTask]:
         states = unsent["state"].astype(object).tolist()
         for key, name in zip(keys, states, strict=True):
             found.setdefault(key, NO_WORKER if name == NO_WORKER else WAITING)
-    ran = _sent(trace, set(found))
     return [
         UnsentTask(key, str(key_split(key)), RELEASED if end.how is How.LEFT else status)
         for key, status in found.items()
-        if key not in ran
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from dasfprof.analysis.model.times import to_ticks
@@ -14,15 +16,35 @@ Steps = tuple[Array, Array]
 NONE: Steps = (np.empty(0), np.empty(0, dtype=np.int64))
 
 
-def untold_tasks(trace: Trace, arrival: Array, known: Array) -> Steps:
-    """Count the unfinished tasks that the scheduler knew and of which no row tells.
+def live_at_counts(trace: Trace, arrivals: Iterable[Array], ends: Iterable[Array]) -> Array:
+    """Count the tasks of which rows tell that had come and not ended when the scheduler counted.
 
     Parameters
     ----------
     trace
         The trace.
-    arrival, known
-        When the tasks of which rows tell came and ended: sorted seconds from the trace's begin.
+    arrivals, ends
+        When they came and ended: seconds from the trace's begin.
+    """
+    at = _counted(trace)
+    order = np.argsort(at, kind="stable")
+    live = np.zeros(len(at), dtype=np.int64)
+    for sign, times in ((1, arrivals), (-1, ends)):
+        for some in times:
+            passed = np.bincount(np.searchsorted(at[order], some), minlength=len(at) + 1)
+            live[order] += sign * np.cumsum(passed[:-1])
+    return live
+
+
+def untold_tasks(trace: Trace, told: Array) -> Steps:
+    """Count the unfinished tasks that the scheduler knew and of which no row tells.
+
+    Parameters
+    ----------
+    trace
+        The trace, which need not have its task runs.
+    told
+        See `live_at_counts`.
 
     Returns
     -------
@@ -33,8 +55,7 @@ def untold_tasks(trace: Trace, arrival: Array, known: Array) -> Steps:
     states = trace.scheduler_states
     if not len(states):
         return _unsent(trace)
-    at = to_ticks(states["time"].to_numpy(dtype=float) - trace.begin)
-    told = np.searchsorted(arrival, at, side="right") - np.searchsorted(known, at, side="right")
+    at = _counted(trace)
     more = np.nan_to_num(states["unfinished"].to_numpy(dtype=float)).astype(np.int64)
     more = np.maximum(more - told, 0)
     if not more.any():
@@ -48,6 +69,14 @@ def untold_tasks(trace: Trace, arrival: Array, known: Array) -> Steps:
     times = np.concatenate([came, at])
     order = np.argsort(times, kind="stable")
     return times[order], np.concatenate([more, held])[order]
+
+
+def _counted(trace: Trace) -> Array:
+    """Return when the scheduler counted its unfinished tasks."""
+    states = trace.scheduler_states
+    if not len(states):
+        return np.empty(0)
+    return to_ticks(states["time"].to_numpy(dtype=float) - trace.begin)
 
 
 def _unsent(trace: Trace) -> Steps:

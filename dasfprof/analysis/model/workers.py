@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.clock_offsets import clock_offsets
-from dasfprof.analysis.model.slots import TaskSlots
+from dasfprof.analysis.model.slots import TaskSlots, most_at_a_time
 from dasfprof.analysis.model.times import to_ticks
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -51,15 +52,40 @@ class WorkerLives:
 
 def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
     """Find the lives of the workers of a trace; those without any fact have none."""
+    count = len(trace.workers)
+
+    def most() -> Array:
+        return most_at_a_time(slots.worker, slots.times.executing, slots.end, count)
+
+    return lives_of(trace, slot_spans(slots, count), most)
+
+
+def slot_spans(slots: TaskSlots, workers: int) -> tuple[Array, Array]:
+    """Return when each worker knew of its first run, and of the end of its last."""
+    first, last = np.full(workers, np.inf), np.full(workers, -np.inf)
+    np.fmin.at(first, slots.worker, slots.received)
+    np.fmax.at(last, slots.worker, slots.times.done)
+    return first, last
+
+
+def lives_of(trace: Trace, spans: tuple[Array, Array], most: Callable[[], Array]) -> WorkerLives:
+    """Find the lives of the workers of a trace, whose task runs it need not have.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    spans
+        See `slot_spans`.
+    most
+        Gives the most slots that each worker had at a time: asked where no file tells threads.
+    """
     workers, offsets = trace.workers, clock_offsets(trace)
     begin = to_ticks(workers["first_seen"].to_numpy() - trace.begin - offsets)
     end = to_ticks(workers["last_seen"].to_numpy() - trace.begin - offsets)
     joined = to_ticks(workers["joined"].to_numpy() - trace.begin)
     left = to_ticks(workers["left"].to_numpy() - trace.begin)
-    first, last = np.full(len(begin), np.inf), np.full(len(begin), -np.inf)
-    with np.errstate(invalid="ignore"):  # of times beyond any clock
-        np.minimum.at(first, slots.worker, slots.received)
-        np.maximum.at(last, slots.worker, slots.end)
+    first, last = spans
     begin = np.fmin(np.fmin(begin, joined), first)
     end = np.fmax(np.fmax(end, joined), np.fmax(left, last))
     there = np.isfinite(begin) & np.isfinite(end) & (workers["kind"] == "worker").to_numpy()
@@ -67,7 +93,7 @@ def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
     known = workers["nthreads"].to_numpy(dtype=float, na_value=np.nan)
     threads = known
     if np.isnan(known[ids]).any():
-        threads = np.where(np.isnan(known), slots.most_at_a_time(len(workers)), known)
+        threads = np.where(np.isnan(known), most(), known)
     times, codes, bounds = _sampled_statuses(trace, offsets)
     statuses = []
     for row in ids.tolist():

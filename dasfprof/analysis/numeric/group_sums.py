@@ -47,12 +47,13 @@ class GroupSums:
         )
 
     @classmethod
-    def merged(cls, parts: Sequence[GroupSums]) -> GroupSums:
+    def merged(cls, parts: Sequence[GroupSums], names: Sequence[Hashable] = ()) -> GroupSums:
         """Add up the sums of parts, of which there is one at least.
 
-        Groups of one name become one; those without rows are left out.
+        Groups of one name become one; those without rows are left out, unless they are among the
+        names, which come first.
         """
-        places: dict[Hashable, int] = {}
+        places: dict[Hashable, int] = {name: place for place, name in enumerate(names)}
         of_parts = []
         for part in parts:
             some = np.flatnonzero(part.rows)

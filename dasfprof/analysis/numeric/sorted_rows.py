@@ -25,6 +25,14 @@ def group_ids(names: Sequence[str]) -> Array:
     return np.array([int.from_bytes(each, "little", signed=True) for each in hashes], np.int64)
 
 
+def group_codes(found: Array, names: Sequence[str]) -> Array:
+    """Return the places among names of numbers that `group_ids` gave."""
+    ids = group_ids(names)
+    order = np.argsort(ids)
+    codes: Array = order[np.searchsorted(ids[order], found)]
+    return codes
+
+
 @dataclass(frozen=True)
 class SortedRows:
     """A piece of the rows."""
@@ -46,14 +54,12 @@ def in_groups(pieces: Iterable[Rows], names: Sequence[str]) -> Iterator[SortedRo
     names
         Those of the groups.
     """
-    ids = group_ids(names)
-    order = np.argsort(ids)
     passed = np.zeros(len(names), dtype=np.int64)
     for columns in pieces:
         found = columns[GROUP]
         if not len(found):
             continue
-        codes = order[np.searchsorted(ids[order], found)]
+        codes = group_codes(found, names)
         begins = np.flatnonzero(np.r_[True, found[1:] != found[:-1]])
         lengths = np.diff(np.r_[begins, len(found)])
         places = np.arange(len(found)) - np.repeat(begins, lengths) + passed[codes]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dasfprof.analysis.model.attempts import RECOMPUTED, RETRIED, find_attempts
 from dasfprof.analysis.model.steps import NO_STEP, has_steps
-from dasfprof.analysis.model.unsent_tasks import unsent_tasks
+from dasfprof.analysis.model.unsent_tasks import UnsentTask, sent_tasks, unsent_tasks
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups
@@ -34,13 +34,17 @@ def _of_part(trace: Trace, by: By = "task") -> Any:
     if by != "task":
         return _sums(attempts, by)
     first = attempts.iloc[:LISTED]
-    return _by_task(trace, first).assign(**{_START: first["start"].to_numpy()}), len(attempts)
+    table = _by_task(trace, first, []).assign(**{_START: first["start"].to_numpy()})
+    return (table, len(attempts)), sent_tasks(trace)
 
 
-def _combined(_: Trace, parts: Sequence[Any], by: By = "task") -> pd.DataFrame:
+def _combined(trace: Trace, parts: Sequence[Any], by: By = "task") -> pd.DataFrame:
     if by != "task":
         return _sum_up(parts, by)
-    table = first_rows(parts, lambda rows: np.argsort(rows[_START].to_numpy(), kind="stable"))
+    unsent = unsent_tasks(trace, set().union(*(sent for _, sent in parts)))
+    rest = _by_task(trace, find_attempts(trace).iloc[:0], unsent).assign(**{_START: np.nan})
+    tables = [*(attempts for attempts, _ in parts), (rest, len(unsent))]
+    table = first_rows(tables, lambda rows: np.argsort(rows[_START].to_numpy(), kind="stable"))
     return table.drop(columns=_START)
 
 
@@ -92,7 +96,7 @@ def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
     attempts = find_attempts(trace)
     if by != "task":
         return _sum_up([_sums(attempts, by)], by)
-    return _by_task(trace, attempts)
+    return _by_task(trace, attempts, unsent_tasks(trace))
 
 
 def _sums(attempts: pd.DataFrame, by: By) -> GroupSums:
@@ -111,9 +115,9 @@ def _sum_up(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
     return table.take(order).reset_index(drop=True)
 
 
-def _by_task(trace: Trace, attempts: pd.DataFrame) -> pd.DataFrame:
+def _by_task(trace: Trace, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -> pd.DataFrame:
     """Return a row an attempt, and behind them one for each task known to have had none."""
-    workers, unsent = NamedWorkers(trace), unsent_tasks(trace)
+    workers = NamedWorkers(trace)
     of_attempt = attempts["worker"].to_numpy()
     step = attempts["step"].cat.remove_categories(NO_STEP).astype(object)
     more = len(unsent)
@@ -148,11 +152,6 @@ def _by_task(trace: Trace, attempts: pd.DataFrame) -> pd.DataFrame:
         },
         copy=False,
     )
-
-
-def count_attempts(attempts: pd.DataFrame, groups: Groups) -> dict[str, Any]:
-    """Count and sum up attempts by group: the columns that all summaries share."""
-    return attempt_columns(attempt_sums(attempts, groups, range(groups.count)))
 
 
 def attempt_sums(attempts: pd.DataFrame, groups: Groups, names: Sequence[Hashable]) -> GroupSums:

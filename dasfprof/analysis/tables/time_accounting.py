@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.accounting import ThreadTime, make_accounts
+from dasfprof.analysis.model.account_sums import Accounts
+from dasfprof.analysis.model.accounting import make_accounts
+from dasfprof.analysis.model.accounting_in_parts import (
+    ARRIVAL,
+    AccountedPart,
+    account_rows,
+    accounts_of_rows,
+)
 from dasfprof.analysis.model.busy_time import USES
+from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.numeric.sorted_rows import Rows
+from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -97,7 +108,26 @@ _MEANINGS = np.array([CLASSES[spent][1] for spent in ThreadTime], dtype=object)
 NO_TASK = "(idle)"
 
 
-@question("Where the time of all threads went", "time", short="time", overview=3)
+def _of_part(trace: Trace, by: Grouping = "cluster") -> tuple[AccountedPart, pd.DataFrame]:
+    return account_rows(trace)
+
+
+def _combined(
+    trace: Trace,
+    parts: Sequence[AccountedPart],
+    rows: Iterable[Rows],
+    by: Grouping = "cluster",
+) -> pd.DataFrame:
+    return _by(trace, accounts_of_rows(trace, parts, rows), by)
+
+
+@question(
+    "Where the time of all threads went",
+    "time",
+    short="time",
+    overview=3,
+    in_parts=InParts(_of_part, _combined, sorted_by=(ARRIVAL,)),
+)
 def time_accounting(trace: Trace, by: Grouping = "cluster") -> pd.DataFrame:
     """Put every second of every thread of every worker's life into exactly one class.
 
@@ -128,7 +158,11 @@ def time_accounting(trace: Trace, by: Grouping = "cluster") -> pd.DataFrame:
     """
     if by not in get_args(Grouping):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(Grouping))}.")
-    accounts = make_accounts(trace)
+    return _by(trace, make_accounts(trace), by)
+
+
+def _by(trace: Trace, accounts: Accounts, by: Grouping) -> pd.DataFrame:
+    """Make the table of accounts."""
     workers = trace.workers.loc[accounts.lives.ids]
     names: list[tuple[str, ...]]
     if by in ("function", "step"):

@@ -25,6 +25,7 @@ from dasfprof.analysis.trace.under_way import (
     recording_end,
 )
 from dasfprof.database.columns import Array
+from dasfprof.database.window import LASTING
 from dasfprof.text import count_of
 
 Columns = dict[str, Any]
@@ -35,10 +36,24 @@ _TASKS, _SCHEDULER = "TracePlugin", "SchedulerPlugin"
 #: Args that are stimulus ids.
 _STIMULI = ("cause", "end_cause", "graph", "stimulus")
 
-#: Tables of facts that are read of all times, see `dasfprof.database.window`.
-_LASTING = frozenset(
-    ("graphs", "clocks", "function_code", "gpu_devices", "call_profiles", "traced_functions")
-)
+#: Tables with a row an event, and the name of the events.
+_EVENTS = {
+    "samples": "Resource Usage",
+    "managed_memory": "Managed Memory",
+    "graphs": "Graph",
+    "steals": "Steal",
+    "unsent": "Unsent Tasks",
+    "clocks": "Clock",
+    "disk_usage": "Disk Usage",
+    "gpu_devices": "GPU Devices",
+    "gpu_usage": "GPU Usage",
+    "function_code": "Function Code",
+    "logs": "Log Record",
+    "tracebacks": "Traceback",
+    "arguments": "Task Arguments",
+    "call_profiles": "Call Profile",
+    "traced_functions": "Traced Function",
+}
 
 #: Columns that tell when a row's fact begins and ends (or how long it takes).
 _SPANS = {
@@ -82,30 +97,13 @@ class TraceBuilder:
         """Make the tables."""
         self._align_clocks()
         self._meet_workers()
-        tables = {
-            "samples": self._event_table("Resource Usage"),
-            "managed_memory": self._event_table("Managed Memory"),
-            "graphs": self._event_table("Graph"),
-            "steals": self._event_table("Steal"),
-            "unsent": self._event_table("Unsent Tasks"),
-            "clocks": self._event_table("Clock"),
-            "disk_usage": self._event_table("Disk Usage"),
-            "host_processes": self._host_processes(),
-            "gpu_devices": self._event_table("GPU Devices"),
-            "gpu_usage": self._event_table("GPU Usage"),
-            "function_code": self._event_table("Function Code"),
-            "logs": self._event_table("Log Record"),
-            "tracebacks": self._event_table("Traceback"),
-        }
-        tables["arguments"] = self._event_table("Task Arguments")
+        tables = {name: self._event_table(event) for name, event in _EVENTS.items()}
+        tables["host_processes"] = self._host_processes()
         for name in ("logs", "arguments", "tracebacks"):
             tables[name] = tables[name].rename(columns={"key": "key_id"})
-        tables["call_profiles"] = call_profiles(
-            self._event_table("Call Profile"), self._profile_directories
-        )
+        tables["call_profiles"] = call_profiles(tables["call_profiles"], self._profile_directories)
         under_way = self._under_way
         tables["allocations"] = under_way.table("Allocation")
-        tables["traced_functions"] = self._event_table("Traced Function")
         tables["under_way_history"] = under_way.table("Task Under Way")
         tables["loops_blocked"] = under_way.table("Loop Blocked")
         tables["scheduler_states"] = under_way.table("Scheduler State")
@@ -209,7 +207,7 @@ class TraceBuilder:
         for name, table in tables.items():
             if "worker_id" not in table or not len(table):
                 continue
-            if self._window is not None and name in _LASTING:
+            if self._window is not None and _EVENTS.get(name) in LASTING:
                 continue  # may be of other times
             first_of, last_of = _SPANS.get(name, ("time", "time"))
             starts, stops = table[first_of].to_numpy(), table[last_of].to_numpy()

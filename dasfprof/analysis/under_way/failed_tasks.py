@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.run_end import How, find_run_end, stimulus_texts
+from dasfprof.analysis.model.given_up import stimulus_texts
+from dasfprof.analysis.model.run_end import How, find_run_end
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import FailedTask
 

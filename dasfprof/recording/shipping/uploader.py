@@ -1,8 +1,8 @@
-"""`Uploader`: puts what a process has written into a storage, segment by segment.
+"""`Uploader`: puts what a process has written into a storage, piece by piece.
 
 The process's own files are the queue, so there is nothing to drop, and memory is that of one
-segment. All is done in a thread of its own, which a storage that hangs keeps from nothing but the
-next segment. A segment that could not be put is put again, the same bytes under the same name: the
+piece. All is done in a thread of its own, which a storage that hangs keeps from nothing but the
+next piece. A piece that could not be put is put again, the same bytes under the same name: the
 storage may have it already, and then nothing changes.
 """
 
@@ -17,19 +17,19 @@ from pathlib import Path
 from time import monotonic
 
 from dasfprof.database import FileDatabase
-from dasfprof.database.segments import file_directory, segment_name
 from dasfprof.database.storage import Storage, reason, shown
+from dasfprof.database.stored_names import file_directory, piece_name
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.shipping.tail import FileTail, FileTails
 
 logger = logging.getLogger(__name__)
 
-#: A segment is put when it has so many bytes, or after so many seconds.
-SEGMENT_BYTES, SEGMENT_SECONDS = 8_000_000, 30.0
+#: A piece is put when it has so many bytes, or after so many seconds.
+PIECE_BYTES, PIECE_SECONDS = 8_000_000, 30.0
 #: Seconds between two looks at the files' sizes.
 _LOOK = 1.0
-#: Seconds until a segment that could not be put is tried again, at first and at most.
+#: Seconds until a piece that could not be put is tried again, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 #: Seconds for which a process that goes on tries to put what is left when the run has ended, and
 #: the same for one that ends.
@@ -68,9 +68,9 @@ class Uploader:
         self._settings = settings
         self._owner = owner
         self._is_closing = is_closing
-        self._tails = FileTails(databases, SEGMENT_BYTES)
+        self._tails = FileTails(databases, PIECE_BYTES)
         self._storage: Storage | None = None
-        #: Lengths of segments that may be there although putting them failed, by the file's id.
+        #: Lengths of pieces that may be there although putting them failed, by the file's id.
         self._tried: dict[str, int] = {}
         #: When each profile of calls was written that is there.
         self._profiles: dict[Path, int] = {}
@@ -119,7 +119,7 @@ class Uploader:
             self._finish(_END_LIMIT, 0.5 * self._settings.response_timeout)
             return
         thread = threading.Thread(
-            target=self._finish, args=(_EXIT_LIMIT, _EXIT_LIMIT), name="dasfprof-last-segments"
+            target=self._finish, args=(_EXIT_LIMIT, _EXIT_LIMIT), name="dasfprof-last-pieces"
         )
         thread.start()
         thread.join(_LOOP_LIMIT)
@@ -139,7 +139,7 @@ class Uploader:
             )
 
     def _run(self) -> None:
-        # The first segment is put at once: a failure is told early, and the library is loaded and
+        # The first piece is put at once: a failure is told early, and the library is loaded and
         # connected, which it cannot do any more while the interpreter exits.
         self._put_all()
         last, pause = float("-inf"), 0.0
@@ -147,7 +147,7 @@ class Uploader:
             with self._changed:
                 self._changed.wait_for(self._is_asked, pause or _LOOK)
             asked, deadline, now = self._asked, self._deadline, monotonic()
-            is_due = now - last >= SEGMENT_SECONDS or any(map(_is_full, self._tails))
+            is_due = now - last >= PIECE_SECONDS or any(map(_is_full, self._tails))
             if not (is_due or pause or self._is_asked()):
                 continue
             if self._put_all():
@@ -194,7 +194,7 @@ class Uploader:
         while data := tail.read(self._tried.get(tail.id)):
             where = self._directory(tail)
             self._tried[tail.id] = len(data)
-            storage.put(f"{where}/{segment_name(tail.offset)}", data)
+            storage.put(f"{where}/{piece_name(tail.offset)}", data)
             del self._tried[tail.id]
             tail.offset += len(data)
         for path in _profiles_of(tail.path):
@@ -250,7 +250,7 @@ def on_their_way(run_uuid: str) -> dict[str, str]:
 
 def _is_full(tail: FileTail) -> bool:
     try:
-        return tail.path.stat().st_size - tail.offset >= SEGMENT_BYTES
+        return tail.path.stat().st_size - tail.offset >= PIECE_BYTES
     except OSError:
         return False
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.model.accounting import ThreadTime, by_class, thread_seconds
+from dasfprof.analysis.model.accounting import by_class, thread_seconds
 from dasfprof.analysis.model.busy_time import (
     CORE_WAIT,
     CPU_UNKNOWN,
@@ -22,6 +22,7 @@ from dasfprof.analysis.model.busy_time import (
 )
 from dasfprof.analysis.model.idle_cells import IdleCells
 from dasfprof.analysis.model.slots import task_slots
+from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.workers import NamedWorkers, worker_lives
 from dasfprof.analysis.tables.time_accounting import CLASSES
 from dasfprof.analysis.trace import Trace

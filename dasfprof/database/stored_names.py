@@ -1,4 +1,4 @@
-"""Where a run's files are in a storage: the names of its directories and segments.
+"""Where a run's files are in a storage: the names of its directories and pieces.
 
 ::
 
@@ -8,8 +8,8 @@
         000000412030.msgpack                 those that follow, and so on
         {name of the file}.{function}.pstats  profiles of calls, whole
 
-Each segment holds whole frames, so each can be read alone, and all of them one after the other are
-the file. A segment is written once, by one process; where that is not sure that it was written, it
+Each piece holds whole frames, so each can be read alone, and all of them one after the other are
+the file. A piece is written once, by one process; where that is not sure that it was written, it
 writes the same bytes again.
 """
 
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 _RUN = re.compile(r"(.+)\.(\d{1,12})\.([0-9a-f]{32})")
 _FILE = re.compile(r"(.+)\.[0-9a-f]{8}")
-_SEGMENT = re.compile(r"(\d{12,15})\.msgpack")
+_PIECE = re.compile(r"(\d{12,15})\.msgpack")
 
 
 class RunName(NamedTuple):
@@ -44,7 +44,7 @@ def parse_run(directory: str) -> RunName | None:
 
 
 def file_directory(stem: str, identity: str) -> str:
-    """Return the name of the directory of a trace file's segments."""
+    """Return the name of the directory of a trace file's pieces."""
     return f"{stem}.{identity[:8]}"
 
 
@@ -54,12 +54,12 @@ def stem_of(directory: str) -> str | None:
     return found[1] if found else None
 
 
-def segment_name(position: int) -> str:
-    """Return the name of the segment that begins at a byte of its file."""
+def piece_name(position: int) -> str:
+    """Return the name of the piece that begins at a byte of its file."""
     return f"{position:012d}.msgpack"
 
 
-def position_of(segment: str) -> int | None:
-    """Return the byte at which a segment begins; None for another file."""
-    found = _SEGMENT.fullmatch(segment)
+def position_of(piece: str) -> int | None:
+    """Return the byte at which a piece begins; None for another file."""
+    found = _PIECE.fullmatch(piece)
     return int(found[1]) if found else None
