@@ -28,7 +28,7 @@ def main() -> None:
     text = argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=text)
     parser.add_argument("file", nargs="?", type=Path, default=PICTURE)
-    parser.add_argument("--size", default="medium", help="of the demo: small, medium or large")
+    parser.add_argument("--size", default="small", help="of the demo: small, medium or large")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         cli(["demo", "--directory", work, "--size", arguments.size], standalone_mode=False)
