@@ -16,7 +16,7 @@ from traces import ANY_RUNS, TASK_TIMES, compute, made_trace, record
 
 import dasfprof
 from dasfprof.analysis import Trace, TraceAnalyser
-from dasfprof.analysis.model.clock_offsets import clock_offsets
+from dasfprof.analysis.model.clock_offsets import clock_offsets, ended_there
 
 STATUSES = ["Not started (s)", "Inqueue (s)", "Preparing (s)", "Running (s)", "Finalizing (s)"]
 
@@ -259,3 +259,41 @@ def test_a_real_run_without_some_files(real_run: Path, missing: str) -> None:
     assert (table[STATUSES].sum(axis=1) - table["Total (s)"]).abs().max() == 0
     unknown = "Not started (s)" if missing == "SchedulerPlugin" else "Preparing (s)"
     assert table[unknown].isna().all()
+
+
+def fail(seconds: float) -> float:
+    time.sleep(seconds)
+    raise ValueError(seconds)
+
+
+def test_a_failed_run_that_nobody_wanted_any_more_ends_on_its_worker(tmp_path: Path) -> None:
+    """The first error ends the sum, and the scheduler gives up what fails a second later."""
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=tmp_path),
+    ):
+        failing = [
+            client.submit(fail, at, key=f"fail-{at}", retries=2 * (at == 0)) for at in (0, 1)
+        ]
+        total = client.submit(sum, failing)
+        del failing
+        with pytest.raises(ValueError, match="0"):
+            total.result()
+        state = next(iter(cluster.workers.values())).state
+        while state.executing_count:
+            time.sleep(0.01)
+    trace = Trace.from_database(tmp_path)
+    runs = trace.tasks.assign(key=trace.keys.texts(trace.tasks["key_id"].to_numpy()))
+    table = TraceAnalyser(trace).per_task_status()
+
+    # Its first two errors were told, and it was tried again.
+    tried = runs[runs["key"] == "fail-0"]
+    assert ended_there(trace)[tried.index].tolist() == [True] * 3
+    # The other's error came to nobody; it ran for a second all the same.
+    (given_up,) = runs.index[runs["key"] == "fail-1"]
+    assert trace.tasks.loc[given_up, "scheduler_state"] == "released"
+    assert not ended_there(trace)[given_up]
+    assert table.loc[table["Task Key"] == "fail-1", "Running (s)"].item() >= 1.0

@@ -5,9 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.given_up import stimulus_texts
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+
+#: How the stimulus id begins by which a worker tells of an error; the time of its clock follows.
+_ERRED = "task-erred-"
+#: Seconds: times are not told apart to the last of their digits.
+_ROUNDED = 1e-4
 
 
 @once_per_trace
@@ -65,22 +71,48 @@ def message_bounds(trace: Trace) -> tuple[Array, Array]:
     if "sent" in tasks:
         of_task = clocks[tasks["worker_id"].to_numpy()]
         sent = tasks["stolen"].fillna(tasks["sent"]).to_numpy()
-        ended = ended_there(tasks)
+        ended = ended_there(trace)
         _bound(np.minimum, upper, of_task, tasks["received"].to_numpy() - sent)
         known = tasks["known"].to_numpy()[ended]
         _bound(np.maximum, lower, of_task[ended], tasks["done"].to_numpy()[ended] - known)
     return lower, upper
 
 
-def ended_there(tasks: pd.DataFrame) -> Array:
-    """Return which task runs' end the scheduler heard of from their worker.
+@once_per_trace
+def ended_there(trace: Trace) -> Array:
+    """Return which of `Trace.tasks` ended as the scheduler heard of it from their worker.
 
     Otherwise ``known`` says when the scheduler gave a run up, which its worker may outlive.
     """
-    reported: Array = tasks["scheduler_state"].isin(["memory", "erred"]).to_numpy()
+    tasks = trace.tasks
+    reported: Array = tasks["scheduler_state"].isin(["memory", "erred"]).to_numpy().copy()
     # A failed attempt that is tried again is reported as well, and becomes "released".
-    failed = (tasks["state"] == "erred") & (tasks["scheduler_state"] == "released")
-    return reported | failed.to_numpy()
+    rows = np.flatnonzero((tasks["state"] == "erred") & (tasks["scheduler_state"] == "released"))
+    reported[rows] = _told_of_its_error(trace, rows)
+    return reported
+
+
+def _told_of_its_error(trace: Trace, rows: Array) -> Array:
+    """Return which failed runs ended by word of their own error.
+
+    A task whose result nobody wants since another one failed ends by word of that one's.
+    """
+    runs = trace.tasks.iloc[rows]
+    if "end_cause" not in runs:
+        return np.ones(len(rows), dtype=bool)
+    texts = stimulus_texts(trace, runs["end_cause"])
+    said = np.array([_time_in(text) for text in texts], dtype=float)
+    stop = (runs["start"] + runs["duration"]).to_numpy()
+    own: Array = (said > stop - _ROUNDED) & (said < runs["done"].to_numpy() + _ROUNDED)
+    return own
+
+
+def _time_in(text: str) -> float:
+    """Return the time of a stimulus of an error; NaN if it is another one."""
+    try:
+        return float(text.removeprefix(_ERRED)) if text.startswith(_ERRED) else np.nan
+    except ValueError:
+        return np.nan
 
 
 def _clocks(workers: pd.DataFrame) -> tuple[Array, Array]:

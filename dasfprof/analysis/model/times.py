@@ -60,7 +60,7 @@ def recorded_times(trace: Trace) -> dict[str, Array]:
     queued = _since(trace, tasks, "queued")
     times["runnable"] = np.where(np.isnan(queued), times["sent"], queued)
     known = _since(trace, tasks, "known")
-    times["known"] = np.where(ended_there(tasks), known, np.nan) if "sent" in tasks else known
+    times["known"] = np.where(ended_there(trace), known, np.nan) if "sent" in tasks else known
     # The scheduler's own record of start and stop is on its clock already, more or less.
     seen = (tasks["source"] == "worker").to_numpy()
     offsets = np.where(seen, clock_offsets(trace)[tasks["worker_id"].to_numpy()], 0.0)
