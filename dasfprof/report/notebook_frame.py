@@ -8,7 +8,9 @@ has a height that shows the timeline.
 Two thirds of the page of a small run are its style and script. Of the reports in one notebook, the
 first carries them, and the script beside the others' frames puts them into those pages
 (`CarriedParts`). A copy that is gone, since its cell was run again or deleted, is told in words; a
-cell that is run again brings a copy along, since a kernel cannot know which outputs there are.
+cell that is run again brings a copy along, since a kernel cannot know which outputs there are. So
+does one of another name with the same source: notebooks that are kept as text name their cells
+anew each time that they are opened, and all of their outputs may be new while the kernel is not.
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ def parts_of(page: str) -> str:
 
 
 class CarriedParts:
-    """Which cells of this kernel's notebook have shown reports, by the checksum of the parts."""
+    """In which execution a cell of this kernel showed a report, by the checksum of the parts."""
 
     def __init__(self) -> None:
         self._shown: dict[str, dict[str, str]] = {}
@@ -95,16 +97,16 @@ class CarriedParts:
         running = _running_cell()
         if running is None:
             return False
-        cell, execution = running
+        names, execution = running
         shown = self._shown.setdefault(parts, {})
-        before, others = shown.get(cell), bool(shown)
-        shown[cell] = execution
+        before, others = {shown[name] for name in names if name in shown}, bool(shown)
+        shown.update(dict.fromkeys(names, execution))
         # An earlier execution's output of this cell is gone, and it may have carried the copy.
-        return others if before is None else before == execution
+        return before == {execution} if before else others
 
 
-def _running_cell() -> tuple[str, str] | None:
-    """Return the names of the cell and its execution; None outside of notebooks that name them.
+def _running_cell() -> tuple[tuple[str, str], str] | None:
+    """Return a cell's name and source, and its execution's name; None where cells have no names.
 
     JupyterLab, Notebook 7 and VS Code do. Colab keeps each output in a frame of its own, where no
     other one can be reached.
@@ -114,4 +116,6 @@ def _running_cell() -> tuple[str, str] | None:
         return None
     request: dict[str, Any] = getattr(ipython.get_ipython(), "get_parent", dict)()
     cell = request.get("metadata", {}).get("cellId")
-    return (str(cell), request["header"]["msg_id"]) if cell else None
+    if not cell:
+        return None
+    return (str(cell), request["content"]["code"]), request["header"]["msg_id"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from jupyter_client.manager import start_new_kernel
-from opened_pages import DEADLINE, EVENTS
+from opened_pages import DEADLINE, EVENTS, browser_path
 from traces import record, usage, write_trace
 
 from dasfprof import TraceAnalyser, write_report
@@ -99,6 +99,44 @@ def test_other_frames_do_not_change_a_height(report: str, browser: Any, tmp_path
     tab.close()
 
 
+def test_a_scrollbar_hides_nothing_of_a_narrow_frame(
+    report: str, browser: Any, tmp_path: Path
+) -> None:
+    """The page is wider than this frame, and scrollbars take room, as on most desktops."""
+    desktop = browser.browser_type.launch(
+        executable_path=browser_path(),
+        args=["--no-sandbox", "--disable-gpu"],
+        ignore_default_args=["--hide-scrollbars"],
+    )
+    narrow = f'<div style="width:300px">{frame_html(report, "run")}</div>'
+    tab, complaints = opened(desktop, tmp_path, narrow)
+    inner = whole(tab, 0)
+    root = "document.documentElement"
+    inner.wait_for_function(f"innerHeight > {root}.clientHeight")
+    inner.wait_for_function(f"{root}.scrollHeight <= {root}.clientHeight")
+    inner.wait_for_function(f"{root}.clientWidth === innerWidth")
+    assert complaints == []
+    desktop.close()
+
+
+@pytest.mark.parametrize("height", ["Infinity", "NaN", "-5", "0", "'77'", "[77]", "{}"])
+def test_only_a_number_is_a_height(height: str, browser: Any, tmp_path: Path) -> None:
+    """Messages of one sender arrive in their order: the last one shows that this one was heard."""
+    page = f"""<script>for (const height of [{height}, 456])
+        parent.postMessage({{ dasfprofHeight: height }}, "*")</script>"""
+    heard = """<script>
+        window.heights = [];
+        addEventListener("message", () => {
+            heights.push(document.querySelector("iframe").style.height);
+        });
+    </script>"""
+    tab, complaints = opened(browser, tmp_path, frame_html(page, "run") + heard)
+    tab.wait_for_function("heights.length === 2")
+    assert tab.evaluate("heights") == ["1000px", "456px"]
+    assert complaints == []
+    tab.close()
+
+
 def test_outputs_share_script_and_style(report: str, browser: Any, tmp_path: Path) -> None:
     first = frame_html(report, "first")
     later = frame_html(report, "later", parts_elsewhere=True)
@@ -130,15 +168,17 @@ def test_parts_that_are_gone_are_told_in_words(report: str, browser: Any, tmp_pa
         tab.close()
 
 
-#: Cells as a person runs them: the name that the notebook sends, and which of their outputs take
-#: style and script from another one.
+#: Cells as a person runs them: the name that the notebook sends, a source, and which of their
+#: outputs take style and script from another one.
 EXECUTIONS = [
-    ("a", [False, True]),  # two reports of one cell
-    ("b", [True]),
-    ("b", [False, True]),  # run again: it may have been the one that carried them
-    (None, [False, False]),  # a notebook that names no cells
-    ("c", [True]),
-    ("a", [False]),
+    ("a", "first", [False, True]),  # two reports of one cell
+    ("b", "second", [True]),
+    ("b", "second", [False, True]),  # run again: it may have been the one that carried them
+    (None, "unnamed", [False, False]),  # a notebook that names no cells
+    ("c", "third", [True]),
+    ("a", "edited", [False]),
+    ("d", "third", [False]),  # the notebook was opened again, and names its cells anew
+    ("e", "fourth", [True]),
 ]
 
 
@@ -147,8 +187,8 @@ def test_a_cell_that_is_run_again_carries_the_parts_along() -> None:
     try:
         make = "from dasfprof.report.notebook_frame import CarriedParts\ncarried = CarriedParts()"
         client.execute_interactive(make, timeout=DEADLINE)
-        for cell, expected in EXECUTIONS:
-            code = f"[carried.elsewhere('parts') for _ in range({len(expected)})]"
+        for cell, source, expected in EXECUTIONS:
+            code = f"[carried.elsewhere('parts') for _ in range({len(expected)})]  # {source}"
             content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
             metadata = {"cellId": cell} if cell else {}
             message = client.session.msg("execute_request", content, metadata=metadata)

@@ -12,7 +12,7 @@
     window.dasfprofParts = new Map();
     window.addEventListener("message", (event) => {
       const height = event.data?.dasfprofHeight;
-      if (!(height > 0)) return;
+      if (!Number.isFinite(height) || height <= 0) return;
       for (const frame of frames()) {
         if (frame.contentWindow === event.source) frame.style.height = `${Math.min(height, TALLEST)}px`;
       }

@@ -365,7 +365,10 @@ function usualThreshold(tasks) {
 /** In a notebook's frame: tells how tall the page is, for `notebook.js`, whenever that changes. */
 function tellHeight() {
   const root = document.documentElement;
-  const tell = () => parent.postMessage({ dasfprofHeight: Math.ceil(root.getBoundingClientRect().height) }, "*");
+  const tell = () => {
+    const scrollbar = innerHeight - root.clientHeight; // below a page that is wider than its frame
+    parent.postMessage({ dasfprofHeight: Math.ceil(root.getBoundingClientRect().height + scrollbar) }, "*");
+  };
   if (parent !== window) new ResizeObserver(tell).observe(root);
 }
 
