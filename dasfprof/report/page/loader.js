@@ -12,8 +12,11 @@ function bytesOfBase64(text) {
 }
 
 async function inflate(bytes) {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  const { readable, writable } = new DecompressionStream("deflate");
+  const writer = writable.getWriter();
+  const inflated = new Response(readable).arrayBuffer();
+  const [buffer] = await Promise.all([inflated, writer.write(bytes), writer.close()]);
+  return new Uint8Array(buffer);
 }
 
 (async () => {

@@ -2,6 +2,8 @@
 
 /** Rows of each table of sums. */
 const AREA_ROWS = 8;
+/** A task run in the area, and one that is lit besides. */
+const [SEEN, LIT] = [1, 2];
 
 class Area {
   /** `page` has the timeline, its gaps and which runs are lit. */
@@ -75,97 +77,85 @@ class AreaSums {
       if ((at >= first && at <= last) || !gaps.has(track)) continue;
       for (const lane of track.lanes) gaps.seconds(lane, from, to, this.others);
     }
-    const rows = new Uint32Array(tasks.count);
-    const seen = new Uint8Array(tasks.count);
+    this.seen = new Uint8Array(tasks.count);
     this.count = 0;
     for (let track = first; track <= last; track += 1) {
       const threads = gaps.has(view.tracks[track]);
       if (threads) for (const lane of view.tracks[track].lanes) gaps.seconds(lane, from, to, classes);
-      const [begin, end] = seenIn(view, tasks, track, from, to);
-      for (let at = begin; at < end; at += 1) {
-        const row = view.rows ? view.rows[at] : at;
-        if (seen[row] || tasks.starts[row] + tasks.durations[row] < from) continue;
-        seen[row] = 1;
-        if (!threads) gaps.addRun(row, from, to, classes);
-        if (!matches || matches[row]) rows[this.count++] = row;
-      }
-    }
-    this.rows = rows.subarray(0, this.count);
-    /** Of each of the rows, its seconds in the area. */
-    this.inside = new Float64Array(this.count);
-    for (let at = 0; at < this.count; at += 1) {
-      const [start, length] = [tasks.starts[rows[at]], tasks.durations[rows[at]]];
-      this.inside[at] = overlap(start, start + length, from, to);
+      this.mark(view, track, matches, threads ? null : (row) => gaps.addRun(row, from, to, classes));
     }
     this.classes = [...classes.keys()]
       .filter((code) => classes[code] > 0)
       .map((code) => ({ code, seconds: classes[code] }))
       .sort((one, other) => other.seconds - one.seconds);
+    this.ordered = this.inOrder();
     const workerOfTrack = Uint32Array.from(tasks.tracks, ({ worker }) => worker);
     this.functions = this.by(tasks.facts.functions.length, (row) => tasks.functionOfKey[tasks.keys[row]]);
     this.workers = this.by(tasks.facts.workers.length, (row) => workerOfTrack[tasks.trackOfRow[row]]);
   }
 
+  /** Marks the task runs of a track that are in the area, and counts those that are lit; calls `each` with all. */
+  mark(view, track, matches, each) {
+    const { seen, from, to } = this;
+    const { starts, durations } = this.tasks;
+    const [begin, end] = seenIn(view, this.tasks, track, from, to);
+    for (let at = begin; at < end; at += 1) {
+      const row = view.rows ? view.rows[at] : at;
+      if (seen[row] || starts[row] + durations[row] < from) continue;
+      const lit = !matches || matches[row];
+      seen[row] = lit ? LIT : SEEN;
+      if (lit) this.count += 1;
+      if (each) each(row);
+    }
+  }
+
+  /** The lit task runs, the shortest first. */
+  inOrder() {
+    const { seen, tasks, count } = this;
+    const [rows, order] = [new Uint32Array(count), byDuration(tasks)];
+    for (let at = 0, next = 0; next < count; at += 1) if (seen[order[at]] === LIT) rows[next++] = order[at];
+    return rows;
+  }
+
   /** The groups of the task runs by one of so many codes, that with the most seconds first. */
   by(most, code) {
-    const { rows, inside, tasks } = this;
+    const { seen, ordered, from, to } = this;
+    const { count, starts, durations } = this.tasks;
     const [sizes, seconds] = [new Uint32Array(most), new Float64Array(most)];
-    const codes = new Uint32Array(rows.length);
-    for (let at = 0; at < rows.length; at += 1) {
-      const own = code(rows[at]);
-      codes[at] = own;
+    const codes = new Uint32Array(count);
+    for (let row = 0; row < count; row += 1) {
+      if (seen[row] !== LIT) continue;
+      const own = code(row);
+      codes[row] = own;
       sizes[own] += 1;
-      seconds[own] += inside[at];
+      seconds[own] += overlap(starts[row], starts[row] + durations[row], from, to);
     }
     const groups = [...sizes.keys()].filter((own) => sizes[own] > 0).sort((one, other) => seconds[other] - seconds[one]);
-    const lengths = new Array(most).fill(null);
-    for (const own of groups.slice(0, AREA_ROWS)) lengths[own] = new Float64Array(sizes[own]);
-    sizes.fill(0);
-    const longest = new Array(most).fill(null);
-    for (let at = 0; at < rows.length; at += 1) {
-      const own = codes[at];
-      if (!lengths[own]) continue;
-      const length = tasks.durations[rows[at]];
-      lengths[own][sizes[own]++] = length;
-      if (longest[own] === null || length > tasks.durations[longest[own]]) longest[own] = rows[at];
+    const shown = groups.slice(0, AREA_ROWS);
+    const members = new Array(most).fill(null);
+    for (const own of shown) members[own] = new Uint32Array(sizes[own]);
+    const counts = new Uint32Array(most);
+    for (let at = 0; at < ordered.length; at += 1) {
+      const own = codes[ordered[at]];
+      if (members[own]) members[own][counts[own]++] = ordered[at];
     }
     return groups.map((own) => {
-      if (!lengths[own]) return { code: own, figures: [] };
-      const middle = [0.5, 0.95, 1].map((share) => formatSeconds(quantile(lengths[own], share)));
-      const figures = [formatCount(lengths[own].length), formatSeconds(seconds[own]), ...middle];
-      return { code: own, figures, longest: longest[own] };
+      if (!members[own]) return { code: own, figures: [] };
+      const middle = [0.5, 0.95, 1].map((share) => formatSeconds(this.quantile(members[own], share)));
+      const figures = [formatCount(sizes[own]), formatSeconds(seconds[own]), ...middle];
+      return { code: own, figures, longest: members[own].at(-1) };
     });
   }
-}
 
-/** The value below which a share of numbers lies, as NumPy's; puts the numbers in another order. */
-function quantile(numbers, share) {
-  const place = (numbers.length - 1) * share;
-  const low = Math.floor(place);
-  const below = numberAt(numbers, low);
-  if (place === low) return below;
-  return below + (numberAt(numbers, low + 1) - below) * (place - low);
-}
-
-/** The number that would be at a place if they were sorted. */
-function numberAt(numbers, place) {
-  let [low, high] = [0, numbers.length - 1];
-  while (low < high) {
-    const pivot = numbers[(low + high) >> 1];
-    let [left, right] = [low, high];
-    while (left <= right) {
-      while (numbers[left] < pivot) left += 1;
-      while (numbers[right] > pivot) right -= 1;
-      if (left > right) break;
-      [numbers[left], numbers[right]] = [numbers[right], numbers[left]];
-      left += 1;
-      right -= 1;
-    }
-    if (place <= right) high = right;
-    else if (place >= left) low = left;
-    else break;
+  /** The duration below which a share of task runs lies that are in its order, as NumPy's. */
+  quantile(ordered, share) {
+    const { durations } = this.tasks;
+    const place = (ordered.length - 1) * share;
+    const low = Math.floor(place);
+    const below = durations[ordered[low]];
+    if (place === low) return below;
+    return below + (durations[ordered[low + 1]] - below) * (place - low);
   }
-  return numbers[place];
 }
 
 function areaTable(name, labels, rows, most = AREA_ROWS) {

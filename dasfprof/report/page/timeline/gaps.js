@@ -91,14 +91,33 @@ class Gaps {
 
   /** Seconds of a lane by class between two times, those in which tasks run too. */
   seconds(lane, from, to, sums = new Float64Array(this.names.length)) {
-    this.free(lane, from, to, (begin, end) =>
-      this.causes(lane, begin, end, (code, share, start, stop) => {
-        sums[code] += share * (stop - start);
-      }),
-    );
+    const { starts, durations, before, after, gapBegins } = this.tasks;
     const [first, last] = this.rowsOf(lane, from, to);
-    for (let row = first; row < last; row += 1) this.addRun(row, from, to, sums);
+    const [firstCell, endCell] = this.cellsOf(lane);
+    const cells = { at: Math.max(lastAtMost(gapBegins, from, firstCell, endCell), firstCell), end: endCell - 1 };
+    let free = from;
+    for (let row = first; row < last; row += 1) {
+      const held = Math.min(starts[row] - before[row], to);
+      if (held > free) this.addIdle(cells, free, held, sums);
+      free = Math.max(free, starts[row] + durations[row] + after[row]);
+      this.addRun(row, from, to, sums);
+    }
+    if (to > free) this.addIdle(cells, free, to, sums);
     return sums;
+  }
+
+  /** Adds a lane's idle time between two times; `cells`: goes on to the one in which it ends. */
+  addIdle(cells, from, to, sums) {
+    const { gapBegins: begins, gapOffsets, gapClasses, gapShares } = this.tasks;
+    while (cells.at < cells.end && begins[cells.at + 1] <= from) cells.at += 1;
+    for (; cells.at < cells.end; cells.at += 1) {
+      const stop = begins[cells.at + 1];
+      const seconds = Math.min(stop, to) - Math.max(begins[cells.at], from);
+      for (let at = gapOffsets[cells.at]; at < gapOffsets[cells.at + 1] && seconds > 0; at += 1) {
+        sums[gapClasses[at]] += gapShares[at] * seconds;
+      }
+      if (stop >= to) return;
+    }
   }
 
   /** Adds what a run held its thread for between two times. */
@@ -106,15 +125,8 @@ class Gaps {
     const { starts, durations, before, after } = this.tasks;
     const start = starts[row];
     const end = start + durations[row];
-    const inside = Math.min(end, to) - Math.max(start, from);
-    if (inside > 0) {
-      const share = durations[row] > 0 ? inside / durations[row] : 0;
-      const [computing, waiting, blocked, unknown] = this.split(row);
-      sums[0] += computing * share;
-      sums[1] += waiting * share;
-      sums[2] += blocked * share;
-      sums[3] += unknown * share;
-    }
+    const inside = overlap(start, end, from, to);
+    if (inside > 0) this.addFunction(row, inside / durations[row], sums);
     const earlier = overlap(start - before[row], start, from, to);
     if (earlier > 0) this.addSide(row, true, earlier / before[row], sums);
     const later = overlap(end, end + after[row], from, to);
@@ -132,14 +144,26 @@ class Gaps {
     sums[OVERHEAD] += (whole - disk - deserialize) * share;
   }
 
-  /** The seconds of a run's function by what its thread did: computing, no core, blocked, unknown. */
-  split(row) {
+  /** Adds a share of a run's function by what its thread did: computing, no core, blocked, unknown. */
+  addFunction(row, share, sums) {
     const { durations, cpu, core_wait: waits } = this.tasks;
-    const [whole, used] = [durations[row], cpu[row]];
-    if (Number.isNaN(used)) return [0, 0, 0, whole];
-    const computing = Math.min(used, whole);
+    const whole = durations[row];
+    if (Number.isNaN(cpu[row])) {
+      sums[CPU_UNKNOWN] += whole * share;
+      return;
+    }
+    const computing = Math.min(cpu[row], whole);
     const waiting = Math.min(waits[row] || 0, whole - computing);
-    return [computing, waiting, whole - computing - waiting, 0];
+    sums[COMPUTING] += computing * share;
+    sums[CORE_WAIT] += waiting * share;
+    sums[BLOCKED] += (whole - computing - waiting) * share;
+  }
+
+  /** The seconds of a run's function by what its thread did, in the order of `addFunction`. */
+  split(row) {
+    const seconds = [0, 0, 0, 0];
+    this.addFunction(row, 1, seconds);
+    return seconds;
   }
 
   /** The share of each pixel in which runs hold the threads of lanes, and by `AROUND` in which not for a function. */
