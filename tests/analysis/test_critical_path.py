@@ -57,6 +57,16 @@ def test_one_task_by_hand() -> None:
     ]
 
 
+def test_nothing_tells_when_a_worker_took_in_what_its_file_does_not_hold() -> None:
+    unseen = dict.fromkeys(("received", "ready", "executing", "done"), np.nan)
+
+    assert path_of({**FIRST, **unseen}) == [
+        [1.0, 1.0, "Unknown", "a-1", "client"],
+        [2.0, 4.0, "Compute", "a-1", "client"],
+        [6.0, 0.5, "Scheduler", "a-1", "client"],
+    ]
+
+
 def test_a_dependency_and_its_transfer() -> None:
     lengths = 0.25, 2.0, 0.0, 1.0, 3.0, 0.0, 0.5
     second = stages("b-1", 1.0, 6.75, *lengths, cause="task-finished-a-1", disk_read=0.75)

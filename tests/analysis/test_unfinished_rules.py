@@ -64,6 +64,16 @@ def test_what_a_client_took_away_as_it_left_was_under_way(tmp_path: Path) -> Non
     assert table["Error Category"].tolist() == ["cancelled"]
 
 
+def test_a_client_that_dropped_its_futures_at_the_end_did_not_leave(tmp_path: Path) -> None:
+    run = hung()
+    run.states = [*run.states[:1], (19.5, {"unfinished": 0, "clients": []})]
+    dropped = {"known": 19.0, "state": "released", "why": "client-releases-keys-1"}
+    run.runs = [{"key": "f-1", **dropped}]
+    found = findings(run, tmp_path)
+    assert found[0]["Rule"] == "unfinished-run"
+    assert "1 task was unfinished when its client gave it up" in found[0]["Finding"]
+
+
 def test_what_sigint_ended_as_the_program_ended_was_under_way(tmp_path: Path) -> None:
     found = findings(ended_in(SIGINT, 19.0, 19.001, client_left=19.002), tmp_path)
     first = found[0]

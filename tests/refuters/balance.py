@@ -41,7 +41,7 @@ def fat_partitions(said: Said, evidence: Evidence) -> Iterator[str]:
         yield f"no task has {told['size'].text}, {told['factor'].text} times the median"
     if "duration" in told:
         yield from exceeds(told["duration"], row["held"] - row["executing"], "the task itself took")
-    if any(run["seceded"] is not None for run in own):
+    if row["seceded"] is not None:
         yield "its tasks gave their threads back: what they waited for are tasks of their own"
     if not _is_divided(row):
         yield f"its partitions are {row['type']}, not parts of a collection"
@@ -84,7 +84,12 @@ def straggling_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
         yield from differs(told["longest"], row["working"], "the longest")
         yield from differs(told["median"], float(np.median(own.numbers("working"))), "the median")
     cause = said.figures("Most likely cause of those of {name}: {name:cause}. See")["cause"].text
-    yield from _against_cause(cause, row, own)
+    # Of many the cause is that of most.
+    longest = sorted(zip(_held(own, "held"), own, strict=True), key=lambda pair: -pair[0])
+    rows = [one for _, one in longest][: by_function.get(str(row["function"]), 1)]
+    against = [[*_against_cause(cause, one, own)] for one in (rows if len(rows) > 1 else [row])]
+    if 2 * sum(map(bool, against)) > len(against):
+        yield from next(filter(None, against))
 
 
 def _held(rows: Rows, end: str) -> Any:
@@ -193,11 +198,17 @@ def _not_comparable(evidence: Evidence) -> set[str]:
         for address, (joined, left, _) in evidence.lives.items()
         if joined > middle or left < middle
     }
-    under_way = {repr(row["key"]) for row in evidence.open}
-    for row in evidence.unseen:
-        if row["state"] not in ("memory", "erred") and repr(row["key"]) not in under_way:
-            addresses.add(row["worker"])
+    left = {row["worker"] for row in evidence.rows("Worker Removed")}
+    addresses |= {row["worker"] for row in _never_seen(evidence)} & left
     return {evidence.label(address) or address for address in addresses}
+
+
+def _never_seen(evidence: Evidence) -> Rows:
+    """Return the runs that were sent to a worker, and of which neither an end nor a look tells."""
+    under_way = {repr(row["key"]) for row in evidence.open}
+    return evidence.unseen.where(
+        lambda row: row["state"] not in ("memory", "erred") and repr(row["key"]) not in under_way
+    )
 
 
 def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
@@ -219,6 +230,9 @@ def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
         busy[label] = busy.get(label, 0.0) + held.integral()
     for row in evidence.open if open_ else ():
         busy[row["label"]] = busy.get(row["label"], 0.0) + evidence.end - row["since"]
+    for row in _never_seen(evidence) if open_ else ():
+        label = evidence.label(row["worker"])
+        busy[label] = busy.get(label, 0.0) + row["duration"]
     return {label: busy[label] / threads.get(label, 1) for label in busy if label}
 
 

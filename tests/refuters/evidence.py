@@ -89,8 +89,9 @@ class Evidence:
     def runs(self) -> Rows:
         """The task runs in files of workers, as they began, with what the scheduler noted of each.
 
-        ``stop``, ``function``, ``working`` (without waits for a core), ``cpu`` (0 if unknown, and
-        no more than ``working``), ``held`` (until when it held its thread) are added.
+        ``stop``, ``function``, ``held`` (until when it held its thread) are added, and of the
+        time for which its function held that: ``waited`` for a core, ``working`` (all else), and
+        ``used`` of it (CPU seconds, 0 if unknown).
         """
         seen = {
             (repr(row["key"]), row["run_id"], row["worker"]): row for row in self.rows("Task Run")
@@ -98,17 +99,19 @@ class Evidence:
         found = []
         for row in sorted(self.rows("Compute"), key=lambda row: row["timestamp"]):
             noted = seen.get((repr(row["key"]), row["run_id"], row["address"]), {})
-            length = row["duration"]
-            waited = min(max(row.get("run_queue") or 0.0, 0.0), length)
+            ends = [row["timestamp"] + row["duration"], row.get("done"), row.get("seceded")]
+            length = max(min(ends[0], ends[2] or ends[0]) - row["timestamp"], 0.0)
+            # When within it a run used the CPU nobody noted: evenly, then.
+            share = length / row["duration"] if row["duration"] > 0 else 1.0
+            waited = min(max(row.get("run_queue") or 0.0, 0.0) * share, length)
             cpu = row.get("cpu")
-            ends = [row["timestamp"] + length, row.get("done"), row.get("seceded")]
             facts = {
                 "stop": ends[0],
                 "function": key_split(row["key"]),
                 "waited": waited,
                 "working": length - waited,
                 "used": min(
-                    max(0.0 if cpu is None or np.isnan(cpu) else cpu, 0.0), length - waited
+                    max(0.0 if cpu is None or np.isnan(cpu) else cpu * share, 0.0), length - waited
                 ),
                 "held": ends[2] if ends[2] is not None else max(ends[0], ends[1] or 0.0),
                 "noted": noted,

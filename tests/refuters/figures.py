@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 _SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}
 _BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15}
-_NUMBER = r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?"
+_NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?"
 KINDS = {
     "duration": rf"\d+ h \d+ min|\d+ min \d+ s|{_NUMBER} (?:µs|ms|s)",
     "size": rf"{_NUMBER} [kMGTP]?B",
     "share": rf"(?:under )?{_NUMBER} %",
-    "count": r"\d[\d,]*",
+    "count": r"\d+(?:,\d{3})*",
     "factor": _NUMBER,
     "name": r"\S.*?",
 }

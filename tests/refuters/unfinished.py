@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from dask.utils import key_split
 
-from refuters.attempts import attempts, clients_gone, is_killed
+from refuters.attempts import attempts, by_client, clients_gone, is_killed
 from refuters.evidence import Evidence
 from refuters.registry import Said, differs, refuter
 
@@ -33,6 +33,9 @@ def unfinished_run(said: Said, evidence: Evidence) -> Iterator[str]:
             yield "nothing was unfinished"
     if "when its client left" in said.finding and not np.isfinite(clients_gone(evidence)):
         yield "no client left"
+    gave_up = any(by_client(row) for row in evidence.rows("Task Run"))
+    if re.search("when its client gave (it|them) up", said.finding) and not gave_up:
+        yield "no client gave a task up"
     if "when SIGINT came" in said.finding:
         erred = [row for row in attempts(evidence) if row["ended"] == "erred"]
         if not any(_of_sigint(str(row.get("exception"))) for row in erred):

@@ -91,9 +91,13 @@ def dominating_function(said: Said, evidence: Evidence) -> Iterator[str]:
         yield f"its CPU share is {cpu[0] / working.sum():.3g}, not {more['cpu'].text}"
     if more["cpu"].value < _WAITS and "vectorise" in said.suggestion:
         yield f"it is to be vectorised, though it uses the CPU for {more['cpu'].text}"
-    if least / len(own) > _OF_FEW * np.median(working):
+    mean = said.figures_if_any("(the median; {duration} on average)")
+    if mean:
+        yield from lies(mean["duration"], least / len(own), most / len(own), "its mean")
+    elif least / len(own) > _OF_FEW * np.median(working):
         yield f"half of its tasks took no more than {np.median(working):.3g} s"
-    if any(row["seceded"] is not None for row in own):
+    seceded = own.where(lambda row: row["seceded"] is not None)
+    if seceded.numbers("working").sum() > 0.5 * working.sum():
         yield "it gave its threads back while it waited for tasks of its own"
 
 

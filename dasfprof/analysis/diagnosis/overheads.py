@@ -103,7 +103,7 @@ def late_receipt(run: RunFigures) -> Iterator[Finding]:
     )
     if share < _LATE or on_path < _LATE * run.wall:
         return
-    way = run.slots.times.received - run.slots.sent
+    way = run.slots.on_its_way
     blocked = _blocked_share(run)
     by_function = np.bincount(run.slots.function, weights=way)
     name = run.slots.functions[int(by_function.argmax())]
@@ -148,7 +148,7 @@ def deserialising(run: RunFigures) -> Iterator[Finding]:
 
 def _blocked_share(run: RunFigures) -> float:
     """Return the share of the tasks' time on their way for which the worker's loop was blocked."""
-    way = float((run.slots.times.received - run.slots.sent).sum())
+    way = float(run.slots.on_its_way.sum())
     return float(blocked_on_the_way(run.trace).sum()) / way if way > 0 else 0.0
 
 

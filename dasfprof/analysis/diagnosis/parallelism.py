@@ -25,6 +25,8 @@ _CHAIN = 3
 _DOMINATES = 0.5
 #: and its task runs take so many times as long as those of the others, on average.
 _TIMES_OTHERS = 3.0
+#: From so many times the median on, the mean of its tasks is told besides.
+_UNEVEN = 3.0
 
 
 @dataclass(frozen=True)
@@ -132,10 +134,11 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
     if share < _DOMINATES or not rest or median < _TIMES_OTHERS * others / rest:
         return
     cpu = float(run.cpu[own].sum() / run.working[own].sum())
-    name = str(run.function_names[code])
+    name, mean = str(run.function_names[code]), float(working[own].mean())
+    uneven = f"; {format_duration(mean)} on average" if mean > _UNEVEN * median else ""
     yield Finding(
         f"One function takes most of the time: {name} has {format_share(share)} of all seconds of "
-        f"tasks, {format_duration(median)} a task (the median).",
+        f"tasks, {format_duration(median)} a task (the median{uneven}).",
         f"{count_of(int(run.functions.sizes[code]), 'task')}, "
         f"{format_duration(float(total[code]))} in all, first uses and waits for a core left out; "
         f"the tasks of all others take {format_duration(others / rest)} on average. It uses the "

@@ -94,7 +94,7 @@ def _summary(
         begin = f"The run goes on with {count_of(number, 'unfinished task')}"
     else:
         be = "was" if number == 1 else "were"
-        begin = f"{count_of(number, 'task')} {be} unfinished {_when(state, end)}"
+        begin = f"{count_of(number, 'task')} {be} unfinished {_when(state, end, number)}"
         if severity == "high":
             begin = f"The run did not end: {begin}"
     longest = _longest(state)
@@ -136,9 +136,11 @@ def _with_the_end(run: RunFigures) -> str:
     )
 
 
-def _when(state: ClusterState, end: RunEnd) -> str:
+def _when(state: ClusterState, end: RunEnd, number: int) -> str:
     if end.interrupted:
         return "when SIGINT came, as of Ctrl-C"
+    if end.clients_stayed:
+        return f"when its client gave {'it' if number == 1 else 'them'} up"
     if end.how is How.BROKEN_UP and sum(worker.status != "lost" for worker in state.workers) == 1:
         return _WHEN_ALONE
     return _WHEN[end.how or How.CUT]
@@ -202,7 +204,8 @@ def _counts(state: ClusterState) -> str:
 def _cut_off(state: ClusterState, end: RunEnd) -> Finding:
     number = end.unfinished or len(state.tasks)
     return Finding(
-        f"{count_of(number, 'task')} of fire_and_forget had not ended {_when(state, end)}: "
+        f"{count_of(number, 'task')} of fire_and_forget had not ended "
+        f"{_when(state, end, number)}: "
         "the end of the program cut them off.",
         f"{name_some([task.key for task in state.tasks])} {_counts(state)}".strip(),
         "Keep their futures and wait() for them before the program ends, or run it on a cluster "

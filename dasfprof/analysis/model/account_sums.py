@@ -153,11 +153,23 @@ def own_causes_of(
     taken_of = _rows_by(np.where(unfinished.taken, unfinished.worker, -1), workers)
     for place, number in enumerate(lives.ids.tolist()):
         rows, taken = rows_of(number), taken_of(number)
+        times, sent = slots.times, slots.sent[rows]
+        received = times.received[rows]
+        unknown = slots.reception_unknown[rows]
         own = idle_time.own_causes(
             (int(lives.threads[place]), lives.begin[place], lives.end[place]),
             lives.statuses[place],
-            _edges(slots, rows),
-            (unfinished.sent[taken], unfinished.known[taken]),
+            [
+                np.where(unknown, received, sent),
+                received,
+                times.ready[rows],
+                times.executing[rows],
+                slots.end[rows],
+            ],
+            (
+                np.append(unfinished.sent[taken], sent[unknown]),
+                np.append(unfinished.known[taken], received[unknown]),
+            ),
         )
         yield rows, own
 
@@ -167,12 +179,6 @@ def _rows_by(numbers: Array, count: int) -> Callable[[int], Array]:
     order = np.argsort(numbers, kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(count + 1))
     return lambda number: order[bounds[number] : bounds[number + 1]]
-
-
-def _edges(slots: TaskSlots, rows: Array) -> list[Array]:
-    times = slots.times
-    stages = (slots.sent, times.received, times.ready, times.executing, slots.end)
-    return [stage[rows] for stage in stages]
 
 
 def used_time(slots: TaskSlots, threads: Iterable[tuple[Array, idle_time.IdleThreads]]) -> Array:

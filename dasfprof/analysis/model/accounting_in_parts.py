@@ -49,7 +49,7 @@ ARRIVAL = "arrival"
 _TYPES = {
     "float64": (*STAGES, "here", "released", *COSTS),
     "int64": ("worker", GROUP, "thread", "run_id"),
-    "bool": ("ran", "gone"),
+    "bool": ("ran", "unrecorded"),
 }
 #: Rows that a window has, besides those of tasks that had not ended before it.
 _WINDOW = 1 << 20
@@ -85,7 +85,7 @@ def account_rows(trace: Trace) -> tuple[AccountedPart, pd.DataFrame]:
     rows = {name: np.concatenate([told[name], nothing[name]]) for name in told}
     rows["worker"] = np.concatenate([slots.worker, unfinished.worker.astype(np.int64)])
     rows["ran"] = np.arange(ran + never) < ran
-    rows["gone"] = np.append(np.zeros(ran, dtype=bool), unfinished.taken)
+    rows["unrecorded"] = np.append(slots.reception_unknown, unfinished.taken)
     for name, none in ((GROUP, 0), ("thread", 0), ("run_id", -1)):
         rows[name] = np.full(ran + never, none, dtype=np.int64)
     rows[GROUP][:ran] = group_ids([repr(group) for group in groups])[codes]
@@ -170,10 +170,11 @@ class _Window:
             sent=rows["here"][ran],
             released=released,
             end=slot_ends(times, released, taken),
+            reception_unknown=rows["unrecorded"][ran],
         )
         unfinished = UnfinishedRuns(
             worker=rows["worker"][never],
-            taken=rows["gone"][never],
+            taken=rows["unrecorded"][never],
             **{name: rows[name][never] for name in ("arrival", "runnable", "sent", "known")},
         )
         return cls(rows, begin, end, slots, unfinished)

@@ -85,7 +85,11 @@ def path_segments(trace: Trace) -> PathSegments:
     kinds = np.array([kind for _, kind in _STEPS], dtype=np.int64)
     if "sent" not in trace.tasks:
         kinds[:3] = SegmentKind.UNKNOWN
-    return PathSegments(path.rows[run], kinds[step], begins[step, run], lengths[step, run])
+    unknown = task_slots(trace).reception_unknown[path.rows[run]]
+    kind = np.where(
+        unknown & (kinds[step] == SegmentKind.ON_ITS_WAY), SegmentKind.UNKNOWN, kinds[step]
+    )
+    return PathSegments(path.rows[run], kind, begins[step, run], lengths[step, run])
 
 
 @once_per_trace

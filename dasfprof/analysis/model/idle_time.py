@@ -100,7 +100,7 @@ def own_causes(
     slots
         Of its task runs: sent, received, ready, executing and end of the slot, each in order.
     unrecorded
-        When runs were sent to it that its file does not hold, and when they were given up.
+        When runs were sent to it that its file does not hold, and when they began or were given up.
     """
     threads, begin, end = life
     edges = [np.array([begin, end]), statuses[0], *slots, *unrecorded]

@@ -32,6 +32,6 @@ def blocked_on_the_way(trace: Trace) -> Array:
     for number in np.unique(worker[late]).tolist():
         own = late & (worker == number)
         blocked = union(time[own] - lag[own], time[own])
-        rows = np.flatnonzero(slots.worker == number)
+        rows = np.flatnonzero((slots.worker == number) & ~slots.reception_unknown)
         found[rows] = overlap(slots.sent[rows], slots.times.received[rows], *blocked)
     return found

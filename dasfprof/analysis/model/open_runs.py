@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.client_exits import last_client_left
 from dasfprof.analysis.model.clock_offsets import clock_offsets
 from dasfprof.analysis.model.once_per_trace import once_per_trace, tell
-from dasfprof.analysis.model.run_end import How, find_run_end, last_client_left
+from dasfprof.analysis.model.run_end import How, find_run_end
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.under_way import RUN

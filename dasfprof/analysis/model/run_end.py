@@ -11,6 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.client_exits import (
+    FIRE_AND_FORGET,
+    clients_stayed,
+    last_client_left,
+    left_with_work,
+)
 from dasfprof.analysis.model.given_up import given_up
 from dasfprof.analysis.model.interrupts import first_interrupted
 from dasfprof.analysis.model.once_per_trace import once_per_trace
@@ -23,10 +29,6 @@ from dasfprof.database.columns import Array
 _AFTERMATH = 1.0
 #: Seconds within which workers leave that leave together, and after which the recording ends.
 _TOGETHER, _ENDING = 3.0, 15.0
-#: The client that Dask lets hold the tasks of `fire_and_forget`.
-FIRE_AND_FORGET = "fire-and-forget"
-#: The ids of clients that tasks use begin so.
-_OF_TASKS = "Client-worker-"
 
 
 class How(str, Enum):
@@ -56,6 +58,8 @@ class RunEnd:
     state: dict[str, Any] | None
     #: Errors of tasks tell that SIGINT ended what they waited for: it came at that time.
     interrupted: bool = False
+    #: Clients gave up what they waited for, and as far as is known none left.
+    clients_stayed: bool = False
 
     @property
     def only_forgotten(self) -> bool:
@@ -136,7 +140,7 @@ def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
         time = float(np.nextafter(interrupted.time, 0))
         state = {**(interrupted.state or {}), "unfinished": left}
         return dataclasses.replace(interrupted, time=time, state=state)
-    gave_up = float(np.fmax(_left_with_work(states), endings.given_up))
+    gave_up = float(np.fmax(left_with_work(states), endings.given_up))
     for end, soon in zip(_open_states(trace), endings.soon, strict=True):
         # Workers that leave after their last client are shut down by it.
         if end.how is How.BROKEN_UP and gave_up <= end.time:
@@ -144,7 +148,8 @@ def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
         if (end.unfinished or 0) > soon and not _went_on(trace, endings, end.time):
             return end
     if np.isfinite(gave_up) and not _went_on(trace, endings, gave_up):
-        return RunEnd(gave_up, How.LEFT, _state_at(states, gave_up))
+        stayed = clients_stayed(trace, gave_up)
+        return RunEnd(gave_up, How.LEFT, _state_at(states, gave_up), clients_stayed=stayed)
     if not len(states) and endings.open:
         return RunEnd(trace.end, _how(trace), None)
     return None
@@ -182,41 +187,6 @@ def _open_states(trace: Trace) -> list[RunEnd]:
     if last["occasion"] != "client-left":
         found.append(RunEnd(_until(trace, last), _how(trace), last))
     return [end for end in found if end.unfinished]
-
-
-def is_persons(client: object) -> bool:
-    """Return whether a client is that of a program, not one that Dask or a task made."""
-    return client != FIRE_AND_FORGET and not str(client).startswith(_OF_TASKS)
-
-
-def last_client_left(trace: Trace) -> float:
-    """Return when the last client of a program left; NaN if one stayed, or nothing tells."""
-    states = trace.scheduler_states
-    for place in range(len(states) - 1, -1, -1):
-        row = _record(states.iloc[place])
-        left = row.get("client") if row["occasion"] == "client-left" else None
-        there = {client["client"] for client in row["clients"] or ()} - {left}
-        if any(map(is_persons, there)):
-            break
-        if left and is_persons(left):
-            return float(row["time"])
-    return float("nan")
-
-
-def _left_with_work(states: pd.DataFrame) -> float:
-    """Return when a client last left whose tasks had not ended; NaN if none did."""
-    rows = states.to_dict("records")
-    for place in range(len(rows) - 1, -1, -1):
-        row = rows[place]
-        if row["occasion"] != "client-left" or not row["unfinished"] > 0:
-            continue
-        waiting = {client["client"] for client in row["clients"] or () if client.get("unfinished")}
-        staying = {
-            client["client"] for later in rows[place + 1 :] for client in later["clients"] or ()
-        }
-        if not waiting or waiting - staying - {FIRE_AND_FORGET}:
-            return float(row["time"])
-    return float("nan")
 
 
 def _broken_up(trace: Trace) -> float:

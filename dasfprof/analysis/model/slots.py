@@ -41,11 +41,19 @@ class TaskSlots:
     released: Array
     #: When it gave its thread back.
     end: Array
+    #: Whether no file tells when its worker took it in: `received` is when it began then.
+    reception_unknown: Array
 
     @property
     def received(self) -> Array:
         """When the worker knew of the run."""
         return self.times.received
+
+    @property
+    def on_its_way(self) -> Array:
+        """Seconds from being sent until the worker took it in; 0 where that is unknown."""
+        seconds: Array = np.where(self.reception_unknown, 0.0, self.received - self.sent)
+        return seconds
 
 
 def most_at_a_time(worker: Array, begin: Array, end: Array, workers: int) -> Array:
@@ -85,6 +93,7 @@ def task_slots(trace: Trace) -> TaskSlots:
         sent=np.clip(np.fmax(times.sent, to_ticks(stolen)), None, times.received),
         released=released,
         end=slot_ends(times, released, taken_next(times, worker, *_threads(trace, len(times)))),
+        reception_unknown=np.isnan(recorded["received"]),
     )
 
 

@@ -55,7 +55,8 @@ KINDS = {
     SegmentKind.COMPUTE: ("Compute", "The task's function ran."),
     SegmentKind.UNKNOWN: (
         "Unknown",
-        "The task had not reached its worker; without a scheduler's file nothing tells why.",
+        "The task had not begun on its worker; without a file of the scheduler, or of the worker, "
+        "nothing tells why.",
     ),
 }
 _LABELS = np.array([KINDS[kind][0] for kind in SegmentKind], dtype=object)

@@ -61,7 +61,8 @@ CLASSES = {
     ),
     ThreadTime.UNRECORDED: (
         "Unrecorded",
-        "Runs were on the worker that it died with, or of which there is no file.",
+        "Runs were on the worker, or on their way to it, that no file of it tells of: it died with "
+        "them, or was not recorded then.",
     ),
     ThreadTime.WORKER_LATENCY: (
         "Worker latency",

@@ -52,7 +52,8 @@ def ended_with_the_run(trace: Trace) -> pd.DataFrame:
     Those are the errors that the scheduler heard of when the client had left, or SIGINT had come.
     """
     found, end = _erred(trace), find_run_end(trace)
-    if end is None or end.only_forgotten or not (end.interrupted or end.how is How.LEFT):
+    left = end is not None and end.how is How.LEFT and not end.clients_stayed
+    if end is None or end.only_forgotten or not (end.interrupted or left):
         return found.iloc[:0]
     late = (found["known"] >= end.time) & found["message"].notna()
     return found[late.to_numpy(dtype=bool)].drop_duplicates("key_id")

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.attempts import WORKER_LOST, find_attempts
+from dasfprof.analysis.model.client_exits import is_persons
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.open_runs import left_unasked
-from dasfprof.analysis.model.run_end import RunEnd, find_run_end, is_persons
+from dasfprof.analysis.model.run_end import RunEnd, find_run_end
 from dasfprof.analysis.model.worker_exits import exit_words
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.failed_tasks import failed_tasks
