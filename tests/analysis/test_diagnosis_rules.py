@@ -5,12 +5,16 @@ Two workers of two threads, unless said; every rule fires on its fault, and not 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from diagnosed_plans import found
 from traces import Plan, T, Task, filled
+
+from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof.analysis.trace.notes import Note
 
 
 def four_lanes(name: str, seconds: float, turns: int, **more: Any) -> list[Task]:
@@ -478,6 +482,31 @@ def unseen(number: int, state: str, sent: float, known: float) -> dict[str, Any]
         "state": state,
         "waiting": T,
     }
+
+
+def test_a_worker_whose_process_ended_by_a_restart_is_not_lost(tmp_path: Path) -> None:
+    # Nannies kill them, and the scheduler only sees that they are gone.
+    restarted = {**unseen(0, "released", 2.0, 2.9), "end_cause": "client-restart-7"}
+    left = [(1, 3.0, "handle-worker-cleanup")]
+    findings = found(Plan(filled(["fit"], 1.0), unseen=[restarted], left=left), tmp_path)
+
+    assert "lost-workers" not in findings
+    assert "1 task that had not ended" in findings["given-up-tasks"]["Finding"]
+
+
+def test_what_died_is_told_apart_from_what_could_not_be_recorded(tmp_path: Path) -> None:
+    left = [(1, 3.0, "handle-worker-cleanup")]
+    Plan(filled(["fit"], 1.0), left=left, killed=[1]).write_files(tmp_path)
+    trace = Trace.from_database(tmp_path)
+    failed = Note("caught-errors", "a file", "a file: 1 error caught while recording.")
+
+    def advice(trace: Trace) -> str:
+        table = TraceAnalyser(trace).diagnose().set_index("Rule")
+        return str(table.loc["missing-evidence", "Suggestion"])
+
+    assert "Nothing needs to be changed" in advice(trace)
+    more = advice(replace(trace, notes=(*trace.notes, failed)))
+    assert more == "The logs of these processes tell what could not be recorded: please report it."
 
 
 def test_a_worker_that_was_lost(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from refuters.evidence import Evidence, Rows
 #: The scheduler takes tasks back before it notes that their worker left, and clients' ends may be
 #: noted within this time.
 AT_ONCE = 2.0
-_BY_CLIENTS = ("remove-client", "client-releases-keys", "cancel-key")
+_BY_CLIENTS = ("remove-client", "client-releases-keys", "client-restart", "cancel-key")
 
 
 def attempts(evidence: Evidence) -> Rows:

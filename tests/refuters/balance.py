@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from refuters.attempts import left_alone
 from refuters.evidence import Evidence, Rows
 from refuters.registry import Said, differs, exceeds, lies, refuter
 from refuters.steps import Steps
@@ -198,8 +199,10 @@ def _not_comparable(evidence: Evidence) -> set[str]:
         for address, (joined, left, _) in evidence.lives.items()
         if joined > middle or left < middle
     }
-    left = {row["worker"] for row in evidence.rows("Worker Removed")}
-    addresses |= {row["worker"] for row in _never_seen(evidence)} & left
+    never_seen = {(repr(row["key"]), row["run_id"]) for row in _never_seen(evidence)}
+    for address, rows in left_alone(evidence).items():
+        if any((repr(row["key"]), row["run_id"]) in never_seen for row in rows):
+            addresses.add(address)
     return {evidence.label(address) or address for address in addresses}
 
 

@@ -11,6 +11,8 @@ from refuters.registry import Said, differs, exceeds, lies, refuter
 
 #: CPU shares below which a function is not made faster by a better algorithm.
 _WAITS = 0.3
+#: Sizes of data by their median from which tasks do more than others.
+_MORE_DATA = 1.5
 #: Means that are so many times the median are of few runs, not of each.
 _OF_FEW = 5.0
 
@@ -20,13 +22,15 @@ def first_runs(evidence: Evidence) -> tuple[Rows, Rows]:
 
     Each may have been what its worker needed an import or a compilation for.
     """
-    first, rest = [], []
+    first, rest, runs = [], [], evidence.runs
     ended: dict[tuple[str, str], float] = {}
-    for row in evidence.runs:  # as they began
+    # What is loaded is loaded as a run has taken its thread, before its function is called.
+    taken = [(row["timestamp"] if row["executing"] is None else row["executing"]) for row in runs]
+    for row in runs:
         place = (row["function"], row["address"])
-        earliest = ended.get(place, np.inf)
-        (first if row["timestamp"] < earliest else rest).append(row)
-        ended[place] = min(earliest, row["stop"])
+        ended[place] = min(ended.get(place, np.inf), row["held"])
+    for began, row in zip(taken, runs, strict=True):
+        (first if began < ended[row["function"], row["address"]] else rest).append(row)
     return Rows(first), Rows(rest)
 
 
@@ -55,11 +59,22 @@ def first_use(said: Said, evidence: Evidence) -> Iterator[str]:
     slots = own.numbers("held") - own.numbers("executing") - own.numbers("waited")
     yield from lies(told["took"], working.min(), max(slots.max(), working.max()), "first runs")
     after = others.numbers("held") - others.numbers("executing") - others.numbers("waited")
-    usual = sorted([float(np.median(later)), float(np.median(after))])
-    yield from lies(told["usual"], *usual, "runs that follow")
+    # What has far more data than others need not be compared with them.
+    every = evidence.functions[str(said.function)]
+    sizes, all_sizes = (
+        np.fmax(rows.numbers("size"), rows.numbers("input_size")) for rows in (others, every)
+    )
+    larger = sizes >= _MORE_DATA * float(np.nanmedian(all_sizes))
+    usual = [
+        float(np.median(each))
+        for ran in (later, after)
+        for each in (ran, ran[~larger])
+        if len(each)
+    ]
+    yield from lies(told["usual"], min(usual), max(usual), "runs that follow")
     lost = said.figures("{duration} of thread time beyond what is usual")["duration"]
-    every = first.numbers("held") - first.numbers("executing")
-    yield from exceeds(lost, float(np.fmax(every, first.numbers("working")).sum()), "what is lost")
+    slots = first.numbers("held") - first.numbers("executing")
+    yield from exceeds(lost, float(np.fmax(slots, first.numbers("working")).sum()), "what is lost")
 
 
 @refuter("dominating-function")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 import numpy as np
 
@@ -33,12 +33,12 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     notes = [note.text for note in told]
     workers = run.trace.workers
     cut = ~workers["closed"].fillna(True).to_numpy(dtype=bool)
-    died = (
+    died = bool(
         run.trace.recording is RecordingEnd.CLOSED
         and cut.any()
         and np.isfinite(workers["left"].to_numpy(dtype=float)[cut]).all()
-        and {note.kind for note in told} <= _OF_THE_DEAD
     )
+    kinds = {note.kind for note in told} - (_OF_THE_DEAD if died else set())
     if not len(run.trace.samples):
         notes.append("no resource samples: memory, spilling and files cannot be judged.")
     if not notes:
@@ -49,14 +49,31 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
         + (f" And {count_of(len(notes) - 1, 'more note')}." if len(notes) > 1 else ""),
         " ".join(excerpt(note) for note in notes[:_MOST_NOTES])
         + (" Trace.notes has more." if len(notes) > _MOST_NOTES else ""),
-        "Nothing needs to be changed: what processes had not yet written is lost where they die."
-        if died
-        else "Record the scheduler and all workers (register_default_profiler does), let "
-        "run.stop() return before the cluster closes, and collect the files of other hosts: "
-        "run.collect().",
+        _advice(kinds, died),
         at_least="low",
         at_most="low",
     )
+
+
+def _advice(kinds: Set[NoteKind], died: bool) -> str:
+    """Say what to do about notes of some kinds, without those that workers cause that died."""
+    if died and not kinds:
+        return (
+            "Nothing needs to be changed: what processes had not yet written is lost where they "
+            "die."
+        )
+    words = []
+    if "caught-errors" in kinds:
+        words.append(
+            "The logs of these processes tell what could not be recorded: please report it."
+        )
+    if kinds != {"caught-errors"}:
+        stop = "" if died else "let run.stop() return before the cluster closes, "
+        words.append(
+            f"Record the scheduler and all workers (register_default_profiler does), {stop}and "
+            "collect the files of other hosts: run.collect()."
+        )
+    return " ".join(words)
 
 
 @rule("clocks-apart")

@@ -8,9 +8,9 @@ import pandas as pd
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
-#: The causes, in Dask's stimulus ids, of a task that a client gave up: by leaving or by dropping
-#: its futures, and by cancelling them.
-DROPPED = ("remove-client", "client-releases-keys")
+#: The causes, in Dask's stimulus ids, of a task that a client gave up: by leaving, by dropping its
+#: futures or by restarting all workers, and by cancelling them.
+DROPPED = ("remove-client", "client-releases-keys", "client-restart")
 CANCELLED = "cancel-key"
 
 

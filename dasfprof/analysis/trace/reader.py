@@ -29,6 +29,7 @@ from dasfprof.schema.call_profiles import CALL_PROFILE
 from dasfprof.schema.events import EventPhases
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.steps import STEP_LAYER
+from dasfprof.text import count_of
 
 #: The readings whose columns are there even if nobody read them.
 _ALWAYS_READ = ("time", "gpu_index", "gpu_utilization", "gpu_memory_used")
@@ -219,7 +220,7 @@ class TraceReader:
                 f"dropped while recording: {describe_losses(file.dropped, file.dropped_by)}.",
             )
         if file.errors:
-            caught = f"{file.errors} errors were caught while recording."
+            caught = f"{count_of(file.errors, 'error')} caught while recording."
             self._note("caught-errors", name, caught)
         if "plugin" in header and writer not in (None, Writer.ALIVE):
             lost = f"{writer.value}; what its process had not yet written is missing."
