@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from time import sleep
 from typing import Any
 
@@ -143,6 +144,31 @@ def test_an_error_in_the_look_changes_nothing(
         assert client.submit(slow, 5, pure=False).result() == 5
     assert told(tmp_path) == []
     assert len(TraceAnalyser(tmp_path, progress=False).trace.tasks) == 1
+
+
+BEGUN, TOLD = Event(), Event()
+
+
+def fail_when_told() -> None:
+    BEGUN.set()
+    TOLD.wait(60)
+    raise ValueError("told so")
+
+
+def test_a_run_that_fails_when_its_task_is_forgotten(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path):
+        future = client.submit(fail_when_told, key="cancelled-1")
+        assert BEGUN.wait(60)
+        future.cancel()
+        state = next(iter(client.cluster.workers.values())).state
+        while state.tasks["cancelled-1"].state != "cancelled":
+            sleep(0.01)
+        TOLD.set()
+        while "cancelled-1" in state.tasks:
+            sleep(0.01)
+    trace = TraceAnalyser(tmp_path, progress=False).trace
+    assert trace.tasks["state"].tolist() == ["erred"]
+    assert "caught-errors" not in {note.kind for note in trace.notes}
 
 
 def test_other_values_of_the_option_are_refused(client: Client, tmp_path: Path) -> None:

@@ -304,8 +304,8 @@ class WorkerTaskPlugin(RecordingPart):
         if kind is ExecuteSuccessEvent:
             self._succeeded(event, ledger)
         elif kind is ExecuteFailureEvent:
-            task = self._tasks.get(event.key)
-            if self._arguments is not None:
+            task = self._tasks.get(event.key)  # None: it was cancelled, and is forgotten now
+            if self._arguments is not None and task is not None:
                 self._arguments.see(event.key, event.run_id, task)
             if self._tracebacks is not None:
                 self._tracebacks.see(event.key, event.run_id, event.traceback_text)
