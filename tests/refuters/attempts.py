@@ -44,6 +44,7 @@ def left_alone(evidence: Evidence) -> dict[str, Rows]:
                 row["worker"] == gone["worker"]
                 and (row["state"] not in ("memory", "erred") or is_killed(row))
                 and not by_client(row)
+                and (is_killed(row) or not _ended_with_another(row))
                 and abs(end - gone["timestamp"]) <= AT_ONCE
             )
 
@@ -62,8 +63,23 @@ def by_client(row: dict[str, Any]) -> bool:
     return str(row["end_cause"] or "").startswith(_BY_CLIENTS)
 
 
+def _ended_with_another(row: dict[str, Any]) -> bool:
+    """Tell whether the scheduler took a task back as nobody needed it when another had ended."""
+    return str(row.get("end_cause") or "").startswith(("task-erred", "task-finished"))
+
+
 def clients_gone(evidence: Evidence) -> float:
-    """Return when the last client had left; never is infinite."""
+    """Return when a client last left; infinite if others of a program stayed, or none left."""
+    left = evidence.rows("Scheduler State").where(lambda row: row["occasion"] == "client-left")
+    for row in left.maps[-1:]:
+        stayed = {str(one["client"]) for one in row["clients"] or ()} - {row["client"]}
+        if any(not one.startswith(("Client-worker-", "fire-and-forget")) for one in stayed):
+            return float("inf")
+    return a_client_left(evidence)
+
+
+def a_client_left(evidence: Evidence) -> float:
+    """Return when a client last left; infinite if none did."""
     states = evidence.rows("Scheduler State").where(lambda row: row["occasion"] == "client-left")
     given_up = evidence.rows("Task Run").where(
         lambda row: str(row["end_cause"] or "").startswith("remove-client")

@@ -197,7 +197,7 @@ def _not_comparable(evidence: Evidence) -> set[str]:
     addresses = {
         address
         for address, (joined, left, _) in evidence.lives.items()
-        if joined > middle or left < middle
+        if middle < joined <= evidence.span[1] or left < middle
     }
     never_seen = {(repr(row["key"]), row["run_id"]) for row in _never_seen(evidence)}
     for address, rows in left_alone(evidence).items():
@@ -233,7 +233,7 @@ def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
         busy[label] = busy.get(label, 0.0) + held.integral()
     for row in evidence.open if open_ else ():
         busy[row["label"]] = busy.get(row["label"], 0.0) + evidence.end - row["since"]
-    for row in _never_seen(evidence) if open_ else ():
+    for row in evidence.unseen if open_ else ():
         label = evidence.label(row["worker"])
         busy[label] = busy.get(label, 0.0) + row["duration"]
     return {label: busy[label] / threads.get(label, 1) for label in busy if label}

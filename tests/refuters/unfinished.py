@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from dask.utils import key_split
 
-from refuters.attempts import attempts, by_client, clients_gone, is_killed
+from refuters.attempts import a_client_left, attempts, by_client, clients_gone, is_killed
 from refuters.evidence import Evidence
 from refuters.registry import Said, differs, refuter
 
@@ -31,7 +31,7 @@ def unfinished_run(said: Said, evidence: Evidence) -> Iterator[str]:
             yield f"{told['count'].text} are said, the events have one of {sorted(counts)[-4:]}"
         if told["count"].value == 0:
             yield "nothing was unfinished"
-    if "when its client left" in said.finding and not np.isfinite(clients_gone(evidence)):
+    if "when its client left" in said.finding and not np.isfinite(a_client_left(evidence)):
         yield "no client left"
     gave_up = any(by_client(row) for row in evidence.rows("Task Run"))
     if re.search("when its client gave (it|them) up", said.finding) and not gave_up:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.given_up import CANCELLED as CANCELLED_BY
-from dasfprof.analysis.model.given_up import DROPPED, given_up
+from dasfprof.analysis.model.given_up import DROPPED, NOT_NEEDED, given_up
 from dasfprof.analysis.model.open_runs import (
     LOST,
     RELEASED,
@@ -137,6 +137,7 @@ def _unrecorded(trace: Trace, steps: Array, lost: Array) -> dict[str, Array]:
     released = given_up(trace, rows, (*DROPPED, CANCELLED_BY)) & ~ran
     with np.errstate(invalid="ignore"):
         taken_back = ~ran & ~released & (np.abs(known - left) <= _TAKEN_BACK)
+    taken_back &= ~given_up(trace, rows, NOT_NEEDED)
     killed = rows["scheduler_exception"].astype(object).fillna("").str.startswith(_KILLED)
     status = _objects(rows["scheduler_state"])
     open_ = ~ran & (status == "processing")

@@ -12,6 +12,8 @@ from dasfprof.database.columns import Array
 #: futures or by restarting all workers, and by cancelling them.
 DROPPED = ("remove-client", "client-releases-keys", "client-restart")
 CANCELLED = "cancel-key"
+#: Those of a task that nobody needs any more since another one ended.
+NOT_NEEDED = ("task-erred", "task-finished")
 
 
 def stimulus_texts(trace: Trace, ids: pd.Series) -> Array:
@@ -29,7 +31,7 @@ def begins_with(texts: Array, prefixes: tuple[str, ...]) -> Array:
 
 
 def given_up(trace: Trace, runs: pd.DataFrame, causes: tuple[str, ...] = DROPPED) -> Array:
-    """Return which task runs, rows of a table, a client gave up before they ended."""
+    """Return which task runs, rows of a table, were given up before they ended: by a client."""
     if "end_cause" not in runs or not len(runs):
         return np.zeros(len(runs), dtype=bool)
     released: Array = runs["scheduler_state"].isin(["released", "forgotten"]).to_numpy().copy()
