@@ -117,7 +117,9 @@ def _against_cause(cause: str, row: dict[str, Any], own: Rows) -> Iterator[str]:
         firsts: dict[str, float] = {}
         for other in own:
             firsts.setdefault(other["address"], other["timestamp"])
-        if row["timestamp"] == firsts[row["address"]] and len(own) > len(firsts):
+        later = own.where(lambda one: one["timestamp"] > firsts[one["address"]])
+        as_long = later.numbers("working").max(initial=0.0) >= 0.5 * row["working"]
+        if row["timestamp"] == firsts[row["address"]] and len(later) and not as_long:
             yield "it was the first on its worker, and is said to differ anyway"
     if cause == "blocked" and rest < _BLOCKED * row["working"]:
         yield f"it used the CPU for {row['used']:.3g} of {row['working']:.3g} s"

@@ -1,0 +1,266 @@
+"""Random programs on real clusters, and what their own events say against the findings.
+
+``python tests/random_programs.py [--seed N] [--number N] [DIRECTORY]`` runs one after the other,
+each of the seed after the last one's: tasks that sleep, compute, fail, are tried again, cancelled
+or dropped, that secede and submit others; actors, shuffles, results of many bytes; clusters that
+grow, shrink and are restarted, and workers that are killed. It prints the findings that the
+refuters contradict, and keeps the traces of these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import random
+import shutil
+import signal
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+from distributed import Client, LocalCluster, secede, wait, worker_client
+from refuters import refute
+
+import dasfprof
+from dasfprof import TraceAnalyser
+
+#: Seconds that a program waits for its tasks: whose workers are gone never end.
+_PATIENCE = 20.0
+
+
+def mixed(seed: float, *_: Any) -> Any:
+    """Do what a number tells: the runs of one function are as unlike as can be."""
+    chosen = random.Random(seed)
+    kind = chosen.random()
+    if kind < 0.3:
+        time.sleep(chosen.choice([0.001, 0.02, 0.1, 0.3, 2.0]))
+    elif kind < 0.6:
+        until = time.process_time() + chosen.choice([0.001, 0.01, 0.1])
+        while time.process_time() < until:
+            pass
+    elif kind < 0.7:
+        return np.ones(chosen.choice([10, 100_000, 2_000_000]))
+    elif kind < 0.75:
+        secede()
+        time.sleep(0.05)
+    elif kind < 0.8:
+        raise ValueError(seed)
+    elif kind < 0.82:
+        with worker_client() as client:
+            return client.submit(short, 1).result()
+    return seed
+
+
+def short(number: int) -> int:
+    """Sleep for a moment."""
+    time.sleep(0.01)
+    return number
+
+
+def large(_: int) -> Any:
+    """Make a result of 32 MB."""
+    return np.ones(4_000_000)
+
+
+def flaky(_: int) -> int:
+    """Fail every other time."""
+    if random.random() < 0.5:
+        raise OSError("flaky")
+    time.sleep(0.02)
+    return 1
+
+
+class Counter:
+    """An actor."""
+
+    number = 0
+
+    def count(self) -> int:
+        """Count on."""
+        self.number += 1
+        time.sleep(0.005)
+        return self.number
+
+
+class Program:
+    """What a client does: a few steps by chance."""
+
+    def __init__(self, chosen: random.Random, cluster: Any, client: Client) -> None:
+        self.chosen, self.cluster, self.client = chosen, cluster, client
+        self.futures: list[Any] = []
+
+    def run(self) -> None:
+        """Go through the steps."""
+        steps, weights = zip(*self.steps().items(), strict=True)
+        for _ in range(self.chosen.randint(3, 12)):
+            (step,) = self.chosen.choices(steps, weights)
+            step()
+            if self.chosen.random() < 0.6 and self.futures:
+                wait(self.futures, timeout=_PATIENCE)
+                if self.chosen.random() < 0.3:
+                    self.futures = []
+        if self.chosen.random() < 0.7 and self.futures:
+            wait(self.futures, timeout=_PATIENCE)
+
+    def steps(self) -> dict[Callable[[], object], float]:
+        """Give the steps, and how often each is chosen."""
+        return {
+            self.layers: 35,
+            self.failures: 15,
+            self.arrays: 10,
+            self.actors: 5,
+            self.scattered: 10,
+            self.give_up: 10,
+            lambda: time.sleep(self.chosen.random()): 5,
+            self.kill: 3,
+            self.another_client: 2,
+            self.shuffle: 2,
+            self.restart: 1,
+            self.large_results: 1,
+            self.scale: 1,
+        }
+
+    def layers(self) -> None:
+        """Submit tasks, and others that need them."""
+        number = self.chosen.random
+        layer = [
+            self.client.submit(mixed, number(), pure=False, priority=self.chosen.choice([0, 0, 5]))
+            for _ in range(self.chosen.randint(1, 60))
+        ]
+        for _ in range(self.chosen.randint(0, 3)):
+            layer = [
+                self.client.submit(mixed, number(), *self.chosen.choices(layer, k=2), pure=False)
+                for _ in range(self.chosen.randint(1, 40))
+            ]
+        self.futures += layer
+
+    def failures(self) -> None:
+        """Submit tasks that fail, some to be tried again."""
+        retries = self.chosen.choice([0, 1, 3])
+        numbers = range(self.chosen.randint(1, 40))
+        self.futures += self.client.map(flaky, numbers, retries=retries, pure=False)
+
+    def arrays(self) -> None:
+        """Compute with a chunked array."""
+        array = da.random.random((self.chosen.choice([200, 2000]), 500), chunks=(100, 250))
+        self.futures.append(self.client.compute((array + array.mean()).sum()))
+
+    def actors(self) -> None:
+        """Call an actor."""
+        actor = self.client.submit(Counter, actor=True, pure=False).result()
+        for _ in range(self.chosen.randint(1, 10)):
+            actor.count().result()
+
+    def scattered(self) -> None:
+        """Scatter data, and use them."""
+        data = list(range(self.chosen.randint(1, 20)))
+        sent = self.client.scatter(data, broadcast=self.chosen.random() < 0.5)
+        self.futures += self.client.map(short, sent, pure=False)
+
+    def give_up(self) -> None:
+        """Cancel tasks, or drop their futures."""
+        given_up = self.chosen.sample(self.futures, len(self.futures) // 2)
+        if self.chosen.random() < 0.5:
+            self.client.cancel(given_up)
+        else:
+            ids = set(map(id, given_up))
+            self.futures = [future for future in self.futures if id(future) not in ids]
+
+    def kill(self) -> None:
+        """Kill a worker's process, if it is another than this one."""
+        pid = getattr(self.chosen.choice(list(self.cluster.workers.values())), "pid", None)
+        if pid is not None and pid != os.getpid():
+            os.kill(pid, signal.SIGKILL)
+            time.sleep(2 * self.chosen.random())
+
+    def another_client(self) -> None:
+        """Let another client come and go, with its results or without."""
+        with Client(self.cluster.scheduler_address) as other:
+            futures = other.map(short, range(self.chosen.randint(1, 30)), pure=False)
+            if self.chosen.random() < 0.5:
+                other.gather(futures)
+
+    def shuffle(self) -> None:
+        """Shuffle a frame."""
+        columns = {"a": np.arange(20_000) % 97, "b": np.random.random(20_000)}
+        frame = dd.from_pandas(pd.DataFrame(columns), npartitions=6)
+        self.futures.append(self.client.compute(frame.shuffle("a").groupby("a").b.sum()))
+
+    def restart(self) -> None:
+        """Restart all workers; without nannies, lose them."""
+        self.client.restart(timeout=_PATIENCE)
+        self.futures = []
+
+    def large_results(self) -> None:
+        """Make more than fits into memory, on a small worker."""
+        self.futures += self.client.map(large, range(self.chosen.randint(4, 20)), pure=False)
+
+    def scale(self) -> None:
+        """Add a worker, or take one away."""
+        if len(self.cluster.workers) > 1:
+            self.cluster.scale(len(self.cluster.workers) + self.chosen.choice([-1, 1]))
+
+
+def run(seed: int, directory: Path) -> None:
+    """Run the program of a seed under the profiler; however it ends is right."""
+    chosen = random.Random(seed)
+    processes = chosen.random() < 0.6
+    with (
+        LocalCluster(
+            n_workers=chosen.randint(1, 3),
+            threads_per_worker=chosen.randint(1, 3),
+            processes=processes,
+            memory_limit=chosen.choice(["400MB", "2GB"]) if processes else "2GB",
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=directory),
+        suppress(Exception),
+    ):
+        Program(chosen, cluster, client).run()
+
+
+def against(directory: Path) -> list[str]:
+    """Return what a trace says against its findings, and the rules that failed."""
+    analyser = TraceAnalyser(sorted(directory.glob("*.msgpack")), progress=False)
+    findings = analyser.diagnose()
+    lost = [note.text for note in analyser.trace.notes if note.kind == "caught-errors"]
+    return [*lost, *refute(directory, findings)]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run programs, and print what is refuted."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", nargs="?", type=Path, default=Path("random-programs"))
+    parser.add_argument("--seed", type=int, default=1, help="of the first")
+    parser.add_argument("--number", type=int, default=20)
+    options = parser.parse_args(arguments)
+    logging.disable(logging.CRITICAL)
+    refuted = 0
+    for seed in range(options.seed, options.seed + options.number):
+        directory = options.directory / str(seed)
+        shutil.rmtree(directory, ignore_errors=True)
+        try:
+            run(seed, directory)
+            found = against(directory)
+        except Exception:
+            found = [traceback.format_exc()]
+        refuted += bool(found)
+        for text in found:
+            print(f"{seed}: {text}", flush=True)
+        if not found:
+            shutil.rmtree(directory, ignore_errors=True)
+    print(f"{refuted} of {options.number} programs have findings that their events contradict")
+
+
+if __name__ == "__main__":
+    main()
