@@ -45,10 +45,18 @@ def cpu_oversubscribed(said: Said, evidence: Evidence) -> Iterator[str]:
     if said.seconds > waited + 0.001:
         yield f"{said.seconds:.3g} s are at stake of {waited:.3g} s of waits"
     begin, end = evidence.span
-    busy = evidence.rows("Resource Usage").where(lambda row: begin <= row["timestamp"] <= end)
-    hosts = busy.numbers("host_cpu")
-    if np.isfinite(hosts).any() and np.nanmax(hosts) < _FREE:
-        yield f"no host was busier than {np.nanmax(hosts):.0f} %"
+    samples = evidence.rows("Resource Usage").where(lambda row: begin <= row["timestamp"] <= end)
+    last_wait = runs.where(lambda row: row["waited"] > 0).numbers("stop").max(initial=0.0)
+    busiest, read = 0.0, False
+    for own in samples.by("file").values():
+        hosts, times = own.numbers("host_cpu"), own.numbers("timestamp")
+        busiest = max(busiest, float(np.nanmax(hosts, initial=0.0)))
+        # A reading is of the seconds before it, and stands until the next.
+        read |= bool(
+            (times[1:][np.diff(hosts) != 0] >= last_wait).any() and np.isfinite(hosts).any()
+        )
+    if read and busiest < _FREE:
+        yield f"no host was busier than {busiest:.0f} %"
 
 
 def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:

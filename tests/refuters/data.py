@@ -123,7 +123,8 @@ def memory_pressure(said: Said, evidence: Evidence) -> Iterator[str]:
         "for {share} of the threads' time."
     )
     seconds, workers = 0.0, set()
-    for label, own in evidence.rows("Managed Memory").by("label").items():
+    for own in evidence.rows("Managed Memory").by("file").values():
+        label = own.maps[0]["label"]
         times, states = own.numbers("timestamp"), own.values("state")
         steps = np.append(np.diff(times), np.median(np.diff(times)) if len(times) > 1 else 0.0)
         paused = np.array([state == "paused" for state in states])
