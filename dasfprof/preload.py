@@ -10,8 +10,8 @@
 ============================================  =====================================================
 
 Settings are read from Dask's config, ``dasfprof.*``, of the process with the preload. If the
-cluster is already being recorded, no recording is started. Workers without dasfprof work
-unrecorded.
+cluster is already being recorded, no recording is started. Runs that clients register later are
+recorded beside that of a preload, which goes on. Workers without dasfprof work unrecorded.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ async def _record_cluster(scheduler: Scheduler) -> None:
     from dasfprof.database.storage import why_not_writable
     from dasfprof.errors import RegistrationError
     from dasfprof.recording.cluster.calls import aside, check_process
-    from dasfprof.recording.registration import default_plugins
+    from dasfprof.recording.registration import PRELOAD, default_plugins
     from dasfprof.recording.settings import make_settings
 
-    settings = make_settings()
+    settings = replace(make_settings(), owner=PRELOAD)
     reason = check_process(settings.directory, settings.storage)
     if reason is None and settings.storage:
         where = settings.storage, f"{settings.stored_directory}/begun"
@@ -147,7 +147,6 @@ async def _ask_scheduler(worker: Worker) -> tuple[str, float, bool]:
 
 
 async def _record_client(client: Client) -> None:
-    from dasfprof.recording import register_default_profiler
     from dasfprof.recording.cluster.calls import running_plugins
 
     # Tasks create clients too, and workers that a nanny starts inherit the config.
@@ -160,7 +159,25 @@ async def _record_client(client: Client) -> None:
     if await client.run_on_scheduler(running_plugins):
         logger.info("dasfprof already records this cluster")
         return
-    _client_runs[client] = await register_default_profiler(client)
+    _client_runs[client] = await _start_run(client)
+
+
+def _start_run(client: Client, name: str | None = None, **options: Any) -> Any:
+    """Return an awaitable of a run that no client's registration ends.
+
+    Parameters
+    ----------
+    client
+        A client that is connecting.
+    name, **options
+        Of `register_default_profiler`.
+    """
+    from dasfprof.recording.registration import PRELOAD, start_run
+    from dasfprof.recording.settings import make_settings, switch
+
+    nvtx = switch("enable-nvtx", options.pop("enable_nvtx", None))
+    settings = replace(make_settings(name, **options), owner=PRELOAD)
+    return start_run(client, settings, nvtx)
 
 
 @dataclass
@@ -235,7 +252,6 @@ class ClientRecorder:
     async def follow(self, client: Client) -> None:
         """Start recording the cluster that the client is connected to."""
         from dasfprof.errors import DasfprofError
-        from dasfprof.recording import register_default_profiler
         from dasfprof.recording.cluster.calls import running_plugins
 
         scheduler_id = (await client.scheduler.identity())["id"]
@@ -252,9 +268,9 @@ class ClientRecorder:
             )
             return
         try:
-            run = await register_default_profiler(
+            run = await _start_run(
                 client,
-                name=self.name if number == 1 else f"{self.name}-{number}",
+                self.name if number == 1 else f"{self.name}-{number}",
                 directory=self.directory,
                 **self.options,
             )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
+import uuid
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -33,6 +36,11 @@ logger = logging.getLogger(__name__)
 
 #: A process has this many times `response_timeout` to import what recording needs.
 _PATIENCE = 12
+
+#: The owner of runs that preloads start.
+PRELOAD = "preload"
+#: Tells this process from others of the same number, on other hosts and later.
+_PROCESS = uuid.uuid4().hex
 
 
 @checked_options
@@ -122,8 +130,9 @@ def register_default_profiler(
         URL, where all processes put their files; so does ``"auto"`` with a URL. ``"none"``: files
         stay where they are written, and `collect` copies those of workers that are still there.
 
-    Options that are None are read from Dask's config, ``dasfprof.*``. A run that is still being
-    recorded on the same cluster is stopped first, with a warning; its files are complete.
+    Options that are None are read from Dask's config, ``dasfprof.*``. A run of the same process
+    that is still being recorded on the cluster is stopped first, with a warning; its files are
+    complete. Runs of preloads and of other processes go on, each with its own files.
 
     Returns
     -------
@@ -163,6 +172,11 @@ def register_default_profiler(
         response_timeout=response_timeout,
         ship=ship,
     )
+    return start_run(pipeline, replace(settings, owner=_this_process()), nvtx)
+
+
+def start_run(pipeline: object, settings: RunSettings, nvtx: bool) -> ProfiledRun:
+    """Start to record a run of these settings, see `register_default_profiler`."""
     _check_profiler(settings)
     if settings.memory is not None:
         logger.warning(
@@ -228,7 +242,7 @@ async def _register(
         link = ClusterLink(client, settings.response_timeout)
         await check_answers(link)
         await within(_PATIENCE * link.limit, check_processes(client, settings))
-        await _stop_others(client, link)
+        await _stop_earlier(client, link, settings.owner)
         await home.prepare(link)
     except BaseException as error:
         await home.leave()
@@ -279,9 +293,15 @@ def describe_plugin(plugin: Any) -> str:
     return f"{kind} plugin {plugin.name.rpartition('-')[2]}"
 
 
-async def _stop_others(client: Client, link: ClusterLink) -> None:
-    names = await client.run_on_scheduler(running_plugins)
-    if names:
+def _this_process() -> str:
+    """Return a text that names this process as the owner of a run; a forked child is another."""
+    return f"{os.getpid()}-{_PROCESS}"
+
+
+async def _stop_earlier(client: Client, link: ClusterLink, owner: str) -> None:
+    """Stop the earlier run of an owner; a preload has none."""
+    names = await client.run_on_scheduler(running_plugins, owner=owner)
+    if names and owner != PRELOAD:
         logger.warning("another run was being recorded on this cluster; it is stopped now")
         silent = (await remove_plugins(link, names)).silent
         if silent:
@@ -289,3 +309,5 @@ async def _stop_others(client: Client, link: ClusterLink) -> None:
                 "the other run goes on in processes that did not answer: %s", ", ".join(silent)
             )
         await in_thread(partial(stop_recorders, names))
+    if await client.run_on_scheduler(running_plugins):
+        logger.info("others record this cluster as well; their runs go on")

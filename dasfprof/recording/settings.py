@@ -91,6 +91,8 @@ class RunSettings:
     ship: ShipName = "auto"
     #: URL of the storage to which files are put; empty: none.
     storage: str = ""
+    #: Whose run it is, see `dasfprof.recording.registration`: owners record beside each other.
+    owner: str = ""
     #: Identifies the run among others with the same name.
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: Unix seconds.

@@ -36,7 +36,9 @@ class ThreadTracks:
         by_name = sorted(range(len(names)), key=lambda number: natural_order(names[number]))
         workers = np.argsort(np.array(by_name, dtype=np.int64))[named.numbers(tasks)[placed]]
         codes = tasks["thread"].cat.codes.to_numpy()[placed].astype(np.int64)
-        most = codes.max(initial=0) + 2 + (0 if threads is None else threads.max(initial=0))
+        most = int(codes.max(initial=0)) + 2
+        if threads is not None:
+            most += int(threads.max(initial=0))
         codes, pairs = pd.factorize(workers * most + codes + 1)
         if threads is not None:
             pairs = np.append(pairs, _unused(pairs, most, threads[by_name]))

@@ -170,8 +170,8 @@ class ThreadFilter(_OfThread):
                 self._tool = None
 
     def is_taken(self) -> bool:
-        """Return False: others have tools of their own."""
-        return False
+        """Return whether another run profiles this thread; other tools have events of their own."""
+        return get_ident() in self._profilers
 
     def call(self, profiler: Any, run: Run, args: Any, kwargs: Any) -> Any:
         """Run a function under a profiler."""

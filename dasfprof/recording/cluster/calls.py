@@ -150,14 +150,22 @@ async def run_pickled(function: bytes, args: tuple[Any, ...], dask_scheduler: An
 
 
 @by_value
-def running_plugins(dask_scheduler: Any) -> list[str]:
-    """Return the names of dasfprof's plugins on the scheduler or registered for its workers."""
+def running_plugins(dask_scheduler: Any, owner: str | None = None) -> list[str]:
+    """Return the names of dasfprof's plugins on the scheduler or registered for its workers.
+
+    With an owner, without those of the runs of other owners.
+    """
     try:
         from dasfprof.recording.dask_internals.registered_plugins import registered_for_workers
     except ImportError:  # a scheduler without dasfprof records no run
         return []
+    others: tuple[str, ...] = ()
+    if owner is not None:
+        plugins = dask_scheduler.plugins.items()
+        runs = [plugin.settings for name, plugin in plugins if name.startswith("dasfprof-")]
+        others = tuple(run.plugin_name("") for run in runs if run.owner != owner)
     names = [*dask_scheduler.plugins, *(registered_for_workers(dask_scheduler) or ())]
-    return [name for name in names if name.startswith("dasfprof-")]
+    return [name for name in names if name.startswith("dasfprof-") and not name.startswith(others)]
 
 
 @by_value

@@ -25,6 +25,8 @@ def add_routes(
     before = list(rules)
     application.add_handlers(".*$", routes)
     added = [rule for rule in rules if rule not in before]
+    # Tornado puts them behind those of an earlier run, which would answer in their place.
+    rules[:] = added + before
 
     def remove() -> None:
         for rule in added:
