@@ -252,6 +252,17 @@ class ClientRecorder:
     async def follow(self, client: Client) -> None:
         """Start recording the cluster that the client is connected to."""
         from dasfprof.errors import DasfprofError
+
+        address = client.scheduler.address
+        try:
+            await self._record(client, address)
+        except DasfprofError as error:
+            self.refusals.append(f"{address} was not recorded: {error}")
+        except Exception as error:  # a scheduler that is not distributed's, for example
+            what = f"{type(error).__name__}: {error}"
+            self.refusals.append(f"{address} was not recorded, as its scheduler answers: {what}")
+
+    async def _record(self, client: Client, address: str) -> None:
         from dasfprof.recording.cluster.calls import running_plugins
 
         scheduler_id = (await client.scheduler.identity())["id"]
@@ -260,23 +271,18 @@ class ClientRecorder:
                 return
             self._seen.add(scheduler_id)
             number = len(self._seen)
-        address = client.scheduler.address
         if await client.run_on_scheduler(running_plugins):
             self.refusals.append(
                 f"{address} was being recorded already, by a preload or another client; that run "
                 "goes on."
             )
             return
-        try:
-            run = await _start_run(
-                client,
-                self.name if number == 1 else f"{self.name}-{number}",
-                directory=self.directory,
-                **self.options,
-            )
-        except DasfprofError as error:
-            self.refusals.append(f"{address} was not recorded: {error}")
-            return
+        run = await _start_run(
+            client,
+            self.name if number == 1 else f"{self.name}-{number}",
+            directory=self.directory,
+            **self.options,
+        )
         cluster = None if client.cluster is None else weakref.ref(client.cluster)
         self.clusters.append(RecordedCluster(run, address, client.security, cluster))
 

@@ -45,7 +45,7 @@ _PROCESS = uuid.uuid4().hex
 
 @checked_options
 def register_default_profiler(
-    pipeline: object,
+    pipeline: object = None,
     name: str | None = None,
     enable_nvtx: bool | None = None,
     add_time_suffix: bool | None = None,
@@ -73,6 +73,7 @@ def register_default_profiler(
     ----------
     pipeline
         A DASF ``Pipeline``, any object with a ``.client``, a Dask ``Client`` or a ``Cluster``.
+        Default: the client that Dask itself would use.
     name
         Prefix of the trace file names.
     enable_nvtx
@@ -202,7 +203,7 @@ class profile:  # noqa: N801  (a context manager, used like a function)
     >>> run.analyser().per_function_bottleneck()  # doctest: +SKIP
     """
 
-    def __init__(self, pipeline: object, name: str | None = None, **options: Any) -> None:
+    def __init__(self, pipeline: object = None, name: str | None = None, **options: Any) -> None:
         check_options(register_default_profiler, options)
         self._pipeline = pipeline
         self._options = {"name": name, **options}

@@ -93,7 +93,28 @@ def test_a_script_without_a_client(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import dask; print(dask.delayed(sum)([1, 2]).compute())")
     done = shell("dasfprof", "run", "script.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "3\n")
-    assert "script.py made no Dask client, so nothing was recorded." in done.stderr
+    assert "script.py connected no distributed.Client in its own process" in done.stderr
+    assert find_runs(tmp_path) == []
+
+
+BLOCKED = """
+import dask
+from distributed import Client, LocalCluster
+if __name__ == "__main__":
+    dask.config.set({"distributed.scheduler.blocked-handlers": ["run_function"]})
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            print(client.submit(sum, [1, 2]).result())
+"""
+
+
+def test_a_scheduler_that_refuses_what_recording_needs_is_named(tmp_path: Path) -> None:
+    """The script had a client: nothing is said of threads and processes."""
+    (tmp_path / "script.py").write_text(BLOCKED)
+    done = shell("dasfprof", "run", "script.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "3\n")
+    assert "was not recorded" in done.stderr
+    assert "threaded" not in done.stderr
     assert find_runs(tmp_path) == []
 
 

@@ -7,6 +7,8 @@ import ctypes
 import itertools
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -223,11 +225,28 @@ class LocalExecutor:
     """As DASF's executor without Dask."""
 
 
-@pytest.mark.parametrize("pipeline", [Pipeline(LocalExecutor()), Holder(None), object(), None, 3])
+@pytest.mark.parametrize("pipeline", [Pipeline(LocalExecutor()), Holder(None), object(), 3])
 def test_no_client_is_a_clear_error(pipeline: Any) -> None:
     with pytest.raises(NoClientError, match=r"no Dask client.*distributed\.Client") as caught:
         dasfprof.register_default_profiler(pipeline)
     assert f"got an object of type {type(pipeline).__name__}" in str(caught.value)
+
+
+def test_without_an_argument_the_current_client_is_observed(
+    client: Client, tmp_path: Path
+) -> None:
+    with client.as_current(), dasfprof.profile(directory=tmp_path) as run:
+        keys = increments(client)
+    assert computed(run.database()) == keys
+
+
+@pytest.mark.parametrize("call", ["register_default_profiler()", "profile().__enter__()"])
+def test_without_an_argument_and_without_a_client_is_a_clear_error(call: str) -> None:
+    program = [sys.executable, "-c", f"import dasfprof; dasfprof.{call}"]
+    ended = subprocess.run(program, capture_output=True, text=True, check=False)
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("dasfprof.errors.NoClientError: there is no Dask client in this process")
+    assert "Pass a distributed.Client" in last
 
 
 @pytest.mark.parametrize("call", [dasfprof.register_default_profiler, dasfprof.profile])

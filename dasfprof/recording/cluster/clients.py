@@ -10,8 +10,19 @@ from distributed.deploy.cluster import Cluster
 from dasfprof.errors import NoClientError, RegistrationError
 
 
+_WHAT_TO_PASS = (
+    "Pass a distributed.Client, a Cluster, an object with a `.client`, or a DASF Pipeline with a "
+    "DaskPipelineExecutor; `Client()` starts a cluster on this machine."
+)
+
+
 def find_client(pipeline: Any) -> tuple[Client, bool]:
     """Return the Dask client of the object that the user wants to profile.
+
+    Parameters
+    ----------
+    pipeline
+        None: the client that Dask itself would use.
 
     Returns
     -------
@@ -26,6 +37,8 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
     RegistrationError
         If it is closed.
     """
+    if pipeline is None:
+        pipeline = _current_client()
     if isinstance(pipeline, Cluster):
         if pipeline.status.name in ("closed", "closing", "failed"):
             raise RegistrationError(f"{pipeline!r} is {pipeline.status.name}; start a new one.")
@@ -44,10 +57,17 @@ def find_client(pipeline: Any) -> tuple[Client, bool]:
         what = f" (executor: {type(executor).__name__})" if executor is not None else ""
         raise NoClientError(
             f"got an object of type {type(pipeline).__name__}{what}, which has no Dask client, so "
-            "there is no cluster to observe. Pass a distributed.Client, a Cluster, an object with "
-            "a `.client`, or a DASF Pipeline with a DaskPipelineExecutor; `Client()` starts a "
-            "cluster on this machine."
+            f"there is no cluster to observe. {_WHAT_TO_PASS}"
         )
     if client.status not in ("running", "connecting", "newly-created"):
         raise RegistrationError(f"{client!r} is {client.status}; connect a new client.")
     return client, False
+
+
+def _current_client() -> Client:
+    try:
+        return Client.current()
+    except ValueError:
+        raise NoClientError(
+            f"there is no Dask client in this process, and none was passed. {_WHAT_TO_PASS}"
+        ) from None
