@@ -232,9 +232,7 @@ def test_no_client_is_a_clear_error(pipeline: Any) -> None:
     assert f"got an object of type {type(pipeline).__name__}" in str(caught.value)
 
 
-def test_without_an_argument_the_current_client_is_observed(
-    client: Client, tmp_path: Path
-) -> None:
+def test_without_an_argument_the_current_client_is_observed(client: Client, tmp_path: Path) -> None:
     with client.as_current(), dasfprof.profile(directory=tmp_path) as run:
         keys = increments(client)
     assert computed(run.database()) == keys

@@ -9,7 +9,6 @@ from distributed.deploy.cluster import Cluster
 
 from dasfprof.errors import NoClientError, RegistrationError
 
-
 _WHAT_TO_PASS = (
     "Pass a distributed.Client, a Cluster, an object with a `.client`, or a DASF Pipeline with a "
     "DaskPipelineExecutor; `Client()` starts a cluster on this machine."
