@@ -33,6 +33,7 @@ FLOORS = {
 }
 #: The rooms of the analysis, from the ground up; what is not listed (the analyser) is above them.
 ROOMS = [
+    "wording",
     "numeric",
     "trace",
     "model",

@@ -18,9 +18,11 @@ from dasfprof.analysis.diagnosis import RULES, diagnose
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.rules import SYMPTOMS
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.wording import Statement
 
 COLUMNS = ["Severity", "Finding", "Seconds at stake (s)", "Evidence", "Suggestion"]
 COLUMNS += ["Rule", "Function", "Worker", "Start (s)", "Stop (s)", "Cause"]
+SAID = Statement("It is so.", "See it.", "Change it.")
 
 
 def test_a_healthy_run_has_no_finding(tmp_path: Path) -> None:
@@ -67,7 +69,9 @@ def stating(*findings: tuple[str, float]) -> dict[str, Any]:
     """Give rules of these names that each find that so many seconds are at stake."""
 
     def one(slug: str, seconds: float) -> Any:
-        return lambda run: iter([Finding(f"{slug} it is.", "See it.", "Change it.", seconds)])
+        return lambda run: iter(
+            [Finding(Statement(f"{slug} it is.", "See it.", "Change it."), seconds)]
+        )
 
     return {slug: one(slug, seconds) for slug, seconds in findings}
 
@@ -165,21 +169,22 @@ def test_a_rule_that_fails_is_told_and_takes_no_other(tmp_path: Path) -> None:
 def test_severity_in_a_run_of_100_seconds(
     seconds: float, limits: dict[str, Any], severity: str
 ) -> None:
-    finding = Finding("It is so.", "See it.", "Change it.", seconds=seconds, **limits)
+    finding = Finding(SAID, seconds=seconds, **limits)
 
     assert finding.severity(100.0) == severity
     symptom = finding.as_symptom_of(["spilling"])
     assert symptom.severity(100.0) in ("low", "info")
-    assert symptom.evidence == "See it. It may follow from spilling."
+    assert symptom.said.evidence == "See it. It may follow from spilling."
+    assert symptom.said.figures == {"may_follow_from": ("spilling",)}
 
 
 def test_nothing_under_a_second_is_high_for_its_share() -> None:
-    finding = Finding("It is so.", "See it.", "Change it.", seconds=0.9)
+    finding = Finding(SAID, seconds=0.9)
 
     assert finding.severity(1.0) == "medium"
-    assert Finding("It is so.", "See it.", "Change it.", seconds=1.0).severity(1.0) == "high"
+    assert Finding(SAID, seconds=1.0).severity(1.0) == "high"
     # A twentieth of the run: what is grave for another reason stays so.
-    assert Finding("", "", "", seconds=0.9, at_least="high").severity(18.0) == "high"
+    assert Finding(SAID, seconds=0.9, at_least="high").severity(18.0) == "high"
 
 
 def test_symptoms_are_of_rules() -> None:

@@ -19,6 +19,7 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.ranking import with_step
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.layer_steps import LayerNames, LayerSteps, inherited_steps
+from dasfprof.analysis.wording import Statement
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.steps import STEP, STEP_END, STEP_LAYER
 from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
@@ -156,8 +157,10 @@ def test_findings_tell_the_step_of_their_function(tmp_path: Path) -> None:
     write_run(tmp_path, runs)
     run = RunFigures(TraceAnalyser(tmp_path, progress=False).trace)
 
+    said = Statement("It is.", "Seen.", "Change it.")
+
     def told(function: str | None) -> str:
-        return with_step(Finding("It is.", "Seen.", "Change it.", function=function), run).evidence
+        return with_step(Finding(said, function=function), run).said.evidence
 
     assert told("fit") == "Seen. fit ran in the step fit for 75 % of its time."
     assert told("load") == "Seen. load ran in the step fit."

@@ -10,7 +10,8 @@ import numpy as np
 
 from refuters.attempts import left_alone
 from refuters.evidence import Evidence, Rows
-from refuters.registry import Said, differs, exceeds, lies, refuter
+from refuters.figures import Said, differs, exceeds, is_close, lies
+from refuters.registry import refuter
 from refuters.steps import Steps
 
 #: Seconds of waiting without CPU that make a task a waiting one, as a share of its own.
@@ -20,10 +21,6 @@ _BLOCKED = 0.3
 @refuter("fat-partitions")
 def fat_partitions(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare sizes of inputs and results with the medians of the function in that layer."""
-    told = said.figures_if_any(
-        "of {name} is far larger than the others: {size}, {factor} times the median, and its task "
-        "takes {duration} longer."
-    ) or said.figures("larger than others: up to {size} in {name}, {factor} times the median.")
     row = _row_of(said, evidence)
     if row is None:
         yield "no task has this key"
@@ -34,14 +31,13 @@ def fat_partitions(said: Said, evidence: Evidence) -> Iterator[str]:
         sizes = own.numbers(column)
         usual = float(np.nanmedian(sizes)) if len(sizes) else np.nan
         fits |= any(
-            told["size"].shows(size) and told["factor"].shows(size / usual)
+            is_close(said["size"], size) and is_close(said["times"], size / usual)
             for size in sizes[np.isfinite(sizes)]
             if usual > 0
         )
     if not fits:
-        yield f"no task has {told['size'].text}, {told['factor'].text} times the median"
-    if "duration" in told:
-        yield from exceeds(told["duration"], row["held"] - row["executing"], "the task itself took")
+        yield f"no task has {said['size']} bytes, {said['times']:.3g} times the median"
+    yield from exceeds(said["longer"], row["held"] - row["executing"], "the task itself took")
     if row["seceded"] is not None:
         yield "its tasks gave their threads back: what they waited for are tasks of their own"
     if not _is_divided(row):
@@ -57,14 +53,9 @@ def _is_divided(row: dict[str, Any]) -> bool:
 @refuter("straggling-tasks")
 def straggling_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare the longest with the median of its layer, and the cause with its own times."""
-    told = said.figures_if_any(
-        "up to {duration:longest} in {name}, whose median in the same layer of the graph is "
-        "{duration:median}."
-    ) or said.figures("up to {duration:longest} in {name}, whose median is {duration:median}.")
-    number = said.figures("{count} task")["count"]
-    by_function = _counted(said.evidence.partition(". Most")[0])
-    if sum(by_function.values()) > number.value:
-        yield f"{by_function} are more than {number.text}"
+    by_function = said["by_function"]
+    if sum(by_function.values()) > said["tasks"]:
+        yield f"{by_function} are more than {said['tasks']}"
     for name, count in by_function.items():
         if count > len(evidence.functions.get(name, ())):
             yield f"{name} has fewer than {count} tasks"
@@ -74,21 +65,18 @@ def straggling_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
         return
     # In another layer of the graph a function does other work, on other arrays.
     own = _layer_of(row, evidence)
-    if told["longest"].value + told["longest"].half < 2 * float(np.median(_held(own, "held"))):
+    if said["longest"] < 2 * float(np.median(_held(own, "held"))):
         yield "others of its layer take more than half as long"
-    if "held their" in said.finding:
-        # Until the next task took the thread, or until the worker noted that it was done.
-        for name, rows in (("longest", Rows([row])), ("median", own)):
-            least, most = (float(np.median(_held(rows, end))) for end in ("held", "done"))
-            yield from lies(told[name], least, most, f"the {name}")
-    else:
-        yield from differs(told["longest"], row["working"], "the longest")
-        yield from differs(told["median"], float(np.median(own.numbers("working"))), "the median")
-    cause = said.figures("Most likely cause of those of {name}: {name:cause}. See")["cause"].text
+    # Until the next task took the thread, or until the worker noted that it was done.
+    for name, rows in (("longest", Rows([row])), ("median", own)):
+        least, most = (float(np.median(_held(rows, end))) for end in ("held", "done"))
+        yield from lies(said[name], least, most, f"the {name}")
     # Of many the cause is that of most.
     longest = sorted(zip(_held(own, "held"), own, strict=True), key=lambda pair: -pair[0])
     rows = [one for _, one in longest][: by_function.get(str(row["function"]), 1)]
-    against = [[*_against_cause(cause, one, own)] for one in (rows if len(rows) > 1 else [row])]
+    against = [
+        [*_against_cause(said["cause"], one, own)] for one in (rows if len(rows) > 1 else [row])
+    ]
     if 2 * sum(map(bool, against)) > len(against):
         yield from next(filter(None, against))
 
@@ -97,12 +85,6 @@ def _held(rows: Rows, end: str) -> Any:
     """Return for how long runs held their threads, until one of their times, without waits."""
     held, done = rows.numbers("held"), rows.numbers(end)
     return np.fmax(held, done) - rows.numbers("executing") - rows.numbers("waited")
-
-
-def _counted(text: str) -> dict[str, int]:
-    """Read ``2 of combine, 1 of load`` behind the key of a sentence."""
-    parts = [part.partition(" of ") for part in text.rpartition("; ")[2].split(", ")]
-    return {name.rstrip("."): int(count) for count, _, name in parts if count.isdigit()}
 
 
 def _against_cause(cause: str, row: dict[str, Any], own: Rows) -> Iterator[str]:
@@ -134,14 +116,9 @@ def _against_cause(cause: str, row: dict[str, Any], own: Rows) -> Iterator[str]:
 @refuter("slow-worker")
 def slow_worker(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare the function's median there and elsewhere."""
-    told = said.figures("is slow: {name} takes {factor} times as long there as elsewhere.")
-    pair = said.figures("{duration:here} against {duration:elsewhere} (medians")
-    here, elsewhere = pair["here"], pair["elsewhere"]
-    most = (here.value + here.half) / (elsewhere.value - elsewhere.half)
-    least = (here.value - here.half) / (elsewhere.value + elsewhere.half)
-    if not (told["factor"].is_at_most(most) and told["factor"].is_at_least(least)):
-        yield f"{told['factor'].text} times is said beside {here.text} and {elsewhere.text}"
-    own = evidence.functions.get(told["name"].text, Rows([]))
+    here, elsewhere = said["here"], said["elsewhere"]
+    yield from differs(said["times"], here / elsewhere, "how many times as long")
+    own = evidence.functions.get(str(said.function), Rows([]))
     groups = own.by("label")
     if said.worker is not None:
         groups = {said.worker: groups.get(said.worker, Rows([]))}
@@ -151,42 +128,34 @@ def slow_worker(said: Said, evidence: Evidence) -> Iterator[str]:
         if not len(there) or not len(rest):
             continue
         usual = [float(np.median(rows.numbers("working"))) for rows in (there, rest)]
-        fits |= here.shows(usual[0]) and elsewhere.shows(usual[1])
+        fits |= is_close(here, usual[0]) and is_close(elsewhere, usual[1])
     if not fits:
-        yield f"no worker has these medians of {told['name'].text}"
-    workers = said.figures("{count:slow} worker") | said.figures(" of {count:all}. See imbalance()")
+        yield f"no worker has these medians of {said.function}"
     ran = {row["label"] for row in evidence.runs}
-    yield from exceeds(workers["slow"], len(ran), "workers that are slow")
-    yield from exceeds(workers["all"], len({*ran, *evidence.lives}), "workers")
+    yield from exceeds(len(said["addresses"]), len(ran), "workers that are slow")
+    yield from exceeds(said["workers"], len({*ran, *evidence.lives}), "workers")
 
 
 @refuter("imbalance")
 def imbalance(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum for how long tasks held the threads of each worker."""
-    told = said.figures(
-        "a thread of {name:busiest} is busy for {duration:most}, one of {name:idlest} for "
-        "{duration:least}."
-    )
-    more = said.figures(
-        "{share} of the workers' time is lost to imbalance; the mean is {duration}."
-    )
     least, most = _loads(evidence, open_=False), _loads(evidence, open_=True)
     out = _not_comparable(evidence)
     least, most = ({one: all_[one] for one in all_ if one not in out} for all_ in (least, most))
     for place in ("busiest", "idlest"):
-        if told[place].text in out:
-            yield f"{told[place].text} was not there for half of the run, or took work along"
+        if said[place] in out:
+            yield f"{said[place]} was not there for half of the run, or took work along"
     if not least:
         yield "no worker can be compared"
         return
     low, high = np.array(list(least.values())), np.array(list(most.values()))
-    yield from lies(told["most"], low.max(), high.max(), "the busiest")
-    yield from lies(told["least"], low.min(), high.min(), "the idlest")
-    yield from lies(more["duration"], low.mean(), high.mean(), "the mean")
+    yield from lies(said["most"], low.max(), high.max(), "the busiest")
+    yield from lies(said["least"], low.min(), high.min(), "the idlest")
+    yield from lies(said["mean"], low.mean(), high.mean(), "the mean")
     if least == most:
-        yield from differs(more["share"], 1 - low.mean() / low.max(), "what is lost")
+        yield from differs(said["lost"], 1 - low.mean() / low.max(), "what is lost")
     for place, best in (("busiest", low.max()), ("idlest", high.min())):
-        own = told[place].text
+        own = said[place]
         if not least.get(own, np.inf) - 1e-3 <= best <= most.get(own, -np.inf) + 1e-3:
             yield f"{own} is not the {place}"
 
@@ -244,24 +213,23 @@ def _loads(evidence: Evidence, open_: bool) -> dict[str, float]:
 @refuter("poor-placement")
 def poor_placement(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time in which threads idled and tasks were ready on other workers."""
-    told = said.figures("while others idle: {share} of the threads' time.")["share"]
     ready = evidence.between("ready", "executing")
     there = evidence.idle.least(ready).integral()
-    yield from exceeds(told, there / evidence.thread_seconds, "threads that idle, tasks elsewhere")
-    stolen = said.figures("work stealing moved {count} task")["count"]
-    yield from differs(stolen, len(evidence.rows("Steal")), "stolen tasks")
+    share = there / evidence.thread_seconds
+    yield from exceeds(said["idle"], share, "threads that idle, tasks elsewhere")
+    yield from differs(said["stolen"], len(evidence.rows("Steal")), "stolen tasks")
     by_worker = {
         label: float(np.nansum(own.numbers("executing") - own.numbers("ready")))
         for label, own in evidence.runs.by("label").items()
     }
-    crowded = said.figures("The longest queues are on {name};")["name"].text
+    crowded = said["crowded"]
     if by_worker.get(crowded, 0.0) < 0.999 * max(by_worker.values(), default=0.0):
         yield f"the longest queues are not on {crowded}: {dict(Counter(by_worker).most_common(2))}"
 
 
 def _row_of(said: Said, evidence: Evidence) -> dict[str, Any] | None:
     """Find the task run whose key the evidence names; of several the longest."""
-    shown = said.figures("Key {name}; ")["name"].text.removesuffix("…")
+    shown = said["key"].removesuffix("…")
     fitting = [row for row in evidence.runs if _text(row["key"]).startswith(shown)]
     return max(fitting, key=lambda row: row["held"] - row["executing"], default=None)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from refuters.evidence import Evidence, Rows
-from refuters.figures import Figure
+from refuters.figures import Said, differs, exceeds, is_at_least
 from refuters.parallelism import needs_cores
-from refuters.registry import Said, differs, exceeds, fits, refuter
+from refuters.registry import refuter
 
 #: Percent of a host's cores below which no task has to wait for one.
 _FREE = 50.0
@@ -21,26 +21,16 @@ _SOME_BYTES = 1e6
 def cpu_oversubscribed(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with all waits in the run queue that were recorded, and with the hosts' cores."""
     runs = evidence.runs
-    share = said.figures("wait for one for {share} of their time")["share"]
-    told = said.figures("{duration:waited} of these tasks' {duration:seconds} were spent in the")
     waited = float(runs.numbers("waited").sum())
-    yield from fits(share, told["waited"], told["seconds"], "the share of their time")
-    yield from exceeds(told["waited"], waited, "waits for a core")
-    yield from exceeds(told["seconds"], runs.numbers("duration").sum(), "seconds of tasks")
-    of_all = said.figures("(all tasks: {share:all} of the threads' time)")["all"]
+    yield from differs(said["share"], said["waited"] / said["lasted"], "the share of their time")
+    yield from exceeds(said["waited"], waited, "waits for a core")
+    yield from exceeds(said["lasted"], runs.numbers("duration").sum(), "seconds of tasks")
+    of_all = said["share_of_all"]
     yield from exceeds(of_all, waited / evidence.thread_seconds, "waits of all tasks")
-    cpu = (
-        said.figures(
-            "workers' processes used {duration:processes} of CPU time, the tasks' own threads "
-            "{duration:own}."
-        )
-        if "workers' processes used unknown" not in said.evidence
-        else {}
-    )
-    if cpu:
+    if np.isfinite(said["processes"]):
         used = grown(evidence.rows("Resource Usage"), "process_cpu_seconds")
-        yield from differs(cpu["processes"], sum(used.values()), "CPU of workers' processes")
-        yield from exceeds(cpu["own"], runs.numbers("used").sum(), "CPU of tasks")
+        yield from differs(said["processes"], sum(used.values()), "CPU of workers' processes")
+        yield from exceeds(said["tasks"], runs.numbers("used").sum(), "CPU of tasks")
     yield from _other_programs(said, evidence)
     if said.seconds > waited + 0.001:
         yield f"{said.seconds:.3g} s are at stake of {waited:.3g} s of waits"
@@ -63,11 +53,7 @@ def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the processes seen that neither wrote a file of the run nor are its kin."""
     run = {(header["host"], header["pid"]) for header in evidence.headers}
     by_host = evidence.rows("Host Process").by("host")
-    told = said.figures_if_any(
-        "Other programs used {factor:cores} of the cores of {name:host} ({count:looks} look"
-    ) | said.figures_if_any(
-        "No other program used much of a core of {name:host} ({count:looks} look"
-    )
+    told = said["other_programs"]
     if bool(told) != bool(by_host):
         yield f"processes were seen on {len(by_host)} hosts"
     if not told:
@@ -85,32 +71,21 @@ def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:
         used[host] = (sum(others) / sum(looks.values()), len(looks))
     host = max(used, key=lambda each: used[each])
     cores, looks = used[host]
-    if told["host"].text != host:
+    if told["host"] != host:
         yield f"other programs used {host} most"
-    if "cores" not in told:
-        yield from exceeds(Figure("little", cores, 0.0), 0.05, "cores of other programs")
-        return
     yield from differs(told["cores"], cores, "cores of other programs")
     yield from differs(told["looks"], looks, "looks at the host")
-    for words in (
-        said.evidence.partition("Other programs used ")[2]
-        .partition(". ")[0]
-        .partition(": ")[2]
-        .split(", ")
-    ):
-        name = words.rpartition(" of ")[0]
-        if name not in evidence.rows("Host Process").values("name"):
-            yield f"no process is called {name!r}"
+    names = set(evidence.rows("Host Process").values("name"))
+    for program in told["programs"]:
+        if program.rpartition(" of ")[0] not in names:
+            yield f"no process is called {program!r}"
 
 
 @refuter("io-bound")
 def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with bytes of files, over all and on each worker that ran the function."""
-    told = said.figures(
-        "wait for storage: {name} uses the CPU for {share} of its time, while {size} are"
-    )
-    used, _ = _of_function(evidence, told["name"].text)
-    yield from differs(told["share"], used, "its CPU share")
+    used, _ = _of_function(evidence, str(said.function))
+    yield from differs(said["on_cpu"], used, "its CPU share")
     samples = evidence.rows("Resource Usage")
     read, written = (grown(samples, f"process_io.{way}_size") for way in ("read", "write"))
     spilled = sum(
@@ -118,10 +93,9 @@ def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
         for way in ("read", "write")
     )
     nbytes = max(sum(read.values()) + sum(written.values()) - spilled, 0.0)
-    yield from differs(told["size"], nbytes, "bytes of files")
-    rate = said.figures("That is {size}/s over the run; {share} of the threads' time is spent")
-    yield from differs(rate["size"], nbytes / evidence.wall, "bytes a second")
-    yield from exceeds(rate["share"], _waiting(evidence), "time that is spent waiting")
+    yield from differs(said["moved"], nbytes, "bytes of files")
+    yield from differs(said["rate"], nbytes / evidence.wall, "bytes a second")
+    yield from exceeds(said["waiting"], _waiting(evidence), "time that is spent waiting")
     for label, own in evidence.functions.get(str(said.function), Rows([])).by("label").items():
         if read.get(label, 0.0) + written.get(label, 0.0) < _SOME_BYTES:
             yield f"{label} ran {len(own)} of its tasks and read and wrote hardly any file"
@@ -130,31 +104,25 @@ def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
 @refuter("blocked-tasks")
 def blocked_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the CPU seconds of the function, and with what threads were held for."""
-    told = said.figures(
-        "sleep or wait: {name} uses the CPU for {share:cpu} of its time, and {share:waits} of the"
-    )
-    used, _ = _of_function(evidence, told["name"].text)
-    yield from differs(told["cpu"], used, "its CPU share")
-    yield from exceeds(told["waits"], _waiting(evidence), "time that is spent waiting")
-    every = said.figures("{count} task") | said.figures("{duration} in all; waits for a core are")
+    used, _ = _of_function(evidence, str(said.function))
+    yield from differs(said["on_cpu"], used, "its CPU share")
+    yield from exceeds(said["waiting"], _waiting(evidence), "time that is spent waiting")
     own = evidence.functions.get(str(said.function), Rows([]))
-    if not every["count"].is_at_least(len(own)) or every["count"].value > len(evidence.runs):
-        yield f"{every['count'].text} tasks, of which {said.function} alone has {len(own)}"
-    yield from exceeds(every["duration"], evidence.runs.numbers("working").sum(), "their seconds")
-    threads = said.figures_if_any("threads_per_worker={count:more} in place of {count:now}")
-    if threads and threads["now"].value not in {life[2] for life in evidence.lives.values()}:
-        yield f"no worker has {threads['now'].text} threads"
+    if not is_at_least(said["tasks"], len(own)) or said["tasks"] > len(evidence.runs):
+        yield f"{said['tasks']} tasks, of which {said.function} alone has {len(own)}"
+    yield from exceeds(said["lasted"], evidence.runs.numbers("working").sum(), "their seconds")
+    if said["threads"] not in {life[2] for life in evidence.lives.values()}:
+        yield f"no worker has {said['threads']} threads"
 
 
 @refuter("lock-bound")
 def lock_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with how many tasks ran at a time, and what they did not use of their time."""
-    told = said.figures("{factor:beside} tasks at a time, most of {name}, use {factor:cores} cores")
     most_beside = max(
         float(evidence.between("timestamp", "stop", own).values.max(initial=0.0))
         for own in evidence.runs.by("address").values()
     )
-    yield from exceeds(told["beside"], most_beside, "tasks at a time")
+    yield from exceeds(said["at_a_time"], most_beside, "tasks at a time")
     if max(life[2] for life in evidence.lives.values()) < 2:
         yield "each worker has one thread"
     shares = []
@@ -162,11 +130,9 @@ def lock_bound(said: Said, evidence: Evidence) -> Iterator[str]:
         for runs in own.by("function").values():
             lost = runs.numbers("working").sum() - runs.numbers("used").sum()
             shares.append(lost / max(runs.numbers("duration").sum(), 1e-9))
-    share = said.figures("{share} of their time these tasks neither used a core")["share"]
-    yield from exceeds(share, max(shares), "time without a core")
-    counts = said.figures("{count:tasks} task") | said.figures(" on {count:workers} worker")
-    yield from exceeds(counts["tasks"], len(evidence.runs), "tasks")
-    yield from exceeds(counts["workers"], len(evidence.lives), "workers")
+    yield from exceeds(said["blocked"], max(shares), "time without a core")
+    yield from exceeds(said["tasks"], len(evidence.runs), "tasks")
+    yield from exceeds(said["workers"], len(evidence.lives), "workers")
     yield from needs_cores(said, evidence)
 
 

@@ -10,7 +10,8 @@ from dask.utils import key_split
 
 from refuters.cores import grown
 from refuters.evidence import Evidence, Rows
-from refuters.registry import Said, differs, exceeds, refuter
+from refuters.figures import Said, differs, exceeds, is_at_least
+from refuters.registry import refuter
 from refuters.steps import Steps
 
 #: Shares of its limit at which Dask pauses a worker, and that are near.
@@ -20,108 +21,83 @@ _PAUSES, _NEAR = 0.8, 0.85
 @refuter("transfer-bound")
 def transfer_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum transfers by bytes, and the time in which threads idled and inputs were fetched."""
-    told = said.figures(
-        "from each other: {share} of the threads' time and {duration} of the critical path, most"
-    )
     waited = evidence.idle_by_worker("received", "ready")
-    yield from exceeds(told["share"], waited / evidence.thread_seconds, "waits for transfers")
+    yield from exceeds(said["waiting"], waited / evidence.thread_seconds, "waits for transfers")
     moves = evidence.rows("Transfer").where(lambda row: row["state"] == "success")
     under_way = Steps.of(
         moves.numbers("timestamp"), moves.numbers("timestamp") + moves.numbers("duration")
     )
     fetching = evidence.between("received", "ready").where(lambda number: number > 0)
     anything = (under_way + fetching).where(lambda number: number > 0)
-    yield from exceeds(told["duration"], anything.integral(), "the critical path's transfers")
-    total = said.figures("{size} were moved")["size"]
-    yield from differs(total, float(np.nansum(moves.numbers("size"))), "bytes that were moved")
-    by_p2p = said.figures_if_any(", and {size} by P2P shuffles")
+    yield from exceeds(said["on_path"], anything.integral(), "the critical path's transfers")
+    total = float(np.nansum(moves.numbers("size")))
+    yield from differs(said["moved"], total, "bytes that were moved")
     messages = evidence.rows("Shuffle Message").where(lambda row: row["state"] == "success")
     shuffled = float(np.nansum(messages.numbers("size")))
-    if by_p2p:
-        yield from differs(by_p2p["size"], shuffled, "bytes of P2P shuffles")
-    elif shuffled > 0:
-        yield f"P2P shuffles moved {shuffled:.3g} bytes besides"
-    again = said.figures_if_any("{size:again} of it more than once")
-    if again and not again["again"].is_at_most(total.value):
-        yield f"{again['again'].text} are more than {total.text}"
+    if np.isfinite(said["shuffled"]) or shuffled > 0:
+        yield from differs(said["shuffled"], shuffled, "bytes of P2P shuffles")
+    yield from exceeds(said["again"] or 0.0, said["moved"], "bytes that were moved again")
     yield from _of_function(said, moves)
 
 
 def _of_function(said: Said, moves: Rows) -> Iterator[str]:
     """Compare what is said of one function's results with the messages that had any of them."""
-    told = said.figures("{size} of them are of {name}, at {size:rate}/s.")
     with_any = moves.where(lambda row: said.function in map(key_split, row["keys"]))
     only = with_any.where(lambda row: {said.function} == set(map(key_split, row["keys"])))
-    yield from exceeds(told["size"], float(np.nansum(with_any.numbers("size"))), "its bytes")
-    if not told["size"].is_at_least(float(np.nansum(only.numbers("size")))):
-        yield f"messages with {said.function} alone had more than {told['size'].text}"
+    yield from exceeds(said["of_function"], float(np.nansum(with_any.numbers("size"))), "its bytes")
+    if not is_at_least(said["of_function"], float(np.nansum(only.numbers("size")))):
+        yield f"messages with {said.function} alone had more than {said['of_function']} bytes"
     if len(only) == len(with_any) and len(only):
         rate = np.nansum(only.numbers("size")) / only.numbers("duration").sum()
-        yield from differs(told["rate"], rate, "bytes a second")
+        yield from differs(said["rate"], rate, "bytes a second")
 
 
 @refuter("spilling")
 def spilling(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum what workers wrote and read, and compare the advice with what they held."""
-    told = said.figures("{size:written} were written and {size:read} read back.")
     held = evidence.rows("Managed Memory")
     for way, name in (("write", "written"), ("read", "read")):
         grew = grown(held, f"spill_{way}_size")
-        yield from differs(told[name], sum(grew.values()), f"bytes {name}")
-    shares = said.figures(
-        "{share} of the threads' time is spent on that, and {share:around} around"
-    )
+        yield from differs(said[name], sum(grew.values()), f"bytes {name}")
     seconds = sum(sum(grown(held, f"spill_{way}").values()) for way in ("write", "read"))
     reads = float(np.nansum(evidence.runs.numbers("disk_read")))
     runs = evidence.runs
     around = np.nansum(runs.numbers("timestamp") - runs.numbers("executing"))
     around += np.nansum(np.maximum(runs.numbers("done") - runs.numbers("stop"), 0.0))
     whole = evidence.thread_seconds
-    yield from exceeds(shares["share"], (seconds + reads + around) / whole, "time on disks")
-    yield from exceeds(shares["around"], around / whole, "time around functions")
-    peak = said.figures("one worker held up to {size} of results")["size"]
+    yield from exceeds(said["spilling"], (seconds + reads + around) / whole, "time on disks")
+    yield from exceeds(said["around"], around / whole, "time around functions")
     most = float(np.nanmax(held.numbers("size")))
-    yield from differs(peak, most, "the most that a worker held")
-    on_disk = said.figures_if_any("had up to {size} of them on disk")
-    if on_disk:
+    yield from differs(said["held"], most, "the most that a worker held")
+    if said["disk"]:
         spilled = float(np.nanmax(held.numbers("spilled_size")))
-        yield from differs(on_disk["size"], spilled, "the most on disk")
-    yield from _disk_needed(said, evidence)
-    advised = said.figures_if_any("memory_limit of {size:new} or more in place of {size:old}")
-    if advised and not advised["new"].value > advised["old"].value:
-        yield f"{advised['new'].text} are advised in place of {advised['old'].text}"
+        yield from differs(said["disk"]["of_one"], spilled, "the most on disk")
+        yield from _disk_needed(said["disk"], evidence)
+    if said["wanted"] <= said["limit"]:
+        yield f"{said['wanted']} bytes are advised in place of {said['limit']}"
 
 
-def _disk_needed(said: Said, evidence: Evidence) -> Iterator[str]:
+def _disk_needed(told: dict[str, Any], evidence: Evidence) -> Iterator[str]:
     """Sum what the workers of a host had on disk at any time, reading by reading."""
-    told = said.figures_if_any("All workers of {name:host} had up to {size} on disk at once")
-    if not told:
-        return
     held: dict[Any, float] = {}
     peak = 0.0
     last = {row["address"]: row["timestamp"] for row in evidence.rows("Managed Memory")}
-    own = [row for row in evidence.rows("Managed Memory") if row["host"] == told["host"].text]
+    own = [row for row in evidence.rows("Managed Memory") if row["host"] == told["host"]]
     for row in sorted(own, key=lambda row: row["timestamp"]):
         held = {each: size for each, size in held.items() if last[each] >= row["timestamp"]}
         held[row["address"]] = row["spilled_size"]
         peak = max(peak, sum(held.values()))
-    yield from differs(told["size"], peak, "the most on the host's disk at once")
-    free = said.figures_if_any("the disk to which they spill had {size} free at least")
-    if free:
+    yield from differs(told["of_all"], peak, "the most on the host's disk at once")
+    if np.isfinite(told["free"]):
         disks = evidence.rows("Disk Usage").where(
-            lambda row: row["local_directory"] == 1 and row["host"] == told["host"].text
+            lambda row: row["local_directory"] == 1 and row["host"] == told["host"]
         )
-        yield from differs(free["size"], float(np.nanmin(disks.numbers("free"))), "free at least")
-    if "more room" in said.suggestion and not (free and free["size"].is_at_most(peak)):
-        yield "there was as much room again"
+        yield from differs(told["free"], float(np.nanmin(disks.numbers("free"))), "free at least")
 
 
 @refuter("memory-pressure")
 def memory_pressure(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum the time for which workers' samples say that they were paused."""
-    told = said.figures("nearly full: {count} worker") | said.figures(
-        "for {share} of the threads' time."
-    )
     seconds, workers = 0.0, set()
     for own in evidence.rows("Managed Memory").by("file").values():
         label = own.maps[0]["label"]
@@ -134,14 +110,13 @@ def memory_pressure(said: Said, evidence: Evidence) -> Iterator[str]:
             # It may have paused right after the sample before.
             first = np.append(0.0, steps[:-1])
             seconds += threads * float((steps + first)[paused].sum())
-    yield from differs(told["count"], len(workers), "workers that paused")
-    yield from exceeds(told["share"], seconds / evidence.thread_seconds, "time in which they were")
+    yield from differs(said["workers"], len(workers), "workers that paused")
+    yield from exceeds(said["paused"], seconds / evidence.thread_seconds, "time in which they were")
 
 
 @refuter("memory-near-limit")
 def memory_near_limit(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare the processes' memory with their limits."""
-    told = said.figures("its process had {size:used} of {size:limit}.")
     limits = {row["worker"]: row["memory_limit"] for row in evidence.rows("Worker Added")}
     shares = {}
     for address, own in evidence.rows("Resource Usage").by("address").items():
@@ -149,29 +124,26 @@ def memory_near_limit(said: Said, evidence: Evidence) -> Iterator[str]:
             peak = float(np.nanmax(own.numbers("memory")))
             shares[address] = (peak / limits[address], peak, limits[address])
     worst = max(shares.values(), default=(0.0, 0.0, 0.0))
-    yield from differs(told["used"], worst[1], "the memory of the fullest")
-    yield from differs(told["limit"], worst[2], "its limit")
-    near = said.figures("{count} worker")["count"]
-    yield from differs(near, sum(one[0] >= _NEAR for one in shares.values()), "workers so near")
-    advised = said.figures("memory_limit of {size} or more")["size"]
-    yield from differs(advised, worst[1] / _PAUSES, "the advised limit")
+    yield from differs(said["used"], worst[1], "the memory of the fullest")
+    yield from differs(said["limit"], worst[2], "its limit")
+    near = sum(one[0] >= _NEAR for one in shares.values())
+    yield from differs(said["workers"], near, "workers so near")
+    yield from differs(said["wanted"], worst[1] / _PAUSES, "the advised limit")
 
 
 @refuter("host-memory-full")
 def host_memory_full(said: Said, evidence: Evidence) -> Iterator[str]:
     """Find the sample with the least memory left."""
-    told = said.figures("only {size:left} of {size:total} were left.")
-    share = said.figures("That is {share}, {duration} into the trace")
     samples = evidence.rows("Resource Usage").where(
-        lambda row: _known(row["host_memory_available"]) and _known(row["host_memory_total"])
+        lambda row: _known(row["host_memory_available"]) and row["host_memory_total"]
     )
     left = samples.numbers("host_memory_available") / samples.numbers("host_memory_total")
-    worst = samples.maps[int(left.argmin())]
-    yield from differs(told["left"], worst["host_memory_available"], "memory left")
-    yield from differs(told["total"], worst["host_memory_total"], "memory")
-    yield from differs(share["share"], float(left.min()), "the share left")
+    worst = samples.maps[int(np.nanargmin(left))]
+    yield from differs(said["left"], worst["host_memory_available"], "memory left")
+    yield from differs(said["total"], worst["host_memory_total"], "memory")
+    yield from differs(said["share"], float(np.nanmin(left)), "the share left")
     at = worst["timestamp"] - evidence.first_seen
-    yield from differs(share["duration"], at, "when")
+    yield from differs(said["at"], at, "when")
 
 
 def _known(value: float | None) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from refuters.evidence import Evidence, Rows
-from refuters.registry import Said, differs, exceeds, refuter
+from refuters.figures import Said, differs, exceeds, lies
+from refuters.registry import refuter
 
 #: Percent of utilisation below which a device idles, and share of memory from which it is full.
 _USED, _FULL = 5.0, 0.92
@@ -16,47 +17,41 @@ _USED, _FULL = 5.0, 0.92
 @refuter("gpu-idle")
 def gpu_idle(said: Said, evidence: Evidence) -> Iterator[str]:
     """Look for readings in which the device was idle, and for what it used on average."""
-    told = said.figures("GPU {count:index} of {name:host} for {share} of the time in which tasks")
-    counts = said.figures("{count:idle} of {count:all} devices; mean utilisation there {count} %.")
-    yield from _devices(evidence, counts["idle"].value, counts["all"].value)
-    own = _readings(evidence).get((told["host"].text, int(told["index"].value)), Rows([]))
+    yield from _devices(evidence, said["idle_devices"], said["devices"])
+    own = _readings(evidence).get((said["host"], int(said["gpu"])), Rows([]))
     utilization = own.numbers("utilization")
     if not len(own):
         yield "there is no reading of this device"
         return
-    yield from exceeds(told["share"], 1 - np.nanmin(utilization) / 100, "its idle time")
-    if not np.nanmin(utilization) <= counts["count"].value + 0.5 <= np.nanmax(utilization) + 1:
-        yield f"its mean is not among {np.nanmin(utilization)} to {np.nanmax(utilization)} %"
+    low, high = np.nanmin(utilization) / 100, np.nanmax(utilization) / 100
+    yield from exceeds(said["idle"], 1 - low, "its idle time")
+    yield from lies(said["utilisation"], low, high, "its mean utilisation")
 
 
 @refuter("gpu-memory-full")
 def gpu_memory_full(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare the most memory of each device with what it has."""
-    told = said.figures(
-        "The memory of GPU {name:index} of {name:host} was nearly full: {factor:used} of "
-        "{factor:total} GB."
-    )
-    counts = said.figures("{count:full} of {count:all} devices used")
     peaks = [
         float(np.nanmax(own.numbers("memory_used") / own.numbers("memory_total")))
         for own in _readings(evidence).values()
     ]
-    yield from differs(counts["full"], sum(peak >= _FULL for peak in peaks), "full devices")
-    yield from exceeds(told["used"], 1.001 * told["total"].value, "its memory")
+    full = sum(peak >= _FULL for peak in peaks)
+    yield from differs(said["full_devices"], full, "full devices")
+    yield from differs(said["used"] / said["total"], max(peaks), "the fullest")
 
 
 @refuter("gpu-unused")
 def gpu_unused(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count devices whose readings never were above idling."""
-    told = said.figures("{count:unused} of {count:all} GPUs that workers have were not used by any")
     unused = sum(
         np.nanmax(own.numbers("utilization"), initial=0.0) < _USED
         for own in _readings(evidence).values()
     )
-    yield from exceeds(told["unused"], unused, "devices that were never used")
-    yield from _devices(evidence, told["unused"].value, told["all"].value)
-    ran = said.figures("Tasks ran on their workers for up to {duration}.")["duration"]
-    yield from exceeds(ran, evidence.runs.numbers("duration").sum(), "seconds of tasks")
+    yield from exceeds(said["unused"], unused, "devices that were never used")
+    yield from _devices(evidence, said["unused"], said["devices"])
+    yield from exceeds(
+        said["tasks_ran"], evidence.runs.numbers("duration").sum(), "seconds of tasks"
+    )
 
 
 def _readings(evidence: Evidence) -> dict[tuple[str, int], Rows]:

@@ -8,24 +8,22 @@ from itertools import pairwise
 import numpy as np
 
 from refuters.evidence import Evidence, Rows
-from refuters.registry import Said, exceeds, fits, refuter
+from refuters.figures import Said, differs, exceeds, is_at_least
+from refuters.registry import refuter
 from refuters.steps import Steps
 
 
 @refuter("client-gaps")
 def client_gaps(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time in which nothing was known to the scheduler that was not over."""
-    told = said.figures("for {duration} ({share} of the run) no task was submitted, in {count} gap")
     begin, end = evidence.span
     idle, calls = evidence.idle.where(lambda number: number > 0), _called(evidence)
     waited = idle.less(calls).integral(begin, end)
-    yield from exceeds(told["duration"], waited, "seconds in which a thread idled")
-    yield from fits(told["share"], told["duration"], evidence.wall, "their share")
-    longest = said.figures("The longest, {duration}, is before {name:function}. ")
-    if not told["duration"].is_at_least(longest["duration"].value - longest["duration"].half):
-        yield f"the longest, {longest['duration'].text}, is longer than all"
+    yield from exceeds(said["waited"], waited, "seconds in which a thread idled")
+    yield from differs(said["share"], said["waited"] / evidence.wall, "their share")
+    yield from exceeds(said["longest"], said["waited"], "the longest")
     yield from _calls(said, evidence, calls.integral(begin, end))
-    yield from _between_clients(evidence, longest["duration"].value)
+    yield from _between_clients(evidence, said["longest"])
 
 
 def _called(evidence: Evidence) -> Steps:
@@ -39,22 +37,18 @@ def _called(evidence: Evidence) -> Steps:
 def _calls(said: Said, evidence: Evidence, under_way: float) -> Iterator[str]:
     """Compare what is said of actors with the calls that workers recorded."""
     calls = evidence.rows("Actor Call")
-    told = {}
-    for words in ("{count} calls of actors took", "{count} call of actors took"):
-        told |= said.figures_if_any(f"{words} {{duration}} then")
-    if told:
-        yield from exceeds(told["count"], len(calls), "calls of actors")
-        yield from exceeds(told["duration"], under_way, "seconds in which actors were called")
+    yield from exceeds(said["calls"], len(calls), "calls of actors")
+    yield from exceeds(said["called"], under_way, "seconds in which actors were called")
     recorded = all(
         header.get("actor_calls") is True
         for header in evidence.headers
         if header.get("plugin") == "TracePlugin"
     )
-    if recorded and "Calls of actors are not recorded" in said.evidence:
+    if recorded and not said["knows_calls"]:
         addresses = {header.get("worker", {}).get("address") for header in evidence.headers}
         if {row["worker"] for row in evidence.rows("Worker Added")} <= addresses:
             yield "each worker recorded the calls of its actors"
-    if not recorded and not told and "Calls of actors are not recorded" not in said.evidence:
+    if not recorded and not said["calls"] and said["knows_calls"]:
         yield "whether actors were called is not recorded"
 
 
@@ -79,10 +73,6 @@ def _between_clients(evidence: Evidence, longest: float) -> Iterator[str]:
 @refuter("no-workers")
 def no_workers(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time in which the scheduler had tasks, and no worker was there."""
-    told = said.figures("no worker: for {duration} ({share} of the run) tasks waited for one to")
-    longest = said.figures("{count} time") | said.figures(
-        "the longest from {duration:begin} into the trace on, for {duration:longest}."
-    )
     noted = evidence.rows("Task Run")
     begins = np.fmin(noted.numbers("waiting"), noted.numbers("timestamp"))
     tasks = Steps.of(begins, np.array(_ends(noted)))
@@ -92,9 +82,8 @@ def no_workers(said: Said, evidence: Evidence) -> Iterator[str]:
     # A task may be known for longer than its runs: until the last of them it waits.
     begin, end = evidence.span
     there = evidence.threads_there.where(lambda threads: threads > 0).integral(begin, end)
-    yield from exceeds(told["duration"], end - begin - there, "time without a worker")
-    if not told["duration"].is_at_least(none.integral(begin, end)):
+    yield from exceeds(said["waited"], end - begin - there, "time without a worker")
+    if not is_at_least(said["waited"], none.integral(begin, end)):
         yield f"tasks waited for {none.integral(begin, end):.6g} s, without a worker"
-    yield from fits(told["share"], told["duration"], evidence.wall, "its share")
-    if not longest["longest"].is_at_most(told["duration"].bounds[1]):
-        yield f"the longest, {longest['longest'].text}, is longer than all"
+    yield from differs(said["share"], said["waited"] / evidence.wall, "its share")
+    yield from exceeds(said["longest"], said["waited"], "the longest")

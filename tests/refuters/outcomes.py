@@ -18,7 +18,8 @@ from refuters.attempts import (
     most,
 )
 from refuters.evidence import Evidence
-from refuters.registry import Said, differs, exceeds, lies, refuter
+from refuters.figures import Said, differs, exceeds, is_close, lies
+from refuters.registry import refuter
 
 #: A worker that used no more of its memory did not die for want of it.
 _NO_WANT = 0.5
@@ -29,12 +30,6 @@ _AT_THE_END = 3.5
 @refuter("failed-attempts")
 def failed_attempts(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count attempts that erred and were followed by another of their key, and their seconds."""
-    told = said.figures(
-        "{count:number} attempt",
-    ) | said.figures(
-        "failed and had to be made again, most with {name:category} in {name}: {duration} of thread"
-    )
-    share = said.figures("{share} of all attempts.")["share"]
     every = attempts(evidence)
     last = {repr(row["key"]): number for number, row in enumerate(every)}
     failed = [
@@ -42,16 +37,16 @@ def failed_attempts(said: Said, evidence: Evidence) -> Iterator[str]:
         for number, row in enumerate(every)
         if row["ended"] == "erred" and last[repr(row["key"])] > number
     ]
-    yield from differs(told["number"], len(failed), "attempts that failed")
-    yield from differs(told["duration"], sum(row["duration"] for row in failed), "their seconds")
+    yield from differs(said["attempts"], len(failed), "attempts that failed")
+    yield from differs(said["lost"], sum(row["duration"] for row in failed), "their seconds")
     # Whether what was taken back before it began was an attempt, the sentence leaves open.
     low, high = (len(failed) / max(len(all_), 1) for all_ in (every, evidence.runs))
-    yield from lies(share, low, high, "their share")
+    yield from lies(said["share"], low, high, "their share")
     yield from _time_outs(said, evidence)
-    if not is_most(told["name"].text, most([row["function"] for row in failed])):
-        yield f"most failed in another function than {told['name'].text}"
-    if not is_most(told["category"].text, most([category(row.get("exception")) for row in failed])):
-        yield f"most did not fail with {told['category'].text}"
+    if not is_most(str(said.function), most([row["function"] for row in failed])):
+        yield f"most failed in another function than {said.function}"
+    if not is_most(said["category"], most([category(row.get("exception")) for row in failed])):
+        yield f"most did not fail with {said['category']}"
 
 
 def _time_outs(said: Said, evidence: Evidence) -> Iterator[str]:
@@ -59,21 +54,16 @@ def _time_outs(said: Said, evidence: Evidence) -> Iterator[str]:
     own = attempts(evidence).where(lambda row: row["function"] == said.function)
     late = own.where(lambda row: "Timeout" in category(row.get("exception")))
     well = own.where(lambda row: row["ended"] == "memory").numbers("duration")
-    told = said.figures_if_any("those that timed out had run for {duration} (the median)")
+    told = said["limit"]
     if not told:
         return
     middle = float(np.median(late.numbers("duration"))) if len(late) else float("nan")
-    yield from differs(told["duration"], middle, "seconds until the time-out")
-    took = said.figures_if_any(
-        "those that ended well took {duration:median} (the median), {duration:most} at most"
-    )
-    if bool(took) != bool(len(well)):
+    yield from differs(told["ran"], middle, "seconds until the time-out")
+    if np.isfinite(told["most"]) != bool(len(well)):
         yield f"{len(well)} ended well"
-    if took:
-        yield from differs(took["median"], float(np.median(well)), "the median that ended well")
-        yield from differs(took["most"], float(well.max()), "the longest that ended well")
-        if "the limit is not too low" in said.suggestion and middle < well.max():
-            yield "some that ended well took longer than those that timed out"
+    elif len(well):
+        yield from differs(told["took"], float(np.median(well)), "the median that ended well")
+        yield from differs(told["most"], float(well.max()), "the longest that ended well")
 
 
 @refuter("errors")
@@ -83,27 +73,21 @@ def errors(said: Said, evidence: Evidence) -> Iterator[str]:
     What a worker's own file says was raised there, though the client may have left before the
     scheduler heard of it; of others the scheduler alone says how they ended.
     """
-    told = said.figures("{count:number} task") | said.figures(
-        "ended in an error: {name:category} in {name:function}"
-    )
     last = {repr(row["key"]): row for row in attempts(evidence)}
     erred = [
         row
         for row in last.values()
         if row["ended"] == "erred" and ("noted" in row or not is_killed(row))
     ]
-    yield from differs(told["number"], len(erred), "tasks that ended in an error")
+    yield from differs(said["tasks"], len(erred), "tasks that ended in an error")
     yield from _time_outs(said, evidence)
-    if told["category"].text not in {category(row.get("exception")) for row in erred}:
-        yield f"no task ended in {told['category'].text}"
     if said.function not in {row["function"] for row in erred}:
         yield f"no task of {said.function} ended in an error"
-    listed = said.finding.partition("error: ")[2].partition(";")[0].removesuffix(".")
     kinds = {f"{category(row.get('exception'))} in {row['function']}" for row in erred}
-    for kind in listed.partition(" and ")[0].split(", "):
+    for kind in said["kinds"]:
         if kind not in kinds:
             yield f"no task ended in {kind}"
-    blocked = said.figures_if_any("{count} tasks that need their results never ran")
+    blocked = sum(said["never_ran"].values())
     if blocked:
         ran = {repr(row["key"]) for row in evidence.runs}
         unfinished = {repr(row["key"]) for row in evidence.rows("Task Run")} - ran
@@ -111,7 +95,7 @@ def errors(said: Said, evidence: Evidence) -> Iterator[str]:
         states = evidence.rows("Scheduler State").values("unfinished")
         waiting = max([len(unfinished) + unsent, *(one or 0 for one in states)])
         submitted = sum(row["tasks"] for row in evidence.rows("Graph")) - len(ran)
-        yield from exceeds(blocked["count"], max(waiting, submitted), "tasks that never ran")
+        yield from exceeds(blocked, max(waiting, submitted), "tasks that never ran")
 
 
 @refuter("lost-workers")
@@ -119,7 +103,6 @@ def lost_workers(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count tasks on workers as these left; what leaves after the last client is not lost."""
     on_them = {address: rows for address, rows in left_alone(evidence).items() if len(rows)}
     count = sum(map(len, on_them.values()))
-    told = said.figures("{count:workers} worker") | said.figures("with {count:tasks} task")
     # Of those that left as the run ended nothing tells whether they were lost.
     late = {
         row["worker"]
@@ -127,52 +110,46 @@ def lost_workers(said: Said, evidence: Evidence) -> Iterator[str]:
         if row["timestamp"] >= evidence.end - _AT_THE_END
     }
     certain = {address: rows for address, rows in on_them.items() if address not in late}
-    yield from lies(told["workers"], len(certain), len(on_them), "workers that left with tasks")
-    yield from lies(told["tasks"], sum(map(len, certain.values())), count, "tasks on them")
+    yield from lies(said["workers"], len(certain), len(on_them), "workers that left with tasks")
+    yield from lies(said["tasks"], sum(map(len, certain.values())), count, "tasks on them")
     gone = clients_gone(evidence)
     for row in evidence.rows("Worker Removed"):
         if row["worker"] in on_them and row["timestamp"] >= gone:
             yield f"{row['worker']} left after the last client had"
     yield from _of_the_worst(said, evidence)
     _, lost = computed_again(evidence)
-    again = said.figures_if_any("lost with it: {count} task")
-    if again:
-        seconds = said.figures("ran again, for {duration} of thread time.")["duration"]
-        yield from differs(again["count"], len(lost), "tasks whose results were lost")
+    if said["ran_again"]:
+        yield from differs(said["ran_again"], len(lost), "tasks whose results were lost")
         held = lost.numbers("ran").sum(), lost.numbers("slot").sum()
-        yield from lies(seconds, *held, "their thread time")
-    missed = said.figures_if_any("For {duration} of thread time it was missed")
-    if missed:
-        most_missed = sum(
-            max(evidence.span[1] - evidence.lives[one][1], 0.0) * evidence.lives[one][2]
-            for one in on_them
-        )
-        yield from exceeds(missed["duration"], most_missed, "the time without these workers")
+        yield from lies(said["again"], *held, "their thread time")
+    most_missed = sum(
+        max(evidence.span[1] - evidence.lives[one][1], 0.0) * evidence.lives[one][2]
+        for one in on_them
+    )
+    yield from exceeds(said["missed"], most_missed, "the time without these workers")
 
 
 def _of_the_worst(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare when the worker with most tasks left, and how much memory it had then."""
-    when = said.figures_if_any("{name:label} left {duration} into the trace")
     left = {
         row["worker"]: row["timestamp"] - evidence.first_seen
         for row in evidence.rows("Worker Removed")
         if evidence.label(row["worker"]) in (said.worker, None)
     }
-    if when and not any(when["duration"].shows(one) for one in left.values()):
-        yield f"{said.worker} left at {left}, not {when['duration'].text}"
-    memory = said.figures_if_any("had up to {size:used} of a limit of {size:limit}.")
-    if not memory:
+    known = np.isfinite(said["left"])
+    if known and not any(is_close(said["left"], one) for one in left.values()):
+        yield f"{said.worker} left at {left}, not {said['left']:.6g}"
+    if not np.isfinite(said["memory"] + said["limit"]):
         return
     peaks = [
         float(samples.numbers("memory").max(initial=0.0))
         for address, samples in evidence.rows("Resource Usage").by("address").items()
-        if address in left and (not when or when["duration"].shows(left[address]))
+        if address in left and (not known or is_close(said["left"], left[address]))
     ]
-    if not any(memory["used"].shows(peak) for peak in peaks):
-        yield f"its process had up to {peaks} bytes, not {memory['used'].text}"
-    blamed = "often memory" in said.suggestion or "near its limit" in said.suggestion
-    if blamed and memory["used"].value < _NO_WANT * memory["limit"].value:
-        yield f"memory is suspected, of which {memory['used'].text} were used"
+    if not any(is_close(said["memory"], peak) for peak in peaks):
+        yield f"its process had up to {peaks} bytes, not {said['memory']}"
+    if said["blames_memory"] and said["memory"] < _NO_WANT * said["limit"]:
+        yield f"memory is suspected, of which {said['memory']} B were used"
 
 
 @refuter("recomputation")
@@ -181,15 +158,13 @@ def recomputation(said: Said, evidence: Evidence) -> Iterator[str]:
     released, _ = computed_again(evidence)
     slots = evidence.runs.numbers("held") - evidence.runs.numbers("executing")
     seconds = float(released.numbers("slot").sum())
-    told = said.figures("{count:number} task") | said.figures(", {duration} of thread time, most")
-    yield from differs(told["number"], len(released), "tasks that ran again")
+    yield from differs(said["tasks"], len(released), "tasks that ran again")
     ran = float(released.numbers("ran").sum())
-    yield from lies(told["duration"], ran, seconds, "their thread time")
+    yield from lies(said["lost"], ran, seconds, "their thread time")
     by_function = most(released.values("function"), released.numbers("slot"))
     if not is_most(str(said.function), by_function):
         yield f"most ran again in another function than {said.function}"
-    share = said.figures("{share} of the thread time of all tasks")["share"]
-    yield from lies(share, ran / slots.sum(), seconds / slots.sum(), "their share")
+    yield from lies(said["share"], ran / slots.sum(), seconds / slots.sum(), "their share")
     if said.seconds > seconds + 0.001:
         yield f"{said.seconds:.3g} s are at stake of {seconds:.3g} s of threads"
 
@@ -197,18 +172,16 @@ def recomputation(said: Said, evidence: Evidence) -> Iterator[str]:
 @refuter("given-up-tasks")
 def given_up_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count tasks that clients gave up before they ended."""
-    told = said.figures("The client gave up {count} task")
     given_up = evidence.rows("Task Run").where(
         lambda row: by_client(row) and row["state"] not in ("memory", "erred")
     )
     more = len(evidence.runs.where(lambda row: row["state"] in ("cancelled", "released")))
-    yield from exceeds(told["count"], len(given_up) + more, "tasks that clients gave up")
+    yield from exceeds(said["tasks"], len(given_up) + more, "tasks that clients gave up")
 
 
 @refuter("swallowed-errors")
 def swallowed_errors(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count task runs that logged an error and have None as their result."""
-    told = said.figures("{count:silent} of {count:all} task run")
     logged = {
         (repr(row["key"]), row["run_id"]) for row in evidence.rows("Log Record") if row["error"]
     }
@@ -222,5 +195,5 @@ def swallowed_errors(said: Said, evidence: Evidence) -> Iterator[str]:
         for row in done
         if row["type"] == "NoneType" and (repr(row["key"]), row["run_id"]) in logged
     ]
-    yield from differs(told["silent"], len(silent), "task runs that logged and returned None")
-    yield from differs(told["all"], len(done), "task runs of the function")
+    yield from differs(said["silent"], len(silent), "task runs that logged and returned None")
+    yield from differs(said["tasks"], len(done), "task runs of the function")

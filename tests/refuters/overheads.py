@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from refuters.attempts import is_most, most
 from refuters.evidence import Evidence, Rows
-from refuters.registry import Said, differs, exceeds, refuter
+from refuters.figures import Said, differs, exceeds
+from refuters.registry import refuter
 from refuters.steps import Steps
 
 #: A layer's chunks are equal but for those at its edges; advice may round up.
@@ -21,29 +23,24 @@ _AS_SMALL = 10.0
 def tasks_too_small(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with task runs, what goes on around them, and the bytes there are to be cut up."""
     done = evidence.runs.where(lambda row: row["state"] in ("memory", None))
-    told = said.figures(
-        "{count} tasks take {duration} each (the median), and handling them takes {share} of the"
-    )
-    yield from differs(told["count"], len(done), "tasks")
+    yield from differs(said["tasks"], len(done), "tasks")
     median = float(np.median(done.numbers("working")))
-    yield from differs(told["duration"], median, "the median")
+    yield from differs(said["median"], median, "the median")
     around = _around(evidence)
     latency = evidence.idle_by_worker("ready", "executing") + _unsent(evidence, "known_before")
     handling = around + latency
-    yield from exceeds(told["share"], min(handling / evidence.thread_seconds, 1), "handling")
-    times = said.figures_if_any("Overhead is {factor} times what the tasks compute;")
-    if times:
+    yield from exceeds(said["handling"], min(handling / evidence.thread_seconds, 1), "handling")
+    if said["overhead"]:
         held = np.fmin(done.numbers("stop"), done.numbers("held")) - done.numbers("timestamp")
         computed = float(np.maximum(held - done.numbers("waited"), 0.0).sum())
-        yield from exceeds(times["factor"], handling / computed, "overhead by compute")
-    each = said.figures_if_any("each of {name} costs {duration:besides} besides its own {duration}")
+        yield from exceeds(said["overhead"], handling / computed, "overhead by compute")
     own = evidence.functions.get(str(said.function), Rows([]))
-    if each and len(own):
+    if len(own):
         lengths = own.numbers("working")
-        yield from differs(each["duration"], float(lengths.mean()), "seconds of one of its tasks")
+        yield from differs(said["own"], float(lengths.mean()), "seconds of one of its tasks")
         if float(np.median(own.numbers("working"))) > _AS_SMALL * max(median, 1e-3):
             yield f"tasks of {said.function} are not small: {np.median(lengths):.3g} s each"
-    yield from _advice(said, evidence)
+    yield from _advice(said["advice"], evidence)
 
 
 def _largest_layer(rows: Rows) -> float:
@@ -57,76 +54,60 @@ def _largest_layer(rows: Rows) -> float:
     return max(sum(layer.values()) for layer in layers.values())
 
 
-def _advice(said: Said, evidence: Evidence) -> Iterator[str]:
+def _advice(advised: dict[str, Any], evidence: Evidence) -> Iterator[str]:
     """Yield it if chunks are advised that are larger than all there is of them."""
-    whose = said.figures_if_any("Make the tasks of {name} about ")
-    own = evidence.functions.get(whose["name"].text if whose else str(said.function), Rows([]))
-    advised = said.figures_if_any("chunks of {size:new} in place of {size:old}")
+    own = evidence.functions.get(advised["function"], Rows([]))
+    new, old = advised.get("new_size"), advised.get("size")
     made = evidence.runs.where(lambda row: not row["dependencies"] and row["shape"] is not None)
-    if advised and len(made) and not advised["new"].is_at_most(_SOME * _largest_layer(made)):
-        yield f"chunks of {advised['new'].text} are advised, and no array comes in that is as large"
-    if advised and len(own):
-        largest = _largest_layer(own)
-        if not advised["new"].is_at_most(_SOME * largest):
-            yield f"chunks of {advised['new'].text} are advised where all have {largest:.3g} bytes"
+    if new and len(made):
+        yield from exceeds(new, _SOME * _largest_layer(made), "bytes of a chunk, of all that comes")
+    if new and len(own):
+        yield from exceeds(new, _SOME * _largest_layer(own), "bytes of a chunk, of all that have")
         sizes = [max(row["size"] or 0.0, row["input_size"] or 0.0) for row in own]
-        if not advised["old"].is_at_most(max(sizes)):
-            yield f"no chunk has {advised['old'].text}, the largest {max(sizes):.3g} bytes"
-    width = said.figures_if_any("there are only {count} task")
-    if width:
-        yield from exceeds(width["count"], len(own), "tasks in a layer")
+        yield from exceeds(old, max(sizes), "bytes of a chunk")
+    yield from exceeds(advised.get("width", 0), len(own), "tasks in a layer")
 
 
 @refuter("scheduler-bound")
 def scheduler_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time of idle threads before tasks were sent or known to have ended."""
-    told = said.figures(
-        "for {share} of their time threads idle while it has runnable tasks to send, or until it"
-    )
     unsent = _unsent(evidence, "not_sent")
     yield from exceeds(
-        told["share"], unsent / evidence.thread_seconds, "threads that idle with unsent tasks"
+        said["idle"], unsent / evidence.thread_seconds, "threads that idle with unsent tasks"
     )
-    rate = said.figures("It handled {count} tasks a second; {duration} of the critical path are")
     # The scheduler handles more than workers tell of.
-    yield from exceeds(rate["count"], len(evidence.runs) / evidence.wall + 0.5, "tasks a second")
-    yield from exceeds(rate["duration"], evidence.wall, "seconds of the critical path")
+    most_tasks = len(evidence.runs) / evidence.wall + 0.5
+    yield from exceeds(said["tasks_a_second"], most_tasks, "tasks a second")
+    yield from exceeds(said["on_path"], evidence.wall, "seconds of the critical path")
 
 
 @refuter("late-receipt")
 def late_receipt(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time between being sent and being received, and with lags of loops."""
-    told = said.figures(
-        "for {share} of their time threads idle while tasks are on their way from the scheduler, "
-        "for up to {duration}"
-    )
     late = evidence.idle_by_worker("sent", "received")
-    yield from exceeds(told["share"], late / evidence.thread_seconds, "idle threads")
+    yield from exceeds(said["idle"], late / evidence.thread_seconds, "idle threads")
     stolen = np.array([row["noted"].get("stolen") or 0.0 for row in evidence.runs])
     way = evidence.runs.numbers("received") - np.fmax(evidence.runs.numbers("sent"), stolen)
-    yield from differs(told["duration"], float(np.nanmax(way)), "the longest way")
-    path = said.figures("{duration} of the critical path; most of it tasks of")["duration"]
-    yield from exceeds(path, evidence.wall, "seconds of the critical path")
+    yield from differs(said["longest"], float(np.nanmax(way)), "the longest way")
+    yield from exceeds(said["on_path"], evidence.wall, "seconds of the critical path")
     sums = most(evidence.runs.values("function"), np.nan_to_num(way))
     if not is_most(str(said.function), sums):
         yield f"most of it are not tasks of {said.function}"
-    answered = said.figures("{share} of this time the event loop of the worker did not")["share"]
     lags = evidence.rows("Managed Memory").values("loop_lag")
     blocked = len(evidence.rows("Loop Blocked")) or any(lag is None or lag > 0 for lag in lags)
-    if answered.value > 0 and not blocked:
+    if said["blocked"] > 0 and not blocked:
         yield "no loop was late"
 
 
 @refuter("deserialising")
 def deserialising(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum what was recorded of deserialising."""
-    told = said.figures("Deserialising tasks takes {share} of the threads' time, most for {name}.")
     seconds = np.nan_to_num(evidence.runs.numbers("deserialize"))
     total = float(seconds.sum())
-    yield from exceeds(told["share"], total / evidence.thread_seconds, "deserialising")
+    yield from exceeds(said["share"], total / evidence.thread_seconds, "deserialising")
     sums = most(evidence.runs.values("function"), seconds)
-    own = said.figures("{duration} of thread time for")["duration"]
-    yield from differs(own, sums.get(str(said.function), 0.0), f"deserialising {said.function}")
+    own = sums.get(str(said.function), 0.0)
+    yield from differs(said["of_function"], own, f"deserialising {said.function}")
     if not is_most(str(said.function), sums):
         yield f"most is not for {said.function}"
 

@@ -6,43 +6,37 @@ from collections.abc import Iterator
 from typing import Any
 
 from refuters.evidence import Evidence
-from refuters.registry import Said, differs, exceeds, lies, refuter
+from refuters.figures import Said, differs, exceeds, lies
+from refuters.registry import refuter
 
 #: Words of the files of programs that wait for their user at times.
 _PROMPTS = ("ipykernel", "IPython", "_pyrepl", "prompt_toolkit")
-_STAGES = ("program", "optimising", "pickling", "sending", "scheduler")
 
 
 @refuter("late-start")
 def late_start(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with when the client's recording began, and when the first graph was known."""
-    told = said.figures("come late: {duration} pass before the scheduler has any, {share} of the")
     graph = min(evidence.rows("Graph"), key=lambda row: row["timestamp"])
     known = float(graph["timestamp"])
     begun = [*evidence.runs.numbers("executing"), *evidence.runs.numbers("timestamp")]
     if min(begun) < known - 0.01:
         yield "a task ran before the first graph was known"
-    parts = {
-        stage: found["duration"]
-        for stage in _STAGES
-        if (found := said.figures_if_any(f"{stage} {{duration}}"))
-    }
+    parts = {stage: part for stage, part in said["stages"].items() if part == part}
     sent = [row for row in evidence.rows("Graph Sent") if row["client"] == graph["client"]]
     hosts = {header["host"] for header in evidence.headers if "SchedulerPlugin" in str(header)}
     if not sent or sent[0]["host"] not in hosts:
-        total = sum(part.value for part in parts.values())
-        yield from lies(told["duration"], 0.99 * total, 1.01 * total, "its parts")
+        total = sum(parts.values())
+        yield from lies(said["late"], 0.99 * total, 1.01 * total, "its parts")
         return
     late = known - float(sent[0]["since"])
     # Of a run that did not end, what ended it is a question of its own.
     whole = [end - float(sent[0]["since"]) for end in (evidence.last_end, evidence.span[1])]
     if _has_prompts(evidence):
-        yield from exceeds(told["duration"], late, "seconds before the first graph was known")
+        yield from exceeds(said["late"], late, "seconds before the first graph was known")
         return
-    yield from differs(told["duration"], late, "seconds before the first graph was known")
-    yield from lies(
-        told["share"], 0.98 * late / max(whole), 1.02 * late / min(whole), "their share"
-    )
+    yield from differs(said["late"], late, "seconds before the first graph was known")
+    shares = 0.98 * late / max(whole), 1.02 * late / min(whole)
+    yield from lies(said["share"], *shares, "their share")
     actual = _parts(sent[0], graph)
     for stage, part in parts.items():
         yield from differs(part, actual[stage], f"seconds of {stage}")

@@ -11,40 +11,37 @@ from dask.utils import key_split
 
 from refuters.attempts import a_client_left, attempts, by_client, clients_gone, is_killed
 from refuters.evidence import Evidence
-from refuters.registry import Said, differs, refuter
+from refuters.figures import Said, differs, is_close
+from refuters.registry import refuter
 
 
 @refuter("unfinished-run")
 def unfinished_run(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare the number of tasks with the scheduler's own, and how the run ended."""
     states = evidence.rows("Scheduler State")
-    told = said.figures_if_any("The run did not end: {count} task") or said.figures_if_any(
-        "The run goes on with {count} unfinished task"
-    )
-    if told:
+    tasks, when = said["tasks"], said["when"]
+    if said["grave"] or said["goes_on"]:
         counts = {int(number) for number in states.numbers("unfinished") if np.isfinite(number)}
         # Tasks whose end no file holds, where no state tells.
         open_ = evidence.rows("Task Run").where(lambda row: row["state"] == "processing")
         seen = {repr(row["key"]) for row in evidence.rows("Task Under Way")}
         counts |= {len(open_), len(seen), len(open_) + _unsent(evidence)}
-        if told["count"].value not in counts:
-            yield f"{told['count'].text} are said, the events have one of {sorted(counts)[-4:]}"
-        if told["count"].value == 0:
+        if tasks not in counts:
+            yield f"{tasks} are said, the events have one of {sorted(counts)[-4:]}"
+        if tasks == 0:
             yield "nothing was unfinished"
-    if "when its client left" in said.finding and not np.isfinite(a_client_left(evidence)):
+    if when == "left" and not np.isfinite(a_client_left(evidence)):
         yield "no client left"
     gave_up = any(by_client(row) for row in evidence.rows("Task Run"))
-    if re.search("when its client gave (it|them) up", said.finding) and not gave_up:
+    if when == "given up" and not gave_up:
         yield "no client gave a task up"
-    if "when SIGINT came" in said.finding:
+    if when == "interrupted":
         erred = [row for row in attempts(evidence) if row["ended"] == "erred"]
         if not any(_of_sigint(str(row.get("exception"))) for row in erred):
             yield "no error tells of SIGINT"
-    if "which were not closed" in said.finding and not evidence.unclosed:
+    if (when == "cut" or said["goes_on"]) and not evidence.unclosed:
         yield "each file was closed"
-    if "goes on" in said.finding and not evidence.unclosed:
-        yield "each file was closed"
-    if "ended in an error" in said.finding:
+    if said["cause"] and said["cause"]["kind"] == "error":
         erred = [row for row in attempts(evidence) if row["ended"] == "erred"]
         if not erred:
             yield "no task erred"
@@ -60,7 +57,7 @@ def _no_strangers(said: Said, evidence: Evidence) -> Iterator[str]:
     """Yield names of workers that are in no event."""
     known = {header.get("worker", {}).get("label") for header in evidence.headers}
     known |= {row["label"] for row in evidence.rows("Task Under Way")}
-    for label in re.findall(r"\bworker-[\w.-]*\w", f"{said.finding} {said.evidence}"):
+    for label in re.findall(r"\bworker-[\w.-]*\w", said.sentences):
         if label not in known and not any(str(one).startswith(label) for one in known):
             yield f"there is no {label}"
 
@@ -68,30 +65,22 @@ def _no_strangers(said: Said, evidence: Evidence) -> Iterator[str]:
 @refuter("unfinished-tasks")
 def unfinished_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     """Count tasks that were on a worker as recording ended."""
-    told = said.figures("{count} task") | said.figures(
-        "most of {name}: the longest has been on its worker for {duration}."
-    )
     open_ = evidence.unseen.where(lambda row: row["state"] == "processing")
-    yield from differs(told["count"], len(open_), "tasks on workers")
+    yield from differs(said["tasks"], len(open_), "tasks on workers")
     waited = evidence.end - open_.numbers("timestamp")
-    yield from differs(told["duration"], float(waited.max(initial=0.0)), "the longest")
-    more = said.figures_if_any("{count} more task")
-    if more:
-        yield from differs(more["count"], _unsent(evidence), "tasks that were not sent")
+    yield from differs(said["longest"], float(waited.max(initial=0.0)), "the longest")
+    if said["unsent"]:
+        yield from differs(said["unsent"], _unsent(evidence), "tasks that were not sent")
 
 
 @refuter("no-worker-fits")
 def no_worker_fits(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the tasks that the scheduler held back for want of a worker."""
-    told = said.figures("No worker fits {count} task") | said.figures(
-        "had not been sent to any for {duration} when"
-    )
     rows = evidence.rows("Unsent Tasks").where(
         lambda row: row["state"] == "no-worker" and row["name"] == said.function
     )
     if not any(
-        told["count"].shows(row["tasks"])
-        and told["duration"].shows(evidence.end - row["timestamp"])
+        said["tasks"] == row["tasks"] and is_close(said["waited"], evidence.end - row["timestamp"])
         for row in rows
     ):
         yield f"the events have {[(row['tasks'], evidence.end - row['timestamp']) for row in rows]}"
@@ -111,21 +100,15 @@ def killed_workers(said: Said, evidence: Evidence) -> Iterator[str]:
     gone = clients_gone(evidence)
     if not len(removed) or removed.numbers("timestamp").min() > gone:
         yield "no worker left while there was a client"
-    for label, when in _deaths(said.evidence):
+    for death in said["deaths"]:
         left = [
             row["timestamp"] - evidence.first_seen
             for row in removed
-            if evidence.label(row["worker"]) == label
+            if evidence.label(row["worker"]) == death["worker"]
         ]
-        shown = said.figures(f"{label} at {{duration}}")["duration"]
-        if not any(shown.shows(one) for one in left):
-            yield f"{label} died at {left}, not {when}"
+        if not any(is_close(death["left"], one) for one in left):
+            yield f"{death['worker']} died at {left}, not {death['left']:.6g}"
     yield from _finished(evidence, killed)
-
-
-def _deaths(text: str) -> list[tuple[str, str]]:
-    told = text.partition("Died: ")[2]
-    return re.findall(r"(\S+) at (\d[\d,.]* (?:µs|ms|s|min \d+ s))", told)
 
 
 def _finished(evidence: Evidence, killed: list[dict[str, Any]]) -> Iterator[str]:

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from refuters.evidence import Evidence, Rows
-from refuters.registry import Said, differs, exceeds, lies, refuter
+from refuters.figures import Said, differs, exceeds, is_close, lies
+from refuters.registry import refuter
 
-#: CPU shares below which a function is not made faster by a better algorithm.
-_WAITS = 0.3
 #: Sizes of data by their median from which tasks do more than others.
 _MORE_DATA = 1.5
 #: Means that are so many times the median are of few runs, not of each.
@@ -37,27 +36,21 @@ def first_runs(evidence: Evidence) -> tuple[Rows, Rows]:
 @refuter("first-use")
 def first_use(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare first runs on each worker with those that follow."""
-    told = said.figures(
-        "The first runs of {name} on a worker take far longer than those that follow: "
-        "{duration:took} against {duration:usual} (medians)."
-    )
-    counts = said.figures("{count:runs} first run") | said.figures(
-        " on {count:workers} of {count:all} worker"
-    )
     first, rest = first_runs(evidence)
     own = first.by("function").get(str(said.function), Rows([]))
     others = rest.by("function").get(str(said.function), Rows([]))
-    yield from exceeds(counts["runs"], len(own), "first runs")
-    yield from exceeds(counts["workers"], len(own.by("address")), "workers that had them")
+    yield from exceeds(said["runs"], len(own), "first runs")
+    yield from exceeds(said["workers"], len(own.by("address")), "workers that had them")
     everywhere = evidence.functions.get(str(said.function), Rows([])).by("address")
-    yield from differs(counts["all"], len(everywhere), f"workers that ran {said.function}")
+    ran = f"workers that ran {said.function}"
+    yield from differs(said["workers_of_function"], len(everywhere), ran)
     working, later = own.numbers("working"), others.numbers("working")
     if not len(working) or not len(later):
         yield "there are no first runs, or none that follow"
         return
     # Threads may be held for longer than functions run.
     slots = own.numbers("held") - own.numbers("executing") - own.numbers("waited")
-    yield from lies(told["took"], working.min(), max(slots.max(), working.max()), "first runs")
+    yield from lies(said["took"], working.min(), max(slots.max(), working.max()), "first runs")
     after = others.numbers("held") - others.numbers("executing") - others.numbers("waited")
     # What has far more data than others need not be compared with them.
     every = evidence.functions[str(said.function)]
@@ -71,44 +64,34 @@ def first_use(said: Said, evidence: Evidence) -> Iterator[str]:
         for each in (ran, ran[~larger])
         if len(each)
     ]
-    yield from lies(told["usual"], min(usual), max(usual), "runs that follow")
-    lost = said.figures("{duration} of thread time beyond what is usual")["duration"]
+    yield from lies(said["usual"], min(usual), max(usual), "runs that follow")
     slots = first.numbers("held") - first.numbers("executing")
-    yield from exceeds(lost, float(np.fmax(slots, first.numbers("working")).sum()), "what is lost")
+    most = float(np.fmax(slots, first.numbers("working")).sum())
+    yield from exceeds(said["lost"], most, "what is lost")
 
 
 @refuter("dominating-function")
 def dominating_function(said: Said, evidence: Evidence) -> Iterator[str]:
     """Sum the seconds of each function; how much of it are first uses, only bounds can tell."""
-    told = said.figures(
-        "of the time: {name} has {share} of all seconds of tasks, {duration:each} a task (the"
-    )
-    more = said.figures("{count} task") | said.figures(
-        "{duration:all} in all, first uses and waits for a core left out; the tasks of all others "
-        "take {duration:others} on average. It uses the CPU for {share:cpu} of its time"
-    )
     own = evidence.functions.get(str(said.function), Rows([]))
     rest = evidence.runs.where(lambda row: row["function"] != said.function)
-    yield from differs(more["count"], len(own), "its tasks")
+    yield from differs(said["tasks"], len(own), "its tasks")
     (least, most), (least_others, most_others) = (
         _without_first_uses(evidence, rows) for rows in (own, rest)
     )
-    yield from lies(more["all"], least, most, "its seconds")
+    yield from lies(said["lasted"], least, most, "its seconds")
     low, high = least / (least + most_others), most / (most + least_others)
-    yield from lies(told["share"], low, high, "its share of all seconds")
+    yield from lies(said["share"], low, high, "its share of all seconds")
     each = least_others / len(rest), most_others / len(rest)
-    yield from lies(more["others"], *each, "seconds of others")
+    yield from lies(said["others"], *each, "seconds of others")
     working = own.numbers("working")
-    yield from exceeds(told["each"], float(np.median(working)), "its median")
+    yield from exceeds(said["median"], float(np.median(working)), "its median")
     # Clocks of threads and of the wall differ a little.
     cpu = [own.numbers("used").sum(), float(np.nansum(own.numbers("cpu")))]
-    if not any(more["cpu"].shows(min(one / working.sum(), 1.0)) for one in cpu):
-        yield f"its CPU share is {cpu[0] / working.sum():.3g}, not {more['cpu'].text}"
-    if more["cpu"].value < _WAITS and "vectorise" in said.suggestion:
-        yield f"it is to be vectorised, though it uses the CPU for {more['cpu'].text}"
-    mean = said.figures_if_any("(the median; {duration} on average)")
-    if mean:
-        yield from lies(mean["duration"], least / len(own), most / len(own), "its mean")
+    if not any(is_close(said["on_cpu"], min(one / working.sum(), 1.0)) for one in cpu):
+        yield f"its CPU share is {cpu[0] / working.sum():.3g}, not {said['on_cpu']:.6g}"
+    if said["mean"]:
+        yield from lies(said["mean"], least / len(own), most / len(own), "its mean")
     elif least / len(own) > _OF_FEW * np.median(working):
         yield f"half of its tasks took no more than {np.median(working):.3g} s"
     seceded = own.where(lambda row: row["seceded"] is not None)

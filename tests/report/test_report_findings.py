@@ -16,15 +16,16 @@ from traces import write_trace
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis.causes import Ranked, as_table, in_order, with_causes
 from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.wording import Statement
 
 SCRIPT = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 ESCAPES = "half-\ud800 bell-\x07 turned-\u202e"
 #: Of the ten seconds of the run.
 FINDINGS = (
-    ("slow-sums", Finding("Sums are slow.", "1.25 s", "Do less.", 2.5, function=SUM)),
-    ("a-time", Finding("A pause.", "1 s", "Do more.", 1.0, start=3.0, stop=3.5)),
-    ("one-worker", Finding("One is slow.", "", "Go.", 0.25, worker="worker-node-1")),
-    ("hostile", Finding(SCRIPT, ESCAPES, SCRIPT, function=SCRIPT, worker=ESCAPES)),
+    ("slow-sums", Finding(Statement("Sums are slow.", "1.25 s", "Do less."), 2.5, function=SUM)),
+    ("a-time", Finding(Statement("A pause.", "1 s", "Do more."), 1.0, start=3.0, stop=3.5)),
+    ("one-worker", Finding(Statement("One is slow.", "", "Go."), 0.25, worker="worker-node-1")),
+    ("hostile", Finding(Statement(SCRIPT, ESCAPES, SCRIPT), function=SCRIPT, worker=ESCAPES)),
 )
 
 
@@ -80,15 +81,15 @@ def test_findings_are_told_as_the_table_has_them(page: OpenedPage, analyser: Dia
 
 
 def test_symptoms_are_shown_beneath_their_grave_cause(browser: Any, tmp_path: Path) -> None:
-    cause = Finding("Nothing was submitted.", "", "Submit more.", 3.0)
-    symptom = Finding("Work is uneven.", "", "Split it.", 2.9)
-    other = Finding("Tasks fail now and then.", "", "Mend them.", 0.2)
+    cause = Finding(Statement("Nothing was submitted.", "", "Submit more."), 3.0)
+    symptom = Finding(Statement("Work is uneven.", "", "Split it."), 2.9)
+    other = Finding(Statement("Tasks fail now and then.", "", "Mend them."), 0.2)
     pairs = (("imbalance", symptom), ("failed-attempts", other), ("client-gaps", cause))
     told = Diagnosed(write_trace(tmp_path / "mine-TracePlugin-node-0.msgpack", *EVENTS))
     told.findings = pairs
     page = OpenedPage(browser, told.report(tmp_path / "mine.html"))
     sentences = [text.strip() for text in page.texts("#findings .sentence")]
-    assert sentences == [pairs[2][1].text, symptom.text, other.text]
+    assert sentences == [pairs[2][1].said.text, symptom.said.text, other.said.text]
     assert page.tab.locator("#finding-2").is_visible()
     assert "2.9 s" in page.text("#finding-2")
     assert not page.tab.locator("#finding-3").is_visible()

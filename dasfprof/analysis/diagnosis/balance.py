@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.slots import unfinished_runs
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
-from dasfprof.text import count_of, format_duration, format_factor, format_share, format_size
 
 #: Shares of the run's wall time that something out of line costs at least.
 _GAIN = 0.05
@@ -44,17 +44,7 @@ _WHY = {
 }
 
 
-@rule(
-    "fat-partitions",
-    symptoms=(
-        "straggling-tasks",
-        "imbalance",
-        "serial-chain",
-        "too-few-tasks",
-        "dominating-function",
-        "transfer-bound",
-    ),
-)
+@rule("fat-partitions")
 def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     """Find partitions that are far larger than others, so that their tasks take longer."""
     found = run.outliers.stragglers
@@ -64,33 +54,36 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
         return
     worst = int(np.flatnonzero(kept)[0])
     row, name = found.rows[worst], _function(run, found.rows[worst])
-    usual = found.size[worst] / found.times_usual[worst]
-    yield Finding(
-        f"One partition of {name} is far larger than the others: {format_size(found.size[worst])}, "
-        f"{format_factor(found.times_usual[worst])} times the median, and its task takes "
-        f"{format_duration(found.excess[worst])} longer."
-        if kept.sum() == 1
-        else f"{count_of(int(kept.sum()), 'task')} have partitions far larger than others: up to "
-        f"{format_size(found.size[worst])} in {name}, {format_factor(found.times_usual[worst])} "
-        "times the median.",
-        f"Key {run.key_text(row)}; {_by_function(run, found.rows[kept])}. See stragglers() and "
-        "imbalance().",
-        f"Split the data evenly before {name}: partitions of about {format_size(usual)}, by "
-        f'dataframe.repartition(partition_size="{usual / 1e6:.3g}MB") or array.rechunk, or a '
-        "key to group by that is spread better.",
+    yield Finding.of(
+        _say_fat_partitions,
+        key=run.key_text(row),
+        size=Bytes(found.size[worst]),
+        times=Factor(found.times_usual[worst]),
+        usual=Bytes(found.size[worst] / found.times_usual[worst]),
+        longer=Seconds(found.excess[worst]),
+        tasks=Count(kept.sum()),
+        by_function=_by_function(run, found.rows[kept]),
         seconds=gain,
         function=name,
         **_place(run, row),
     )
 
 
-@rule(
-    "straggling-tasks",
-    symptoms=(
-        "imbalance",
-        "too-few-tasks",
-    ),
-)
+def _say_fat_partitions(f: Figures) -> Words:
+    return (
+        f"One partition of {f.function} is far larger than the others: {f.size}, {f.times} times "
+        f"the median, and its task takes {f.longer} longer."
+        if f.tasks == 1
+        else f"{f.tasks:task} have partitions far larger than others: up to {f.size} in "
+        f"{f.function}, {f.times} times the median.",
+        f"Key {f.key}; {_each(f.by_function)}. See stragglers() and imbalance().",
+        f"Split the data evenly before {f.function}: partitions of about {f.usual}, by "
+        f'dataframe.repartition(partition_size="{f.usual / 1e6:.3g}MB") or array.rechunk, or a key '
+        "to group by that is spread better.",
+    )
+
+
+@rule("straggling-tasks")
 def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that take far longer than others of their layer, for which others wait."""
     found = run.outliers.stragglers
@@ -103,36 +96,37 @@ def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     row = found.rows[worst]
     name = _function(run, row)
     own = kept & (run.functions.codes[found.rows] == run.functions.codes[row])
-    cause = Counter(found.cause[own].tolist()).most_common(1)[0][0]
-    yield Finding(
-        f"{count_of(int(kept.sum()), 'task')} held their threads far longer than others of their "
-        f"function{_layer(run, found.rows[kept])}, waits for a core left out: up to "
-        f"{format_duration(found.seconds[worst])} in {name}, whose median"
-        f"{_layer(run, found.rows[worst : worst + 1])} is {format_duration(found.median[worst])}.",
-        f"Key {run.key_text(row)}; {_by_function(run, found.rows[kept])}. Most likely cause "
-        f"of those of {name}: {cause}. See stragglers().",
-        f"Of the tasks of {name} "
-        + _WHY.get(cause, "nothing tells why these took longer: profile one of them")
-        + ".",
+    yield Finding.of(
+        _say_straggling_tasks,
+        key=run.key_text(row),
+        longest=Seconds(found.seconds[worst]),
+        median=Seconds(found.median[worst]),
+        cause=Counter(found.cause[own].tolist()).most_common(1)[0][0],
+        tasks=Count(kept.sum()),
+        by_function=_by_function(run, found.rows[kept]),
+        by_layer=_in_layers(run, found.rows[kept]),
+        longest_by_layer=_in_layers(run, found.rows[worst : worst + 1]),
         seconds=gain,
         function=name,
         **_place(run, row),
     )
 
 
-@rule(
-    "slow-worker",
-    symptoms=(
-        "imbalance",
-        "serial-chain",
-        "too-few-tasks",
-        "straggling-tasks",
-        "poor-placement",
-        "dominating-function",
-        "blocked-tasks",
-        "degrading-functions",
-    ),
-)
+def _say_straggling_tasks(f: Figures) -> Words:
+    layer = " in the same layer of the graph"
+    return (
+        f"{f.tasks:task} held their threads far longer than others of their "
+        f"function{layer if f.by_layer else ''}, waits for a core left out: up to {f.longest} in "
+        f"{f.function}, whose median{layer if f.longest_by_layer else ''} is {f.median}.",
+        f"Key {f.key}; {_each(f.by_function)}. Most likely cause of those of {f.function}: "
+        f"{f.cause}. See stragglers().",
+        f"Of the tasks of {f.function} "
+        + _WHY.get(f.cause, "nothing tells why these took longer: profile one of them")
+        + ".",
+    )
+
+
+@rule("slow-worker")
 def slow_worker(run: RunFigures) -> Iterator[Finding]:
     """Find workers, or whole hosts, on which the same functions take longer than on others."""
     slowness, workers = run.outliers.slowness, run.workers
@@ -146,24 +140,36 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
         if seconds < _GAIN * run.wall:
             continue
         worst = np.flatnonzero(own)[np.argmax(excess[own])]
-        factor = slowness.median[worst] / slowness.median_elsewhere[worst]
-        name, host = str(run.function_names[slowness.function[worst]]), workers.hosts[numbers[0]]
+        here, elsewhere = slowness.median[worst], slowness.median_elsewhere[worst]
+        name = str(run.function_names[slowness.function[worst]])
         label = str(workers.labels[numbers[0]]) if len(numbers) == 1 else None
-        addresses = ", ".join(f'"{run.address(number)}"' for number in numbers.tolist())
-        yield Finding(
-            f"{f'Worker {label}' if label else f'Host {host}'} is slow: {name} takes "
-            f"{format_factor(factor)} times as long there as elsewhere.",
-            f"{format_duration(slowness.median[worst])} against "
-            f"{format_duration(slowness.median_elsewhere[worst])} (medians, waits for a core left "
-            f"out), beyond chance (z {slowness.z[worst]:.1f}); {count_of(len(numbers), 'worker')} "
-            f"of {len(workers)}. See imbalance() and process_summary().",
-            f"Look at host {host} for other processes, throttled or shared cores and slow disks "
-            f"(node_resource_usage()), and do without: client.retire_workers([{addresses}]).",
+        yield Finding.of(
+            _say_slow_worker,
+            host=str(workers.hosts[numbers[0]]),
+            times=Factor(here / elsewhere),
+            here=Seconds(here),
+            elsewhere=Seconds(elsewhere),
+            z=float(slowness.z[worst]),
+            addresses=[run.address(number) for number in numbers.tolist()],
+            workers=Count(len(workers)),
             seconds=seconds,
             at_least="medium",
             function=name,
             worker=label,
         )
+
+
+def _say_slow_worker(f: Figures) -> Words:
+    slow = ", ".join(f'"{address}"' for address in f.addresses)
+    return (
+        f"{f'Worker {f.worker}' if f.worker else f'Host {f.host}'} is slow: {f.function} takes "
+        f"{f.times} times as long there as elsewhere.",
+        f"{f.here} against {f.elsewhere} (medians, waits for a core left out), beyond chance (z "
+        f"{f.z:.1f}); {Count(len(f.addresses)):worker} of {f.workers}. See imbalance() and "
+        "process_summary().",
+        f"Look at host {f.host} for other processes, throttled or shared cores and slow disks "
+        f"(node_resource_usage()), and do without: client.retire_workers([{slow}]).",
+    )
 
 
 def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
@@ -178,7 +184,7 @@ def _slow_places(run: RunFigures, excess: Array) -> list[Array]:
     return sorted(found, key=lambda numbers: -float(excess[numbers].sum()))
 
 
-@rule("imbalance", symptoms=("too-few-tasks",))
+@rule("imbalance")
 def imbalance(run: RunFigures) -> Iterator[Finding]:
     """Find workers that have more to do than others while those idle."""
     lives = run.accounts.lives
@@ -194,17 +200,29 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
     if lost / load.max() < _UNEVEN:
         return
     labels = run.workers.labels[kept]
-    busiest, idlest = str(labels[load.argmax()]), str(labels[load.argmin()])
-    yield Finding(
-        f"Work is spread unevenly: a thread of {busiest} is busy for "
-        f"{format_duration(load.max())}, one of {idlest} for {format_duration(load.min())}.",
-        f"{format_share(lost / load.max())} of the workers' time is lost to imbalance; the mean is "
-        f'{format_duration(load.mean())}. See imbalance() and time_accounting("worker").',
-        "Cut the work into more, smaller partitions than there are threads (three for each), and "
-        "spread the data they start from: client.rebalance(), or scatter without workers=.",
+    busiest = str(labels[load.argmax()])
+    yield Finding.of(
+        _say_imbalance,
+        busiest=busiest,
+        most=Seconds(load.max()),
+        idlest=str(labels[load.argmin()]),
+        least=Seconds(load.min()),
+        mean=Seconds(load.mean()),
+        lost=Share(lost / load.max()),
         # Where tasks queue elsewhere they are placed badly: that is told by itself.
         seconds=min(lost, run.seconds_of(ThreadTime.NO_RUNNABLE_TASK)),
         worker=busiest,
+    )
+
+
+def _say_imbalance(f: Figures) -> Words:
+    return (
+        f"Work is spread unevenly: a thread of {f.busiest} is busy for {f.most}, one of {f.idlest} "
+        f"for {f.least}.",
+        f"{f.lost} of the workers' time is lost to imbalance; the mean is {f.mean}. See "
+        'imbalance() and time_accounting("worker").',
+        "Cut the work into more, smaller partitions than there are threads (three for each), and "
+        "spread the data they start from: client.rebalance(), or scatter without workers=.",
     )
 
 
@@ -219,14 +237,7 @@ def _cannot_be_compared(run: RunFigures) -> Array:
     return found
 
 
-@rule(
-    "poor-placement",
-    symptoms=(
-        "imbalance",
-        "serial-chain",
-        "too-few-tasks",
-    ),
-)
+@rule("poor-placement")
 def poor_placement(run: RunFigures) -> Iterator[Finding]:
     """Find threads that idle while ready tasks queue on other workers."""
     share = run.share_of(ThreadTime.RUNNABLE_ELSEWHERE)
@@ -238,18 +249,25 @@ def poor_placement(run: RunFigures) -> Iterator[Finding]:
         weights=slots.times.executing - slots.times.ready,
         minlength=len(run.trace.workers),
     )[lives.ids]
-    crowded = run.trace.workers["worker"].to_numpy()[lives.ids[int(waits.argmax())]]
-    stolen = len(run.trace.steals)
-    yield Finding(
-        f"Tasks queue on busy workers while others idle: {format_share(share)} of the threads' "
-        "time.",
-        f"The longest queues are on {crowded}; work stealing moved {count_of(stolen, 'task')}. See "
+    crowded = str(run.trace.workers["worker"].to_numpy()[lives.ids[int(waits.argmax())]])
+    yield Finding.of(
+        _say_poor_placement,
+        idle=Share(share),
+        crowded=crowded,
+        stolen=Count(len(run.trace.steals)),
+        seconds=run.seconds_of(ThreadTime.RUNNABLE_ELSEWHERE),
+        worker=crowded,
+    )
+
+
+def _say_poor_placement(f: Figures) -> Words:
+    return (
+        f"Tasks queue on busy workers while others idle: {f.idle} of the threads' time.",
+        f"The longest queues are on {f.crowded}; work stealing moved {f.stolen:task}. See "
         'time_accounting("worker") and transfers("worker").',
         "Let these tasks run anywhere: drop workers= and resources= or give "
         "allow_other_workers=True; spread the data that they need, by client.rebalance() or "
         "client.replicate(); and keep distributed.scheduler.work-stealing on.",
-        seconds=run.seconds_of(ThreadTime.RUNNABLE_ELSEWHERE),
-        worker=str(crowded),
     )
 
 
@@ -289,10 +307,9 @@ def _function(run: RunFigures, row: int) -> str:
     return str(run.function_names[run.functions.codes[row]])
 
 
-def _layer(run: RunFigures, rows: Array) -> str:
-    """Say what else than their function runs are compared in; empty where that is all of it."""
-    several = run.layers_of_functions[run.functions.codes[rows]] > 1
-    return " in the same layer of the graph" if several.any() else ""
+def _in_layers(run: RunFigures, rows: Array) -> bool:
+    """Return whether runs are compared within layers of the graph, of which there are several."""
+    return bool((run.layers_of_functions[run.functions.codes[rows]] > 1).any())
 
 
 def _place(run: RunFigures, row: int) -> dict[str, Any]:
@@ -305,6 +322,11 @@ def _place(run: RunFigures, row: int) -> dict[str, Any]:
     }
 
 
-def _by_function(run: RunFigures, rows: Array) -> str:
+def _by_function(run: RunFigures, rows: Array) -> dict[str, Count]:
+    """Return how many runs the functions that have most have."""
     counts = Counter(_function(run, row) for row in rows.tolist())
-    return ", ".join(f"{number} of {name}" for name, number in counts.most_common(3))
+    return {name: Count(number) for name, number in counts.most_common(3)}
+
+
+def _each(counts: Mapping[str, Count]) -> str:
+    return ", ".join(f"{number} of {name}" for name, number in counts.items())

@@ -10,6 +10,7 @@ import pandas as pd
 
 from dasfprof.analysis.diagnosis.findings import SEVERITIES, Finding
 from dasfprof.analysis.diagnosis.registry import FIRST, SYMPTOMS
+from dasfprof.analysis.wording import plain
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,10 @@ def as_table(findings: Sequence[Ranked], wall: float) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "Severity": texts([finding.severity(wall) for finding in found]),
-            "Finding": texts([finding.text for finding in found]),
+            "Finding": texts([finding.said.text for finding in found]),
             "Seconds at stake (s)": np.array([finding.seconds for finding in found], dtype=float),
-            "Evidence": texts([finding.evidence for finding in found]),
-            "Suggestion": texts([finding.suggestion for finding in found]),
+            "Evidence": texts([finding.said.evidence for finding in found]),
+            "Suggestion": texts([finding.said.suggestion for finding in found]),
             "Rule": texts([one.rule for one in findings]),
             "Function": texts([finding.function for finding in found]),
             "Worker": texts([finding.worker for finding in found]),
@@ -89,4 +90,5 @@ def as_table(findings: Sequence[Ranked], wall: float) -> pd.DataFrame:
     )
     # For the report: of several places a row names the first, or the longest.
     table.attrs["places"] = [one.places and asdict(one.places) for one in found]
+    table.attrs["figures"] = [plain(one.said.figures) for one in found]
     return table

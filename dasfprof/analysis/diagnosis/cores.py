@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.findings import Finding, needs_cores
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.host_processes import host_programs
@@ -14,15 +14,18 @@ from dasfprof.analysis.model.p2p import p2p_runs
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.stack_samples.sentences import hottest_line
-from dasfprof.database.columns import Array
-from dasfprof.text import (
-    count_of,
-    excerpt,
-    format_duration,
-    format_factor,
-    format_share,
-    format_size,
+from dasfprof.analysis.wording import (
+    Bytes,
+    Count,
+    Factor,
+    Figures,
+    Rate,
+    Seconds,
+    Share,
+    Words,
 )
+from dasfprof.database.columns import Array
+from dasfprof.text import excerpt
 
 #: Tasks use the CPU if they do for such a share of their time, by the number of them at a time.
 _USES_CPU = 0.5
@@ -48,14 +51,7 @@ _IO_RATE = 5e6
 _ALL = 0.9
 
 
-@rule(
-    "lock-bound",
-    symptoms=(
-        "blocked-tasks",
-        "dominating-function",
-        "cpu-oversubscribed",
-    ),
-)
+@rule("lock-bound")
 def lock_bound(run: RunFigures) -> Iterator[Finding]:
     """Find threads of one process that keep each other waiting: by the GIL, or another lock."""
     worker, beside = run.trace.tasks["worker_id"].to_numpy(), _beside(run)
@@ -72,34 +68,35 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
     if not found.any() or lost < 0.05 * run.wall:
         return
     rows = np.flatnonzero(found[worker] & using)
-    name, threads = _most(run, rows), _threads_per_worker(run)
-    yield Finding(
-        "Threads of one process keep each other waiting: "
-        f"{format_factor(float(at_a_time[found].mean()))} tasks at a time, most of {name}, use "
-        f"{format_factor(float(cores[found].mean()))} cores.",
-        f"{format_share(float(blocked[found].mean()))} of their time these tasks neither used a "
-        "core nor waited for one: that is what Python's global lock (GIL) does to pure Python "
-        f"code, or another lock to any. {count_of(len(rows), 'task')} on "
-        f"{count_of(int(found.sum()), 'worker')}. {run.needs_cores}"
-        'See time_accounting("function").',
-        f"Use processes in place of threads: {threads} times as many workers with "
-        f"threads_per_worker=1; or let {name} release the GIL (NumPy, Numba with nogil=True).",
+    yield Finding.of(
+        _say_lock_bound,
+        function=_most(run, rows),
+        at_a_time=Factor(at_a_time[found].mean()),
+        cores=Factor(cores[found].mean()),
+        blocked=Share(blocked[found].mean()),
+        tasks=Count(len(rows)),
+        workers=Count(found.sum()),
+        core_wait=run.waits_for_cores,
+        threads=_threads_per_worker(run),
         seconds=run.saved(lost, running=_without_waiting(run, rows)),
-        function=name,
     )
 
 
-@rule(
-    "cpu-oversubscribed",
-    symptoms=(
-        "tasks-too-small",
-        "scheduler-bound",
-        "dominating-function",
-        "straggling-tasks",
-        "degrading-functions",
-        "late-receipt",
-    ),
-)
+def _say_lock_bound(f: Figures) -> Words:
+    return (
+        f"Threads of one process keep each other waiting: {f.at_a_time} tasks at a time, most of "
+        f"{f.function}, use {f.cores} cores.",
+        f"{f.blocked} of their time these tasks neither used a core nor waited for one: that is "
+        "what Python's global lock (GIL) does to pure Python code, or another lock to any. "
+        f"{f.tasks:task} on {f.workers:worker}. {needs_cores(f.core_wait)}"
+        'See time_accounting("function").',
+        f"Use processes in place of threads: {f.threads} times as many workers with "
+        f"threads_per_worker=1; or let {f.function} release the GIL (NumPy, Numba with "
+        "nogil=True).",
+    )
+
+
+@rule("cpu-oversubscribed")
 def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that wait for a core, as more threads want to run than the host has cores."""
     using = run.on_cpu * _beside(run) >= _USES_CPU
@@ -109,56 +106,74 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     if not seconds > 0 or waited < _CORE_WAIT * seconds or lost < 0.05 * run.wall:
         return
     own, process = float(run.cpu[using].sum()), run.process_cpu_seconds
-    programs, blamed = _other_programs(run)
-    yield Finding(
-        "The hosts have too few cores: tasks that use the CPU wait for one for "
-        f"{format_share(waited / seconds)} of their time.",
-        f"{format_duration(waited)} of these tasks' {format_duration(seconds)} were spent in the "
-        f"run queue (all tasks: {format_share(run.share_of(ThreadTime.WAITING_FOR_A_CORE))} of the "
-        "threads' time); "
-        f"workers' processes used {format_duration(process)} of CPU time, the tasks' own threads "
-        f"{format_duration(own)}. {programs}See host_processes(), "
-        "node_resource_usage() and time_accounting().",
-        "The tasks' libraries start threads of their own: set OMP_NUM_THREADS=1, "
-        "MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 for the workers."
-        if process > _NATIVE * own + run.wall and not blamed
-        else _fewer_threads(run, blamed),
+    yield Finding.of(
+        _say_cpu_oversubscribed,
+        share=Share(waited / seconds),
+        waited=Seconds(waited),
+        lasted=Seconds(seconds),
+        share_of_all=Share(run.share_of(ThreadTime.WAITING_FOR_A_CORE)),
+        processes=Seconds(process),
+        tasks=Seconds(own),
+        own_threads=process > _NATIVE * own + run.wall,
+        other_programs=_other_programs(run),
         seconds=lost,
     )
 
 
-def _other_programs(run: RunFigures) -> tuple[str, str]:
-    """Say what other programs used, and which of them are to blame: empty if none is."""
+def _say_cpu_oversubscribed(f: Figures) -> Words:
+    programs, blamed = _programs_in_words(f.other_programs)
+    return (
+        f"The hosts have too few cores: tasks that use the CPU wait for one for {f.share} of their "
+        "time.",
+        f"{f.waited} of these tasks' {f.lasted} were spent in the run queue (all tasks: "
+        f"{f.share_of_all} of the threads' time); workers' processes used {f.processes} of CPU "
+        f"time, the tasks' own threads {f.tasks}. {programs}See host_processes(), "
+        "node_resource_usage() and time_accounting().",
+        "The tasks' libraries start threads of their own: set OMP_NUM_THREADS=1, "
+        "MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 for the workers."
+        if f.own_threads and not blamed
+        else f"Move other programs off the host ({blamed}), or run fewer threads: no more than "
+        "they leave cores, over all workers of it."
+        if blamed
+        else "Run fewer threads: no more than the host has cores, over all workers of it"
+        + (
+            "."
+            if f.other_programs is not None
+            else "; and look for other programs on the host: whether any ran is not recorded."
+        ),
+    )
+
+
+def _other_programs(run: RunFigures) -> Figures | None:
+    """Return what other programs used of the host where they used most; None if unknown."""
     found = host_programs(run.trace)
     others = found.others()
     if others is None:
-        return "", ""
+        return None
     host, programs = others
-    looks, cores = count_of(found.looks[host], "look"), float(programs["cores"].sum())
-    if cores < _NAMED:
-        return f"No other program used much of a core of {host} ({looks}). ", ""
-    many = programs["cores"].iloc[1:_MOST_NAMED] >= _NAMED
-    most = programs.head(1 + int(many.sum()))
-    each = [
-        (f"{excerpt(name)} of {excerpt(owner)}", format_factor(used))
-        for name, owner, used in zip(most["name"], most["owner"], most["cores"], strict=True)
+    names = [
+        f"{excerpt(name)} of {excerpt(owner)}"
+        for name, owner in zip(programs["name"], programs["owner"], strict=True)
     ]
-    named = ", ".join(f"{who} {used}" for who, used in each)
-    used = f"{format_factor(cores)} of the cores of {host} ({looks})"
-    blame = ", ".join(who for who, _ in each) if cores >= _BLAMED else ""
+    used = {
+        name: Factor(cores)
+        for name, cores in zip(names[:_MOST_NAMED], programs["cores"], strict=False)
+        if cores >= _NAMED or name == names[0]
+    }
+    cores, looks = Factor(programs["cores"].sum()), Count(found.looks[host])
+    return Figures(host=str(host), cores=cores, looks=looks, programs=used)
+
+
+def _programs_in_words(others: Figures | None) -> tuple[str, str]:
+    """Say what other programs used, and which of them are to blame: empty if none is."""
+    if others is None:
+        return "", ""
+    if others.cores < _NAMED:
+        return f"No other program used much of a core of {others.host} ({others.looks:look}). ", ""
+    named = ", ".join(f"{program} {cores}" for program, cores in others.programs.items())
+    used = f"{others.cores} of the cores of {others.host} ({others.looks:look})"
+    blame = ", ".join(others.programs) if others.cores >= _BLAMED else ""
     return f"Other programs used {used}: {named}. ", blame
-
-
-def _fewer_threads(run: RunFigures, blamed: str) -> str:
-    if blamed:
-        return (
-            f"Move other programs off the host ({blamed}), or run fewer threads: no more than they "
-            "leave cores, over all workers of it."
-        )
-    words = "Run fewer threads: no more than the host has cores, over all workers of it"
-    if len(run.trace.host_processes):
-        return f"{words}."
-    return f"{words}; and look for other programs on the host: whether any ran is not recorded."
 
 
 @rule("io-bound")
@@ -168,17 +183,27 @@ def io_bound(run: RunFigures) -> Iterator[Finding]:
     if not len(rows) or not _waits_for_files(run, rows):
         return
     name, nbytes = _most(run, rows), float(run.file_bytes.sum())
-    yield Finding(
-        f"Tasks wait for storage: {name} uses the CPU for {format_share(_cpu_share(run, name))} "
-        f"of its time, while {format_size(nbytes)} are read and written.",
-        f"That is {format_size(nbytes / run.wall)}/s over the run; "
-        f"{format_share(run.share(lost * run.threads))} of the threads' time is spent waiting. See "
-        "processes_resource_usage() and node_disk_usage().",
-        f"Let {name} read less: only the columns and rows that are needed, compressed formats in "
-        "larger pieces (Parquet, Zarr), from local or faster disks; or run more threads a worker.",
+    yield Finding.of(
+        _say_io_bound,
+        function=name,
+        on_cpu=_cpu_share(run, name),
+        moved=Bytes(nbytes),
+        rate=Rate(nbytes / run.wall),
+        waiting=Share(run.share(lost * run.threads)),
         seconds=run.saved(lost, running=_without_waiting(run, rows)),
         at_most="medium",
-        function=name,
+    )
+
+
+def _say_io_bound(f: Figures) -> Words:
+    return (
+        f"Tasks wait for storage: {f.function} uses the CPU for {f.on_cpu} of its time, while "
+        f"{f.moved} are read and written.",
+        f"That is {f.rate} over the run; {f.waiting} of the threads' time is spent waiting. See "
+        "processes_resource_usage() and node_disk_usage().",
+        f"Let {f.function} read less: only the columns and rows that are needed, compressed "
+        "formats in larger pieces (Parquet, Zarr), from local or faster disks; or run more threads "
+        "a worker.",
     )
 
 
@@ -189,23 +214,35 @@ def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
     if not len(rows) or _waits_for_files(run, rows):
         return
     name, threads = _most(run, rows), _threads_per_worker(run)
-    idle = 1 - _cpu_share(run, name)
-    actors = len(run.trace.actor_calls) > 0
-    called = "calls of actors, each of which answers one at a time; " if actors else ""
-    more = min(max(round(threads / max(1 - idle, 0.1)), 2 * threads), 10 * threads)
-    yield Finding(
-        f"Tasks sleep or wait: {name} uses the CPU for {format_share(1 - idle)} of its time, and "
-        f"{format_share(run.share(lost * run.threads))} of the threads' time is spent so.",
-        f"{count_of(len(rows), 'task')}, {format_duration(float(run.working[rows].sum()))} in "
-        "all; waits for a core are left out, and not all of their workers read or wrote files "
-        f"meanwhile. {hottest_line(run.trace, name)}See "
-        'time_accounting("function"), hot_lines() and processed_tasks("function").',
-        f"Look for what {name} waits for: {called}sleeps, locks, a service, the network. If it has "
-        f"to wait, let more of it run side by side: threads_per_worker={more} in place of "
-        f"{threads}.",
+    on_cpu = _cpu_share(run, name)
+    more = min(max(round(threads / max(on_cpu, 0.1)), 2 * threads), 10 * threads)
+    yield Finding.of(
+        _say_blocked_tasks,
+        function=name,
+        on_cpu=on_cpu,
+        waiting=Share(run.share(lost * run.threads)),
+        tasks=Count(len(rows)),
+        lasted=Seconds(run.working[rows].sum()),
+        hottest=hottest_line(run.trace, name),
+        actors=len(run.trace.actor_calls) > 0,
+        threads=threads,
+        more_threads=Count(more),
         seconds=run.saved(lost, running=_without_waiting(run, rows)),
         at_most="medium",
-        function=name,
+    )
+
+
+def _say_blocked_tasks(f: Figures) -> Words:
+    called = "calls of actors, each of which answers one at a time; " if f.actors else ""
+    return (
+        f"Tasks sleep or wait: {f.function} uses the CPU for {f.on_cpu} of its time, and "
+        f"{f.waiting} of the threads' time is spent so.",
+        f"{f.tasks:task}, {f.lasted} in all; waits for a core are left out, and not all of their "
+        f"workers read or wrote files meanwhile. {f.hottest}See "
+        'time_accounting("function"), hot_lines() and processed_tasks("function").',
+        f"Look for what {f.function} waits for: {called}sleeps, locks, a service, the network. If "
+        "it has to wait, let more of it run side by side: "
+        f"threads_per_worker={int(f.more_threads)} in place of {f.threads}.",
     )
 
 
@@ -272,12 +309,12 @@ def _most(run: RunFigures, rows: Array) -> str:
     return str(run.function_names[int(seconds.argmax())])
 
 
-def _cpu_share(run: RunFigures, name: str) -> float:
+def _cpu_share(run: RunFigures, name: str) -> Share:
     """Return the share of a function's time, less waits for a core, for which it used the CPU."""
     rows = np.flatnonzero((run.function_names == name)[run.functions.codes])
     seconds = float(run.working[rows].sum())
-    return float(run.cpu[rows].sum()) / seconds if seconds > 0 else 0.0
+    return Share(run.cpu[rows].sum() / seconds if seconds > 0 else 0.0)
 
 
-def _threads_per_worker(run: RunFigures) -> int:
-    return int(np.median(run.accounts.lives.threads))
+def _threads_per_worker(run: RunFigures) -> Count:
+    return Count(np.median(run.accounts.lives.threads))

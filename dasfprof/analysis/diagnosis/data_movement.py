@@ -15,11 +15,13 @@ from dasfprof.analysis.model.spilled import SpilledAtOnce, spilled_at_once
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.transfers import moved_outputs
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.text import count_of, format_duration, format_share, format_size
+from dasfprof.analysis.wording import Bytes, Count, Figures, Rate, Seconds, Share, Words
 
 #: Shares of the threads' time, or of the critical path, spent waiting for transfers.
 _TRANSFER_WAIT = 0.1
 _TRANSFER_PATH = 0.15
+#: The share of all bytes that were moved from which on it is told that they were more than once.
+_OFTEN = 0.1
 #: Shares of the threads' time spent on the disk, or around functions while anything was spilled.
 _DISK = 0.03
 _AROUND = 0.1
@@ -32,15 +34,7 @@ _NEAR_LIMIT = 0.85
 _LITTLE_LEFT = 0.05
 
 
-@rule(
-    "transfer-bound",
-    symptoms=(
-        "imbalance",
-        "too-few-tasks",
-        "serial-chain",
-        "deserialising",
-    ),
-)
+@rule("transfer-bound")
 def transfer_bound(run: RunFigures) -> Iterator[Finding]:
     """Find a run whose threads wait for data of other workers."""
     share, on_path = run.share_of(ThreadTime.TRANSFER_WAIT), run.path_seconds(SegmentKind.TRANSFER)
@@ -56,42 +50,38 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
     )
     name, nbytes = str(names[most]), float(moved.size[most])
     rate = nbytes / moved.seconds[most] if moved.seconds[most] > 0 else float("nan")
-    repeated = f", {format_size(again)} of it more than once" if again > 0.1 * total else ""
-    by_p2p = shuffled_bytes(run.trace)
-    shuffled = f", and {format_size(by_p2p)} by P2P shuffles" if by_p2p > 0 else ""
-    if np.isnan(by_p2p):
-        shuffled = ", without P2P shuffles"
-    yield Finding(
-        f"Workers wait for data from each other: {format_share(share)} of the threads' time and "
-        f"{format_duration(on_path)} of the critical path, most of it for results of {name}.",
-        f"{format_size(total)} were moved{repeated}{shuffled}; {format_size(nbytes)} of them are "
-        "of "
-        f'{name}, at {format_size(rate)}/s. See transfers("function") and '
-        "transfers().",
-        f"Move less: reduce or filter within {name} before its results leave their worker, use "
-        "smaller types, and client.replicate() or scatter(broadcast=True) what all tasks need"
-        + ("; fewer workers with more threads share memory." if run.hosts == 1 else "."),
+    yield Finding.of(
+        _say_transfer_bound,
+        waiting=Share(share),
+        on_path=Seconds(on_path),
+        moved=Bytes(total),
+        again=Bytes(again) if again > _OFTEN * total else None,
+        shuffled=Bytes(shuffled_bytes(run.trace)),
+        of_function=Bytes(nbytes),
+        rate=Rate(rate),
+        hosts=Count(run.hosts),
         seconds=run.saved(max(run.seconds_of(ThreadTime.TRANSFER_WAIT), on_path), network=False),
         function=name,
     )
 
 
-@rule(
-    "spilling",
-    symptoms=(
-        "blocked-tasks",
-        "io-bound",
-        "straggling-tasks",
-        "degrading-functions",
-        "serial-chain",
-        "too-few-tasks",
-        "imbalance",
-        "transfer-bound",
-        "memory-pressure",
-        "tasks-too-small",
-        "late-receipt",
-    ),
-)
+def _say_transfer_bound(f: Figures) -> Words:
+    repeated = "" if f.again is None else f", {f.again} of it more than once"
+    by_p2p = f", and {f.shuffled} by P2P shuffles" if f.shuffled > 0 else ""
+    if np.isnan(f.shuffled):
+        by_p2p = ", without P2P shuffles"
+    return (
+        f"Workers wait for data from each other: {f.waiting} of the threads' time and {f.on_path} "
+        f"of the critical path, most of it for results of {f.function}.",
+        f"{f.moved} were moved{repeated}{by_p2p}; {f.of_function} of them are of {f.function}, at "
+        f'{f.rate}. See transfers("function") and transfers().',
+        f"Move less: reduce or filter within {f.function} before its results leave their worker, "
+        "use smaller types, and client.replicate() or scatter(broadcast=True) what all tasks need"
+        + ("; fewer workers with more threads share memory." if f.hosts == 1 else "."),
+    )
+
+
+@rule("spilling")
 def spilling(run: RunFigures) -> Iterator[Finding]:
     """Find workers that write results to disk for want of memory, and read them back."""
     written, read = run.counted("spill_write_size"), run.counted("spill_read_size")
@@ -106,21 +96,16 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     held = groups.max(run.trace.managed_memory["size"].to_numpy(dtype=float))
     peak = float(np.nanmax(held))
     worst = int((written + read).argmax())
-    limit = run.memory_limits[worst]
-    on_disk = spilled_at_once(run.trace)
-    now = f" in place of {format_size(limit)}" if np.isfinite(limit) else ""
-    yield Finding(
-        f"Workers spill to disk for want of memory: {format_size(float(written.sum()))} were "
-        f"written and {format_size(float(read.sum()))} read back.",
-        f"{format_share(share)} of the threads' time is spent on that, and {format_share(around)} "
-        f"around functions besides; one worker held up to {format_size(peak)} of results"
-        + (f", and had up to {format_size(on_disk.of_one)} of them on disk" if on_disk else "")
-        + f". {_disk_needed(on_disk)}See "
-        'time_accounting("worker") and node_disk_usage().',
-        f"Give each worker a memory_limit of {format_size(peak / _TARGET)} or more{now} (it spills "
-        f"from {format_share(_TARGET)} of its limit on), or use fewer threads a worker and smaller "
-        "chunks, and release what is not needed any more (del futures; no persist of what is used "
-        f"once).{_more_room(on_disk)}",
+    yield Finding.of(
+        _say_spilling,
+        written=Bytes(written.sum()),
+        read=Bytes(read.sum()),
+        spilling=Share(share),
+        around=Share(around),
+        held=Bytes(peak),
+        limit=Bytes(run.memory_limits[worst]),
+        wanted=Bytes(peak / _TARGET),
+        disk=_on_disk(spilled_at_once(run.trace)),
         seconds=run.seconds_of(ThreadTime.UNSPILL_AND_SPILL)
         + (run.seconds_of(ThreadTime.TASK_OVERHEAD) if share < _DISK else 0.0),
         at_least="medium",
@@ -128,23 +113,43 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-def _disk_needed(spilled: SpilledAtOnce | None) -> str:
-    """Say how much disk was needed at once, and what was left of it; empty if that is unknown."""
+def _on_disk(spilled: SpilledAtOnce | None) -> Figures | None:
+    """Return how much disk was needed at once, and what was left of it, if that is known."""
     if spilled is None:
+        return None
+    of_one, of_all = Bytes(spilled.of_one), Bytes(spilled.peak)
+    return Figures(host=spilled.host, of_one=of_one, of_all=of_all, free=Bytes(spilled.free))
+
+
+def _say_spilling(f: Figures) -> Words:
+    now = f" in place of {f.limit}" if np.isfinite(f.limit) else ""
+    of_one = f", and had up to {f.disk.of_one} of them on disk" if f.disk else ""
+    return (
+        f"Workers spill to disk for want of memory: {f.written} were written and {f.read} read "
+        "back.",
+        f"{f.spilling} of the threads' time is spent on that, and {f.around} around functions "
+        f"besides; one worker held up to {f.held} of results{of_one}. {_disk_needed(f.disk)}See "
+        'time_accounting("worker") and node_disk_usage().',
+        f"Give each worker a memory_limit of {f.wanted} or more{now} (it spills from "
+        f"{Share(_TARGET)} of its limit on), or use fewer threads a worker and smaller chunks, and "
+        "release what is not needed any more (del futures; no persist of what is used "
+        f"once).{_more_room(f.disk)}",
+    )
+
+
+def _disk_needed(disk: Figures | None) -> str:
+    if disk is None:
         return ""
     left = (
-        f"the disk to which they spill had {format_size(spilled.free)} free at least"
-        if np.isfinite(spilled.free)
+        f"the disk to which they spill had {disk.free} free at least"
+        if np.isfinite(disk.free)
         else "what was free on the disk to which they spill is not recorded"
     )
-    return (
-        f"All workers of {spilled.host} had up to {format_size(spilled.peak)} on disk at once; "
-        f"{left}. "
-    )
+    return f"All workers of {disk.host} had up to {disk.of_all} on disk at once; {left}. "
 
 
-def _more_room(spilled: SpilledAtOnce | None) -> str:
-    if spilled is None or not spilled.free < spilled.peak:
+def _more_room(disk: Figures | None) -> str:
+    if disk is None or not disk.free < disk.of_all:
         return ""
     return (
         " And give them a disk with more room, by --local-directory or "
@@ -152,15 +157,7 @@ def _more_room(spilled: SpilledAtOnce | None) -> str:
     )
 
 
-@rule(
-    "memory-pressure",
-    symptoms=(
-        "too-few-tasks",
-        "serial-chain",
-        "imbalance",
-        "poor-placement",
-    ),
-)
+@rule("memory-pressure")
 def memory_pressure(run: RunFigures) -> Iterator[Finding]:
     """Find workers that paused, as their memory was nearly full."""
     share = run.share_of(ThreadTime.PAUSED_FOR_MEMORY)
@@ -172,19 +169,27 @@ def memory_pressure(run: RunFigures) -> Iterator[Finding]:
     worst = int(np.bincount(paused["worker_id"].to_numpy()).argmax()) if len(paused) else 0
     held = float(np.nanmax(paused["size"].to_numpy(dtype=float), initial=0.0))
     times = paused["time"].to_numpy() - run.trace.begin
-    yield Finding(
-        f"Workers paused, as their memory was nearly full: {count_of(len(workers), 'worker')} for "
-        f"{format_share(share)} of the threads' time.",
-        f"A paused worker held {format_size(held)} of results; what its process uses beyond that "
-        "Dask "
-        'cannot spill. See time_accounting("worker") and processes_resource_usage().',
-        "Give workers more memory_limit, or fewer threads each so that fewer tasks run at a time; "
-        "use smaller chunks; and look for memory that tasks leave behind.",
+    yield Finding.of(
+        _say_memory_pressure,
+        workers=Count(len(workers)),
+        paused=Share(share),
+        held=Bytes(held),
         seconds=run.seconds_of(ThreadTime.PAUSED_FOR_MEMORY),
         at_least="medium",
         worker=str(run.trace.workers["worker"].iloc[worst]),
         start=float(times.min(initial=np.inf)) if len(times) else float("nan"),
         stop=float(times.max(initial=-np.inf)) if len(times) else float("nan"),
+    )
+
+
+def _say_memory_pressure(f: Figures) -> Words:
+    return (
+        f"Workers paused, as their memory was nearly full: {f.workers:worker} for {f.paused} of "
+        "the threads' time.",
+        f"A paused worker held {f.held} of results; what its process uses beyond that Dask cannot "
+        'spill. See time_accounting("worker") and processes_resource_usage().',
+        "Give workers more memory_limit, or fewer threads each so that fewer tasks run at a time; "
+        "use smaller chunks; and look for memory that tasks leave behind.",
     )
 
 
@@ -195,18 +200,26 @@ def memory_near_limit(run: RunFigures) -> Iterator[Finding]:
     if not (share >= _NEAR_LIMIT).any():
         return
     worst = int(np.nanargmax(share))
-    limit, peak = run.memory_limits[worst], run.memory_peaks[worst]
-    yield Finding(
-        f"A worker came near its memory limit: its process had {format_size(peak)} of "
-        f"{format_size(limit)}.",
-        f"{count_of(int((share >= _NEAR_LIMIT).sum()), 'worker')} had {format_share(_NEAR_LIMIT)} "
-        "or more of theirs; Dask pauses them at 80 % and kills them at 95 %. See "
-        "processes_resource_usage().",
-        f"Give each worker a memory_limit of {format_size(peak / _PAUSES)} or more, or use fewer "
-        "threads a worker or smaller chunks.",
+    peak = run.memory_peaks[worst]
+    yield Finding.of(
+        _say_memory_near_limit,
+        used=Bytes(peak),
+        limit=Bytes(run.memory_limits[worst]),
+        wanted=Bytes(peak / _PAUSES),
+        workers=Count((share >= _NEAR_LIMIT).sum()),
         at_least="low",
         at_most="low",
         worker=str(run.trace.workers["worker"].iloc[worst]),
+    )
+
+
+def _say_memory_near_limit(f: Figures) -> Words:
+    return (
+        f"A worker came near its memory limit: its process had {f.used} of {f.limit}.",
+        f"{f.workers:worker} had {Share(_NEAR_LIMIT)} or more of theirs; Dask pauses them at 80 % "
+        "and kills them at 95 %. See processes_resource_usage().",
+        f"Give each worker a memory_limit of {f.wanted} or more, or use fewer threads a worker or "
+        "smaller chunks.",
     )
 
 
@@ -216,6 +229,8 @@ def host_memory_full(run: RunFigures) -> Iterator[Finding]:
     samples = run.trace.samples.reindex(
         columns=["worker_id", "time", "host_memory_available", "host_memory_total"]
     ).dropna()
+    # Where the system tells nothing, as in some containers, both are 0.
+    samples = samples[samples["host_memory_total"] > 0]
     if not len(samples):
         return
     left = (samples["host_memory_available"] / samples["host_memory_total"]).to_numpy(dtype=float)
@@ -223,17 +238,25 @@ def host_memory_full(run: RunFigures) -> Iterator[Finding]:
     if left[worst] > _LITTLE_LEFT:
         return
     row = samples.iloc[worst]
-    host = run.trace.workers["host"].iloc[int(row["worker_id"])]
     at = float(row["time"]) - run.trace.begin
-    yield Finding(
-        f"Host {host} ran out of memory: only {format_size(float(row['host_memory_available']))} "
-        f"of {format_size(float(row['host_memory_total']))} were left.",
-        f"That is {format_share(float(left[worst]))}, {format_duration(at)} into the trace. See "
-        "node_resource_usage().",
-        "Run fewer workers or threads on this host, give them a smaller memory_limit so that they "
-        "spill in time, or use smaller chunks.",
+    yield Finding.of(
+        _say_host_memory_full,
+        host=str(run.trace.workers["host"].iloc[int(row["worker_id"])]),
+        left=Bytes(row["host_memory_available"]),
+        total=Bytes(row["host_memory_total"]),
+        share=Share(left[worst]),
+        at=Seconds(at),
         at_least="medium",
         at_most="medium",
         start=at,
         stop=at,
+    )
+
+
+def _say_host_memory_full(f: Figures) -> Words:
+    return (
+        f"Host {f.host} ran out of memory: only {f.left} of {f.total} were left.",
+        f"That is {f.share}, {f.at} into the trace. See node_resource_usage().",
+        "Run fewer workers or threads on this host, give them a smaller memory_limit so that they "
+        "spill in time, or use smaller chunks.",
     )

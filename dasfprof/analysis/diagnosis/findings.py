@@ -1,13 +1,15 @@
-"""Findings: what a rule of the diagnosis says, and the table of them."""
+"""Findings: what a rule of the diagnosis finds, and how grave that is."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+
+from dasfprof.analysis.wording import Figures, Share, Statement, Words, state
 
 Severity = Literal["high", "medium", "low", "info"]
 
@@ -39,12 +41,7 @@ class Places:
 class Finding:
     """What one rule found."""
 
-    #: One plain sentence with the figure.
-    text: str
-    #: Figures, and which method shows more.
-    evidence: str
-    #: A concrete change.
-    suggestion: str
+    said: Statement
     #: Seconds of wall time that the run might be shorter; NaN where that is unknown.
     seconds: float = float("nan")
     #: The gravest that it may be, however many seconds are at stake.
@@ -59,6 +56,27 @@ class Finding:
     stop: float = float("nan")
     #: None: those above are all.
     places: Places | None = None
+
+    @classmethod
+    def of(
+        cls,
+        say: Callable[[Figures], Words],
+        *,
+        seconds: float = float("nan"),
+        at_most: Severity = "high",
+        at_least: Severity = "info",
+        start: float = float("nan"),
+        stop: float = float("nan"),
+        places: Places | None = None,
+        **figures: Any,
+    ) -> Finding:
+        """Return what a rule found: figures, and the function that says them.
+
+        Of the figures ``function`` and ``worker`` are its places as well.
+        """
+        function, worker = figures.get("function"), figures.get("worker")
+        said = state(say, **figures)
+        return cls(said, seconds, at_most, at_least, function, worker, start, stop, places)
 
     def severity(self, wall: float) -> Severity:
         """Show how grave it is in a run of so many seconds."""
@@ -81,5 +99,16 @@ class Finding:
 
     def as_symptom_of(self, causes: Sequence[str]) -> Finding:
         """Return it as what other rules' findings bring about: it is not grave by itself."""
-        words = f"{self.evidence} It may follow from {', '.join(causes)}."
-        return dataclasses.replace(self, evidence=words, at_most="low", at_least="info")
+        words = f"It may follow from {', '.join(causes)}."
+        said = self.said.adding(words, may_follow_from=tuple(causes))
+        return dataclasses.replace(self, said=said, at_most="low", at_least="info")
+
+
+def needs_cores(waited: Share | None) -> str:
+    """Say of a change by which more tasks run at a time that tasks waited for cores, if so."""
+    if waited is None:
+        return ""
+    return (
+        f"Tasks waited for a core for {waited} of their time: more at a time gain nothing unless "
+        "cores are free. "
+    )

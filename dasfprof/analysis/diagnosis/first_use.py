@@ -10,29 +10,13 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.numeric.groups import ratio
-from dasfprof.text import count_of, format_duration, format_share
+from dasfprof.analysis.wording import Count, Figures, Seconds, Share, Words
 
 #: The share of the run's wall time that first uses cost at least.
 _GAIN = 0.05
 
 
-@rule(
-    "first-use",
-    symptoms=(
-        "dominating-function",
-        "straggling-tasks",
-        "degrading-functions",
-        "slow-worker",
-        "imbalance",
-        "serial-chain",
-        "too-few-tasks",
-        "late-receipt",
-        "lock-bound",
-        "io-bound",
-        "blocked-tasks",
-        "poor-placement",
-    ),
-)
+@rule("first-use")
 def first_use(run: RunFigures) -> Iterator[Finding]:
     """Find functions whose first run on each worker takes far longer than those that follow."""
     first = run.first_uses
@@ -46,24 +30,31 @@ def first_use(run: RunFigures) -> Iterator[Finding]:
     codes = run.functions.codes[first.rows]
     most = int(np.bincount(codes, weights=first.excess).argmax())
     name, own = str(run.function_names[most]), codes == most
-    took, usual = first.excess[own] + first.usual[own], float(first.usual[own][0])
     worker = run.trace.tasks["worker_id"].to_numpy()
-    workers = len(np.unique(worker[first.rows[own]]))
-    all_workers = len(np.unique(worker[run.functions.codes == most]))
-    others = len(np.unique(codes)) - 1
-    cpu = float(ratio(run.cpu[first.rows].sum(), run.working[first.rows].sum()))
-    yield Finding(
-        f"The first runs of {name} on a worker take far longer than those that follow: "
-        f"{format_duration(float(np.median(took)))} against {format_duration(usual)} (medians).",
-        f"{count_of(int(own.sum()), 'first run')} on {workers} of "
-        f"{count_of(all_workers, 'worker')}"
-        + (f", and first runs of {count_of(others, 'more function')}" if others else "")
-        + f": {format_duration(lost)} of thread time beyond what is usual, waits for a core left "
-        f"out; {format_share(float(cpu))} of it on the CPU. The trace does not tell what they did. "
-        "See stragglers() and per_task_bottleneck().",
-        f"What {name} needs at its first use, let workers do beforehand: import libraries "
-        "(client.run, or a worker plugin), compile (Numba: cache=True), open files, fill caches; "
-        "and keep workers in place of starting new ones.",
+    yield Finding.of(
+        _say_first_use,
+        took=Seconds(np.median(first.excess[own] + first.usual[own])),
+        usual=Seconds(first.usual[own][0]),
+        runs=Count(own.sum()),
+        workers=Count(len(np.unique(worker[first.rows[own]]))),
+        workers_of_function=Count(len(np.unique(worker[run.functions.codes == most]))),
+        more_functions=Count(len(np.unique(codes)) - 1),
+        lost=Seconds(lost),
+        on_cpu=Share(ratio(run.cpu[first.rows].sum(), run.working[first.rows].sum())),
         seconds=seconds,
         function=name,
+    )
+
+
+def _say_first_use(f: Figures) -> Words:
+    more = f", and first runs of {f.more_functions:more function}" if f.more_functions else ""
+    return (
+        f"The first runs of {f.function} on a worker take far longer than those that follow: "
+        f"{f.took} against {f.usual} (medians).",
+        f"{f.runs:first run} on {f.workers} of {f.workers_of_function:worker}{more}: {f.lost} of "
+        f"thread time beyond what is usual, waits for a core left out; {f.on_cpu} of it on the "
+        "CPU. The trace does not tell what they did. See stragglers() and per_task_bottleneck().",
+        f"What {f.function} needs at its first use, let workers do beforehand: import libraries "
+        "(client.run, or a worker plugin), compile (Numba: cache=True), open files, fill caches; "
+        "and keep workers in place of starting new ones.",
     )

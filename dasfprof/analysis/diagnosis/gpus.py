@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.gpu_utilisation import GpuUtilisation
-from dasfprof.text import format_duration, format_share
+from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
 
 #: The share of the time in which tasks ran on a device's workers for which it idled.
 _IDLE = 0.5
@@ -34,19 +35,27 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
         return
     seconds = [float(gpu.idle_while_tasks_ran[0] / 100 * gpu.seconds[0]) for gpu in found]
     worst = found[int(np.argmax(seconds))]
-    share = worst.idle_while_tasks_ran[0] / worst.tasks_ran[0]
-    yield Finding(
-        f"GPUs idle while their workers compute: GPU {_index(worst)} of {worst.device.host} for "
-        f"{format_share(share)} of the time in which tasks run there.",
-        f"{len(found)} of {len(run.gpus)} devices; mean utilisation there "
-        f"{worst.mean_utilization[0]:.0f} %. See per_gpu_utilisation() and "
-        "per_function_bottleneck().",
+    yield Finding.of(
+        _say_gpu_idle,
+        **_device(run, worst),
+        idle=Share(worst.idle_while_tasks_ran[0] / worst.tasks_ran[0]),
+        utilisation=Share(worst.mean_utilization[0] / 100),
+        idle_devices=Count(len(found)),
+        devices=Count(len(run.gpus)),
+        seconds=max(seconds),
+        at_most="medium",
+    )
+
+
+def _say_gpu_idle(f: Figures) -> Words:
+    return (
+        f"GPUs idle while their workers compute: GPU {f.gpu} of {f.host} for {f.idle} of the time "
+        "in which tasks run there.",
+        f"{f.idle_devices} of {f.devices} devices; mean utilisation there {f.utilisation}. See "
+        "per_gpu_utilisation() and per_function_bottleneck().",
         "Move the tasks that run on the CPU to the GPU, or onto workers without one; feed it "
         "larger chunks, so that kernels take longer than their launch; and keep data on the "
         "device between tasks.",
-        seconds=max(seconds),
-        at_most="medium",
-        worker=_worker(run, worst),
     )
 
 
@@ -57,17 +66,27 @@ def gpu_memory_full(run: RunFigures) -> Iterator[Finding]:
     if not (used >= _FULL).any():
         return
     worst = run.gpus[int(np.nan_to_num(used).argmax())]
-    yield Finding(
-        f"The memory of GPU {_index(worst)} of {worst.device.host} was nearly full: "
-        f"{worst.max_memory[0] / 1e9:.3g} of {worst.memory_total[0] / 1e9:.3g} GB.",
-        f"{int((used >= _FULL).sum())} of {len(used)} devices used {format_share(_FULL)} or more. "
-        "See per_gpu_utilisation(1.0) for when.",
+    yield Finding.of(
+        _say_gpu_memory_full,
+        **_device(run, worst),
+        used=Bytes(worst.max_memory[0]),
+        total=Bytes(worst.memory_total[0]),
+        full_devices=Count((used >= _FULL).sum()),
+        devices=Count(len(used)),
+        at_least="medium",
+        at_most="medium",
+    )
+
+
+def _say_gpu_memory_full(f: Figures) -> Words:
+    return (
+        f"The memory of GPU {f.gpu} of {f.host} was nearly full: {f.used / 1e9:.3g} of "
+        f"{f.total / 1e9:.3g} GB.",
+        f"{f.full_devices} of {f.devices} devices used {Share(_FULL)} or more. See "
+        "per_gpu_utilisation(1.0) for when.",
         "Use smaller chunks, let dask-cuda spill to the host (device_memory_limit=0.8, or "
         "enable_cudf_spill=True), and an RMM pool (rmm_pool_size=0.9) against fragmentation. A "
         "pool that takes all memory by itself looks like this too.",
-        at_least="medium",
-        at_most="medium",
-        worker=_worker(run, worst),
     )
 
 
@@ -78,15 +97,23 @@ def gpu_unused(run: RunFigures) -> Iterator[Finding]:
     if not found:
         return
     seconds = max(float(gpu.tasks_ran[0] / 100 * gpu.seconds[0]) for gpu in found)
-    yield Finding(
-        f"{len(found)} of {len(run.gpus)} GPUs that workers have were not used by any task.",
-        f"Tasks ran on their workers for up to {format_duration(seconds)}. See "
-        "per_gpu_utilisation().",
-        "Run this part on workers without a GPU, or use libraries that compute there (CuPy, cuDF: "
-        'dask.config.set({"array.backend": "cupy", "dataframe.backend": "cudf"})).',
+    yield Finding.of(
+        _say_gpu_unused,
+        worker=_worker(run, found[0]),
+        unused=Count(len(found)),
+        devices=Count(len(run.gpus)),
+        tasks_ran=Seconds(seconds),
         at_most="low",
         at_least="low",
-        worker=_worker(run, found[0]),
+    )
+
+
+def _say_gpu_unused(f: Figures) -> Words:
+    return (
+        f"{f.unused} of {f.devices} GPUs that workers have were not used by any task.",
+        f"Tasks ran on their workers for up to {f.tasks_ran}. See per_gpu_utilisation().",
+        "Run this part on workers without a GPU, or use libraries that compute there (CuPy, cuDF: "
+        'dask.config.set({"array.backend": "cupy", "dataframe.backend": "cudf"})).',
     )
 
 
@@ -95,9 +122,10 @@ def _owned(run: RunFigures) -> list[GpuUtilisation]:
     return [gpu for gpu in run.gpus if gpu.device.workers and gpu.tasks_ran[0] >= _RAN]
 
 
-def _index(gpu: GpuUtilisation) -> str:
+def _device(run: RunFigures, gpu: GpuUtilisation) -> dict[str, Any]:
     index = gpu.device.index
-    return "<NA>" if np.isnan(index) else str(int(index))
+    named = "<NA>" if np.isnan(index) else str(int(index))
+    return {"gpu": named, "host": gpu.device.host, "worker": _worker(run, gpu)}
 
 
 def _worker(run: RunFigures, gpu: GpuUtilisation) -> str | None:

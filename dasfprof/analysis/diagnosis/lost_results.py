@@ -14,8 +14,9 @@ from dasfprof.analysis.model.attempts import WORKER_LOST
 from dasfprof.analysis.model.given_up import begins_with, stimulus_texts
 from dasfprof.analysis.model.open_runs import left_unasked
 from dasfprof.analysis.model.worker_exits import exit_words
+from dasfprof.analysis.numeric.groups import ratio
+from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
-from dasfprof.text import count_of, format_duration, format_share, format_size
 
 #: The share of the threads' time in tasks that was spent on results that had been there before.
 _AGAIN = 0.02
@@ -26,16 +27,7 @@ _MUCH_MEMORY = 0.6
 _SUBMITTED = ("update-graph",)
 
 
-@rule(
-    "lost-workers",
-    symptoms=(
-        "recomputation",
-        "imbalance",
-        "too-few-tasks",
-        "serial-chain",
-        "poor-placement",
-    ),
-)
+@rule("lost-workers")
 def lost_workers(run: RunFigures) -> Iterator[Finding]:
     """Find workers that were lost with tasks on them."""
     attempts = run.attempts
@@ -44,44 +36,54 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
         return
     lives, counts = np.unique(lost["life"].to_numpy(), return_counts=True)
     worst = int(lives[counts.argmax()])
-    label = str(run.trace.workers["worker"].iloc[worst])
-    number = len(lives)
-    name = str(Counter(lost["function"].tolist()).most_common(1)[0][0])
     at = float(run.trace.workers["left"].iloc[worst]) - run.trace.begin
-    when = f"{format_duration(at)} into the trace" if np.isfinite(at) else "at an unknown time"
     _, by_loss = _computed_again(run)
     again = float(run.slot_seconds[by_loss].sum())
     gone, threads = _missing(run)
-    yield Finding(
-        f"{count_of(number, 'worker')} left the cluster with {count_of(len(lost), 'task')} "
-        f"on {'it' if number == 1 else 'them'}, most of {name}.",
-        f"{label} left {when}, with {int(counts.max())} of them. "
-        + _made_again(int(by_loss.sum()), again)
-        + (
-            f"For {format_duration(gone)} of thread time it was missed while others ran tasks. "
-            if gone > 0
-            else ""
-        )
-        + f"{_exit(run, worst)}{_memory(run, worst)}See processed_tasks() and process_summary().",
-        _look_at(run, worst, name),
+    share = float(ratio(run.memory_peaks, run.memory_limits)[worst])
+    yield Finding.of(
+        _say_lost_workers,
+        function=str(Counter(lost["function"].tolist()).most_common(1)[0][0]),
+        worker=str(run.trace.workers["worker"].iloc[worst]),
+        workers=Count(len(lives)),
+        tasks=Count(len(lost)),
+        tasks_of_worker=Count(counts.max()),
+        left=Seconds(at),
+        ran_again=Count(by_loss.sum()),
+        again=Seconds(again),
+        missed=Seconds(gone),
+        exit=exit_words(run.trace, worst),
+        memory=Bytes(run.memory_peaks[worst]),
+        limit=Bytes(run.memory_limits[worst]),
+        blames_memory=not share < _MUCH_MEMORY,
         seconds=(again + gone) / threads if threads > 0 else float("nan"),
         at_least="high",
-        function=name,
-        worker=label,
         start=at,
         stop=at,
     )
 
 
-@rule(
-    "recomputation",
-    symptoms=(
-        "tasks-too-small",
-        "dominating-function",
-        "blocked-tasks",
-        "io-bound",
-    ),
-)
+def _say_lost_workers(f: Figures) -> Words:
+    when = f"{f.left} into the trace" if np.isfinite(f.left) else "at an unknown time"
+    again = (
+        f"Results were lost with it: {f.ran_again:task} ran again, for {f.again} of thread time. "
+    )
+    missed = f"For {f.missed} of thread time it was missed while others ran tasks. "
+    memory = f"Its process had up to {f.memory} of a limit of {f.limit}. "
+    return (
+        f"{f.workers:worker} left the cluster with {f.tasks:task} on "
+        f"{'it' if f.workers == 1 else 'them'}, most of {f.function}.",
+        f"{f.worker} left {when}, with {f.tasks_of_worker} of them. "
+        + (again if f.ran_again else "")
+        + (missed if f.missed > 0 else "")
+        + (f"It was {f.exit}. " if f.exit else "")
+        + (memory if np.isfinite(f.memory + f.limit) else "")
+        + "See processed_tasks() and process_summary().",
+        _look_at(f),
+    )
+
+
+@rule("recomputation")
 def recomputation(run: RunFigures) -> Iterator[Finding]:
     """Find results that were computed again, though they had been there before."""
     again, _ = _computed_again(run)
@@ -91,18 +93,26 @@ def recomputation(run: RunFigures) -> Iterator[Finding]:
         return
     by_function = np.bincount(run.functions.codes[again], weights=seconds[again])
     code = int(by_function.argmax())
-    name = str(run.function_names[code])
-    own = int(np.count_nonzero(again & (run.functions.codes == code)))
-    yield Finding(
-        f"Results are computed more than once: {count_of(int(again.sum()), 'task')}, "
-        f"{format_duration(lost)} of thread time, most of it in {name}.",
-        f"{count_of(own, 'task')} of {name} ran again after their results had been released; "
-        f"{format_share(lost / float(seconds.sum()))} of the thread time of all tasks. See "
-        'processed_tasks("function").',
-        f"Keep what is used again: persist() the collection that {name} makes before it is used, "
-        "or give all that needs it to one dask.compute().",
+    yield Finding.of(
+        _say_recomputation,
+        function=str(run.function_names[code]),
+        tasks=Count(again.sum()),
+        tasks_of_function=Count(np.count_nonzero(again & (run.functions.codes == code))),
+        lost=Seconds(lost),
+        share=Share(lost / seconds.sum()),
         seconds=lost / run.threads,
-        function=name,
+    )
+
+
+def _say_recomputation(f: Figures) -> Words:
+    return (
+        f"Results are computed more than once: {f.tasks:task}, {f.lost} of thread time, most of it "
+        f"in {f.function}.",
+        f"{f.tasks_of_function:task} of {f.function} ran again after their results had been "
+        f"released; {f.share} of the thread time of all tasks. See "
+        'processed_tasks("function").',
+        f"Keep what is used again: persist() the collection that {f.function} makes before it is "
+        "used, or give all that needs it to one dask.compute().",
     )
 
 
@@ -154,41 +164,18 @@ def _missing(run: RunFigures) -> tuple[float, float]:
     return missed, float(lives.threads[there].sum())
 
 
-def _made_again(number: int, seconds: float) -> str:
-    if not number:
-        return ""
-    return (
-        f"Results were lost with it: {count_of(number, 'task')} ran again, for "
-        f"{format_duration(seconds)} of thread time. "
-    )
-
-
-def _look_at(run: RunFigures, life: int, name: str) -> str:
+def _look_at(f: Figures) -> str:
     """Say what to do about a lost worker, by how much memory its process had."""
-    share = float(run.memory_peaks[life] / run.memory_limits[life])
-    if share < _MUCH_MEMORY:
+    if not f.blames_memory:
         return (
             "Look at the log of its nanny, which gives the exit code or signal: a crash in a C "
             "library, the batch system, or a person ended it. Its memory was far from its limit "
             "when it was last sampled."
         )
-    often = "often memory" if np.isnan(share) else "memory, as its process was near its limit"
+    known = np.isfinite(f.memory + f.limit)
+    often = "memory, as its process was near its limit" if known else "often memory"
     return (
-        f"Look at what ended it: {often} (fewer threads, so that fewer tasks of {name} run at a "
-        "time, a higher memory_limit, smaller chunks); else the batch system, or a crash in a "
+        f"Look at what ended it: {often} (fewer threads, so that fewer tasks of {f.function} run "
+        "at a time, a higher memory_limit, smaller chunks); else the batch system, or a crash in a "
         "library. The log of its nanny tells."
     )
-
-
-def _exit(run: RunFigures, life: int) -> str:
-    """Say how a worker's process ended, if that is known."""
-    words = exit_words(run.trace, life)
-    return f"It was {words}. " if words else ""
-
-
-def _memory(run: RunFigures, life: int) -> str:
-    """Say how much of its memory a worker had used at most, if that is known."""
-    peak, limit = run.memory_peaks[life], run.memory_limits[life]
-    if not np.isfinite(peak + limit):
-        return ""
-    return f"Its process had up to {format_size(peak)} of a limit of {format_size(limit)}. "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,11 +11,12 @@ import pandas as pd
 from dasfprof.analysis.diagnosis.findings import Finding, Places
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.diagnosis.time_outs import is_time_out, limit_or_cause
+from dasfprof.analysis.diagnosis.time_outs import find_limit, limit_or_cause
 from dasfprof.analysis.model.attempts import WORKER_CLOSED, WORKER_LOST
 from dasfprof.analysis.under_way.failed_tasks import blocked_by_errors, ended_with_the_run
+from dasfprof.analysis.wording import Count, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
-from dasfprof.text import count_of, excerpt, format_duration, format_share
+from dasfprof.text import excerpt
 
 #: Shares of the seconds of all tasks, and of all attempts, that failed.
 _FAILED_SECONDS = 0.02
@@ -25,15 +25,7 @@ _FAILED_ATTEMPTS = 0.05
 _NAMED_KINDS = 3
 
 
-@rule(
-    "failed-attempts",
-    symptoms=(
-        "recomputation",
-        "straggling-tasks",
-        "imbalance",
-        "too-few-tasks",
-    ),
-)
+@rule("failed-attempts")
 def failed_attempts(run: RunFigures) -> Iterator[Finding]:
     """Find attempts that failed and were made again, and their seconds."""
     attempts = run.attempts
@@ -51,22 +43,33 @@ def failed_attempts(run: RunFigures) -> Iterator[Finding]:
     own = attempts[kept]
     name, category = _most(own["function"]), _most(own["category"])
     message = own["message"].to_numpy()[(own["category"] == category).to_numpy()][0]
-    yield Finding(
-        f"{count_of(int(kept.sum()), 'attempt')} failed and had to be made again, most with "
-        f"{category} in {name}: {format_duration(float(seconds[kept].sum()))} of thread time.",
-        f"{format_share(float(kept.mean()))} of all attempts. The first message: "
-        f"{excerpt(message)} See processed_tasks().",
-        limit_or_cause(run, name)
-        if is_time_out(category)
-        else f"Make {name} not fail: catch and retry {category} inside of it where it is cheap, or "
-        "mend what causes it; retries= starts the whole task again.",
+    yield Finding.of(
+        _say_failed_attempts,
+        function=name,
+        attempts=Count(kept.sum()),
+        category=category,
+        lost=Seconds(seconds[kept].sum()),
+        share=Share(kept.mean()),
+        message=excerpt(message),
+        limit=find_limit(run, name, category),
         seconds=run.saved(
             float(seconds[kept].sum()) / run.threads,
             running=run.with_durations((run.trace.tasks["state"] == "erred").to_numpy(bool), 0.0),
         ),
         at_least="medium",
-        function=name,
         places=_failures(run, own),
+    )
+
+
+def _say_failed_attempts(f: Figures) -> Words:
+    return (
+        f"{f.attempts:attempt} failed and had to be made again, most with {f.category} in "
+        f"{f.function}: {f.lost} of thread time.",
+        f"{f.share} of all attempts. The first message: {f.message} See processed_tasks().",
+        limit_or_cause(f.function, f.limit)
+        if f.limit
+        else f"Make {f.function} not fail: catch and retry {f.category} inside of it where it is "
+        "cheap, or mend what causes it; retries= starts the whole task again.",
     )
 
 
@@ -90,33 +93,41 @@ def errors(run: RunFigures) -> Iterator[Finding]:
     erred = erred.iloc[np.argsort(raised.to_numpy(), kind="stable")]
     first = erred.head(1).to_dict("records")[0]
     name = str(first["function"])
-    blocked = sum(never_ran.values())
-    because = f"; {count_of(blocked, 'task')} that need their results never ran" if blocked else ""
-    by_function = ", ".join(f"{number:,} of {other}" for other, number in never_ran.items())
-    yield Finding(
-        f"{count_of(len(erred), 'task')} ended in an error: {_kinds(erred)}{because}.",
-        f"The first: {run.text_of_key(first['key_id'])}: {excerpt(str(first['message']))} "
-        f"{_raised_at(first)}"
-        f"{f'Never ran: {by_function}. ' if blocked else ''}See processed_tasks().",
-        limit_or_cause(run, name)
-        if is_time_out(first["category"])
-        else f"Mend {name}, or give retries= where the error passes by itself; what depends on "
-        "these tasks has no result.",
-        at_least="high",
+    pairs = zip(erred["category"], erred["function"], strict=True)
+    line = first["raised_at"]
+    yield Finding.of(
+        _say_errors,
         function=name,
+        tasks=Count(len(erred)),
+        kinds=list(dict.fromkeys(f"{category} in {function}" for category, function in pairs)),
+        key=run.text_of_key(first["key_id"]),
+        message=excerpt(str(first["message"])),
+        raised_at=excerpt(str(line)) if isinstance(line, str) else None,
+        never_ran={other: Count(number) for other, number in never_ran.items()},
+        limit=find_limit(run, name, first["category"]),
+        at_least="high",
         worker=str(run.workers.labels[first["worker"]]),
         start=float(first["start"]) - run.trace.begin,
         places=_failures(run, erred),
     )
 
 
-def _kinds(erred: pd.DataFrame) -> str:
-    """Name the errors and where they were raised, the first one first."""
-    pairs = zip(erred["category"], erred["function"], strict=True)
-    kinds = list(dict.fromkeys(f"{category} in {function}" for category, function in pairs))
-    more = len(kinds) - _NAMED_KINDS
-    others = f" and {count_of(more, 'more kind')}" if more > 0 else ""
-    return ", ".join(kinds[:_NAMED_KINDS]) + others
+def _say_errors(f: Figures) -> Words:
+    more, blocked = Count(len(f.kinds) - _NAMED_KINDS), Count(sum(f.never_ran.values()))
+    others = f" and {more:more kind}" if more > 0 else ""
+    because = f"; {blocked:task} that need their results never ran" if blocked else ""
+    by_function = ", ".join(f"{number} of {name}" for name, number in f.never_ran.items())
+    return (
+        f"{f.tasks:task} ended in an error: {', '.join(f.kinds[:_NAMED_KINDS])}{others}{because}.",
+        f"The first: {f.key}: {f.message} "
+        + (f"Raised at {f.raised_at}. " if f.raised_at else "")
+        + (f"Never ran: {by_function}. " if blocked else "")
+        + "See processed_tasks().",
+        limit_or_cause(f.function, f.limit)
+        if f.limit
+        else f"Mend {f.function}, or give retries= where the error passes by itself; what depends "
+        "on these tasks has no result.",
+    )
 
 
 def _failures(run: RunFigures, attempts: pd.DataFrame) -> Places:
@@ -141,24 +152,38 @@ def unfinished_tasks(run: RunFigures) -> Iterator[Finding]:
     waited = (run.trace.end - left["sent"]).to_numpy(dtype=float)
     longest = int(np.nanargmax(waited))
     name = _most(left["function"])
-    label = str(left["worker"].iloc[longest])
-    key = run.text_of_key(int(left["key_id"].iloc[longest]))
+    own = run.working[(run.trace.tasks["function"] == name).to_numpy(dtype=bool)]
     unsent = run.trace.unsent
-    behind = int(unsent["tasks"].sum()) if "tasks" in unsent else 0
-    waiting = f" {count_of(behind, 'more task')} had not been sent to a worker." if behind else ""
-    yield Finding(
-        f"{count_of(len(left), 'task')} had not ended when recording did, most of {name}: the "
-        f"longest has been on its worker for {format_duration(float(waited[longest]))}.",
-        f"Key {key} on {label}. {_usually(run, name)}{waiting} See processed_tasks().",
-        f"If it is stuck, look at what {name} does there, by client.call_stack() or the worker's "
-        "log: a lock, a lost connection, an endless loop. If not, stop recording after wait() or "
-        "compute() have returned.",
+    yield Finding.of(
+        _say_unfinished_tasks,
+        function=name,
+        worker=str(left["worker"].iloc[longest]),
+        key=run.text_of_key(int(left["key_id"].iloc[longest])),
+        tasks=Count(len(left)),
+        longest=Seconds(waited[longest]),
+        usual=Seconds(np.median(own)) if len(own) else None,
+        unsent=Count(unsent["tasks"].sum() if "tasks" in unsent else 0),
         at_least="medium",
         at_most="medium",
-        function=name,
-        worker=label,
         start=float(left["sent"].iloc[longest]) - run.trace.begin,
         stop=run.trace.end - run.trace.begin,
+    )
+
+
+def _say_unfinished_tasks(f: Figures) -> Words:
+    usual = (
+        f"No task of {f.function} ended."
+        if f.usual is None
+        else f"Other tasks of {f.function} take {f.usual}."
+    )
+    waiting = f" {f.unsent:more task} had not been sent to a worker." if f.unsent else ""
+    return (
+        f"{f.tasks:task} had not ended when recording did, most of {f.function}: the longest has "
+        f"been on its worker for {f.longest}.",
+        f"Key {f.key} on {f.worker}. {usual}{waiting} See processed_tasks().",
+        f"If it is stuck, look at what {f.function} does there, by client.call_stack() or the "
+        "worker's log: a lock, a lost connection, an endless loop. If not, stop recording after "
+        "wait() or compute() have returned.",
     )
 
 
@@ -171,38 +196,34 @@ def no_worker_fits(run: RunFigures) -> Iterator[Finding]:
         if row["state"] != "no-worker":
             continue
         asked = row["restrictions"] or {}
-        words = "; ".join(f"{name}={value}" for name, value in asked.items())
-        name, key = str(row["name"]), run.text_of_key(int(row["key"]))
         since = float(row["time"]) - run.trace.begin
-        yield Finding(
-            f"No worker fits {count_of(int(row['tasks']), 'task')} of {name}: they had not been "
-            f"sent to any for {format_duration(run.trace.end - run.trace.begin - since)} when "
-            "recording ended.",
-            f"Key {key} asks for {words or 'nothing, so that there was no worker at all'}.",
-            "Start a worker that offers this (dask worker --resources, or its address or name), or "
-            f"take workers= and resources= from {name}; until then this run does not end.",
+        yield Finding.of(
+            _say_no_worker_fits,
+            function=str(row["name"]),
+            key=run.text_of_key(int(row["key"])),
+            tasks=Count(row["tasks"]),
+            waited=Seconds(run.trace.end - run.trace.begin - since),
+            restrictions={str(name): str(value) for name, value in asked.items()},
             at_least="high",
-            function=name,
             start=since,
             stop=run.trace.end - run.trace.begin,
         )
 
 
-def _raised_at(attempt: dict[Any, Any]) -> str:
-    line = attempt["raised_at"]
-    return f"Raised at {excerpt(str(line))}. " if isinstance(line, str) else ""
+def _say_no_worker_fits(f: Figures) -> Words:
+    asked = "; ".join(f"{name}={value}" for name, value in f.restrictions.items())
+    return (
+        f"No worker fits {f.tasks:task} of {f.function}: they had not been sent to any for "
+        f"{f.waited} when recording ended.",
+        f"Key {f.key} asks for {asked or 'nothing, so that there was no worker at all'}.",
+        "Start a worker that offers this (dask worker --resources, or its address or name), or "
+        f"take workers= and resources= from {f.function}; until then this run does not end.",
+    )
 
 
 def _most(column: pd.Series) -> str:
     """Return the text that a column has most often."""
     return str(Counter(column.tolist()).most_common(1)[0][0])
-
-
-def _usually(run: RunFigures, name: str) -> str:
-    own = run.working[(run.trace.tasks["function"] == name).to_numpy(dtype=bool)]
-    if not len(own):
-        return f"No task of {name} ended."
-    return f"Other tasks of {name} take {format_duration(float(np.median(own)))}."
 
 
 def _final(key_ids: Array) -> Array:

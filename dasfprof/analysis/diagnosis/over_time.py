@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +16,8 @@ from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import overlap, union
 from dasfprof.analysis.stack_samples.sentences import client_meanwhile
+from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
-from dasfprof.text import count_of, format_duration, format_factor, format_share
 
 #: Shares of the threads' time and of the critical path for which nothing was submitted.
 _GAP_LANES = 0.1
@@ -34,14 +35,7 @@ _NOT_SAMPLED = (
 )
 
 
-@rule(
-    "client-gaps",
-    symptoms=(
-        "too-few-tasks",
-        "serial-chain",
-        "imbalance",
-    ),
-)
+@rule("client-gaps")
 def client_gaps(run: RunFigures) -> Iterator[Finding]:
     """Find times for which the cluster had nothing to do, as the client had not submitted more."""
     idle, path = run.seconds_of(ThreadTime.NOTHING_SUBMITTED), run.path_segments
@@ -56,26 +50,43 @@ def client_gaps(run: RunFigures) -> Iterator[Finding]:
     if not len(gaps) or idle < _GAP_LANES * run.wall or seconds < _GAP_PATH * run.wall:
         return
     longest = gaps[lengths.argmax()]
-    begin, length = float(path.begin[longest]), float(lengths.max())
-    function = run.slots.functions[run.slots.function[path.rows[longest]]]
-    begins = run.trace.begin + path.begin[gaps]
-    doing = client_meanwhile(run.trace, *union(begins, begins + path.length[gaps]))
-    calls = _calls_meanwhile(run, path.begin[gaps], path.begin[gaps] + path.length[gaps])
-    yield Finding(
-        f"The cluster waits for the client: for {format_duration(seconds)} "
-        f"({format_share(seconds / run.wall)} of the run) no task was submitted, in "
-        f"{count_of(len(gaps), 'gap')}.",
-        f"The longest, {format_duration(length)}, is before {function}. {doing}{calls}See "
-        "critical_path(), client_activity() and time_accounting().",
-        ("" if doing else _NOT_CLEAR if len(run.trace.client_samples) else _NOT_SAMPLED)
+    begin, begins = float(path.begin[longest]), path.begin[gaps]
+    ends = begins + path.length[gaps]
+    yield Finding.of(
+        _say_client_gaps,
+        function=run.slots.functions[run.slots.function[path.rows[longest]]],
+        waited=Seconds(seconds),
+        share=Share(seconds / run.wall),
+        gaps=Count(len(gaps)),
+        longest=Seconds(lengths.max()),
+        client=client_meanwhile(
+            run.trace, *union(run.trace.begin + begins, run.trace.begin + ends)
+        ),
+        sampled=len(run.trace.client_samples) > 0,
+        **_calls_meanwhile(run, begins, ends),
+        seconds=seconds,
+        start=begin,
+        stop=begin + float(path.length[longest]),
+        places=_times(begins, ends),
+    )
+
+
+def _say_client_gaps(f: Figures) -> Words:
+    calls = "" if f.knows_calls else "Calls of actors are not recorded: they may have run then. "
+    if f.calls:
+        calls = (
+            f"{f.calls:call} of actors took {f.called} then, which does not count; the way there "
+            "and back does: see actor_calls(). "
+        )
+    return (
+        f"The cluster waits for the client: for {f.waited} ({f.share} of the run) no task was "
+        f"submitted, in {f.gaps:gap}.",
+        f"The longest, {f.longest}, is before {f.function}. {f.client}{calls}See critical_path(), "
+        "client_activity() and time_accounting().",
+        ("" if f.client else _NOT_CLEAR if f.sampled else _NOT_SAMPLED)
         + "If it works on results, do that as tasks; if it needs none of them yet, submit more in "
         "one go: dask.compute(a, b, c), with intermediate results on the cluster (persist()). If "
         "it builds and pickles graphs, keep large objects out of them: client.scatter() them once.",
-        seconds=seconds,
-        function=function,
-        start=begin,
-        stop=begin + float(path.length[longest]),
-        places=_times(path.begin[gaps], path.begin[gaps] + path.length[gaps]),
     )
 
 
@@ -83,20 +94,15 @@ def _times(begins: Array, ends: Array) -> Places:
     return Places(tuple(zip(begins.tolist(), ends.tolist(), strict=True)))
 
 
-def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> str:
-    """Say how actors were called in gaps; empty if for certain they were not."""
+def _calls_meanwhile(run: RunFigures, begins: Array, ends: Array) -> dict[str, Any]:
+    """Return how actors were called in gaps, and whether that was recorded."""
     start, stop = call_spans(run.trace)
     spans = union(begins, ends)
-    calls = int(np.count_nonzero(overlap(start, stop, *spans)))
-    if calls:
-        seconds = float(overlap(*union(start, stop), *spans).sum())
-        return (
-            f"{count_of(calls, 'call')} of actors took {format_duration(seconds)} then, which does "
-            "not count; the way there and back does: see actor_calls(). "
-        )
-    if run.trace.knows_actor_calls:
-        return ""
-    return "Calls of actors are not recorded: they may have run then. "
+    return {
+        "calls": Count(np.count_nonzero(overlap(start, stop, *spans))),
+        "called": Seconds(overlap(*union(start, stop), *spans).sum()),
+        "knows_calls": run.trace.knows_actor_calls,
+    }
 
 
 def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
@@ -121,7 +127,7 @@ def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
     return known
 
 
-@rule("no-workers", symptoms=("client-gaps", "too-few-tasks", "serial-chain", "imbalance"))
+@rule("no-workers")
 def no_workers(run: RunFigures) -> Iterator[Finding]:
     """Find times for which there were tasks and no worker."""
     begins, ends = _without_workers(run)
@@ -130,19 +136,28 @@ def no_workers(run: RunFigures) -> Iterator[Finding]:
     if not seconds > 0 or seconds < _ABSENT * run.wall:
         return
     longest = int(lengths.argmax())
-    yield Finding(
-        f"There was no worker: for {format_duration(seconds)} ({format_share(seconds / run.wall)} "
-        "of the run) tasks waited for one to join.",
-        f"{count_of(int(np.count_nonzero(lengths)), 'time')}, the longest from "
-        f"{format_duration(float(begins[longest]))} into the trace on, for "
-        f'{format_duration(float(lengths[longest]))}. See time_accounting("worker").',
-        "Let workers join before there is work: client.wait_for_workers(); keep some between "
-        "computations: cluster.adapt(minimum=1), a longer interval or wait_count.",
+    yield Finding.of(
+        _say_no_workers,
+        waited=Seconds(seconds),
+        share=Share(seconds / run.wall),
+        times=Count(np.count_nonzero(lengths)),
+        longest_from=Seconds(begins[longest]),
+        longest=Seconds(lengths[longest]),
         seconds=seconds,
         at_most="medium",
         start=float(begins[longest]),
         stop=float(ends[longest]),
         places=_times(begins[lengths > 0], ends[lengths > 0]),
+    )
+
+
+def _say_no_workers(f: Figures) -> Words:
+    return (
+        f"There was no worker: for {f.waited} ({f.share} of the run) tasks waited for one to join.",
+        f"{f.times:time}, the longest from {f.longest_from} into the trace on, for "
+        f'{f.longest}. See time_accounting("worker").',
+        "Let workers join before there is work: client.wait_for_workers(); keep some between "
+        "computations: cluster.adapt(minimum=1), a longer interval or wait_count.",
     )
 
 
@@ -159,23 +174,13 @@ def _without_workers(run: RunFigures) -> tuple[Array, Array]:
     return first[kept], last[kept]
 
 
-@rule(
-    "degrading-functions",
-    symptoms=(
-        "straggling-tasks",
-        "dominating-function",
-        "blocked-tasks",
-        "imbalance",
-        "too-few-tasks",
-    ),
-)
+@rule("degrading-functions")
 def degrading_functions(run: RunFigures) -> Iterator[Finding]:
     """Find functions whose tasks take longer and longer."""
     trends = run.trends
     rising = trends.rises["run"] & ~trends.rises["input_size"]
     for place in trends.order[rising[trends.order]].tolist():
-        change, name = float(trends.change["run"][place]), str(trends.functions[place])
-        attempts = count_of(int(trends.attempts[place]), "attempt")
+        name = str(trends.functions[place])
         code = int(np.flatnonzero(run.function_names == name)[0])
         own = run.functions.codes == code
         # In other layers of the graph the same function may do other work: few are no trend.
@@ -188,25 +193,33 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
         seconds = run.saved(excess * run.path_seconds_of(code), caps={name: first})
         if seconds < _DEGRADES * run.wall:
             continue
-        yield Finding(
-            f"{name} gets slower as the run goes on: its last tasks take {format_factor(change)} "
-            "times as long as its first.",
-            f"{attempts}, the last third by the first: {_changes(trends, place)}. See "
-            "degradation().",
-            f"Look in {name} for what grows from call to call: caches, lists and files that are "
-            "appended to, connections and memory that are not given back. Restarting workers "
-            "(client.restart(), or --lifetime) shows whether the state is theirs.",
-            seconds=seconds,
+        yield Finding.of(
+            _say_degrading_functions,
             function=name,
+            times=Factor(trends.change["run"][place]),
+            attempts=Count(trends.attempts[place]),
+            changes=_changes(trends, place),
+            seconds=seconds,
         )
 
 
-def _changes(trends: Trends, place: int) -> str:
-    """Write how the quantities of a function changed, as far as they are known."""
+def _say_degrading_functions(f: Figures) -> Words:
+    changes = ", ".join(f"{name} {times}" for name, times in f.changes.items())
+    return (
+        f"{f.function} gets slower as the run goes on: its last tasks take {f.times} times as long "
+        "as its first.",
+        f"{f.attempts:attempt}, the last third by the first: {changes}. See degradation().",
+        f"Look in {f.function} for what grows from call to call: caches, lists and files that are "
+        "appended to, connections and memory that are not given back. Restarting workers "
+        "(client.restart(), or --lifetime) shows whether the state is theirs.",
+    )
+
+
+def _changes(trends: Trends, place: int) -> dict[str, Factor]:
+    """Return how the quantities of a function changed, as far as they are known."""
     named = {"seconds of the function": trends.change["run"], "CPU seconds": trends.change["cpu"]}
     named |= {"input bytes": trends.change["input_size"], "starts": trends.count_change}
-    known = [(name, float(values[place])) for name, values in named.items()]
-    return ", ".join(f"{name} {format_factor(by)}" for name, by in known if np.isfinite(by))
+    return {name: Factor(by[place]) for name, by in named.items() if np.isfinite(by[place])}
 
 
 def _excess(run: RunFigures, own: Array) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from dasfprof.analysis.model.chunks import find_chunks, larger_shape
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.loops import blocked_on_the_way
 from dasfprof.analysis.model.thread_time import ThreadTime
-from dasfprof.text import count_of, format_duration, format_factor, format_share, format_size
+from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share, Words
 
 _OVERHEAD = (ThreadTime.SCHEDULER_LATENCY, ThreadTime.WORKER_LATENCY, ThreadTime.TASK_OVERHEAD)
 
@@ -24,22 +24,15 @@ _BY_COMPUTE = 0.5
 _SHARE = 0.2
 #: The share of the threads' time, and of the critical path, for which tasks are on their way.
 _LATE = 0.1
+#: The share of their way for which the worker's event loop is blocked, to be why they are late.
+_BLOCKED = 0.5
 #: Larger tasks are worth it from such a factor on.
 _WORTH_IT = 1.5
+#: Bytes of a chunk below which it is not one that could be larger.
+_DIVISIBLE = 1000
 
 
-@rule(
-    "tasks-too-small",
-    symptoms=(
-        "scheduler-bound",
-        "imbalance",
-        "too-few-tasks",
-        "poor-placement",
-        "transfer-bound",
-        "late-receipt",
-        "lock-bound",
-    ),
-)
+@rule("tasks-too-small")
 def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that are so short that handling them takes longer than running them."""
     durations = run.working[run.succeeded]
@@ -58,17 +51,51 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     small = run.functions.median(np.where(run.succeeded, run.working, np.nan)) < _SMALL
     most = int(next((place for place in costs.order if small[place]), costs.order[0]))
     name = str(costs.functions[most])
-    own = float(np.mean(run.working[run.functions.codes == _code_of(run, name)]))
-    yield Finding(
-        f"Tasks are too small: {count_of(len(durations), 'task')} take {format_duration(median)} "
-        f"each (the median), and handling them takes {format_share(share)} of the threads' time.",
-        f"Overhead is {format_factor(overhead / compute) if compute > 0 else 'all'} times what "
-        f"the tasks compute; each of {name} costs {format_duration(float(costs.overhead[most]))} "
-        f"besides its own {format_duration(own)} (means; all without waits for a core). See "
-        "chunk_sizing() and time_accounting().",
-        _larger_chunks(run, most),
-        seconds=overhead,
+    yield Finding.of(
+        _say_tasks_too_small,
         function=name,
+        tasks=Count(len(durations)),
+        median=Seconds(median),
+        handling=Share(share),
+        overhead=Factor(overhead / compute) if compute > 0 else None,
+        besides=Seconds(costs.overhead[most]),
+        own=Seconds(np.mean(run.working[run.functions.codes == _code_of(run, name)])),
+        advice=_larger_chunks(run, most),
+        seconds=overhead,
+    )
+
+
+def _say_tasks_too_small(f: Figures) -> Words:
+    return (
+        f"Tasks are too small: {f.tasks:task} take {f.median} each (the median), and handling them "
+        f"takes {f.handling} of the threads' time.",
+        f"Overhead is {f.overhead or 'all'} times what the tasks compute; each of {f.function} "
+        f"costs {f.besides} besides its own {f.own} (means; all without waits for a core). See "
+        "chunk_sizing() and time_accounting().",
+        _advice(f.advice),
+    )
+
+
+def _advice(f: Figures) -> str:
+    """Say how to have larger tasks, or fewer."""
+    if f.how == "fewer-steps":
+        return (
+            "Have fewer tasks to handle: do several steps of the pipeline in one function (there "
+            f"are only {f.width:task} of {f.function} in a layer, and larger chunks would leave "
+            "threads without), or use fewer threads."
+        )
+    if f.how == "more-work":
+        return (
+            f"Put more work into each task of {f.function}: batch inputs, or fuse it with others."
+        )
+    left = f"That leaves {f.left} tasks in a layer."
+    if f.how == "batches":
+        return f"Put {f.inputs} inputs into each task of {f.function}, as a list. {left}"
+    shapes = f", chunks={f.new_chunks} in place of {f.chunks}" if f.chunks else ""
+    unproven = ", if its time grows as they do: all were about as large" if f.unproven else ""
+    return (
+        f"Make the tasks of {f.function} about {f.factor} times larger: chunks of {f.new_size} in "
+        f"place of {f.size}{shapes}{unproven}. {left}"
     )
 
 
@@ -81,16 +108,23 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
     )
     if share < _SHARE or on_path < _SHARE * run.wall:
         return
-    seconds = run.seconds_of(ThreadTime.SCHEDULER_LATENCY)
-    rate = len(run.trace.tasks) / run.wall
-    yield Finding(
-        f"The scheduler holds the run up: for {format_share(share)} of their time threads idle "
-        "while it has runnable tasks to send, or until it has heard that the last ones ended.",
-        f"It handled {rate:.0f} tasks a second; {format_duration(on_path)} of the critical path "
-        "are spent at it. See critical_path_summary() and cluster_sizing().",
+    yield Finding.of(
+        _say_scheduler_bound,
+        idle=Share(share),
+        on_path=Seconds(on_path),
+        tasks_a_second=len(run.trace.tasks) / run.wall,
+        seconds=run.seconds_of(ThreadTime.SCHEDULER_LATENCY),
+    )
+
+
+def _say_scheduler_bound(f: Figures) -> Words:
+    return (
+        f"The scheduler holds the run up: for {f.idle} of their time threads idle while it has "
+        "runnable tasks to send, or until it has heard that the last ones ended.",
+        f"It handled {f.tasks_a_second:.0f} tasks a second; {f.on_path} of the critical path are "
+        "spent at it. See critical_path_summary() and cluster_sizing().",
         "Give it fewer, larger tasks (chunk_sizing() has the sizes); fuse or batch cheap ones; "
         "keep large objects out of the graph; and look for what else its process does.",
-        seconds=seconds,
     )
 
 
@@ -104,25 +138,33 @@ def late_receipt(run: RunFigures) -> Iterator[Finding]:
     if share < _LATE or on_path < _LATE * run.wall:
         return
     way = run.slots.on_its_way
-    blocked = _blocked_share(run)
     by_function = np.bincount(run.slots.function, weights=way)
-    name = run.slots.functions[int(by_function.argmax())]
-    busy = blocked >= 0.5
-    yield Finding(
-        f"Workers take tasks in late: for {format_share(share)} of their time threads idle while "
-        f"tasks are on their way from the scheduler, for up to {format_duration(float(way.max()))}"
+    yield Finding.of(
+        _say_late_receipt,
+        function=str(run.slots.functions[int(by_function.argmax())]),
+        idle=Share(share),
+        longest=Seconds(way.max()),
+        on_path=Seconds(on_path),
+        blocked=Share(_blocked_share(run)),
+        seconds=run.seconds_of(ThreadTime.ON_ITS_WAY),
+    )
+
+
+def _say_late_receipt(f: Figures) -> Words:
+    busy = f.blocked >= _BLOCKED
+    return (
+        f"Workers take tasks in late: for {f.idle} of their time threads idle while tasks are on "
+        f"their way from the scheduler, for up to {f.longest}"
         + (", as the workers' event loops are blocked." if busy else "."),
-        f"{format_duration(on_path)} of the critical path; most of it tasks of {name}. For "
-        f"{format_share(blocked)} of this time the event loop of the "
-        "worker did not answer. See critical_path_summary() and time_accounting().",
+        f"{f.on_path} of the critical path; most of it tasks of {f.function}. For {f.blocked} of "
+        "this time the event loop of the worker did not answer. See critical_path_summary() and "
+        "time_accounting().",
         "Look for what holds the event loop of workers: large arguments and functions that are "
         "unpickled there (client.scatter() large objects), modules that these import (import them "
         "beforehand, by client.run), spilling, and code that holds the GIL for long."
         if busy
         else "Keep large objects out of the graph: client.scatter() them, or load them in the "
         "tasks. Fewer, larger tasks make fewer messages.",
-        seconds=run.seconds_of(ThreadTime.ON_ITS_WAY),
-        function=name,
     )
 
 
@@ -134,15 +176,21 @@ def deserialising(run: RunFigures) -> Iterator[Finding]:
         return
     seconds = np.nan_to_num(run.task_column("deserialize"))
     by_function = run.functions.sum(seconds)
-    name = str(run.function_names[int(by_function.argmax())])
-    yield Finding(
-        f"Deserialising tasks takes {format_share(share)} of the threads' time, most for {name}.",
-        f"{format_duration(float(by_function.max()))} of thread time for {name}. See "
-        'time_accounting("function").',
-        f"Large objects are part of the tasks of {name}: hand them over once, by "
-        "client.scatter(object, broadcast=True), or load them on the workers.",
+    yield Finding.of(
+        _say_deserialising,
+        function=str(run.function_names[int(by_function.argmax())]),
+        share=Share(share),
+        of_function=Seconds(by_function.max()),
         seconds=run.seconds_of(ThreadTime.DESERIALIZE),
-        function=name,
+    )
+
+
+def _say_deserialising(f: Figures) -> Words:
+    return (
+        f"Deserialising tasks takes {f.share} of the threads' time, most for {f.function}.",
+        f'{f.of_function} of thread time for {f.function}. See time_accounting("function").',
+        f"Large objects are part of the tasks of {f.function}: hand them over once, by "
+        "client.scatter(object, broadcast=True), or load them on the workers.",
     )
 
 
@@ -156,39 +204,36 @@ def _code_of(run: RunFigures, name: str) -> int:
     return int(np.flatnonzero(run.function_names == name)[0])
 
 
-def _larger_chunks(run: RunFigures, most: int) -> str:
-    costs = run.chunk_costs
+def _larger_chunks(run: RunFigures, most: int) -> Figures:
+    """Return how the tasks of a function can be made larger."""
+    costs, chunks = run.chunk_costs, find_chunks(run.trace)
     name, chunk = str(costs.functions[most]), float(costs.chunk[most])
-    larger = float(costs.times_larger[most])
-    more_work = f"Put more work into each task of {name}: batch inputs, or fuse it with others."
+    larger, width = float(costs.times_larger[most]), int(chunks.width[most])
+    more_work = Figures(how="more-work", function=name)
     if not larger > 1:
         return more_work
-    width = int(find_chunks(run.trace).width[most])
     factor = min(larger, width / (3 * run.threads))
     if factor < _WORTH_IT:
-        return (
-            "Have fewer tasks to handle: do several steps of the pipeline in one function (there "
-            f"are only {count_of(width, 'task')} of {name} in a layer, and larger chunks would "
-            "leave threads without), or use fewer threads."
-        )
-    chunks = find_chunks(run.trace)
+        return Figures(how="fewer-steps", function=name, width=Count(width))
     source = _chunks_are_chosen_in(run, most, chunk * factor)
     if source != most:
         return _larger_chunks(run, source) if costs.times_larger[source] > 1 else more_work
-    if not chunks.divisible[most] or chunk < 1000:
-        inputs = max(2, round(factor))
-        return (
-            f"Put {inputs:,} inputs into each task of {name}, as a list. That leaves "
-            f"{width / inputs:,.0f} tasks in a layer."
-        )
-    words = f"Make the tasks of {name} about {format_factor(factor)} times larger"
-    words += f": chunks of {format_size(chunk * factor)} in place of {format_size(chunk)}"
+    if not chunks.divisible[most] or chunk < _DIVISIBLE:
+        inputs = Count(max(2, round(factor)))
+        left = Count(round(width / inputs))
+        return Figures(how="batches", function=name, inputs=inputs, left=left)
     arrays = chunks.shapes[most]
-    if arrays is not None:
-        words += f", chunks={larger_shape(*arrays, factor)} in place of {arrays[0]}"
-    if np.isnan(costs.power[most]):
-        words += ", if its time grows as they do: all were about as large"
-    return f"{words}. That leaves {width / factor:,.0f} tasks in a layer."
+    return Figures(
+        how="larger-chunks",
+        function=name,
+        factor=Factor(factor),
+        size=Bytes(chunk),
+        new_size=Bytes(chunk * factor),
+        chunks=None if arrays is None else str(arrays[0]),
+        new_chunks=None if arrays is None else str(larger_shape(*arrays, factor)),
+        unproven=bool(np.isnan(costs.power[most])),
+        left=Count(round(width / factor)),
+    )
 
 
 def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.findings import Finding, needs_cores
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.p2p import p2p_runs
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.stack_samples.sentences import hottest_line
+from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
-from dasfprof.text import count_of, format_duration, format_share, format_size
 
 #: Shares of the threads' time for which nothing could run, and of wall time with one task at most.
 _NOTHING_RUNNABLE = 0.15
@@ -25,6 +25,8 @@ _CHAIN = 3
 _DOMINATES = 0.5
 #: and its task runs take so many times as long as those of the others, on average.
 _TIMES_OTHERS = 3.0
+#: Bytes of a chunk from which on its size is told.
+_CHUNK = 10_000
 #: From so many times the median on, the mean of its tasks is told besides.
 _UNEVEN = 3.0
 
@@ -41,14 +43,7 @@ class _Narrow:
     idle: Array
 
 
-@rule(
-    "serial-chain",
-    symptoms=(
-        "imbalance",
-        "too-few-tasks",
-        "dominating-function",
-    ),
-)
+@rule("serial-chain")
 def serial_chain(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that run one after another, alone, while all other threads wait for them."""
     if run.threads < 2 or run.share_of(ThreadTime.NO_RUNNABLE_TASK) < _NOTHING_RUNNABLE:
@@ -63,19 +58,30 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
     rows = narrow.rows[mine]
     by_function = np.bincount(run.functions.codes[rows], weights=narrow.alone[mine])
     name = str(run.function_names[int(by_function.argmax())])
-    yield Finding(
-        f"A chain of {count_of(len(rows), 'task')} runs one after another: for "
-        f"{format_duration(seconds)} ({format_share(seconds / run.wall)} of the run) no "
-        f"more than one task runs at a time, mostly {name}.",
-        f"{format_duration(float(by_function.max()))} of that in {name}; threads idle with "
-        f"nothing runnable for {format_share(run.share_of(ThreadTime.NO_RUNNABLE_TASK))} of their "
-        f"time. {run.needs_cores}See critical_path_summary() and critical_path().",
-        f"Break the chain of {name}: make its steps independent, combine results pairwise in a "
-        "tree (dask's reductions do, split_every=2), or run several chains side by side.",
+    yield Finding.of(
+        _say_serial_chain,
+        tasks=Count(len(rows)),
+        alone=Seconds(seconds),
+        share=Share(seconds / run.wall),
+        alone_in_function=Seconds(by_function.max()),
+        idle=Share(run.share_of(ThreadTime.NO_RUNNABLE_TASK)),
+        core_wait=run.waits_for_cores,
         seconds=float(narrow.idle[mine].sum()),
         function=name,
         start=float(run.slots.times.executing[rows[0]]),
         stop=float(run.slots.times.done[rows[-1]]),
+    )
+
+
+def _say_serial_chain(f: Figures) -> Words:
+    return (
+        f"A chain of {f.tasks:task} runs one after another: for {f.alone} ({f.share} of the run) "
+        f"no more than one task runs at a time, mostly {f.function}.",
+        f"{f.alone_in_function} of that in {f.function}; threads idle with nothing runnable for "
+        f"{f.idle} of their time. {needs_cores(f.core_wait)}See critical_path_summary() and "
+        "critical_path().",
+        f"Break the chain of {f.function}: make its steps independent, combine results pairwise in "
+        "a tree (dask's reductions do, split_every=2), or run several chains side by side.",
     )
 
 
@@ -96,20 +102,16 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     chunk = np.fmax(run.task_column("size"), run.task_column("input_size"))
     usual = float(np.nan_to_num(run.functions.mean(chunk)[name_code]))
     own = narrow.rows[mine][codes == name_code]
-    wanted = max(int(np.ceil(3 * run.threads / max(runs, 1))), 2)
-    sized = (
-        f", chunks of {format_size(usual / wanted)} in place of {format_size(usual)}"
-        if usual > 1e4
-        else ""
-    )
-    yield Finding(
-        f"There are too few tasks for {run.threads:.0f} threads: {format_duration(seconds)} of "
-        f"the run's {format_duration(run.wall)} are lost as they idle, mostly while "
-        f"{count_of(runs, 'task')} of {name} run.",
-        f"Nothing was runnable for {format_share(run.share_of(ThreadTime.NO_RUNNABLE_TASK))} of "
-        f"the threads' time. {run.needs_cores}See time_accounting() and critical_path_summary().",
-        f"Split the work of {name} into {wanted} times as many partitions ({runs * wanted} "
-        f"tasks{sized}), so that each thread has three; or run it on fewer workers.",
+    yield Finding.of(
+        _say_too_few_tasks,
+        tasks=Count(runs),
+        threads=Count(round(run.threads)),
+        lost=Seconds(seconds),
+        wall=Seconds(run.wall),
+        idle=Share(run.share_of(ThreadTime.NO_RUNNABLE_TASK)),
+        core_wait=run.waits_for_cores,
+        times=Count(max(int(np.ceil(3 * run.threads / max(runs, 1))), 2)),
+        chunk=Bytes(usual) if usual > _CHUNK else None,
         seconds=seconds,
         function=name,
         start=float(run.slots.times.executing[own].min()),
@@ -117,7 +119,20 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
     )
 
 
-@rule("dominating-function", symptoms=("blocked-tasks",))
+def _say_too_few_tasks(f: Figures) -> Words:
+    sized = f", chunks of {Bytes(f.chunk / f.times)} in place of {f.chunk}" if f.chunk else ""
+    return (
+        f"There are too few tasks for {f.threads:thread}: {f.lost} of the run's {f.wall} are lost "
+        f"as they idle, mostly while {f.tasks:task} of {f.function} run.",
+        f"Nothing was runnable for {f.idle} of the threads' time. {needs_cores(f.core_wait)}See "
+        "time_accounting() and critical_path_summary().",
+        f"Split the work of {f.function} into {f.times} times as many partitions "
+        f"({Count(f.tasks * f.times):task}{sized}), so that each thread has three; or run it on "
+        "fewer workers.",
+    )
+
+
+@rule("dominating-function")
 def dominating_function(run: RunFigures) -> Iterator[Finding]:
     """Find a function that takes most of the time, and whose tasks are far longer than others."""
     # What a function takes at its first use on a worker is no part of its work.
@@ -133,25 +148,37 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
     others = float(total.sum() - total[code])
     if share < _DOMINATES or not rest or median < _TIMES_OTHERS * others / rest:
         return
-    cpu = float(run.cpu[own].sum() / run.working[own].sum())
     name, mean = str(run.function_names[code]), float(working[own].mean())
-    uneven = f"; {format_duration(mean)} on average" if mean > _UNEVEN * median else ""
-    yield Finding(
-        f"One function takes most of the time: {name} has {format_share(share)} of all seconds of "
-        f"tasks, {format_duration(median)} a task (the median{uneven}).",
-        f"{count_of(int(run.functions.sizes[code]), 'task')}, "
-        f"{format_duration(float(total[code]))} in all, first uses and waits for a core left out; "
-        f"the tasks of all others take {format_duration(others / rest)} on average. It uses the "
-        f"CPU for {format_share(cpu)} of its time. {hottest_line(run.trace, name)}"
-        "See per_function_bottleneck(), hot_lines() and per_task_bottleneck().",
-        f"{name} is a part of Dask's P2P shuffle: shuffle less, by fewer columns and rows, or "
-        "fewer and larger partitions; and give it a local disk."
-        if p2p_runs(run.trace)[own].any()
-        else f"Profile {name} and speed it up: twice as fast, it would save about this time.",
+    yield Finding.of(
+        _say_dominating_function,
+        share=Share(share),
+        median=Seconds(median),
+        mean=Seconds(mean) if mean > _UNEVEN * median else None,
+        tasks=Count(run.functions.sizes[code]),
+        lasted=Seconds(total[code]),
+        others=Seconds(others / rest),
+        on_cpu=Share(run.cpu[own].sum() / run.working[own].sum()),
+        hottest=hottest_line(run.trace, name),
+        p2p=bool(p2p_runs(run.trace)[own].any()),
         seconds=run.saved(0.5 * run.path_seconds_of(code), speedup={name: 2.0}),
         at_most="medium",
         at_least="low",
         function=name,
+    )
+
+
+def _say_dominating_function(f: Figures) -> Words:
+    uneven = "" if f.mean is None else f"; {f.mean} on average"
+    return (
+        f"One function takes most of the time: {f.function} has {f.share} of all seconds of tasks, "
+        f"{f.median} a task (the median{uneven}).",
+        f"{f.tasks:task}, {f.lasted} in all, first uses and waits for a core left out; the tasks "
+        f"of all others take {f.others} on average. It uses the CPU for {f.on_cpu} of its time. "
+        f"{f.hottest}See per_function_bottleneck(), hot_lines() and per_task_bottleneck().",
+        f"{f.function} is a part of Dask's P2P shuffle: shuffle less, by fewer columns and rows, "
+        "or fewer and larger partitions; and give it a local disk."
+        if f.p2p
+        else f"Profile {f.function} and speed it up: twice as fast, it would save about this time.",
     )
 
 

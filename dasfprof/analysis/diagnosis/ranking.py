@@ -16,7 +16,8 @@ from dasfprof.analysis.diagnosis.rules import RULES, Rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.steps import NO_STEP, has_steps, step_groups
 from dasfprof.analysis.trace import Trace
-from dasfprof.text import excerpt, format_share
+from dasfprof.analysis.wording import Figures, Share, Words
+from dasfprof.text import excerpt
 
 logger = logging.getLogger(__name__)
 
@@ -47,13 +48,16 @@ def _found(name: str, rule: Rule, run: RunFigures) -> list[tuple[str, Finding]]:
             return [(name, with_step(finding, run)) for finding in rule(run)]
     except Exception as error:
         logger.debug("the rule %s failed", name, exc_info=True)
-        finding = Finding(
-            f"The rule {name} could not be applied to this trace.",
-            f"{type(error).__name__}: {error}",
-            "Report it with the trace: it is a fault of dasfprof, not of the run.",
-            at_most="info",
-        )
-        return [(FAILED, finding)]
+        words = f"{type(error).__name__}: {error}"
+        return [(FAILED, Finding.of(_say_failed, rule=name, error=words, at_most="info"))]
+
+
+def _say_failed(f: Figures) -> Words:
+    return (
+        f"The rule {f.rule} could not be applied to this trace.",
+        f.error,
+        "Report it with the trace: it is a fault of dasfprof, not of the run.",
+    )
 
 
 def with_step(finding: Finding, run: RunFigures) -> Finding:
@@ -69,7 +73,8 @@ def with_step(finding: Finding, run: RunFigures) -> Finding:
     most = int(seconds.argmax())
     if not seconds[most] > 0 or names[most] == NO_STEP:
         return finding
-    share = float(seconds[most] / seconds.sum())
-    part = "" if share == 1 else f" for {format_share(share)} of its time"
-    words = f"{finding.function} ran in the step {excerpt(names[most])}{part}."
-    return dataclasses.replace(finding, evidence=f"{finding.evidence} {words}")
+    share, step = Share(seconds[most] / seconds.sum()), excerpt(names[most])
+    part = f" for {share} of its time" if share < 1 else ""
+    words = f"{finding.function} ran in the step {step}{part}."
+    said = finding.said.adding(words, step=step, share_in_step=share)
+    return dataclasses.replace(finding, said=said)

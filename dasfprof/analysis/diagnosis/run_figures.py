@@ -26,8 +26,9 @@ from dasfprof.analysis.simulation import gain
 from dasfprof.analysis.simulation.replay import MOST_WAITING
 from dasfprof.analysis.under_way.from_trace import state_from_trace
 from dasfprof.analysis.under_way.state import ClusterState
+from dasfprof.analysis.wording import Share
 from dasfprof.database.columns import Array
-from dasfprof.text import excerpt, format_share
+from dasfprof.text import excerpt
 
 #: Runs with more tasks are not replayed: a replay takes about 10 us a task.
 _MOST_REPLAYED = 50_000
@@ -113,16 +114,11 @@ class RunFigures(TaskFigures):
         return max(found, 0.0) if np.isfinite(found) else estimate
 
     @property
-    def needs_cores(self) -> str:
-        """What to say of a change by which more tasks run at a time, if tasks waited for cores."""
+    def waits_for_cores(self) -> Share | None:
+        """The share of their time for which tasks waited for cores; None if that is little."""
         lasted = float(self.lasted.sum())
         share = float(self.core_wait.sum()) / lasted if lasted > 0 else 0.0
-        if share < MOST_WAITING:
-            return ""
-        return (
-            f"Tasks waited for a core for {format_share(share)} of their time: more at a time gain "
-            "nothing unless cores are free. "
-        )
+        return None if share < MOST_WAITING else Share(share)
 
     def with_durations(self, rows: Array, seconds: Array | float) -> Array:
         """Return the durations of all task runs, with others for some rows.

@@ -11,7 +11,7 @@ from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.first_task import Stage, find_first_task
 from dasfprof.analysis.stack_samples.sentences import client_meanwhile
-from dasfprof.text import format_duration, format_share
+from dasfprof.analysis.wording import Figures, Seconds, Share, Words
 
 #: The share of the time from the begin of recording to the last task's end.
 _LATE = 0.1
@@ -41,20 +41,26 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
     whole = run.wall + found.late
     if not found.late > _LATE * whole:
         return
-    stages = {stage: found.stages[stage] for stage in _CHANGES}
-    known = {stage: seconds for stage, seconds in stages.items() if np.isfinite(seconds)}
-    longest = max(known, key=lambda stage: known[stage], default=None)
-    parts = ", ".join(
-        f"{stage.value} {format_duration(seconds)}" for stage, seconds in stages.items()
-    )
     first = float(run.trace.graphs["time"].min())
-    doing = client_meanwhile(run.trace, np.array([first - found.late]), np.array([first]))
-    yield Finding(
-        f"The first tasks come late: {format_duration(found.late)} pass before the scheduler has "
-        f"any, {format_share(found.late / whole)} of the time until the "
-        f"{'last is done' if run.end is None else 'run is over'}.",
-        f"By the client's own times: {parts}. {doing}See time_to_first_task().",
-        _CHANGES[Stage.PROGRAM if longest is None else longest],
+    yield Finding.of(
+        _say_late_start,
+        late=Seconds(found.late),
+        share=Share(found.late / whole),
+        ended=run.end is None,
+        stages={stage.value: Seconds(found.stages[stage]) for stage in _CHANGES},
+        client=client_meanwhile(run.trace, np.array([first - found.late]), np.array([first])),
         seconds=found.late,
         at_most="medium",
+    )
+
+
+def _say_late_start(f: Figures) -> Words:
+    parts = ", ".join(f"{stage} {seconds}" for stage, seconds in f.stages.items())
+    known = {stage: seconds for stage, seconds in f.stages.items() if np.isfinite(seconds)}
+    longest = max(known, key=lambda stage: known[stage], default=Stage.PROGRAM.value)
+    return (
+        f"The first tasks come late: {f.late} pass before the scheduler has any, {f.share} of the "
+        f"time until the {'last is done' if f.ended else 'run is over'}.",
+        f"By the client's own times: {parts}. {f.client}See time_to_first_task().",
+        _CHANGES[Stage(longest)],
     )

@@ -11,8 +11,9 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.trace.under_way import RUN
+from dasfprof.analysis.wording import Count, Figures, Words
 from dasfprof.database.columns import Array
-from dasfprof.text import count_of, elide, excerpt
+from dasfprof.text import elide, excerpt
 
 _NONE = "NoneType"
 #: The share of a function's results from which it matters that they may be missing.
@@ -36,20 +37,30 @@ def swallowed_errors(run: RunFigures) -> Iterator[Finding]:
         own = codes == code
         total, empty = int((own & ended).sum()), int((own & nothing).sum())
         first = _first(logged, runs[own & silent])
-        what = first["exception"] if isinstance(first["exception"], str) else first["level"]
         name = str(run.function_names[code])
-        yield Finding(
-            f"{count:,} of {count_of(total, 'task run')} of {name} logged an error and returned "
-            "None: if they caught an error, Dask does not know of it, and they count as done.",
-            f"{f'All {total:,}' if empty == total else f'{empty:,} of {total:,}'} results of "
-            f"{name} are None. The first error logged: {what} at {elide(first['line'], 120)}: "
-            f"{excerpt(str(first['message']))}",
-            f"Look at what {name} logs. Let it raise what it cannot handle: Dask then names the "
-            "task and does not run what depends on it. If None is meant, nothing is lost.",
+        yield Finding.of(
+            _say_swallowed_errors,
+            silent=Count(count),
+            empty=Count(empty),
+            tasks=Count(total),
+            error=first["exception"] if isinstance(first["exception"], str) else first["level"],
+            line=elide(first["line"], 120),
+            message=excerpt(str(first["message"])),
             at_least="medium" if count >= _MANY * total else "low",
             at_most="medium",
             function=name,
         )
+
+
+def _say_swallowed_errors(f: Figures) -> Words:
+    return (
+        f"{f.silent} of {f.tasks:task run} of {f.function} logged an error and returned None: if "
+        "they caught an error, Dask does not know of it, and they count as done.",
+        f"{f'All {f.tasks}' if f.empty == f.tasks else f'{f.empty} of {f.tasks}'} results of "
+        f"{f.function} are None. The first error logged: {f.error} at {f.line}: {f.message}",
+        f"Look at what {f.function} logs. Let it raise what it cannot handle: Dask then names the "
+        "task and does not run what depends on it. If None is meant, nothing is lost.",
+    )
 
 
 def _first(logged: pd.DataFrame, runs: pd.MultiIndex) -> pd.Series:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.wording import Figures, Seconds
 from dasfprof.database.columns import Array
-from dasfprof.text import format_duration
 
 #: The ends of the names of errors that say that a limit of time was reached.
 _TIME_OUTS = ("TimeoutError", "Timeout", "TimeoutExpired")
@@ -19,29 +19,40 @@ def is_time_out(category: object) -> bool:
     return str(category).endswith(_TIME_OUTS)
 
 
-def limit_or_cause(run: RunFigures, name: str) -> str:
-    """Say whether the limit of a function whose tasks timed out is too low, or they hung."""
+def find_limit(run: RunFigures, name: str, category: object) -> Figures | None:
+    """Return what tells the limit of a function whose tasks timed out; None of other errors.
+
+    That is how long they had run, and those that ended well (NaN: none did), in the median and at
+    most.
+    """
+    if not is_time_out(category):
+        return None
     own = run.attempts[(run.attempts["function"] == name).to_numpy(dtype=bool)]
     seconds = own["run"].to_numpy(dtype=float)
     late = np.array([is_time_out(category) for category in own["category"]], dtype=bool)
     ran, took = seconds[late], seconds[own["succeeded"].to_numpy(dtype=bool)]
-    ran, took = ran[np.isfinite(ran)], took[np.isfinite(took)]
-    given = f"those that timed out had run for {format_duration(_median(ran))} (the median)"
-    begin = f"Hold what {name} takes against its limit:"
-    if not len(took):
+    most = Seconds(np.fmax.reduce(took, initial=np.nan))
+    return Figures(ran=_median(ran), took=_median(took), most=most)
+
+
+def limit_or_cause(function: str, limit: Figures) -> str:
+    """Say whether the limit of a function whose tasks timed out is too low, or they hung."""
+    given = f"those that timed out had run for {limit.ran} (the median)"
+    begin = f"Hold what {function} takes against its limit:"
+    if np.isnan(limit.most):
         return (
             f"{begin} none of its tasks ended well, so that nothing tells how long they take; "
             f"{given}. Run one without the limit."
         )
-    most = float(took.max())
     told = (
-        f"{begin} those that ended well took {format_duration(_median(took))} (the median), "
-        f"{format_duration(most)} at most; {given}. "
+        f"{begin} those that ended well took {limit.took} (the median), {limit.most} at most; "
+        f"{given}. "
     )
-    if _median(ran) >= _FAR * most:
+    if limit.ran >= _FAR * limit.most:
         return told + "So the limit is not too low: look at what they waited for, and retry that."
     return told + "Set the limit well above what they take, or give each task less to do."
 
 
-def _median(seconds: Array) -> float:
-    return float(np.median(seconds)) if len(seconds) else float("nan")
+def _median(seconds: Array) -> Seconds:
+    seconds = seconds[np.isfinite(seconds)]
+    return Seconds(np.median(seconds) if len(seconds) else "nan")

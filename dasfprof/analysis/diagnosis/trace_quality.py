@@ -12,7 +12,8 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.clock_offsets import clock_errors, clock_offsets
 from dasfprof.analysis.trace.notes import NoteKind
 from dasfprof.analysis.trace.under_way import RecordingEnd
-from dasfprof.text import count_of, excerpt, format_duration
+from dasfprof.analysis.wording import Count, Figures, Seconds, Words
+from dasfprof.text import excerpt
 
 #: Notes that are no fault of a trace: the run goes on, it has no GPU, its data came from the
 #: client, or only some of the pipeline has steps. That there are no samples is said here in other
@@ -43,15 +44,24 @@ def missing_evidence(run: RunFigures) -> Iterator[Finding]:
         notes.append("no resource samples: memory, spilling and files cannot be judged.")
     if not notes:
         return
-    yield Finding(
-        "The trace is not whole, so that other findings may be missing or wrong: "
-        + excerpt(notes[0])
-        + (f" And {count_of(len(notes) - 1, 'more note')}." if len(notes) > 1 else ""),
-        " ".join(excerpt(note) for note in notes[:_MOST_NOTES])
-        + (" Trace.notes has more." if len(notes) > _MOST_NOTES else ""),
-        _advice(kinds, died),
+    yield Finding.of(
+        _say_missing_evidence,
+        notes=[excerpt(note) for note in notes],
+        kinds=sorted(kinds),
+        workers_died=died,
         at_least="low",
         at_most="low",
+    )
+
+
+def _say_missing_evidence(f: Figures) -> Words:
+    more = Count(len(f.notes) - 1)
+    return (
+        "The trace is not whole, so that other findings may be missing or wrong: "
+        f"{f.notes[0]}{f' And {more:more note}.' if more else ''}",
+        " ".join(f.notes[:_MOST_NOTES])
+        + (" Trace.notes has more." if len(f.notes) > _MOST_NOTES else ""),
+        _advice(set(f.kinds), f.workers_died),
     )
 
 
@@ -85,15 +95,22 @@ def clocks_apart(run: RunFigures) -> Iterator[Finding]:
     worst = int(np.abs(offsets).argmax())
     if abs(offsets[worst]) < _CLOCK:
         return
-    host = run.trace.workers["host"].iloc[worst]
-    error = float(clock_errors(run.trace)[worst])
-    limit = f", to within {format_duration(error)}" if np.isfinite(error) else ""
-    yield Finding(
-        f"The clock of {host} is {format_duration(abs(float(offsets[worst])))} "
-        f"{'ahead of' if offsets[worst] > 0 else 'behind'} the scheduler's.",
-        f"{int(np.count_nonzero(np.abs(offsets) >= _CLOCK))} workers' clocks are off by "
-        f"{format_duration(_CLOCK)} or more. Times are put on the scheduler's clock, as far as "
-        f"messages tell{limit}.",
-        "Synchronise the clocks of the hosts (chrony, ntpd).",
+    yield Finding.of(
+        _say_clocks_apart,
+        host=str(run.trace.workers["host"].iloc[worst]),
+        ahead=Seconds(offsets[worst]),
+        within=Seconds(clock_errors(run.trace)[worst]),
+        workers=Count(np.count_nonzero(np.abs(offsets) >= _CLOCK)),
         at_most="info",
+    )
+
+
+def _say_clocks_apart(f: Figures) -> Words:
+    limit = f", to within {f.within}" if np.isfinite(f.within) else ""
+    return (
+        f"The clock of {f.host} is {Seconds(abs(f.ahead))} "
+        f"{'ahead of' if f.ahead > 0 else 'behind'} the scheduler's.",
+        f"{f.workers} workers' clocks are off by {Seconds(_CLOCK)} or more. Times are put on the "
+        f"scheduler's clock, as far as messages tell{limit}.",
+        "Synchronise the clocks of the hosts (chrony, ntpd).",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -18,45 +19,34 @@ from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.failed_tasks import ended_with_the_run
 from dasfprof.analysis.under_way.lines import name_some
 from dasfprof.analysis.under_way.state import ClusterState
-from dasfprof.text import clean, count_of, elide, excerpt, format_duration, format_size
+from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Words
+from dasfprof.text import clean, elide, excerpt
 
 #: Seconds from which a wait without progress is grave.
 _LONG = 10.0
 #: Seconds within which a client may leave because of a result that it got.
 _ACTS = 3.0
+#: States of tasks that are told, and so many dead workers at most.
+_STATES = ("processing", "queued", "waiting", "no-worker")
+_MOST_DEATHS = 5
 #: Kinds of causes that healthy tasks show as well, and those of a run in which all tasks ended.
 _HEALTHY = ("running", "sleeping", "fetching", "futures-wait")
 _ALL_ENDED = ("client-elsewhere",)
 
+#: How a run ended with tasks that had not, by the figure ``when``.
 _WHEN = {
-    How.LEFT: "when its client left",
-    How.CUT: "where its files end, which were not closed",
-    How.CLOSED: "when recording ended",
-    How.BROKEN_UP: "when all its workers left together",
+    "left": "when its client left",
+    "cut": "where its files end, which were not closed",
+    "closed": "when recording ended",
+    "broken up": "when all its workers left together",
+    "only worker left": "when its only worker left, just before the recording ended: nothing tells "
+    "whether it died or was shut down",
+    "interrupted": "when SIGINT came, as of Ctrl-C",
+    "given up": "when its client gave {them} up",
 }
-#: Of a run with one worker.
-_WHEN_ALONE = (
-    "when its only worker left, just before the recording ended: nothing tells whether it died or "
-    "was shut down"
-)
-#: What findings say of a run in which little ran, as nothing ended.
-_BY_HANGING = (
-    "blocked-tasks",
-    "client-gaps",
-    "dominating-function",
-    "imbalance",
-    "io-bound",
-    "lock-bound",
-    "lost-workers",
-    "poor-placement",
-    "scheduler-bound",
-    "serial-chain",
-    "straggling-tasks",
-    "too-few-tasks",
-)
 
 
-@rule("unfinished-run", symptoms=_BY_HANGING)
+@rule("unfinished-run")
 def unfinished_run(run: RunFigures) -> Iterator[Finding]:
     """Find that a run did not end, and why."""
     state, end = run.state, run.end
@@ -88,75 +78,113 @@ def _without_repeats(causes: list[Cause]) -> list[Cause]:
 def _summary(
     run: RunFigures, state: ClusterState, end: RunEnd, cause: Cause | None, severity: Severity
 ) -> Finding:
-    number = end.unfinished if end.unfinished is not None else len(state.tasks)
-    names = name_some([task.key for task in state.tasks])
-    if end.how is How.GOES_ON:
-        begin = f"The run goes on with {count_of(number, 'unfinished task')}"
-    else:
-        be = "was" if number == 1 else "were"
-        begin = f"{count_of(number, 'task')} {be} unfinished {_when(state, end, number)}"
-        if severity == "high":
-            begin = f"The run did not end: {begin}"
     longest = _longest(state)
-    under_way = f" ({names}, for up to {format_duration(longest)})" if names and longest else ""
-    why = cause.text if cause is not None else "No cause is seen."
     seconds = max(longest, (cause.seconds or 0.0) if cause is not None else 0.0)
     seconds = seconds or state.quiet or run.wall
-    return Finding(
-        f"{begin}{under_way}. {why}",
-        _sentences(cause.evidence if cause is not None else "", _with_the_end(run), _counts(state))
-        + "See processed_tasks().",
-        cause.suggestion
-        if cause is not None
-        else "Look at what these tasks do: client.call_stack() tells while they run.",
+    return Finding.of(
+        _say_unfinished_run,
+        function=cause.function if cause is not None else None,
+        worker=cause.worker if cause is not None else None,
+        **_what_was_left(state, end),
+        goes_on=end.how is How.GOES_ON,
+        grave=severity == "high",
+        longest=Seconds(longest),
+        cause=cause,
+        failed_late=_failed_with_the_end(run),
         seconds=seconds,
         at_least=severity,
         at_most=severity,
-        function=cause.function if cause is not None else None,
-        worker=cause.worker if cause is not None else None,
         start=end.time - seconds - run.trace.begin,
         stop=end.time - run.trace.begin,
     )
 
 
-def _sentences(*texts: str) -> str:
-    return "".join(f"{text.rstrip('. ')}. " for text in texts if text)
+def _what_was_left(state: ClusterState, end: RunEnd) -> dict[str, Any]:
+    """Return which tasks had not ended, in which states, and how the run ended."""
+    totals: Counter[str] = Counter()
+    for states in state.counts.values():
+        totals.update(states)
+    return {
+        "tasks": Count(end.unfinished if end.unfinished is not None else len(state.tasks)),
+        "when": _when(state, end),
+        "keys": [task.key for task in state.tasks],
+        "states": {name: Count(totals[name]) for name in _STATES if totals[name]},
+        "quiet": Seconds(state.quiet) if state.quiet else None,
+    }
 
 
-def _with_the_end(run: RunFigures) -> str:
-    """Say which errors came as the program ended; empty if none did."""
-    late = ended_with_the_run(run.trace)
-    if not len(late):
-        return ""
-    first = late.iloc[0]
-    more = f", {count_of(len(late) - 1, 'other task')} in theirs" if len(late) > 1 else ""
+def _say_unfinished_run(f: Figures) -> Words:
+    if f.goes_on:
+        begin = f"The run goes on with {f.tasks:unfinished task}"
+    else:
+        begin = f"{_were_unfinished(f)} {_when_in_words(f)}"
+        begin = f"The run did not end: {begin}" if f.grave else begin
+    names = name_some(f.keys)
+    under_way = f" ({names}, for up to {f.longest})" if names and f.longest else ""
+    facts = ("" if f.cause is None else f.cause.evidence, _late_in_words(f), _states_in_words(f))
     return (
-        f"Only then {run.text_of_key(int(first['key_id']))} ended in an error, "
-        f"{excerpt(str(first['message']))}{more}: how it would have ended is unknown"
+        f"{begin}{under_way}. {'No cause is seen.' if f.cause is None else f.cause.text}",
+        "".join(f"{fact.rstrip('. ')}. " for fact in facts if fact) + "See processed_tasks().",
+        "Look at what these tasks do: client.call_stack() tells while they run."
+        if f.cause is None
+        else f.cause.suggestion,
     )
 
 
-def _when(state: ClusterState, end: RunEnd, number: int) -> str:
+def _were_unfinished(f: Figures) -> str:
+    return f"{f.tasks:task} {'was' if f.tasks == 1 else 'were'} unfinished"
+
+
+def _failed_with_the_end(run: RunFigures) -> Figures | None:
+    """Return which errors came as the program ended; None if none did."""
+    late = ended_with_the_run(run.trace)
+    if not len(late):
+        return None
+    first = late.iloc[0]
+    key = run.text_of_key(int(first["key_id"]))
+    return Figures(key=key, message=excerpt(str(first["message"])), tasks=Count(len(late)))
+
+
+def _late_in_words(f: Figures) -> str:
+    late = f.failed_late
+    if late is None:
+        return ""
+    more = f", {Count(late.tasks - 1):other task} in theirs" if late.tasks > 1 else ""
+    return (
+        f"Only then {late.key} ended in an error, {late.message}{more}: how it would have ended is "
+        "unknown"
+    )
+
+
+def _when(state: ClusterState, end: RunEnd) -> str:
+    """Return how a run ended: as `How` has it, or one of the special cases of `_WHEN`."""
     if end.interrupted:
-        return "when SIGINT came, as of Ctrl-C"
+        return "interrupted"
     if end.clients_stayed:
-        return f"when its client gave {'it' if number == 1 else 'them'} up"
+        return "given up"
     if end.how is How.BROKEN_UP and sum(worker.status != "lost" for worker in state.workers) == 1:
-        return _WHEN_ALONE
-    return _WHEN[end.how or How.CUT]
+        return "only worker left"
+    return (end.how or How.CUT).value
+
+
+def _when_in_words(f: Figures) -> str:
+    return _WHEN[f.when].format(them="it" if f.tasks == 1 else "them")
 
 
 def _of_cause(cause: Cause, severity: Severity) -> Finding:
-    return Finding(
-        cause.text,
-        cause.evidence,
-        cause.suggestion,
+    return Finding.of(
+        _say_cause,
+        function=cause.function,
+        worker=cause.worker,
+        cause=cause,
         seconds=cause.seconds if cause.seconds is not None else float("nan"),
         at_least=severity,
         at_most=severity,
-        function=cause.function,
-        worker=cause.worker,
     )
+
+
+def _say_cause(f: Figures) -> Words:
+    return f.cause.text, f.cause.evidence, f.cause.suggestion
 
 
 def _severity(state: ClusterState, end: RunEnd, cause: Cause | None) -> Severity:
@@ -184,35 +212,31 @@ def _longest(state: ClusterState) -> float:
     return max((task.seconds or 0.0 for task in state.tasks), default=0.0)
 
 
-def _counts(state: ClusterState) -> str:
+def _states_in_words(f: Figures) -> str:
     """Say how many tasks were in which state."""
-    totals: Counter[str] = Counter()
-    for states in state.counts.values():
-        totals.update(states)
-    told = [
-        f"{totals[name]:,} {name}"
-        for name in ("processing", "queued", "waiting", "no-worker")
-        if totals[name]
-    ]
-    ended = (
-        f"the last task ended or began {format_duration(state.quiet)} before" if state.quiet else ""
-    )
-    words = "; ".join(filter(None, [f"Tasks: {', '.join(told)}" if told else "", ended]))
+    told = ", ".join(f"{number} {name}" for name, number in f.states.items())
+    ended = "" if f.quiet is None else f"the last task ended or began {f.quiet} before"
+    words = "; ".join(filter(None, [f"Tasks: {told}" if told else "", ended]))
     return f"{words}." if words else ""
 
 
 def _cut_off(state: ClusterState, end: RunEnd) -> Finding:
-    number = end.unfinished or len(state.tasks)
-    return Finding(
-        f"{count_of(number, 'task')} of fire_and_forget had not ended "
-        f"{_when(state, end, number)}: "
-        "the end of the program cut them off.",
-        f"{name_some([task.key for task in state.tasks])} {_counts(state)}".strip(),
-        "Keep their futures and wait() for them before the program ends, or run it on a cluster "
-        "that outlives it.",
+    return Finding.of(
+        _say_cut_off,
+        function=state.tasks[0].function if state.tasks else None,
+        **_what_was_left(state, end),
         at_least="low",
         at_most="low",
-        function=state.tasks[0].function if state.tasks else None,
+    )
+
+
+def _say_cut_off(f: Figures) -> Words:
+    return (
+        f"{f.tasks:task} of fire_and_forget had not ended {_when_in_words(f)}: the end of the "
+        "program cut them off.",
+        f"{name_some(f.keys)} {_states_in_words(f)}".strip(),
+        "Keep their futures and wait() for them before the program ends, or run it on a cluster "
+        "that outlives it.",
     )
 
 
@@ -232,59 +256,66 @@ def given_up_tasks(run: RunFigures) -> Iterator[Finding]:
     if not len(released):
         return
     name, number = Counter(released["function"].tolist()).most_common(1)[0]
-    seconds = float(released["run"].fillna(0.0).sum())
-    yield Finding(
-        f"The client gave up {count_of(len(released), 'task')} that had not ended, "
-        f"{number:,} of {name}: it cancelled them, or dropped their futures.",
-        f"They had run for {format_duration(seconds)}. See processed_tasks().",
-        "If that was not meant, keep the futures in a variable until their results are used.",
+    yield Finding.of(
+        _say_given_up_tasks,
+        function=str(name),
+        tasks=Count(len(released)),
+        tasks_of_function=Count(number),
+        ran=Seconds(released["run"].fillna(0.0).sum()),
         at_least="low",
         at_most="low",
-        function=str(name),
     )
 
 
-@rule(
-    "killed-workers",
-    symptoms=(
-        "imbalance",
-        "lost-workers",
-        "recomputation",
-        "scheduler-bound",
-        "serial-chain",
-        "too-few-tasks",
-    ),
-)
+def _say_given_up_tasks(f: Figures) -> Words:
+    return (
+        f"The client gave up {f.tasks:task} that had not ended, {f.tasks_of_function} of "
+        f"{f.function}: it cancelled them, or dropped their futures.",
+        f"They had run for {f.ran}. See processed_tasks().",
+        "If that was not meant, keep the futures in a variable until their results are used.",
+    )
+
+
+@rule("killed-workers")
 def killed_workers(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that were given up, as the workers that ran them died one after the other."""
     if run.state is None:
         return
     for cause in find_causes(run.state):
         if cause.kind == "killed-workers":
-            yield Finding(
-                cause.text,
-                f"{cause.evidence} {_deaths(run, cause)}".strip(),
-                cause.suggestion,
-                seconds=run.wall,
-                at_least="high",
+            yield Finding.of(
+                _say_killed_workers,
                 function=cause.function,
                 worker=cause.worker,
+                cause=cause,
+                deaths=_deaths(run, cause),
+                seconds=run.wall,
+                at_least="high",
             )
 
 
-def _deaths(run: RunFigures, cause: Cause) -> str:
-    """Say which workers died, of what, and how much memory they had."""
+def _say_killed_workers(f: Figures) -> Words:
+    deaths = [
+        f"{death.worker} at {death.left}"
+        + (f" with {death.memory} of memory" if np.isfinite(death.memory) else "")
+        + f", {death.exit or 'of an unknown cause'}"
+        for death in f.deaths[:_MOST_DEATHS]
+    ]
+    told = f"Died: {'; '.join(deaths)}." if deaths else ""
+    return f.cause.text, f"{f.cause.evidence} {told}".strip(), f.cause.suggestion
+
+
+def _deaths(run: RunFigures, cause: Cause) -> list[Figures]:
+    """Return which workers died, when, of what, and how much memory they had."""
     attempts, workers = run.attempts, run.trace.workers
     keys = run.trace.keys.texts(attempts["key_id"].to_numpy())
     own = attempts[(keys == cause.keys[0]) & attempts["category"].notna().to_numpy()]
-    lives = list(dict.fromkeys(own["life"].tolist()))
-    told = []
-    for life in lives:
-        left = float(workers["left"].iloc[life]) - run.trace.begin
-        memory = run.memory_peaks[life]
-        used = f" with {format_size(memory)} of memory" if np.isfinite(memory) else ""
-        told.append(
-            f"{elide(clean(workers['worker'].iloc[life]), 60)} at {format_duration(left)}{used}, "
-            f"{exit_words(run.trace, life) or 'of an unknown cause'}"
+    return [
+        Figures(
+            worker=elide(clean(workers["worker"].iloc[life]), 60),
+            left=Seconds(workers["left"].iloc[life] - run.trace.begin),
+            memory=Bytes(run.memory_peaks[life]),
+            exit=exit_words(run.trace, life),
         )
-    return f"Died: {'; '.join(told[:5])}." if told else ""
+        for life in dict.fromkeys(own["life"].tolist())
+    ]
