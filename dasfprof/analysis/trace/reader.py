@@ -76,6 +76,8 @@ class TraceReader:
         self.plugins: list[str] = []
         #: For each of them what is known of the process that writes it; None: it is finished.
         self.writers: list[Writer | None] = []
+        #: And which process it is: of what boot of a host, its number and when it began.
+        self.written_by: list[tuple[Any, ...]] = []
         #: The headers of files.
         self.headers: list[dict[str, Any]] = []
         #: What these call the run.
@@ -159,6 +161,7 @@ class TraceReader:
         if "plugin" in header:
             self.plugins.append(str(header["plugin"]))
             self.writers.append(None if file.end is not None else writer_of(header))
+            self.written_by.append(tuple(map(header.get, ("boot_id", "pid", "process_started"))))
             if isinstance(header.get("pid"), int):
                 self.processes.add((str(header.get("host", "")), header["pid"]))
         if header.get("run"):
