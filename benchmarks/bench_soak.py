@@ -49,6 +49,11 @@ async def watch_loop(dask_worker: Any = None) -> None:
     dask_worker.watching = asyncio.create_task(watch())
 
 
+def stop_watching(dask_worker: Any = None) -> None:
+    """End the task that notes how late the loop is."""
+    dask_worker.watching.cancel()
+
+
 def taken_lags(dask_worker: Any = None) -> list[float]:
     """Take what was noted since the last call."""
     lags, dask_worker.lags = dask_worker.lags, []
@@ -86,7 +91,8 @@ class Soaked:
         self.workers.append(max(self.client.run(resident).values()))
 
     def cells(self) -> list[str]:
-        """Return the measurements as texts."""
+        """End the watch, and return the measurements as texts."""
+        self.client.run(stop_watching)
         lags = [1000 * lag for lag in self.lags]
         late = [percentile(lags, share) for share in (0.99, 0.999, 1.0)]
         threads, descriptors = zip(*self.client.run(held).values(), strict=True)
