@@ -48,6 +48,7 @@ def test_defaults_of_yaml_and_code_agree() -> None:
         "arguments",
         "record_prints",
         "response_timeout",
+        "orphan_timeout",
         "ship",
     ):
         assert getattr(made, field) == getattr(coded, field)

@@ -25,7 +25,8 @@ _OF_DASK = (
     "optimization.fuse.active",
 )
 #: What differs from run to run, or does not touch the work.
-_NOT_SETTINGS = {"name", "directory", "uuid", "created", "response_timeout", "ship", "storage"}
+_NOT_SETTINGS = {"name", "directory", "uuid", "created", "owner", "client", "ship", "storage"}
+_NOT_SETTINGS |= {"response_timeout", "orphan_timeout"}
 
 
 def recorded_settings(settings: RunSettings) -> dict[str, str]:

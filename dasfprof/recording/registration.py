@@ -23,6 +23,7 @@ from dasfprof.recording.cluster.home import Home
 from dasfprof.recording.cluster.link import ClusterLink
 from dasfprof.recording.cluster.readiness import NO_ANSWER, check_answers, check_processes
 from dasfprof.recording.cluster.removal import remove_plugins
+from dasfprof.recording.cluster.scheduler_watch import is_on_network
 from dasfprof.recording.cluster.time_limit import within
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.options import check_options, checked_options
@@ -65,9 +66,12 @@ def register_default_profiler(
     arguments: Literal["types", "values", "off"] | None = None,
     record_code: bool | None = None,
     response_timeout: str | float | None = None,
+    orphan_timeout: str | float | None = None,
     ship: Literal["auto", "scheduler", "storage", "none"] | None = None,
 ) -> ProfiledRun:
     """Record everything that a cluster does, until `stop()` is called or the cluster closes.
+
+    If this process is gone for `orphan_timeout`, the run ends by itself.
 
     Parameters
     ----------
@@ -124,6 +128,10 @@ def register_default_profiler(
     response_timeout
         Seconds to wait for the answer of each process, in this call and in those of the handle.
         `flush`, `stop` and `collect` name the processes that do not answer and go on.
+    orphan_timeout
+        Seconds (or text such as ``"10 minutes"``) after which the run ends by itself if this
+        process is gone, as after SIGKILL, or does not reach the scheduler over tcp or tls. If it is
+        back in time, the run goes on.
     ship
         ``"auto"``: workers whose directory is neither the client's nor the scheduler's also send
         what they write to the scheduler, and `flush`, `stop` and `collect` copy it from there to
@@ -171,6 +179,7 @@ def register_default_profiler(
         arguments=arguments,
         record_code=record_code,
         response_timeout=response_timeout,
+        orphan_timeout=orphan_timeout,
         ship=ship,
     )
     return start_run(pipeline, replace(settings, owner=_this_process()), nvtx)
@@ -236,10 +245,13 @@ class profile:  # noqa: N801  (a context manager, used like a function)
 async def _register(
     client: Client, settings: RunSettings, nvtx: bool, owned: bool, steps: StepRecorder
 ) -> ProfiledRun:
-    plugins, home = default_plugins(settings, nvtx), Home(settings)
+    home = Home(settings)
     try:
         if client.status != "running":
             await client
+        if is_on_network(client):
+            settings = replace(settings, client=client.id)
+        plugins = default_plugins(settings, nvtx)
         link = ClusterLink(client, settings.response_timeout)
         await check_answers(link)
         await within(_PATIENCE * link.limit, check_processes(client, settings))
@@ -307,7 +319,8 @@ async def _stop_earlier(client: Client, link: ClusterLink, owner: str) -> None:
         silent = (await remove_plugins(link, names)).silent
         if silent:
             logger.warning(
-                "the other run goes on in processes that did not answer: %s", ", ".join(silent)
+                "the other run ends in processes that did not answer once they do: %s",
+                ", ".join(silent),
             )
         await in_thread(partial(stop_recorders, names))
     if await client.run_on_scheduler(running_plugins):

@@ -86,6 +86,8 @@ class RunSettings:
     record_code: bool = True
     #: Seconds to wait for the answer of each process.
     response_timeout: float = 5.0
+    #: Seconds for which the client may be gone before the run ends by itself.
+    orphan_timeout: float = 300.0
     #: Whether workers send their files to the scheduler: where they need to, all, or none; or
     #: all processes to `storage`.
     ship: ShipName = "auto"
@@ -93,6 +95,8 @@ class RunSettings:
     storage: str = ""
     #: Whose run it is, see `dasfprof.recording.registration`: owners record beside each other.
     owner: str = ""
+    #: Id of the client with whose process the run ends; empty: it ends with the cluster.
+    client: str = ""
     #: Identifies the run among others with the same name.
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: Unix seconds.
@@ -195,6 +199,7 @@ def make_settings(
         arguments=_arguments(options.get("arguments")),
         record_code=switch("record-code", options.get("record_code")),
         response_timeout=_seconds("response-timeout", options.get("response_timeout")),
+        orphan_timeout=_seconds("orphan-timeout", options.get("orphan_timeout")),
         ship=place.ship,
         storage=place.storage,
     )

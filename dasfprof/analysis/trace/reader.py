@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dasfprof.analysis.trace import gaps
 from dasfprof.analysis.trace.columns import FactColumns
 from dasfprof.analysis.trace.keys import KeyCollector
 from dasfprof.analysis.trace.notes import Note, NoteKind
@@ -170,6 +171,8 @@ class TraceReader:
             self.register.workers[owner].closed.append(file.end is not None)
         self._segments.add(file, owner)
         self._note_losses(file, header)
+        if file.ended_by_itself and header.get("plugin") == "SchedulerPlugin":
+            self.notes.append(gaps.of_client_gone(file.end or {}))
         if self._unknown:
             self._note(
                 "unknown-events", file.path.name, describe_unknown_events(self._unknown) + "."
