@@ -50,6 +50,9 @@ class TraceFile:
     dropped_by: dict[str, int] = field(default_factory=dict)
     errors: int = 0
     events: int = 0
+    #: Its headers, each with the number of events before it: more than one where the file was cut
+    #: by others while it was written, or the disk was full for a part of the first.
+    headers: list[tuple[dict[str, Any], int]] = field(default_factory=list)
     #: What is read of it; None: all.
     window: Window | None = None
 
@@ -61,7 +64,7 @@ class TraceFile:
         SourceNotFoundError, NotATraceError
             If there is no such file or it holds no frame of this format.
         """
-        self.end, self.damage, self.events = None, frames.Damage(), 0
+        self.end, self.damage, self.events, self.headers = None, frames.Damage(), 0, []
         for block, size in self._blocks(self.window):
             kind = block.get("kind")
             self.dropped = max(self.dropped, _count(block, "dropped"))
@@ -69,6 +72,7 @@ class TraceFile:
             self.errors = max(self.errors, _count(block, "errors"))
             if kind == "header":
                 self.header = self.header or block
+                self.headers.append((block, self.events))
             elif kind == "end":
                 self.end = block
             elif kind == "events":

@@ -30,6 +30,7 @@ _MOST_NOTES = 5
 def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     """Find files, facts and readings that the trace lacks."""
     told = [note for note in run.trace.notes if note.kind not in _NO_FAULT]
+    told.sort(key=lambda note: note.kind != "lost-events")
     notes = [note.text for note in told]
     workers = run.trace.workers
     cut = ~workers["closed"].fillna(True).to_numpy(dtype=bool)

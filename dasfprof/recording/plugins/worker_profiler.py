@@ -43,6 +43,8 @@ class WorkerProfiler(RecordingPlugin):
         if nvtx:
             name = settings.plugin_name("GPUAnnotationPlugin")
             self.parts.append(GPUAnnotationPlugin(name, settings))
+        for part in self.parts:
+            part.plugins = [each.plugin for each in self.parts]
         self._guard = HookGuard()
         self.shipper: Shipper | Uploader | None = None
 
