@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 CLOSED = "closed cleanly"
 CONTINUED = "goes on in the next segment"
+BEHIND = "not closed, though workers' files are: cut, or not written yet"
 NO_END = "DASF's format, which has no end"
 
 #: Tell what GPUs a worker may use, why one cannot be read, and whether tasks were NVTX ranges.
@@ -47,6 +48,8 @@ class FileContents:
     losses: list[str] = field(default_factory=list)
     #: Addresses of workers that the scheduler says to have joined.
     joined: set[str] = field(default_factory=set)
+    #: And of those that it says to have left.
+    left: set[str] = field(default_factory=set)
     #: Task runs that the scheduler saw end, by the worker's address.
     task_runs: Counter[str] = field(default_factory=Counter)
     #: Events that had been written beside those of this file and are in none that is here.
@@ -101,6 +104,8 @@ class FileContents:
                 self.last = last if self.last is None else max(self.last, last)
             if batch.name == "Worker Added" and "worker" in batch.args:
                 self.joined.update(map(str, batch.args["worker"].to_list()))
+            if batch.name == "Worker Removed" and "worker" in batch.args:
+                self.left.update(map(str, batch.args["worker"].to_list()))
             if batch.name == "Task Run" and {"worker", "start"} <= batch.args.keys():
                 ran = zip(
                     batch.args["worker"].to_list(), batch.args["start"].to_list(), strict=True
@@ -138,11 +143,24 @@ def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
     for one in contents:
         if not one.is_closed and one.path.name in followed:
             one.continues, one.state = True, CONTINUED
+    _doubt_scheduler(contents)
     for missing in segments.missing():
         one = next(one for one in contents if one.path.name == missing.file)
         one.losses.append(missing.text)
         one.gone += missing.events or 0
     return contents
+
+
+def _doubt_scheduler(contents: list[FileContents]) -> None:
+    """Tell that a scheduler's file was cut which misses that workers, whose files say so, ended."""
+    workers = {
+        str(one.fact("worker", "address")): one for one in contents if one.fact("worker", "address")
+    }
+    if all(one.is_closed for one in contents if one.fact("worker", "address")) and workers:
+        left = set().union(*(one.left for one in contents))
+        for one in contents:
+            if one.goes_on and one.fact("plugin") == "SchedulerPlugin" and workers.keys() - left:
+                one.state = BEHIND
 
 
 def read_contents(database: EventDatabase) -> FileContents:

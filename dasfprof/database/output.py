@@ -34,7 +34,7 @@ class TraceOutput:
     """Appends frames to a new file, after a header.
 
     The file is opened for each append and closed again: no descriptor is kept, and a full disk is
-    tried again. Where it is then not there, or shorter than it was left, as others removed, moved
+    tried again. Where it is then not there, or not as long as it was left, as others removed, moved
     or cut it or its directory, writing goes on in the next segment; without segments in the same
     file, made anew where it is not there. The next header says what was written before. Beyond the
     end of the file space is reserved for the closing frame, where the file system can do that. Not
@@ -145,12 +145,13 @@ class TraceOutput:
             file = _open(self.path)
             size, identity = _facts(file)
             is_same = identity == self._identity
-            # By its length first: some file systems number a file anew each time.
-            if size == self._size or (is_same and size >= (self._size or 0)):
+            # By its length: some file systems number a file anew each time, others give the number
+            # of one that was removed to the next.
+            if size == self._size or (is_same and self._size is None):
                 self._identity = identity
                 return file
             file.close()
-            is_cut = is_same
+            is_cut = is_same and size < (self._size or 0)
         self._begin_anew(is_cut)
         file = _open(self.path)
         _, self._identity = _facts(file)
@@ -169,8 +170,8 @@ class TraceOutput:
         self._begin_header(anew=True)
         if events:
             logger.warning(
-                "the trace %s is not there any more, or shorter than it was left: it or its "
-                "directory was removed, moved, cut or unmounted. %s in %s had been written. "
+                "the trace %s is not there any more, or not as it was left: it or its directory "
+                "was removed, moved, cut or unmounted. %s in %s had been written. "
                 "Recording goes on in %s.",
                 left,
                 count_of(events, "event"),

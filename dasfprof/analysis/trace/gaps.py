@@ -29,6 +29,15 @@ NO_SCHEDULER_FILE = Note(
 )
 
 
+def of_cut_scheduler(name: str) -> Note:
+    """Return a note that the scheduler's file ends before those of workers, which are closed."""
+    text = (
+        f"{name}: it was not closed, and does not tell that workers ended, whose files are all "
+        "closed: it was cut, or its process has not written that yet. What follows is missing."
+    )
+    return Note("not-closed", name, text)
+
+
 def of_window(window: Window, tasks: pd.DataFrame) -> Note:
     """Return a note that only a window of the run was read, and what it cuts."""
     starts = tasks["start"].to_numpy()

@@ -104,6 +104,8 @@ class TraceReader:
         self._ends: list[tuple[str, int | None, bool]] = []
         #: The names of files of plugins without one, and their places in `writers`.
         self._unclosed: dict[str, int] = {}
+        #: The names of the scheduler's files that a process seems to write.
+        self.scheduler_goes_on: list[str] = []
         #: What was read of the files; None: all.
         self.window = next((one.window for one in databases if one.window is not None), None)
         #: The facts of each kind of event.
@@ -203,6 +205,8 @@ class TraceReader:
             elif writer is not None and writer is not Writer.ALIVE:
                 lost = f"{writer.value}; what its process had not yet written is missing."
                 self._note("not-closed", name, lost)
+            elif self.plugins[place] == "SchedulerPlugin":
+                self.scheduler_goes_on.append(name)
 
     def _note_missing_files(self) -> None:
         found = list(self._segments.missing(self.window))

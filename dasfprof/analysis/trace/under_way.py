@@ -51,7 +51,8 @@ class RecordingEnd(str, Enum):
     CUT = "cut"
     """A process ended without finishing its file: it was killed."""
     UNKNOWN = "unknown"
-    """Files are not finished, and their processes ran on another host."""
+    """Files are not finished, and their processes ran on another host; or one was cut, as it says
+    that the run goes on, where all workers' files are closed and it tells of none that left."""
 
 
 def recording_end(files: Iterable[tuple[str, Writer | None]]) -> RecordingEnd:
