@@ -16,7 +16,7 @@ import dasfprof
 PACKAGE = Path(dasfprof.__file__).parent
 
 FLOORS = {
-    "errors": -1,
+    "errors": -2,
     "config": -1,
     "text": -1,
     "schema": 0,

@@ -23,7 +23,6 @@ ANYTHING = {
     "FileDatabase.header": "users record facts of their own",
     "ProfiledRun.options": "passed on to TraceAnalyser",
     "ProfiledRun.return": "a value, or an awaitable of it if the client is asynchronous",
-    "profile.options": "passed on to register_default_profiler",
 }
 #: Event classes have the same fields.
 EVENTS = ("InstantEvent", "DurationBeginEvent", "DurationEndEvent")

@@ -129,7 +129,7 @@ class ProfiledRun:
         """End the recording; the cluster goes on without the profiler.
 
         When the call returns, every event of finished work is on disk here, also of workers with
-        disks of their own, unless ``ship="none"``. It works after the client
+        disks of their own, unless ``ship="off"``. It works after the client
         has closed, through the scheduler's address. It does nothing if the run has stopped or the
         cluster has closed.
 

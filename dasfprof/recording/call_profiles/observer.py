@@ -13,13 +13,13 @@ from typing import Any
 
 from dask.utils import key_split
 
+from dasfprof.config.options import ProfilerName
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
 from dasfprof.recording.call_profiles.engines import Engine, Run, counts_right, make_engine
 from dasfprof.recording.call_profiles.functions import FunctionProfile, Profiler
 from dasfprof.recording.dask_internals.task_functions import RUN_TASK, availability, observe
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.settings import ProfilerName
 from dasfprof.recording.under_way.pulse import Pulse
 from dasfprof.schema.call_profiles import CALL_PROFILE
 
