@@ -1,56 +1,64 @@
-"""`DaskName`: one private name of Dask, and whether this Dask has it."""
+"""`Names`: private names of Dask with one purpose, and whether this Dask has them.
+
+A module is imported when a name in it is looked up, and looking up never raises.
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 _ABSENT = object()
 
 
-@dataclass(eq=False)
-class DaskName:
-    """A private name of Dask."""
+class Names:
+    """Private names of Dask, of which a trace lacks the same where one is gone.
 
-    #: The module and, after a colon, the name in it, such as ``Class.attribute``.
-    path: str
-    #: The plugins that use it, by their names in the headers of files.
-    plugins: tuple[str, ...]
-    purpose: str
-    #: What a trace lacks without the name.
-    loss: str
-    #: Whether programs may run without the module: then the look-up does not import it.
-    optional_module: bool = False
+    Parameters
+    ----------
+    loss
+        What a trace lacks.
+    plugins
+        Those that use them, by their names in the headers of files.
+    *paths
+        Modules and, after a colon, the name in it, such as ``Class.attribute``.
+    is_imported
+        Whether to import modules: programs may run without those where it is False.
+    """
 
-    @property
-    def attribute(self) -> str:
-        """The last part of the path."""
-        return self.path.rpartition(":")[2].rpartition(".")[2]
+    def __init__(
+        self, loss: str, plugins: tuple[str, ...], *paths: str, is_imported: bool = True
+    ) -> None:
+        self.loss, self.plugins, self.paths = loss, plugins, paths
+        self._is_imported = is_imported
 
-    def find(self) -> Any:
-        """Return the object of that name; None if it is missing or its module not imported."""
-        found = self._look_up()
-        return None if found is _ABSENT else found
+    def find(self, name: str) -> Any:
+        """Return the object of a name, or of its class; None if missing, or not imported."""
+        for path in self.paths:
+            module, _, inside = path.partition(":")
+            if f"{inside}.".startswith(f"{name}."):
+                found = self._look_up(module, name)
+                return None if found is _ABSENT else found
+        return None
 
-    def owner(self) -> Any:
-        """Return the class that has it, as its path says; None if that is missing."""
-        return DaskName(self.path.rpartition(".")[0], (), "", "", self.optional_module).find()
+    def exist(self) -> bool:
+        """Return whether Dask has all of them; True if their module is not imported."""
+        return not self.gone()
 
-    def exists(self) -> bool:
-        """Return whether Dask has the name; True if an optional module is not imported."""
-        module = self.path.partition(":")[0]
-        if self.optional_module and module not in sys.modules:
-            return True
-        return self._look_up() is not _ABSENT
+    def gone(self) -> list[str]:
+        """Return the paths of those that Dask does not have."""
+        return [path for path in self.paths if self._is_gone(*path.split(":"))]
 
-    def _look_up(self) -> Any:
-        module, _, names = self.path.partition(":")
+    def _is_gone(self, module: str, name: str) -> bool:
+        is_known = self._is_imported or module in sys.modules
+        return is_known and self._look_up(module, name) is _ABSENT
+
+    def _look_up(self, module: str, names: str) -> Any:
         try:
             found: Any = sys.modules.get(module)
             if found is None:
-                found = _ABSENT if self.optional_module else importlib.import_module(module)
+                found = importlib.import_module(module) if self._is_imported else _ABSENT
         except Exception:
             return _ABSENT
         for name in names.split("."):

@@ -24,8 +24,7 @@ from distributed import get_worker
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
 
-RUN_TASK = names.RUN_TASK.attribute
-RUN_COROUTINE = names.RUN_COROUTINE.attribute
+RUN_TASK, RUN_COROUTINE = "_run_task_simple", "_run_task_async"
 
 Run = Callable[..., Any]
 
@@ -127,7 +126,7 @@ _patches = SharedPatches(_tasks.place, _tasks.forget)
 
 def availability() -> str:
     """Return ``available`` if tasks can be observed, else the reason."""
-    if names.RUN_TASK.exists() and names.TASK_KEY.exists():
+    if names.RUN_TASK.exist():
         return "available"
     return "this version of Dask runs its tasks in another way"
 
