@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from distributed import Client, Scheduler, Worker
 
     from dasfprof.recording import ProfiledRun
+    from dasfprof.recording.run import AsynchronousRun
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ _RETRY_INTERVAL = 0.1
 #: Handles the clients of this process; set by `dasfprof run`.
 recorder: ClientRecorder | None = None
 #: The runs that were started for clients without a `recorder`.
-_client_runs: weakref.WeakKeyDictionary[Client, ProfiledRun] = weakref.WeakKeyDictionary()
+_client_runs: weakref.WeakKeyDictionary[Client, AsynchronousRun] = weakref.WeakKeyDictionary()
 
 
 async def dask_setup(service: Any) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from dasfprof.config.options import Options
+    from dasfprof.recording.run import AsynchronousRun
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +138,7 @@ class profile:  # noqa: N801  (a context manager, used like a function)
         first = name, enable_nvtx, add_time_suffix
         self._start = partial(register_default_profiler, pipeline, *first, **options)
         self._run: ProfiledRun | None = None
+        self._awaited: AsynchronousRun | None = None
 
     def __enter__(self) -> ProfiledRun:
         run: Any = self._start()
@@ -152,14 +154,13 @@ class profile:  # noqa: N801  (a context manager, used like a function)
         if self._run is not None:
             self._run.stop()
 
-    async def __aenter__(self) -> ProfiledRun:
-        self._run = await self._start()
-        assert self._run is not None
-        return self._run
+    async def __aenter__(self) -> AsynchronousRun:
+        self._awaited = await self._start()
+        return self._awaited
 
     async def __aexit__(self, *_: object) -> None:
-        if self._run is not None:
-            await self._run.stop()
+        if self._awaited is not None:
+            await self._awaited.stop()
 
 
 async def _register(
