@@ -84,10 +84,6 @@ class CallProfiles:
 
         return run_profiled
 
-    def wrap_coroutine(self, run: Run) -> Run:
-        """Return the function unchanged: many coroutines take turns on the event loop's thread."""
-        return run
-
     def _take(self, task: Any) -> tuple[FunctionProfile | None, Profiler | None]:
         """Return the function of a task and a profiler; None where it cannot be profiled."""
         name = key_split(task.key)
@@ -188,7 +184,7 @@ def profile_calls(
         return None
     profiles = CallProfiles(engine, profiler, database, note, guard)
     undo.append(profiles.commit)
-    leave = observe(worker, profiles)
+    leave = observe(worker, profiles.wrap)
     if leave is not None:
         undo.append(leave)
     pulse = Pulse(f"call-profiles {worker.name}", [profiles.look], guard)

@@ -162,7 +162,7 @@ class WorkerTaskPlugin(RecordingPart):
     def _measure_run_queue(self, worker: Any) -> None:
         run_queue = RunQueue(self._guard)
         self._undo.append(run_queue.stop)
-        leave = observe(worker, run_queue)
+        leave = observe(worker, run_queue.wrap)
         if leave is not None:
             self._undo.append(leave)
         self._readings = run_queue.readings
