@@ -206,15 +206,7 @@ class ConfigOptions(TypedDict, total=False):
         Option(
             None,
             "Memory that an analysis may take, such as 4GB. A larger run is analysed part by part, "
-            "which needs the extra dasfprof[big]. null: a quarter of what is free.",
-        ),
-    ]
-    spill_directory: Annotated[
-        str | None,
-        Option(
-            None,
-            "Where such an analysis keeps its parts, for as long as it lasts: half of the trace "
-            "files' size. null: the directory for temporary files.",
+            "each a window of time. null: a quarter of what is free.",
         ),
     ]
     progress: Annotated[

@@ -21,7 +21,7 @@ from dasfprof.analysis.trace.surroundings import Surroundings
 from dasfprof.analysis.trace.under_way import (
     RecordingEnd,
     UnderWayTables,
-    not_ended,
+    places_not_ended,
     recording_end,
 )
 from dasfprof.database.columns import Array
@@ -130,11 +130,11 @@ class TraceBuilder:
         if self._recording is RecordingEnd.GOES_ON:
             self._notes.append(Note("goes-on", "", "the run is still being recorded."))
         self._notes += gaps.of_shuffles(tables["tasks"], tables["shuffle_messages"])
+        history = tables["under_way_history"]
+        places = places_not_ended(history, tables["tasks"], tables["scheduler_only"])
         return {
             **tables,
-            "under_way": not_ended(
-                tables["under_way_history"], tables["tasks"], tables["scheduler_only"]
-            ),
+            "under_way": history.iloc[places].reset_index(drop=True),
             "clients_under_way": under_way.table("Client Under Way"),
             "client_samples": under_way.table("Client Sample"),
             "stacks": under_way.stacks,
