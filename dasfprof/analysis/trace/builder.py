@@ -47,6 +47,7 @@ _EVENTS = {
     "disk_usage": "Disk Usage",
     "gpu_devices": "GPU Devices",
     "gpu_usage": "GPU Usage",
+    "device_memory": "Device Memory",
     "function_code": "Function Code",
     "logs": "Log Record",
     "tracebacks": "Traceback",
