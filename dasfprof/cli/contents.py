@@ -152,7 +152,7 @@ def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
 
 
 def _doubt_scheduler(contents: list[FileContents]) -> None:
-    """Tell that a scheduler's file was cut which misses that workers, whose files say so, ended."""
+    """Mark a scheduler's file as cut that misses the end of workers, whose own files have it."""
     workers = {
         str(one.fact("worker", "address")): one for one in contents if one.fact("worker", "address")
     }
