@@ -176,6 +176,15 @@ class Tuning(TypedDict, total=False):
             "and left alone.",
         ),
     ]
+    orphan_timeout: Annotated[
+        str | float | None,
+        Seconds(
+            "5 minutes",
+            "Seconds (or text such as 10 minutes) after which a run ends by itself if the process "
+            "that registered it is gone, as after SIGKILL, or does not reach the scheduler over "
+            "tcp or tls. If it is back in time, the run goes on. Preloads' runs have no such end.",
+        ),
+    ]
     ship: Annotated[
         ShipName | None,
         Ship(
@@ -228,6 +237,7 @@ class RunOptions:
     max_pending: int
     segment_size: int
     response_timeout: float
+    orphan_timeout: float
     ship: ShipName
     sample_interval: float
     stack_frequency: float

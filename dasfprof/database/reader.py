@@ -25,6 +25,8 @@ FORMAT_VERSION = 2
 #: DASF's files begin with the length of the first event, big-endian, and a msgpack map.
 DASF_LENGTH_BYTES = 8
 _MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)
+#: The cause of an end of recording that nobody asked for, as closing frames name it.
+CLIENT_GONE = "client gone"
 #: Bytes to read for the closing frame, which is much shorter.
 _END_BYTES = 4096
 #: Bytes to read for a header, which is shorter as a rule.
@@ -59,6 +61,11 @@ class TraceFile:
     stretches: list[tuple[int, int]] | None = None
     #: Where the frame of the last batch begins and ends.
     frame: tuple[int, int] = (0, 0)
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether the run ended as its client was gone for long."""
+        return self.end is not None and self.end.get("cause") == CLIENT_GONE
 
     def batches(self) -> Iterator[Batch]:
         """Yield every intact batch in the order of the file.

@@ -92,7 +92,8 @@ class TraceBuilder:
         self._steps = step_table(self._columns.pop("Step"), self._columns.pop("Step End"))
         self._under_way = UnderWayTables(self._facts, self._columns, self._ids)
         self._window = reader.window
-        self._recording = recording_end(zip(reader.plugins, reader.writers, strict=True))
+        files = zip(reader.plugins, reader.writers, reader.written_by, strict=True)
+        self._recording = recording_end(files)
         self._scheduler_goes_on = reader.scheduler_goes_on
 
     def make(self) -> dict[str, Any]:
