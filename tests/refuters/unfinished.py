@@ -28,6 +28,9 @@ def unfinished_run(said: Said, evidence: Evidence) -> Iterator[str]:
         open_ = evidence.rows("Task Run").where(lambda row: row["state"] == "processing")
         seen = {repr(row["key"]) for row in evidence.rows("Task Under Way")}
         counts |= {len(open_), len(seen), len(open_) + _unsent(evidence)}
+        if evidence.unclosed:
+            known = states.where(lambda row: row["unfinished"] is not None)
+            counts |= {int(row["unfinished"]) - _ended_unseen(evidence, row) for row in known}
         if told["count"].value not in counts:
             yield f"{told['count'].text} are said, the events have one of {sorted(counts)[-4:]}"
         if told["count"].value == 0:
@@ -52,6 +55,21 @@ def unfinished_run(said: Said, evidence: Evidence) -> Iterator[str]:
     if "process is gone" in said.finding or "scheduler in it, is gone" in said.finding:
         yield from _of_the_gone(said, evidence)
     yield from _no_strangers(said, evidence)
+
+
+def _ended_unseen(evidence: Evidence, state: dict[str, Any]) -> int:
+    """Count tasks that ended after a state of the scheduler, whose file does not tell of them.
+
+    What had ended less than a second before may have been reported since.
+    """
+    ended = [
+        repr(row["key"])
+        for row in evidence.runs
+        if not row["noted"]
+        and row["state"] in ("memory", "erred")
+        and row["stop"] > state["timestamp"] - 1.0
+    ]
+    return len(set(ended))
 
 
 def _of_the_gone(said: Said, evidence: Evidence) -> Iterator[str]:

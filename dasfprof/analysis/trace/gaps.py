@@ -29,6 +29,15 @@ NO_SCHEDULER_FILE = Note(
 )
 
 
+def of_cut_scheduler(name: str) -> Note:
+    """Return a note that the scheduler's file ends before those of workers, which are closed."""
+    text = (
+        f"{name}: it was not closed, and does not tell that workers ended, whose files are all "
+        "closed: it was cut, or its process has not written that yet. What follows is missing."
+    )
+    return Note("not-closed", name, text)
+
+
 def of_client_gone(end: Mapping[str, Any]) -> Note:
     """Return a note that a run ended by itself, by the closing frame of the scheduler's file."""
     since, clock, when, gone = end.get("since"), end.get("clock"), "", ""

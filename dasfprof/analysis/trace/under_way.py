@@ -55,7 +55,8 @@ class RecordingEnd(str, Enum):
     PROGRAM_GONE = "program gone"
     """So did the client's, which had the scheduler in it."""
     UNKNOWN = "unknown"
-    """Files are not finished, and their processes ran on another host."""
+    """Files are not finished, and their processes ran on another host; or one was cut, as it says
+    that the run goes on, where all workers' files are closed and it tells of none that left."""
 
 
 def recording_end(files: Iterable[tuple[str, Writer | None, object]]) -> RecordingEnd:
@@ -194,10 +195,10 @@ class UnderWayTables:
         return rows
 
 
-def not_ended(
+def places_not_ended(
     history: pd.DataFrame, tasks: pd.DataFrame, scheduler_only: pd.DataFrame
-) -> pd.DataFrame:
-    """Return the last row of each task run of a history whose end nobody recorded.
+) -> Array:
+    """Return the place of the last row of each task run of a history whose end nobody recorded.
 
     The scheduler may know that a run ended of which the file of its worker, that was killed, does
     not tell.
@@ -205,14 +206,15 @@ def not_ended(
     last = history.drop_duplicates(RUN, keep="last")
     last = last[last["state"] != "released"]  # while it waited for its inputs: it never ran
     if not len(last):
-        return last.reset_index(drop=True)
+        return np.empty(0, dtype=np.int64)
     ran = pd.concat([tasks[RUN], scheduler_only.loc[scheduler_only["lost"], RUN]])
     near = ran[np.isin(ran["key_id"].to_numpy(), last["key_id"].to_numpy())]
     unnumbered = last.assign(run_id=-1)
     ended = _among(last, near) | (
         (last["run_id"] < 0).to_numpy() & _among(unnumbered, near.assign(run_id=-1))
     )
-    return last[~ended].reset_index(drop=True)
+    places: Array = last.index.to_numpy()[~ended]
+    return places
 
 
 def _among(runs: pd.DataFrame, others: pd.DataFrame) -> Array:

@@ -28,11 +28,9 @@ class WorkerProfiler(RecordingPlugin):
     ----------
     settings
         The run.
-    nvtx
-        Whether tasks are shown as ranges.
     """
 
-    def __init__(self, settings: RunSettings, nvtx: bool) -> None:
+    def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
         self.name = settings.plugin_name("WorkerProfiler")
         #: The parts in the order of their setup. Each has a file of its own.
@@ -40,9 +38,11 @@ class WorkerProfiler(RecordingPlugin):
             WorkerTaskPlugin(settings),
             ResourceMonitor(settings),
         ]
-        if nvtx:
+        if settings.enable_nvtx:
             name = settings.plugin_name("GPUAnnotationPlugin")
             self.parts.append(GPUAnnotationPlugin(name, settings))
+        for part in self.parts:
+            part.plugins = [each.plugin for each in self.parts]
         self._guard = HookGuard()
         self.shipper: Shipper | Uploader | None = None
 
