@@ -1,9 +1,15 @@
 // Where every second of every thread went: a bar of classes for the cluster and for each worker.
 
+import { rowsOf } from "./data.js";
+import { make } from "./dom.js";
+import { formatSeconds, formatShare, shortened, visible } from "./format.js";
+import { fitting, sumOf } from "./numbers.js";
+import { CLASS_COLOURS, HATCHED_BACK, OTHER } from "./timeline/palette.js";
+
 const MAX_BARS = 24;
 
 /** Fills the section; busy classes are solid, idle ones hatched. */
-function showAccounting(root, { cluster, workers }) {
+export function showAccounting(root, { cluster, workers }) {
   const whole = rowsOf(cluster);
   if (!whole.length) {
     root.append(
@@ -46,15 +52,7 @@ function showAccounting(root, { cluster, workers }) {
   root.append(bars, list);
 }
 
-/** A table of the page as a list of maps. */
-function rowsOf({ columns }) {
-  const count = columns[0]?.values.length ?? 0;
-  return Array.from({ length: count }, (_, at) =>
-    Object.fromEntries(columns.map(({ label, values }) => [label, values[at]])),
-  );
-}
-
-function swatchesOf(rows) {
+export function swatchesOf(rows) {
   return new Map(
     rows.map(({ Class: name, Busy: busy }) => {
       const colour = CLASS_COLOURS[name] ?? HATCHED_BACK[name] ?? OTHER;
@@ -63,7 +61,7 @@ function swatchesOf(rows) {
   );
 }
 
-function swatch({ colour, busy, back }, tag = "i") {
+export function swatch({ colour, busy, back }, tag = "i") {
   const element = make(tag, { class: busy ? "busy" : back ? "idle back" : "idle" });
   element.style.backgroundColor = `var(--series-${colour})`;
   return element;
@@ -97,7 +95,7 @@ function shareOf(row) {
 }
 
 /** Fills one bar with all thread-seconds, and names its classes, those of under 1 % as one. */
-function showClasses(bar, names, cluster) {
+export function showClasses(bar, names, cluster) {
   const rows = rowsOf(cluster);
   const swatches = swatchesOf(rows);
   fillBar(bar, "All threads", rows, swatches);

@@ -1,5 +1,8 @@
 // What is seen, as the fragment of the page's address: written as it changes, followed when it is given.
 
+import { byId } from "./dom.js";
+import { FILTERS } from "./timeline/filters.js";
+
 /** Browsers refuse to write the address more often than some hundred times a minute. */
 const WRITTEN_MS = 300;
 
@@ -26,7 +29,7 @@ function fragmentOf({ timeline, tasks, filters, findings, lanes, legends }) {
   return `#${link}`;
 }
 
-class Address {
+export class Address {
   constructor(page) {
     this.page = page;
     // What is seen may be written over an address that was asked for and not followed yet.

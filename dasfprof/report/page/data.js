@@ -1,9 +1,11 @@
 // The columns of the page: base64 of zlib of shuffled bytes, each in an element of its own, which
 // is removed once it is read. packing.py is the other half.
 
+import { bytesOfBase64, inflate } from "./inflate.js";
+
 const MISSING = 0xffffffff;
 
-class Columns {
+export class Columns {
   /** Of a page, this one or another; `prefix`: of the names of the columns to read. */
   constructor(about, { from = document, prefix = "" } = {}) {
     this.about = Object.fromEntries(
@@ -70,4 +72,12 @@ function unshuffled(bytes, { type, count }) {
       (bytes[at + fourth] << 24);
   }
   return numbers;
+}
+
+/** A table of the page as a list of maps. */
+export function rowsOf({ columns }) {
+  const count = columns[0]?.values.length ?? 0;
+  return Array.from({ length: count }, (_, at) =>
+    Object.fromEntries(columns.map(({ label, values }) => [label, values[at]])),
+  );
 }

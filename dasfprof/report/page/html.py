@@ -30,26 +30,6 @@ if TYPE_CHECKING:
     from dasfprof.analysis import TraceAnalyser
     from dasfprof.report.page.packing import PackedColumn
 
-#: The page's own scripts, in the order in which they rest on each other.
-_SCRIPTS = (
-    "timeline/area.js",
-    "timeline/steps.js",
-    "timeline/lanes.js",
-    "timeline/handles.js",
-    "timeline/transfers.js",
-    "timeline/search.js",
-    "timeline/filters.js",
-    "timeline/details.js",
-    "resources/resources.js",
-    "flame/sources.js",
-    "flame/flames.js",
-    "functions/drawer.js",
-    "functions/histogram.js",
-    "comparison/other_report.js",
-    "address.js",
-    "taken.js",
-    "page.js",
-)
 #: Of what the page's data are: a page reads those of another one only if it has the same.
 _DATA_VERSION = 1
 
@@ -80,7 +60,7 @@ def write_report(
     title = title or title_of(analyser.trace)
     facts, columns = _data(analyser, title)
     write_document(
-        path, title=title, body="page.html", scripts=_SCRIPTS, facts=facts, columns=columns
+        path, title=title, body="page.html", script="page.js", facts=facts, columns=columns
     )
     return path
 

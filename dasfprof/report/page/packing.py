@@ -1,7 +1,7 @@
 """Columns of numbers as text inside of a page: shuffled bytes, zlib, base64.
 
 The page inflates them with what every browser has; ``page/data.js`` is the other half. Its script
-is packed alike, and inflated by ``page/loader.js``.
+is packed alike, and inflated by ``page/inflate.js``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -50,6 +50,7 @@ def pack_all(columns: Mapping[str, PackedColumn]) -> dict[str, bytes]:
     return dict(zip(columns, packed, strict=True))
 
 
+@cache
 def packed_text(text: str) -> str:
     """Compress a text, and write it as ASCII."""
     return base64.b64encode(zlib.compress(text.encode(), _HIGHEST)).decode()

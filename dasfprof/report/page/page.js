@@ -1,5 +1,39 @@
 // The page: what is where, and what answers to whom.
 
+import { showAccounting, swatchesOf } from "./accounting.js";
+import { Address } from "./address.js";
+import { OtherReport } from "./comparison/other_report.js";
+import { Columns, rowsOf } from "./data.js";
+import { breathe, byId, onceParsed } from "./dom.js";
+import { Findings, placesOf } from "./findings.js";
+import { Flames } from "./flame/flames.js";
+import { Sources } from "./flame/sources.js";
+import { formatCount, formatSeconds, shortened, visible } from "./format.js";
+import { Drawer } from "./functions/drawer.js";
+import { Resources } from "./resources/resources.js";
+import { showSummary, Strip } from "./summary.js";
+import { taskColumns } from "./tables/columns.js";
+import { preparePrint } from "./tables/printed.js";
+import { buildTables, exportButton } from "./tables/sections.js";
+import { DataTable } from "./tables/table.js";
+import { listenToTakers } from "./taken.js";
+import { Area } from "./timeline/area.js";
+import { statusLegend } from "./timeline/colours.js";
+import { showDetails } from "./timeline/details.js";
+import { Filters, FILTERS } from "./timeline/filters.js";
+import { Gaps } from "./timeline/gaps.js";
+import { Handles } from "./timeline/handles.js";
+import { Lanes } from "./timeline/lanes.js";
+import { Legends } from "./timeline/legend.js";
+import { clockText, endText, ticks } from "./timeline/marks.js";
+import { criticalView } from "./timeline/path.js";
+import { asTold, findRows } from "./timeline/search.js";
+import { StepBand } from "./timeline/steps.js";
+import { byDuration, Tasks } from "./timeline/tasks.js";
+import { Timeline } from "./timeline/timeline.js";
+import { Transfers } from "./timeline/transfers.js";
+import { compactView, flattenView, hierarchyView } from "./timeline/views.js";
+
 /** Pixels between a click and the pane that tells of what was clicked, and the least height of that. */
 const [DOCK_DISTANCE, DOCK_LEAST] = [24, 64];
 
@@ -51,12 +85,12 @@ class Page {
     };
     await this.tasks.readPicture();
     await this.tasks.readGaps();
-    const swatches = swatchesOf(rowsOf(facts.accounting.cluster));
+    const swatches = swatchesOf(rowsOf(this.facts.accounting.cluster));
     this.gaps = this.tasks.gaps = this.timeline.painter.gaps = new Gaps(this.tasks, swatches);
     if (this.tasks.steps) this.timeline.band = new StepBand(this.tasks);
     this.lanes = new Lanes(this.tasks, () => this.arrange());
     this.timeline.handles = new Handles(document.querySelector("#timeline .handles"), this.timeline, this.lanes);
-    this.legends = new Legends(this, rowsOf(facts.accounting.cluster));
+    this.legends = new Legends(this, rowsOf(this.facts.accounting.cluster));
     this.colour("function");
     this.view(this.tasks.path.rows.length ? "critical" : "flatten");
     this.timeline.paint();

@@ -1,5 +1,14 @@
 // The head of the page, and the strip that shows which part of the run the window is.
 
+import { showClasses } from "./accounting.js";
+import { byId, make } from "./dom.js";
+import {
+  counted, formatBytes, formatCount, formatDate, formatSeconds, formatShare, shortened, visible,
+} from "./format.js";
+import { Frame, GUTTER } from "./timeline/frame.js";
+import { fitCanvas } from "./timeline/marks.js";
+import { currentPalette } from "./timeline/palette.js";
+
 /** Times below are of clocks that began with their host, and no date. */
 const UNIX_TIME = 1e9;
 /** More hosts than this are counted, not named. */
@@ -7,7 +16,7 @@ const MOST_HOSTS = 3;
 /** Versions of these are told. */
 const PACKAGES = ["python", "dask", "distributed", "dasfprof"];
 
-function showSummary({ title, summary, accounting, notes }) {
+export function showSummary({ title, summary, accounting, notes }) {
   byId("title").textContent = visible(title);
   const threads = summary.threads === null ? "" : `, ${counted(summary.threads, "thread")}`;
   const cores = summary.cores === null ? "" : `, ${counted(summary.cores, "core")}`;
@@ -102,12 +111,8 @@ function tileElement(name, value, about, bad = false) {
   );
 }
 
-function counted(number, noun) {
-  return `${formatCount(number)} ${noun}${number === 1 ? "" : "s"}`;
-}
-
 /** The whole run in small: its busy threads, and a frame around what the timeline shows. */
-class Strip {
+export class Strip {
   constructor(tasks, root, moved) {
     this.tasks = tasks;
     this.root = root;

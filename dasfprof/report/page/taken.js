@@ -1,5 +1,9 @@
 // What is taken elsewhere: verdict and findings as Markdown, the timeline as a picture, a link to what is seen.
 
+import { byId, download, make } from "./dom.js";
+import { formatSeconds, visible } from "./format.js";
+import { currentPalette } from "./timeline/palette.js";
+
 /** Height of a line of text in a saved picture, in CSS pixels. */
 const LINE = 20;
 
@@ -93,7 +97,7 @@ function placed(entries, context, width) {
 }
 
 /** Connects the buttons. */
-function listenToTakers(page) {
+export function listenToTakers(page) {
   const button = (id, taken) => byId(id).addEventListener("click", (event) => taken(event.target));
   button("copy-findings", (asked) => copy(markdownOf(page.facts, page.findings.rows), asked));
   button("copy-link", (asked) => copy(page.address.write(), asked));

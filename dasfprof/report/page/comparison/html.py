@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from dasfprof.analysis.trace import Trace
     from dasfprof.report.page.packing import PackedColumn
 
-#: The page's own scripts, in the order in which they rest on each other.
-_SCRIPTS = ("comparison/waterfall.js", "comparison/flame.js", "comparison/comparison.js")
 #: What a timeline is drawn from, and the keys' texts; details of single task runs are left out.
 _DRAWN = ("starts", "durations", "keys", "functions", "states", "steps", "head_", "tail", "path_")
 _LONGEST = 60
@@ -59,7 +57,7 @@ def write_comparison(comparison: RunComparison, path: str | os.PathLike[str]) ->
         path,
         title=title,
         body="comparison/comparison.html",
-        scripts=_SCRIPTS,
+        script="comparison/comparison.js",
         facts={**_facts(comparison), "title": title, "sides": sides},
         columns=columns,
     )

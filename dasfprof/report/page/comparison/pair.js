@@ -1,8 +1,20 @@
 // Two timelines under one axis, with one window, one cursor and one selection.
 
+import { make } from "../dom.js";
+import { counted, formatCount, formatSeconds, shortened, visible } from "../format.js";
+import { median, sumOf } from "../numbers.js";
+import { pathLegend } from "../timeline/colours.js";
+import { plainLegend } from "../timeline/legend.js";
+import { OTHER } from "../timeline/palette.js";
+import { criticalView } from "../timeline/path.js";
+import { Timeline } from "../timeline/timeline.js";
+import { flattenView } from "../timeline/views.js";
+import { onAxis, stepAxis, wallAxis } from "./axis.js";
+import { placesByLabel, secondsByLabel, SIDES } from "./names.js";
+
 const PAIR_VIEWS = { threads: "Threads", critical: "Critical path" };
 
-class Pair {
+export class Pair {
   /** `runs`: before and after, each with `name` and `tasks`, whose keys are read. */
   constructor(root, runs, names) {
     this.runs = runs;

@@ -1,6 +1,12 @@
 // The flame graphs of a run: its tasks by function, step and worker, its client, its event loops.
 
-class Flames {
+import { breathe, byId, make } from "../dom.js";
+import { counted, formatSeconds, formatShare, shortened, visible } from "../format.js";
+import { lastAtMost } from "../numbers.js";
+import { FlameGraph, treeOf } from "./graph.js";
+import { dressSpent, lineTable, spentWords } from "./sources.js";
+
+export class Flames {
   constructor(facts, columns, sources) {
     Object.assign(this, { facts, columns, sources });
     this.trees = new Map();

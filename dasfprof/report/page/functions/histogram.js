@@ -1,5 +1,9 @@
 // How many task runs took how long.
 
+import { make } from "../dom.js";
+import { counted, formatSeconds } from "../format.js";
+import { lastAtMost } from "../numbers.js";
+
 const BINS = 30;
 /** From this ratio of the longest to the shortest on, the bins grow as the times do. */
 const WIDE = 30;
@@ -22,7 +26,7 @@ function histogram(sorted) {
 }
 
 /** A picture of the histogram of seconds, with the median marked. */
-function histogramChart(sorted) {
+export function histogramChart(sorted) {
   const { edges, counts } = histogram(sorted);
   const most = Math.max(...counts);
   const bars = counts.map((count, at) => {

@@ -1,5 +1,12 @@
 // Charts of resources under the timeline, over the same window of time.
 
+import { make } from "../dom.js";
+import { formatUnit, shortened } from "../format.js";
+import { fitting, lastAtMost, sumOf } from "../numbers.js";
+import { Frame, GUTTER } from "../timeline/frame.js";
+import { fitCanvas, paintGrid } from "../timeline/marks.js";
+import { currentPalette, OTHER } from "../timeline/palette.js";
+
 const CHART_HEIGHT = 68;
 /** A limit is drawn where the readings come to a third of it; that of a share always. */
 const NEAR_LIMIT = 3;
@@ -10,7 +17,7 @@ const LIMIT_LINES = {
   spill: { colour: "warn", dashes: [2, 3] },
 };
 
-class Resources {
+export class Resources {
   /** `events` has `pointed(time)`, null: none, and `chosen(from, to)`. */
   constructor(metrics, columns, root, events) {
     this.events = events;

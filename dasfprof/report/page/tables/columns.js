@@ -1,5 +1,12 @@
 // The columns of the tables: what each shows, exports and is sorted by.
 
+import { make } from "../dom.js";
+import { formatCell, formatSeconds, formatShare, shortened } from "../format.js";
+import { ascending } from "../numbers.js";
+import { STATUS_COLOURS } from "../timeline/colours.js";
+import { OTHER } from "../timeline/palette.js";
+import { byDuration, HEX, UUID } from "../timeline/tasks.js";
+
 /** Longer labels of numbers need more room for their two lines. */
 const LONG_LABEL = 20;
 
@@ -14,7 +21,7 @@ const FIRST = [
  * Columns of a table that the page holds as lists, what explains first; the names of functions lead
  * to `about`. Those of one text, or without any, are hidden.
  */
-function listedColumns(facts, about = null) {
+export function listedColumns(facts, about = null) {
   const named = facts.columns.some(({ label }) => NAMES.includes(label));
   return facts.columns.map(({ label, kind, values }) => {
     const hidden = isUnknown({ values }) || isOneText({ kind, values });
@@ -48,11 +55,11 @@ function cellText(value, decimals) {
 }
 
 /** Whether all of several rows have the same text. */
-function isOneText({ kind, values }) {
+export function isOneText({ kind, values }) {
   return kind === "text" && values.length > 1 && values.every((value) => value === values[0]);
 }
 
-function isUnknown({ values }) {
+export function isUnknown({ values }) {
   return values.length > 0 && values.every((value) => value === null);
 }
 
@@ -66,7 +73,7 @@ function decimalsOf(values) {
 }
 
 /** Puts a bar of the shares of the statuses in the place of their columns of numbers. */
-function withBars(columns, statuses) {
+export function withBars(columns, statuses) {
   const column = (label) => columns.find((one) => one.label === label);
   const seconds = statuses.map((name) => column(`${name} (s)`).value);
   const sum = (row) => seconds.reduce((total, value) => total + (value(row) ?? 0), 0);
@@ -99,7 +106,7 @@ function withBars(columns, statuses) {
 }
 
 /** Columns of the table of task runs; `about(name)` is called when a function is followed. */
-function taskColumns(tasks, about) {
+export function taskColumns(tasks, about) {
   const seconds = (label, values) => ({
     label,
     numeric: true,

@@ -1,5 +1,9 @@
 // Tables on paper: their first rows, and as many of their columns as a page is wide.
 
+import { make } from "../dom.js";
+import { counted, shortened, visible } from "../format.js";
+import { allTables } from "./table.js";
+
 const PRINTED_ROWS = 12;
 /** The width of an A4 page within its margins, in em of the printed tables. */
 const PRINTED_WIDTH = 62;
@@ -42,7 +46,7 @@ function printedTable(table) {
 }
 
 /** Puts all tables on paper, unfolds what is folded, and has `paint` paint in light colours. */
-function preparePrint(paint) {
+export function preparePrint(paint) {
   const { dataset } = document.documentElement;
   let folded = [];
   addEventListener("beforeprint", () => {

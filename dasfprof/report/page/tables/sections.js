@@ -1,5 +1,10 @@
 // The sections of tables that the page holds as lists.
 
+import { byId, download, make } from "../dom.js";
+import { shortened, visible } from "../format.js";
+import { isOneText, isUnknown, listedColumns, withBars } from "./columns.js";
+import { DataTable } from "./table.js";
+
 /** The columns by which a row of a table is about some task runs, and the filters for these. */
 const ABOUT = { Function: "function", Step: "step", Worker: "worker" };
 
@@ -10,7 +15,7 @@ const ABOUT = { Function: "function", Step: "step", Worker: "worker" };
  * called with the filters for the task runs that a row of any other is about, none if it was chosen
  * before; `about(name)` when the name of a function is followed.
  */
-function buildTables(facts, { selected = {}, chosen = null, about = null } = {}) {
+export function buildTables(facts, { selected = {}, chosen = null, about = null } = {}) {
   const listed = [];
   for (const [name, table] of Object.entries(facts.tables)) {
     byId("tables").append(tableSection(name, table));
@@ -107,6 +112,6 @@ function noteUnknown(root, table) {
   if (told.length) root.append(make("p", { class: "absent" }, visible(told.join(" "))));
 }
 
-function exportButton(id, table, file) {
+export function exportButton(id, table, file) {
   byId(id).addEventListener("click", async () => download(file, await table.csv()));
 }

@@ -1,18 +1,21 @@
 // Tables of any length: only the rows that are seen are elements.
 
+import { breathe, make } from "../dom.js";
+import { csvCell, visible } from "../format.js";
+
 const ROW_HEIGHT = 26;
 /** Browsers cap an element's height; beyond this, scrolling is in proportion. */
 const MAX_HEIGHT = 30_000_000;
 const CSV_SLICE = 20_000;
 /** All tables of the page, in their order. */
-const allTables = [];
+export const allTables = [];
 
 /**
  * A sorted, filtered view of rows. A column has `label`, `width` (em), `grow`, `numeric`;
  * `text(row)` for the page, or `cell(row)` for an element, which CSV lacks; `value(row)` for CSV; `hidden` if
  * only CSV has it; `isKey`, of which the middle is left out and not the end; `place`, by which those that are shown are ordered; `follow(row)` where its text leads somewhere, as Enter does on the row; and `order()` (the rows, ascending) unless its values are to be compared.
  */
-class DataTable {
+export class DataTable {
   constructor(root, { name, columns, count, selected = () => {} }) {
     Object.assign(this, { root, name, count, selected });
     this.all = columns.filter((column) => !column.cell);

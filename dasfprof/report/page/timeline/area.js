@@ -1,11 +1,19 @@
 // An area of the timeline: a time on some tracks, and the sums of what is in it.
 
+import { swatch } from "../accounting.js";
+import { byId, make } from "../dom.js";
+import { counted, formatCount, formatSeconds, formatShare, shortened, visible } from "../format.js";
+import { overlap, sumOf } from "../numbers.js";
+import { clockText, ticks } from "./marks.js";
+import { byDuration } from "./tasks.js";
+import { seenIn } from "./views.js";
+
 /** Rows of each table of sums. */
 const AREA_ROWS = 8;
 /** A task run in the area, and one that is lit besides. */
 const [SEEN, LIT] = [1, 2];
 
-class Area {
+export class Area {
   /** `page` has the timeline, its gaps and which runs are lit. */
   constructor(page, pane) {
     Object.assign(this, { page, pane });

@@ -1,5 +1,10 @@
 // The pane that tells all of one task run.
 
+import { make } from "../dom.js";
+import { lineList } from "../flame/sources.js";
+import { formatBytes, formatCell, formatCount, formatSeconds, shortened, visible } from "../format.js";
+import { functionButton } from "../functions/drawer.js";
+
 const LISTED_KEYS = 40;
 const LISTED_LINES = 12;
 /** More of one text than anyone reads; the rest is counted. */
@@ -9,7 +14,7 @@ const LONG_TEXT = 20_000;
  * Fills the pane. `select(row)` is called when the person follows a key, `about(name)` when the
  * function; `flames` knows the lines.
  */
-function showDetails(pane, { tasks, row, flames, select, about }) {
+export function showDetails(pane, { tasks, row, flames, select, about }) {
   pane.hidden = row < 0 || !tasks.whole;
   if (pane.hidden) return;
   const key = tasks.keys[row];

@@ -2,16 +2,21 @@
 // A worker's cells tell which shares of its threads' free time each class has; around its function a
 // run holds its thread too.
 
+import { formatSeconds, shortened } from "../format.js";
+import { lastAtMost, overlap, sumOf } from "../numbers.js";
+import { OTHER } from "./palette.js";
+import { flattenView, seenIn } from "./views.js";
+
 /** What a run's thread does while it runs, and around that; places of `ThreadTime` in accounting.py. */
-const [COMPUTING, CORE_WAIT, BLOCKED, CPU_UNKNOWN, DESERIALIZE, DISK, OVERHEAD] = [0, 1, 2, 3, 4, 5, 6];
+export const [COMPUTING, CORE_WAIT, BLOCKED, CPU_UNKNOWN, DESERIALIZE, DISK, OVERHEAD] = [0, 1, 2, 3, 4, 5, 6];
 /** Those of threads that are held, but not by a function, in the order in which `Gaps.heldIn` gives their shares. */
-const AROUND = [OVERHEAD, DESERIALIZE, DISK];
+export const AROUND = [OVERHEAD, DESERIALIZE, DISK];
 /** Parts of the run in which runs and cells are summed up once, for pictures of much of it. */
 const GAP_BINS = 16_384;
 /** Fewer runs of a lane, or cells, are painted one by one. */
 const FEW_PARTS = 400;
 
-class Gaps {
+export class Gaps {
   /** `swatches`: colour and kind of each class by its name, as elsewhere on the page. */
   constructor(tasks, swatches) {
     this.tasks = tasks;
@@ -293,12 +298,8 @@ class Gaps {
   }
 }
 
-function overlap(begin, end, from, to) {
-  return Math.max(0, Math.min(end, to) - Math.max(begin, from));
-}
-
 /** Adds how much of each pixel lies between two places, times a weight. */
-function cover(pixels, begin, end, weight = 1) {
+export function cover(pixels, begin, end, weight = 1) {
   const last = Math.min(end, pixels.length);
   for (let pixel = Math.max(0, Math.floor(begin)); pixel < last; pixel += 1) {
     pixels[pixel] += (Math.min(end, pixel + 1) - Math.max(begin, pixel)) * weight;

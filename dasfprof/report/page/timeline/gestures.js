@@ -1,6 +1,8 @@
 // Wheel, pointer and keyboard move the timeline.
 
-class Gestures {
+import { GUTTER } from "./frame.js";
+
+export class Gestures {
   constructor(timeline, surface) {
     this.timeline = timeline;
     this.surface = surface;

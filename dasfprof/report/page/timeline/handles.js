@@ -1,9 +1,13 @@
 // Buttons beside the titles of workers: one folds the worker's lanes into one, one pins them to the top.
 
-/** Width of the button before a title. */
-const HANDLE = 16;
+import { make } from "../dom.js";
+import { visible } from "../format.js";
+import { beginsGroup, titledTracks } from "./marks.js";
 
-class Handles {
+/** Width of the button before a title. */
+export const HANDLE = 16;
+
+export class Handles {
   constructor(root, timeline, lanes) {
     Object.assign(this, { root, timeline, lanes });
     /** The element of each worker that has one. */

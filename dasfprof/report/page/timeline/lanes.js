@@ -1,6 +1,9 @@
 // The lanes of workers: their order, which are pinned and which are folded into one, lanes of transfers.
 
-class Lanes {
+import { shortened, visible } from "../format.js";
+import { rowsByStart, tracksOfRows } from "./views.js";
+
+export class Lanes {
   /** `changed()` is called when the person arranges them otherwise. */
   constructor(tasks, changed) {
     Object.assign(this, { tasks, changed });
@@ -127,7 +130,7 @@ class Lanes {
 }
 
 /** For how long the threads of each worker ran tasks. */
-function busySeconds(tasks) {
+export function busySeconds(tasks) {
   const busy = new Float64Array(tasks.facts.workers.length);
   for (const [track, { worker }] of tasks.tracks.entries()) {
     const [first, end] = [tasks.trackOffsets[track], tasks.trackOffsets[track + 1]];

@@ -1,14 +1,19 @@
 // Painting of tracks: bars with names where few are seen, pixels where many are.
 
+import { shortened } from "../format.js";
+import { AROUND, cover } from "./gaps.js";
+import { DIM, FAILED, pixelOf, rgbOf, SHADES } from "./palette.js";
+import { seenIn } from "./views.js";
+
 const MANY_BARS = 6000;
-const LABEL_WIDTH = 44;
+export const LABEL_WIDTH = 44;
 /** Pixels of the teeth at the end of a bar that had not ended. */
 const OPEN_END = 6;
 /** Bars of so many pixels and more show what their thread did. */
 const SPLIT_SIZE = [30, 15];
 const SPLIT_HEIGHT = 4;
 
-class Painter {
+export class Painter {
   constructor(tasks) {
     this.tasks = tasks;
     /** What is painted between the bars; null: nothing. */
@@ -203,12 +208,12 @@ class Painter {
 }
 
 /** Whether a track's bars would lie over one another. */
-function isCrowded({ area, lanes }) {
+export function isCrowded({ area, lanes }) {
   return area || lanes?.length > 1;
 }
 
 /** Marks a bar whose task failed: framed and struck through. */
-function paintFailed(context, x, y, width, height, palette) {
+export function paintFailed(context, x, y, width, height, palette) {
   context.fillStyle = palette.bad;
   context.fillRect(x, y, Math.max(width, 2), 3);
   context.fillRect(x, y, Math.min(2, width), height);

@@ -1,5 +1,9 @@
 // The critical path: the chain of waits and work that made the run as long as it was.
 
+import { lastAtMost } from "../numbers.js";
+import { CLASS_COLOURS, OTHER } from "./palette.js";
+import { threadTracks, tracksOfRows } from "./views.js";
+
 /** The class of thread time that has the colour of a kind of waits, where it is called otherwise. */
 const KIND_CLASSES = {
   Client: "Nothing submitted",
@@ -8,14 +12,14 @@ const KIND_CLASSES = {
   Worker: "Worker latency",
   Unspill: "Unspill and spill",
 };
-const WORK = "Compute";
+export const WORK = "Compute";
 const MAX_LINKS = 300;
 
 /**
  * The path in a track of its own, over all task runs, of which those on the path are lit, and those
  * that had not ended, for which the run went on.
  */
-function criticalView(tasks) {
+export function criticalView(tasks) {
   const { path } = tasks;
   const lit = new Uint8Array(tasks.count);
   const chain = [];
@@ -43,18 +47,18 @@ function criticalView(tasks) {
 }
 
 /** The colour of a kind of waits; work has that of its task. */
-function kindColour(kind) {
+export function kindColour(kind) {
   return CLASS_COLOURS[KIND_CLASSES[kind] ?? kind] ?? OTHER;
 }
 
 /** The place of the path's segment at a time; -1 if there is none. */
-function segmentAt({ starts, durations }, time) {
+export function segmentAt({ starts, durations }, time) {
   const at = lastAtMost(starts, time);
   return at >= 0 && time <= starts[at] + durations[at] ? at : -1;
 }
 
 /** Paints the path's track: work in full height, waits lower. */
-function paintPath(context, path, frame, colours, palette) {
+export function paintPath(context, path, frame, colours, palette) {
   const first = Math.max(0, lastAtMost(path.starts, frame.from));
   const last = lastAtMost(path.starts, frame.to);
   const y = frame.y(0);
@@ -79,7 +83,7 @@ function paintPath(context, path, frame, colours, palette) {
 }
 
 /** Paints where the path goes from one track to another. */
-function paintChain(context, tasks, view, frame, palette) {
+export function paintChain(context, tasks, view, frame, palette) {
   const tracks = tracksOfRows(view, tasks.count);
   const seen = [];
   for (let at = 1; at < view.chain.length; at += 1) {
@@ -102,7 +106,7 @@ function paintChain(context, tasks, view, frame, palette) {
 }
 
 /** The seconds of each kind of segment, the most first. */
-function pathTotals({ kinds, durations }) {
+export function pathTotals({ kinds, durations }) {
   const totals = new Map();
   for (const [at, kind] of kinds.entries())
     totals.set(kind, (totals.get(kind) ?? 0) + durations[at]);

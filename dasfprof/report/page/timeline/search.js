@@ -1,13 +1,16 @@
 // The search for task runs: by their keys, among the texts of their begins and the numbers that they
 // end in; by their errors, logs, workers, steps, functions and these functions' files.
 
+import { breathe } from "../dom.js";
+import { HEX, NUMBERED, TUPLE } from "./tasks.js";
+
 /** A key's numbers are written with these alone. */
 const TAIL_CHARACTERS = /^[0-9a-f, ).…-]*$/;
 /** How long a search may hold up the page. */
 const SLICE_MS = 40;
 
 /** A text that may be a key as this page tells keys. */
-function asTold(tasks, text) {
+export function asTold(tasks, text) {
   return tasks.facts.crowded ? halved(text) : text;
 }
 
@@ -41,7 +44,7 @@ function hashTest(tasks, text, atBegin) {
  *
  * Gives a flag for each row, or null if `isStale()` became true meanwhile.
  */
-async function findRows(tasks, query, isStale) {
+export async function findRows(tasks, query, isStale) {
   const keys = await findKeys(tasks, query, isStale);
   if (keys === null) return null;
   const found = new Uint8Array(tasks.count);

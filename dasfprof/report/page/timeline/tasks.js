@@ -1,10 +1,13 @@
 // The task runs. A row is a task run, by track and start; a key is the place of a Dask key.
 
+import { breathe } from "../dom.js";
+import { ascending, lastAtMost } from "../numbers.js";
+
 /** Kinds of keys' beginnings, as dasfprof.database.keys numbers them. */
-const [NUMBERED, HEX, UUID, FLOAT, TUPLE] = [1, 2, 3, 4, 8];
+export const [NUMBERED, HEX, UUID, FLOAT, TUPLE] = [1, 2, 3, 4, 8];
 const TICKS_PER_SECOND = 2 ** 22;
 
-class Tasks {
+export class Tasks {
   constructor(facts, columns) {
     this.facts = facts;
     this.columns = columns;
@@ -327,42 +330,8 @@ function reversed({ offsets, targets }) {
   return back;
 }
 
-/** The last place of ascending numbers that holds no more than a number; -1 if none does. */
-function lastAtMost(numbers, most, low = 0, high = numbers.length) {
-  let [first, end] = [low, high];
-  while (first < end) {
-    const middle = (first + end) >> 1;
-    if (numbers[middle] <= most) first = middle + 1;
-    else end = middle;
-  }
-  return first - 1;
-}
-
 /** The task runs by their duration, the shortest first. */
-function byDuration(tasks) {
+export function byDuration(tasks) {
   tasks.inLength ??= ascending(tasks.durations);
   return tasks.inLength;
-}
-
-/** The places of numbers, none negative or NaN, in ascending order of the numbers. */
-function ascending(numbers) {
-  const count = numbers.length;
-  let highest = 0;
-  for (let at = 0; at < count; at += 1) highest = Math.max(highest, numbers[at]);
-  const scale = highest > 0 ? (2 ** 32 - 1) / highest : 0;
-  const keys = new Uint32Array(count);
-  for (let at = 0; at < count; at += 1) keys[at] = numbers[at] * scale;
-  // Sorted by their lowest bits first, which takes a quarter of the time of a native sort.
-  let [order, next] = [Uint32Array.from({ length: count }, (_, at) => at), new Uint32Array(count)];
-  for (const shift of [0, 11, 22]) {
-    const free = new Uint32Array(2 ** 11 + 1);
-    for (let at = 0; at < count; at += 1) free[((keys[at] >>> shift) & 0x7ff) + 1] += 1;
-    for (let bin = 1; bin < free.length; bin += 1) free[bin] += free[bin - 1];
-    for (let at = 0; at < count; at += 1) {
-      const place = order[at];
-      next[free[(keys[place] >>> shift) & 0x7ff]++] = place;
-    }
-    [order, next] = [next, order];
-  }
-  return order;
 }

@@ -1,7 +1,17 @@
 // The timeline: a window of time over the tracks of a view.
 
-const GUTTER = 184;
-const RULER = 24;
+import { sumOf } from "../numbers.js";
+import { rowColours } from "./colours.js";
+import { Frame, GUTTER, RULER } from "./frame.js";
+import { Gestures } from "./gestures.js";
+import { fitCanvas, paintGrid, paintOverview, paintRuler, paintTitles } from "./marks.js";
+import { isCrowded, Painter } from "./painter.js";
+import { currentPalette, DARK } from "./palette.js";
+import { paintPath, segmentAt } from "./path.js";
+import { paintSelection } from "./selection.js";
+import { Tip } from "./tip.js";
+import { hierarchyView, seenIn, tracksOfRows, usuallyOpen } from "./views.js";
+
 const MIN_SPAN = 2e-6;
 const TRACKS_HEIGHT = [96, 430];
 const TRACK_HEIGHT = [5, 26];
@@ -10,7 +20,7 @@ const PATH_HEIGHT = 30;
 const PINNED_HEIGHT = 18;
 const MOST_PINNED = TRACKS_HEIGHT[1] / 2;
 
-class Timeline {
+export class Timeline {
   /**
    * `events` has `selected(row)`, `moved(from, to)`, with a band `step(name)`, and, if wanted, `pointed(time)` (null: none) and
    * `chosen(area)`, with `dragsChoose()`: whether a drag chooses an area also without Shift.

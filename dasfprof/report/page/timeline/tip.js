@@ -1,9 +1,16 @@
 // What is told where the pointer is: of a task run, of the time between two, of a step.
 
-/** Classes of time between task runs that are told where the pointer is. */
-const TOLD_CLASSES = 3;
+import { swatch } from "../accounting.js";
+import { make } from "../dom.js";
+import { counted, formatCell, formatSeconds, shortened, visible } from "../format.js";
+import { sumOf } from "../numbers.js";
+import { GUTTER } from "./frame.js";
+import { groupsOf, seenIn } from "./views.js";
 
-class Tip {
+/** Classes of time between task runs that are told where the pointer is. */
+export const TOLD_CLASSES = 3;
+
+export class Tip {
   constructor(timeline, element) {
     this.timeline = timeline;
     this.element = element;

@@ -1,9 +1,16 @@
 // Lanes of the transfers that workers received, from transfer_data.py.
 
+import { make } from "../dom.js";
+import { counted, formatBytes, formatCount, formatSeconds, shortened, visible, withPrefix } from "../format.js";
+import { sumOf } from "../numbers.js";
+import { LABEL_WIDTH, paintFailed } from "./painter.js";
+import { TOLD_CLASSES } from "./tip.js";
+import { packed } from "./views.js";
+
 /** A transfer of so many pixels tells its source too. */
 const SOURCE_WIDTH = 110;
 
-class Transfers {
+export class Transfers {
   constructor(facts, workers) {
     Object.assign(this, { facts, workers });
   }

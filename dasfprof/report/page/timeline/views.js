@@ -4,16 +4,20 @@
 // tracks in them; `lanes`: the places of a track's threads. A track with a `branch` opens and closes; that of a step is
 // `strong`; one with `transfers` shows those. `staying`: how many first tracks stay in place while others scroll.
 
+import { formatCount, formatSeconds, shortened, visible } from "../format.js";
+import { ascending } from "../numbers.js";
+import { codeOf } from "./colours.js";
+
 /** More steps than this are closed at first. */
 const MAX_OPEN = 12;
 
 /** All task runs on the threads of the workers. */
-function flattenView(tasks) {
+export function flattenView(tasks) {
   return { tracks: threadTracks(tasks), rows: null, offsets: tasks.trackOffsets };
 }
 
 /** Those of at least so many seconds, on the threads of the workers. */
-function compactView(tasks, threshold) {
+export function compactView(tasks, threshold) {
   const rows = new Uint32Array(tasks.count);
   const offsets = new Uint32Array(tasks.tracks.length + 1);
   let count = 0;
@@ -31,7 +35,7 @@ function compactView(tasks, threshold) {
  * that took the most time first. What is not opened shows how many tasks ran at a time; `opened`
  * has the `branch` of each track that is.
  */
-function hierarchyView(tasks, opened) {
+export function hierarchyView(tasks, opened) {
   const tracks = [];
   const offsets = [0];
   const parts = [];
@@ -75,7 +79,7 @@ function branchTrack(name, seconds, rows, open, depth) {
 }
 
 /** The branches that are open at first: the steps, if these are few. */
-function usuallyOpen(tasks) {
+export function usuallyOpen(tasks) {
   return new Set(tasks.facts.steps.length <= MAX_OPEN ? tasks.facts.steps.map((_, at) => `${at}`) : []);
 }
 
@@ -96,7 +100,7 @@ function grouped(tasks, rows, code) {
 }
 
 /** Rows by code, in their order. */
-function groupsOf(rows, code) {
+export function groupsOf(rows, code) {
   const sizes = new Map();
   for (const row of rows) sizes.set(code(row), (sizes.get(code(row)) ?? 0) + 1);
   const groups = new Map();
@@ -120,12 +124,12 @@ function secondsOf(tasks, rows) {
   return seconds;
 }
 
-function rowsByStart(tasks) {
+export function rowsByStart(tasks) {
   tasks.inOrder ??= ascending(tasks.starts);
   return tasks.inOrder;
 }
 
-function threadTracks(tasks) {
+export function threadTracks(tasks) {
   const counts = new Map();
   for (const { worker, thread } of tasks.tracks)
     if (thread !== null) counts.set(worker, (counts.get(worker) ?? 0) + 1);
@@ -147,7 +151,7 @@ function threadTracks(tasks) {
 }
 
 /** Spreads rows, ordered by start, over as few tracks as there are tasks at a time. */
-function packed(tasks, rows) {
+export function packed(tasks, rows) {
   const tracks = [];
   const ends = [];
   for (const row of rows) {
@@ -162,7 +166,7 @@ function packed(tasks, rows) {
 }
 
 /** The place of each row's track in a view, -1 for rows that it does not show. */
-function tracksOfRows(view, count) {
+export function tracksOfRows(view, count) {
   if (view.trackOfRow) return view.trackOfRow;
   const trackOfRow = new Int32Array(count).fill(-1);
   for (let track = 0; track < view.tracks.length; track += 1) {
@@ -190,7 +194,7 @@ function longestOfTracks(view, tasks) {
 }
 
 /** The places in a view of the rows of a track that may be seen between two times. */
-function seenIn(view, tasks, track, from, to) {
+export function seenIn(view, tasks, track, from, to) {
   const earliest = from - longestOfTracks(view, tasks)[track];
   const startAt = (at) => tasks.starts[view.rows ? view.rows[at] : at];
   const search = (time) => {
