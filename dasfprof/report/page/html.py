@@ -13,7 +13,7 @@ from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.tables import questions
 from dasfprof.report.page.document import write_document
 from dasfprof.report.page.flame.flame_data import FlameData
-from dasfprof.report.page.packing import pack_all
+from dasfprof.report.page.packing import in_group, pack_all
 from dasfprof.report.page.resources.resource_data import ResourceData
 from dasfprof.report.page.tables.table_data import table_facts
 from dasfprof.report.page.timeline.argument_data import argument_columns
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dasfprof.report.page.packing import PackedColumn
 
 #: Of what the page's data are: a page reads those of another one only if it has the same.
-_DATA_VERSION = 1
+_DATA_VERSION = 2
 
 
 def write_report(
@@ -81,12 +81,12 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
         path, path_facts = path_columns(trace, timeline.rows)
         transfers, transfer_facts = transfer_columns(trace, timeline.facts["workers"])
         columns = {
-            **path,
+            **in_group("path", path),
             **timeline.columns,
             **resources.columns,
-            **transfers,
+            **in_group("transfers", transfers),
             **flames.columns,
-            **argument_columns(whole, timeline.rows),
+            **in_group("details", argument_columns(whole, timeline.rows)),
         }
         facts = {
             "data": _DATA_VERSION,

@@ -31,9 +31,9 @@ _MICROSECOND = 1e-6
 class PackedColumn:
     """A column as the page takes it."""
 
-    #: ``type`` (``u1, u2, u4, f8, text``), and where they apply ``delta`` (each number is the
-    #: distance from the one before, modulo 2**32), ``scale`` (what a step is worth) and
-    #: ``values`` (what the numbers are places in).
+    #: How the page decodes it: ``type`` (``u1, u2, u4, f8, text``), and where they apply ``delta``
+    #: (each number is the distance from the one before, modulo 2**32), ``scale`` (what a step is
+    #: worth) and ``values`` (what the numbers are places in).
     about: dict[str, Any]
     content: bytes
 
@@ -41,6 +41,11 @@ class PackedColumn:
     def packed(self) -> bytes:
         """The content compressed, as ASCII."""
         return base64.b64encode(zlib.compress(self.content, _LEVEL))
+
+
+def in_group(name: str, columns: Mapping[str, PackedColumn]) -> dict[str, PackedColumn]:
+    """Name columns as those of a group, which the page reads together."""
+    return {f"{name}/{own}": column for own, column in columns.items()}
 
 
 def pack_all(columns: Mapping[str, PackedColumn]) -> dict[str, bytes]:
@@ -79,6 +84,17 @@ def whole_numbers(numbers: Array, *, delta: bool = False, **about: Any) -> Packe
     # All lowest bytes, then all second ones: the high ones are alike and compress to nothing.
     content = typed.view(np.uint8).reshape(-1, width).T.tobytes()
     return PackedColumn({"type": code, "count": len(numbers), **about}, content)
+
+
+def offsets(counts: Array) -> PackedColumn:
+    """Pack where each of several lists begins in the list of all of them, and the end of the last.
+
+    Parameters
+    ----------
+    counts
+        The lengths of the lists.
+    """
+    return whole_numbers(np.append(0, np.cumsum(counts)), delta=True)
 
 
 def seconds(values: Array, *, delta: bool = False, step: float = 0.0) -> PackedColumn:

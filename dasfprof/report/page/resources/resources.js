@@ -37,9 +37,7 @@ export class Resources {
         absent.set(metric.absent, [...(absent.get(metric.absent) ?? []), metric.label]);
         continue;
       }
-      const times = await this.columns.amounts(`times:${metric.name}`);
-      const steps = await this.columns.read(`values:${metric.name}`);
-      const values = Float64Array.from(steps, (step) => (step / metric.steps) * metric.highest);
+      const { times, values } = await this.columns.group(`metric-${metric.name}`);
       const ends = [...metric.series.slice(1).map((one) => one.first), times.length];
       const series = metric.series.map(({ label, first }, at) => ({
         label,

@@ -170,9 +170,9 @@ export function taskColumns(tasks, about) {
       .filter((status) => !status.running)
       .map((status) => seconds(`${status.name} (s)`, status.seconds)),
     {
-      ...seconds("Memory usage (Mb)", tasks.sizes),
-      text: (row) => formatCell(tasks.sizes[row] / 1e6, 3),
-      value: (row) => tasks.sizes[row] / 1e6,
+      ...seconds("Memory usage (Mb)", tasks.details.sizes),
+      text: (row) => formatCell(tasks.details.sizes[row] / 1e6, 3),
+      value: (row) => tasks.details.sizes[row] / 1e6,
     },
     ranked(
       "State",
@@ -194,27 +194,18 @@ function rankedCodes(tasks, code, names) {
 
 /** Each row's place if sorted by key: by the text's begin, then by the numbers. */
 function keyRanks(tasks) {
-  const { headFirsts, headTexts } = tasks;
+  const { firsts, texts, kinds } = tasks.heads;
   const { compare } = new Intl.Collator("en", { numeric: true });
-  const heads = Array.from(headTexts.keys()).sort((one, other) =>
-    compare(headTexts[one], headTexts[other]),
-  );
-  const shifts = new Float64Array(headTexts.length);
+  const heads = Array.from(texts.keys()).sort((one, other) => compare(texts[one], texts[other]));
+  const rankOfKey = new Float64Array(tasks.facts.keys);
   let next = 0;
   for (const head of heads) {
-    const end = head + 1 < headFirsts.length ? headFirsts[head + 1] : tasks.facts.keys;
-    shifts[head] = next - headFirsts[head];
-    next += end - headFirsts[head];
-  }
-  const rankOfKey = new Float64Array(tasks.facts.keys);
-  for (const [head, begin] of headFirsts.entries()) {
-    const end = head + 1 < headFirsts.length ? headFirsts[head + 1] : tasks.facts.keys;
-    const hashed = [HEX, UUID].includes(tasks.headKinds[head]);
+    const [begin, end] = [firsts[head], firsts[head + 1]];
+    const hashed = [HEX, UUID].includes(kinds[head]);
     // Keys that end in hashes come as they first ran.
     const order = hashed && tasks.tails[0] ? ascending(tasks.tails[0].subarray(begin, end)) : null;
-    for (let at = 0; at < end - begin; at += 1) {
-      rankOfKey[begin + (order ? order[at] : at)] = begin + at + shifts[head];
-    }
+    for (let at = 0; at < end - begin; at += 1) rankOfKey[begin + (order ? order[at] : at)] = next + at;
+    next += end - begin;
   }
   return Float64Array.from(tasks.keys, (key) => rankOfKey[key]);
 }

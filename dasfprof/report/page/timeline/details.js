@@ -34,8 +34,8 @@ export function showDetails(pane, { tasks, row, flames, select, about }) {
     [open ? "Had not ended" : "Ended in", visible(tasks.stateName(row))],
     ["Worker's process", visible(tasks.exitOf(row))],
     ["Asked of Dask", visible(tasks.annotationsOf(row))],
-    ["Inputs", formatBytes(tasks.inputSizes[row])],
-    ["Result", formatBytes(tasks.sizes[row])],
+    ["Inputs", formatBytes(tasks.details.input_sizes[row])],
+    ["Result", formatBytes(tasks.details.sizes[row])],
     ["Type", visible(type)],
     ["dtype", visible(dtype)],
     ["Shape", visible(shape)],
@@ -151,7 +151,7 @@ function keyList(title, kind, tasks, links, select) {
   const entries = links.slice(0, LISTED_KEYS).map(({ key, row }) => ({
     row,
     text: shortened(tasks.keyText(key), 80),
-    about: row >= 0 ? formatBytes(tasks.sizes[row]) : "run not known",
+    about: row >= 0 ? formatBytes(tasks.details.sizes[row]) : "run not known",
   }));
   const count = links.length;
   return count

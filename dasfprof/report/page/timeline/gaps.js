@@ -56,7 +56,7 @@ export class Gaps {
   cellsOf(lane) {
     const { first } = this.tasks.facts.gaps;
     const { worker } = this.tasks.tracks[lane];
-    return [first[worker], first[worker + 1] ?? this.tasks.gapBegins.length];
+    return [first[worker], first[worker + 1]];
   }
 
   /** Calls `each(from, to)` with the times between two at which no run holds a lane's thread. */
@@ -82,24 +82,24 @@ export class Gaps {
 
   /** Calls `each(code, share, from, to)` for the classes of a lane's idle time between two times. */
   causes(lane, from, to, each) {
-    const { gapBegins: begins, gapOffsets, gapClasses, gapShares } = this.tasks;
+    const { begins, offsets, classes, shares } = this.tasks.cells;
     const [first, end] = this.cellsOf(lane);
     for (let cell = Math.max(lastAtMost(begins, from, first, end), first); cell < end - 1; cell += 1) {
       if (begins[cell] >= to) return;
       const [begin, stop] = [Math.max(begins[cell], from), Math.min(begins[cell + 1], to)];
       if (stop <= begin) continue;
-      for (let at = gapOffsets[cell]; at < gapOffsets[cell + 1]; at += 1) {
-        each(gapClasses[at], gapShares[at], begin, stop);
+      for (let at = offsets[cell]; at < offsets[cell + 1]; at += 1) {
+        each(classes[at], shares[at], begin, stop);
       }
     }
   }
 
   /** Seconds of a lane by class between two times, those in which tasks run too. */
   seconds(lane, from, to, sums = new Float64Array(this.names.length)) {
-    const { starts, durations, before, after, gapBegins } = this.tasks;
+    const { starts, durations, before, after, cells: { begins } } = this.tasks;
     const [first, last] = this.rowsOf(lane, from, to);
     const [firstCell, endCell] = this.cellsOf(lane);
-    const cells = { at: Math.max(lastAtMost(gapBegins, from, firstCell, endCell), firstCell), end: endCell - 1 };
+    const cells = { at: Math.max(lastAtMost(begins, from, firstCell, endCell), firstCell), end: endCell - 1 };
     let free = from;
     for (let row = first; row < last; row += 1) {
       const held = Math.min(starts[row] - before[row], to);
@@ -113,13 +113,13 @@ export class Gaps {
 
   /** Adds a lane's idle time between two times; `cells`: goes on to the one in which it ends. */
   addIdle(cells, from, to, sums) {
-    const { gapBegins: begins, gapOffsets, gapClasses, gapShares } = this.tasks;
+    const { begins, offsets, classes, shares } = this.tasks.cells;
     while (cells.at < cells.end && begins[cells.at + 1] <= from) cells.at += 1;
     for (; cells.at < cells.end; cells.at += 1) {
       const stop = begins[cells.at + 1];
       const seconds = Math.min(stop, to) - Math.max(begins[cells.at], from);
-      for (let at = gapOffsets[cells.at]; at < gapOffsets[cells.at + 1] && seconds > 0; at += 1) {
-        sums[gapClasses[at]] += gapShares[at] * seconds;
+      for (let at = offsets[cells.at]; at < offsets[cells.at + 1] && seconds > 0; at += 1) {
+        sums[classes[at]] += shares[at] * seconds;
       }
       if (stop >= to) return;
     }

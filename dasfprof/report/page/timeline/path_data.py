@@ -37,10 +37,10 @@ def path_columns(trace: Trace, rows: Array) -> tuple[dict[str, PackedColumn], di
     ended = np.flatnonzero(rows < len(trace.tasks))
     places[rows[ended]] = ended
     columns = {
-        "path_starts": seconds(path.begin),
-        "path_durations": seconds(path.length),
-        "path_kinds": whole_numbers(path.kind),
-        "path_rows": whole_numbers(places[path.rows]),
+        "starts": seconds(path.begin),
+        "durations": seconds(path.length),
+        "kinds": whole_numbers(path.kind),
+        "rows": whole_numbers(places[path.rows]),
     }
     return columns, {
         "kinds": [{"name": label, "meaning": meaning} for label, meaning in KINDS.values()]

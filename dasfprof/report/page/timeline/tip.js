@@ -30,7 +30,7 @@ export class Tip {
 
   run(row, x, y) {
     const { tasks } = this.timeline;
-    return tasks.headTexts ? told(tasks.recorded ?? tasks, row, this.timeline.segmentAt(x, y)) : null;
+    return tasks.heads ? told(tasks.recorded ?? tasks, row, this.timeline.segmentAt(x, y)) : null;
   }
 
   between(x, y) {

@@ -16,12 +16,7 @@ export class Transfers {
   }
 
   async read(columns) {
-    this.starts = await columns.amounts("transfer_starts");
-    this.durations = await columns.amounts("transfer_durations");
-    this.sizes = await columns.amounts("transfer_sizes");
-    this.sources = await columns.read("transfer_sources");
-    this.receivers = await columns.read("transfer_workers");
-    this.failed = await columns.read("transfer_failed");
+    Object.assign(this, await columns.group("transfers"));
   }
 
   /** The lanes of a worker: as many as it had transfers at a time, or `one` with all of them. */
