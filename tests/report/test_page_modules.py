@@ -36,6 +36,24 @@ def test_nothing_is_left_of_modules(entry: str) -> None:
     assert not re.search(r"^(import|export)\b", joined(entry), re.MULTILINE)
 
 
+def test_each_name_that_is_exported_is_imported() -> None:
+    texts = {
+        path: path.read_text(encoding="utf-8") for path in (PAGE / "..").resolve().rglob("*.js")
+    }
+    tests = (Path(__file__).parents[1] / "page").glob("*.js")
+    wanted = "\n".join(texts.values()) + "\n".join(
+        path.read_text(encoding="utf-8") for path in tests
+    )
+    imported = {
+        name.strip()
+        for names in re.findall(r"^import \{([^}]*)\}", wanted, re.MULTILINE)
+        for name in names.split(",")
+    }
+    lone = re.findall(r"^export (?:async )?(?:function|class|const) (\w+)", wanted, re.MULTILINE)
+    namespaces = set(re.findall(r"\bformat\.(\w+)", wanted))
+    assert [name for name in lone if name not in imported | namespaces] == []
+
+
 def test_each_file_is_in_a_page_and_behind_what_it_rests_on() -> None:
     listed = {path.relative_to(PAGE).as_posix() for path in PAGE.rglob("*.js")}
     assert {name for entry in ENTRIES for name in modules_of(entry)} == listed

@@ -1,6 +1,6 @@
 // What is seen, as the fragment of the page's address: written as it changes, followed when it is given.
 
-import { byId } from "./dom.js";
+import { byId, find } from "./dom.js";
 import { FILTERS } from "./timeline/filters.js";
 
 /** Browsers refuse to write the address more often than some hundred times a minute. */
@@ -11,7 +11,7 @@ function fragmentOf({ timeline, tasks, filters, findings, lanes, legends }) {
   const link = new URLSearchParams();
   lanes.write(link);
   legends.write(link);
-  const view = document.querySelector("input[name=view]:checked").value;
+  const view = find("input[name=view]:checked").value;
   if (findings.marked !== null) link.set("finding", String(findings.marked + 1));
   link.set("view", view);
   if (view === "compact") link.set("least", byId("threshold").value);
@@ -69,7 +69,7 @@ export class Address {
     } else page.markFinding(null);
     if (link.has("least")) byId("threshold").value = link.get("least");
     if (link.has("open")) page.timeline.opened = new Set(link.get("open").split(" "));
-    const view = document.querySelector(`input[name=view][value="${CSS.escape(link.get("view") ?? "")}"]`);
+    const view = find(`input[name=view][value="${CSS.escape(link.get("view") ?? "")}"]`);
     if (view) view.checked = true;
     if (page.lanes.read(link) || view) page.arrange();
     if (link.has("summed")) page.sum(link.get("summed") === "1");

@@ -6,8 +6,18 @@ import { bytesOfBase64, inflate } from "./inflate.js";
 const MISSING = 0xffffffff;
 const NUMBERS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array };
 
+/** @typedef {{getElementById(id: string): ?{textContent: string, remove(): void}}} Page */
+
 export class Columns {
-  /** Of a page, this one or another; `prefix`: of the names of the groups to read. */
+  about; prefix;
+  /** @type {Page} */ from;
+
+  /**
+   * Of a page, this one or another; `prefix`: of the names of the groups to read.
+   *
+   * @param {object} about how each column is decoded, by its name
+   * @param {{from?: Page, prefix?: string}} [where]
+   */
   constructor(about, { from = document, prefix = "" } = {}) {
     Object.assign(this, { about, from, prefix });
   }
@@ -62,7 +72,11 @@ function scaled(numbers, scale) {
   return amounts;
 }
 
-/** A table of the page as a list of maps. */
+/**
+ * A table of the page as a list of maps.
+ *
+ * @returns {any[]}
+ */
 export function rowsOf({ columns }) {
   const count = columns[0]?.values.length ?? 0;
   return Array.from({ length: count }, (_, at) =>

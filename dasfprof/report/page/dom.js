@@ -12,8 +12,23 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+/**
+ * The element of an id.
+ *
+ * @returns {any} Of the kind that its name tells.
+ */
 export function byId(id) {
   return document.getElementById(id);
+}
+
+/** @returns {any} The first element of a selector. */
+export function find(selector, within = document) {
+  return within.querySelector(selector);
+}
+
+/** @returns {any[]} All elements of a selector. */
+export function findAll(selector, within = document) {
+  return [...within.querySelectorAll(selector)];
 }
 
 /** Does something once all of the page is there. */
@@ -30,6 +45,6 @@ export function breathe() {
 /** Hands a file to the person; it comes in parts. */
 export function download(name, parts, type = "text/csv;charset=utf-8") {
   const url = URL.createObjectURL(new Blob(parts, { type }));
-  make("a", { href: url, download: name }).click();
+  Object.assign(document.createElement("a"), { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }

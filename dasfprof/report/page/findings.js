@@ -17,6 +17,8 @@ const GRAVE = ["high", "medium"];
 const MOST_SEEN = 3;
 
 export class Findings {
+  places; follow; about;
+
   /**
    * `places` has all places of each row of `TraceAnalyser.diagnose`, null: its own are all.
    * `follow(at)` is called with the place of the row that a link is of, `about(name)` with a function
@@ -75,9 +77,9 @@ export class Findings {
   /** Marks the finding that is looked at; null marks none. */
   mark(at) {
     this.marked = at;
-    for (const [place, item] of this.items.entries()) {
-      item.toggleAttribute("aria-current", place === at);
-      if (place === at && this.rest?.contains(item)) this.rest.open = true;
+    for (const [number, item] of this.items.entries()) {
+      item.toggleAttribute("aria-current", number === at);
+      if (number === at && this.rest?.contains(item)) this.rest.open = true;
     }
     const told = byId("followed");
     told.hidden = at === null;
@@ -93,7 +95,10 @@ export class Findings {
 
 /** What a finding speaks of: what its task runs have in common, and times (null: the whole run). */
 export function placesOf(row, all) {
-  if (all) return { common: { function: all.function, worker: all.worker, state: all.state }, spans: all.spans.length ? all.spans : null };
+  if (all) {
+    const { spans, ...common } = all;
+    return { common, spans: spans.length ? spans : null };
+  }
   const { Function: name, Worker: worker, "Start (s)": start, "Stop (s)": stop } = row;
   return { common: { function: name, worker, state: null }, spans: start === null ? null : [[start, stop ?? start]] };
 }

@@ -1,7 +1,7 @@
 // Bytes of text that was packed by packing.py.
 
 export function bytesOfBase64(text) {
-  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
+  if ("fromBase64" in Uint8Array) return /** @type {any} */ (Uint8Array).fromBase64(text);
   const characters = atob(text);
   const bytes = new Uint8Array(characters.length);
   for (let at = 0; at < bytes.length; at += 1) bytes[at] = characters.charCodeAt(at);

@@ -4,7 +4,7 @@ import { showAccounting, swatchesOf } from "./accounting.js";
 import { Address } from "./address.js";
 import { OtherReport } from "./comparison/other_report.js";
 import { Columns, rowsOf } from "./data.js";
-import { breathe, byId, onceParsed } from "./dom.js";
+import { breathe, byId, find, findAll, onceParsed } from "./dom.js";
 import { Findings, placesOf } from "./findings.js";
 import { Flames } from "./flame/flames.js";
 import { Sources } from "./flame/sources.js";
@@ -20,7 +20,7 @@ import { listenToTakers } from "./taken.js";
 import { Area } from "./timeline/area.js";
 import { statusLegend } from "./timeline/colours.js";
 import { showDetails } from "./timeline/details.js";
-import { Filters, FILTERS } from "./timeline/filters.js";
+import { FILTERS, Filters } from "./timeline/filters.js";
 import { Gaps } from "./timeline/gaps.js";
 import { Handles } from "./timeline/handles.js";
 import { Lanes } from "./timeline/lanes.js";
@@ -89,7 +89,7 @@ class Page {
     this.gaps = this.tasks.gaps = this.timeline.painter.gaps = new Gaps(this.tasks, swatches);
     if (this.tasks.steps) this.timeline.band = new StepBand(this.tasks);
     this.lanes = new Lanes(this.tasks, () => this.arrange());
-    this.timeline.handles = new Handles(document.querySelector("#timeline .handles"), this.timeline, this.lanes);
+    this.timeline.handles = new Handles(find("#timeline .handles"), this.timeline, this.lanes);
     this.legends = new Legends(this, rowsOf(this.facts.accounting.cluster));
     this.colour("function");
     this.view(this.tasks.path.rows.length ? "critical" : "flatten");
@@ -128,14 +128,14 @@ class Page {
     exportButton("task-csv", this.taskTable, "task_runs.csv");
     const chosen = (link) => this.only(link);
     this.listed = buildTables(facts, { about, chosen });
-    for (const list of document.querySelectorAll(".status-legend")) {
+    for (const list of findAll(".status-legend")) {
       list.replaceChildren(...statusLegend(facts.timeline.statuses));
     }
     this.countRows();
   }
 
   listen() {
-    for (const radio of document.querySelectorAll("input[name=view]")) {
+    for (const radio of findAll("input[name=view]")) {
       radio.addEventListener("change", () => this.view(radio.value));
     }
     const threshold = byId("threshold");
@@ -173,7 +173,7 @@ class Page {
     // Before the chart, which has its own way with the key.
     addEventListener("keydown", (event) => this.onEscape(event), { capture: true });
     addEventListener("keydown", (event) => {
-      if (event.key !== "/" || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
+      if (event.key !== "/" || document.activeElement.matches("input, select, textarea")) return;
       search.focus();
       event.preventDefault();
     });
@@ -182,8 +182,8 @@ class Page {
       this.timeline.paint();
       this.resources.paintAll();
     });
-    if (!this.tasks.steps) document.querySelector("#colour [value=step]").remove();
-    for (const control of document.querySelectorAll("[data-waits]")) control.disabled = false;
+    if (!this.tasks.steps) find("#colour [value=step]").remove();
+    for (const control of findAll("[data-waits]")) control.disabled = false;
   }
 
   /** Gives up what was chosen last: an area, a task run, then filters and what a finding marks. */
@@ -210,7 +210,7 @@ class Page {
     byId("threshold-box").hidden = name !== "compact";
     byId("path-legend").hidden = name !== "critical";
     for (const id of ["gap-legend", "order-box", "lane-tools"]) byId(id).hidden = name === "hierarchy";
-    document.querySelector(`input[name=view][value=${name}]`).checked = true;
+    find(`input[name=view][value=${name}]`).checked = true;
     if (name === "compact") {
       const seconds = Number(byId("threshold").value) / 1000;
       const view = compactView(this.tasks, Number.isFinite(seconds) ? seconds : 0);
@@ -235,7 +235,7 @@ class Page {
     byId("transfers").checked = lanes.transfers !== null;
     byId("fold-all").setAttribute("aria-pressed", String(lanes.allFolded));
     const { scroll } = timeline;
-    this.view(document.querySelector("input[name=view]:checked").value);
+    this.view(find("input[name=view]:checked").value);
     timeline.scrollTo(scroll);
   }
 
@@ -271,8 +271,8 @@ class Page {
 
   /** The names that filters let through, by the filter. */
   get chosen() {
-    const names = FILTERS.map((name) => [name, this.filters.chosen(name)]);
-    return new Map(names.filter(([, name]) => name !== null));
+    const wanted = FILTERS.filter((name) => this.filters.chosen(name) !== null);
+    return new Map(wanted.map((name) => [name, this.filters.chosen(name)]));
   }
 
   countRows() {

@@ -113,11 +113,14 @@ function tileElement(name, value, about, bad = false) {
 
 /** The whole run in small: its busy threads, and a frame around what the timeline shows. */
 export class Strip {
-  constructor(tasks, root, moved) {
+  from; to;
+
+  /** `move(from, to)` is called when the person chooses another part of the run. */
+  constructor(tasks, root, move) {
     this.tasks = tasks;
     this.root = root;
     this.canvas = root.querySelector("canvas");
-    this.moved = moved;
+    this.move = move;
     this.threads = tasks.tracks.filter((track) => track.thread !== null).length || 1;
     this.busy = busyThreads(tasks);
     this.canvas.addEventListener("pointerdown", (event) => this.onPress(event));
@@ -177,11 +180,10 @@ export class Strip {
     const begin = frame.time(event.offsetX);
     const [from, to] = [this.from, this.to];
     const grabbed = begin > from && begin < to && to - from < this.tasks.span * 0.999;
-    const drag = (moved) => {
-      const time = frame.time(moved.offsetX);
-      if (grabbed) this.moved(from + time - begin, to + time - begin);
-      else if (Math.abs(moved.offsetX - event.offsetX) > 3)
-        this.moved(Math.min(begin, time), Math.max(begin, time));
+    const drag = ({ offsetX }) => {
+      const time = frame.time(offsetX);
+      if (grabbed) this.move(from + time - begin, to + time - begin);
+      else if (Math.abs(offsetX - event.offsetX) > 3) this.move(Math.min(begin, time), Math.max(begin, time));
     };
     const drop = () => this.canvas.removeEventListener("pointermove", drag);
     this.canvas.addEventListener("pointermove", drag);

@@ -93,7 +93,7 @@ function commonBegins(runs, names, bounds) {
 }
 
 /** A time between known ones, put as far between their places. */
-function stretched(time, times, places) {
+export function stretched(time, times, places) {
   const at = Math.min(Math.max(lastAtMost(times, time), 0), times.length - 2);
   const length = times[at + 1] - times[at];
   const share = length > 0 ? (time - times[at]) / length : 0;

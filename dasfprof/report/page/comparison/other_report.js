@@ -22,7 +22,7 @@ class ReportFile {
     const at = this.text.indexOf(opening);
     if (at < 0) return null;
     const begin = at + opening.length;
-    const textContent = this.text.slice(begin, this.text.indexOf("<\/script>", begin));
+    const textContent = this.text.slice(begin, this.text.indexOf("</script>", begin));
     return { textContent, remove: () => {} };
   }
 }

@@ -1,6 +1,6 @@
 // Two timelines under one axis, with one window, one cursor and one selection.
 
-import { make } from "../dom.js";
+import { find, make } from "../dom.js";
 import { counted, formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { median, sumOf } from "../numbers.js";
 import { pathLegend } from "../timeline/colours.js";
@@ -101,7 +101,7 @@ export class Pair {
   }
 
   refresh() {
-    const checked = (name) => document.querySelector(`input[name=${name}]:checked`).value;
+    const checked = (name) => find(`input[name=${name}]:checked`).value;
     this.show(checked("pair-axis"), checked("pair-view"));
   }
 
@@ -161,7 +161,7 @@ export class Pair {
         label === null
           ? undefined
           : placesByLabel(this.names, SIDES[side], tasks.facts.functions).get(label);
-      const flags = () => Uint8Array.from({ length: tasks.count }, (_, row) => tasks.functionOf(row) === code);
+      const flags = () => Uint8Array.from({ length: tasks.count }, (_, row) => Number(tasks.functionOf(row) === code));
       timeline.highlight(label === null ? null : flags());
     }
     this.chosen.textContent = label === null ? "" : visible(this.told(label));

@@ -1,12 +1,16 @@
 // The flame graphs of a run: its tasks by function, step and worker, its client, its event loops.
 
-import { breathe, byId, make } from "../dom.js";
+import { breathe, byId, find, make } from "../dom.js";
 import { counted, formatSeconds, formatShare, shortened, visible } from "../format.js";
 import { lastAtMost } from "../numbers.js";
 import { FlameGraph, treeOf } from "./graph.js";
 import { dressSpent, lineTable, spentWords } from "./sources.js";
+/** @import { Columns } from "../data.js" */
 
 export class Flames {
+  facts; sources;
+  /** @type {Columns} */ columns;
+
   constructor(facts, columns, sources) {
     Object.assign(this, { facts, columns, sources });
     this.trees = new Map();
@@ -38,7 +42,7 @@ export class Flames {
   show(name, group = null) {
     const tree = this.trees.get(name);
     this.tree = tree;
-    document.querySelector(`input[name=flame][value=${name}]`).checked = true;
+    find(`input[name=flame][value=${name}]`).checked = true;
     this.graph = new FlameGraph(byId("flame"), {
       calls: tree.calls,
       seconds: ({ at }) => tree.seconds[at],
@@ -150,7 +154,11 @@ export class Flames {
 
 const SPENT = ["seconds", "computing", "core", "lock", "uncertain"];
 
-/** What seconds were spent with, by the columns of that, which may have a word before their names. */
+/**
+ * What seconds were spent with, by the columns of that, which may have a word before their names.
+ *
+ * @returns {any}
+ */
 function spentAt(columns, at, before = "") {
   return Object.fromEntries(SPENT.map((name) => [name, columns[before + name][at]]));
 }

@@ -20,6 +20,8 @@ export function treeOf(depths) {
 }
 
 export class FlameGraph {
+  root; calls; seconds; name; title; dress; chosen;
+
   /**
    * `calls`: see `treeOf`. Of a call, `seconds(call)` are those of it and of what it calls,
    * `name(call)` and `title(call)` texts; `dress(element, call)` gives it a colour. `chosen(call)`

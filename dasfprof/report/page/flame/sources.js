@@ -54,7 +54,8 @@ export function sourceTable(source, spent) {
 }
 
 const NO_SOURCE =
-  "Its source is not recorded: that is done of the functions that tasks call, where the file that they were made of is on the worker, unchanged.";
+  "Its source is not recorded: that is done of the functions that tasks call, where the file that " +
+  "they were made of is on the worker, unchanged.";
 
 function lineRow(line, text, spent, most) {
   const seconds = spent ? formatSeconds(spent.seconds) : "";

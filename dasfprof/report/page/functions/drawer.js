@@ -6,6 +6,8 @@ import { lineList, sourceTable } from "../flame/sources.js";
 import { counted, formatCell, formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { median, sumOf } from "../numbers.js";
 import { histogramChart } from "./histogram.js";
+/** @import { Flames } from "../flame/flames.js" */
+/** @import { Tasks } from "../timeline/tasks.js" */
 
 const SLOWEST = 10;
 const WORKERS_SHOWN = 24;
@@ -18,6 +20,10 @@ export function functionButton(name, about, attributes = {}) {
 }
 
 export class Drawer {
+  dialog; timeline;
+  /** @type {Tasks} */ tasks;
+  /** @type {Flames} */ flames;
+
   constructor(dialog, { tasks, flames, timeline }) {
     Object.assign(this, { dialog, tasks, flames, timeline });
     dialog.addEventListener("close", () => {

@@ -9,7 +9,7 @@ const BINS = 30;
 const WIDE = 30;
 
 /** Counts of numbers in bins: `edges`, one more than `counts`. */
-function histogram(sorted) {
+export function histogram(sorted) {
   const [least, most] = [sorted[0], sorted.at(-1)];
   if (least === most) return { edges: [least, most], counts: [sorted.length] };
   const logarithmic = least > 0 && most / least > WIDE;
@@ -36,7 +36,8 @@ export function histogramChart(sorted) {
     bar.style.height = `${count ? Math.max((count / most) * 100, 2) : 0}%`;
     return bar;
   });
-  const label = `Durations from ${formatSeconds(sorted[0])} to ${formatSeconds(sorted.at(-1))}, most often ${mostOften(edges, counts)}`;
+  const [least, longest] = [sorted[0], sorted.at(-1)].map(formatSeconds);
+  const label = `Durations from ${least} to ${longest}, most often ${mostOften(edges, counts)}`;
   const scale = [edges[0], edges[edges.length >> 1], edges.at(-1)];
   return make(
     "figure",

@@ -18,6 +18,8 @@ const LIMIT_LINES = {
 };
 
 export class Resources {
+  from; to;
+
   /** `events` has `pointed(time)`, null: none, and `chosen(from, to)`. */
   constructor(metrics, columns, root, events) {
     this.events = events;
@@ -67,8 +69,8 @@ export class Resources {
     this.root.append(box);
   }
 
-  sum(summed) {
-    this.summed = summed;
+  sum(wanted) {
+    this.summed = wanted;
     this.draw();
   }
 
@@ -145,7 +147,8 @@ export class Resources {
     context.fillRect(frame.left, CHART_HEIGHT - 6, frame.width, 1);
     paintChartTitle(context, metric, frame, highest, palette);
     chart.canvas.setAttribute("aria-label", labelOf(metric, limits));
-    this.paintReading(chart, { series, named, limits: limits.filter(({ value }) => value <= highest) }, frame, context, palette);
+    const near = limits.filter(({ value }) => value <= highest);
+    this.paintReading(chart, { series, named, limits: near }, frame, context, palette);
   }
 
   /** The series that have a colour and a name. */
@@ -223,7 +226,7 @@ function labelOf({ label, unit, highest }, limits) {
 }
 
 /** One to three round values between 0 and the highest. */
-function axisValues(highest, unit) {
+export function axisValues(highest, unit) {
   if (highest <= 0) return [];
   const power = 10 ** Math.floor(Math.log10(highest / 2));
   const least = unit === "" || unit.startsWith("B") ? 1 : 0;

@@ -48,7 +48,7 @@ export function listedColumns(facts, about = null) {
 }
 
 /** A number of a column; one that would show as 0, and is none, as less than what shows. */
-function cellText(value, decimals) {
+export function cellText(value, decimals) {
   const least = 10 ** -decimals;
   if (value > 0 && value < least / 2) return `< ${formatCell(least, decimals)}`;
   return formatCell(value, decimals);
@@ -64,7 +64,7 @@ export function isUnknown({ values }) {
 }
 
 /** So many decimals that the middling value has four digits; none for whole numbers. */
-function decimalsOf(values) {
+export function decimalsOf(values) {
   const known = values.filter((value) => value !== null && value !== 0);
   if (known.every(Number.isInteger)) return 0;
   const sizes = known.map(Math.abs).sort((one, other) => one - other);
@@ -127,7 +127,8 @@ export function taskColumns(tasks, about) {
     ...named(label, name, width),
     order: () => ascending(rankedCodes(tasks, code, names)),
   });
-  const { facts } = tasks;
+  const { functions, steps, workers, states } = tasks.facts;
+  const workerOf = (row) => tasks.tracks[tasks.trackOfRow[row]].worker;
   return [
     {
       ...named("Task Key", (row) => tasks.keyText(tasks.keys[row]), 15, 3),
@@ -135,33 +136,11 @@ export function taskColumns(tasks, about) {
       order: () => ascending(keyRanks(tasks)),
     },
     {
-      ...ranked(
-        "Function",
-        (row) => tasks.functionName(row),
-        10,
-        (row) => tasks.functionOf(row),
-        facts.functions,
-      ),
+      ...ranked("Function", (row) => tasks.functionName(row), 10, (row) => tasks.functionOf(row), functions),
       follow: (row) => about(tasks.functionName(row)),
     },
-    ...(tasks.steps
-      ? [
-          ranked(
-            "Step",
-            (row) => tasks.stepName(row),
-            8,
-            (row) => tasks.steps[row],
-            facts.steps,
-          ),
-        ]
-      : []),
-    ranked(
-      "Worker",
-      (row) => tasks.workerName(row),
-      9,
-      (row) => tasks.tracks[tasks.trackOfRow[row]].worker,
-      facts.workers,
-    ),
+    ...(tasks.steps ? [ranked("Step", (row) => tasks.stepName(row), 8, (row) => tasks.steps[row], steps)] : []),
+    ranked("Worker", (row) => tasks.workerName(row), 9, workerOf, workers),
     seconds("Start (s)", tasks.starts),
     { ...seconds("Duration (s)", tasks.durations), order: () => byDuration(tasks).slice() },
     ...(tasks.failed ? [named("Exception", (row) => tasks.exceptionText(row) ?? "", 12, 2)] : []),
@@ -174,13 +153,7 @@ export function taskColumns(tasks, about) {
       text: (row) => formatCell(tasks.details.sizes[row] / 1e6, 3),
       value: (row) => tasks.details.sizes[row] / 1e6,
     },
-    ranked(
-      "State",
-      (row) => tasks.stateName(row),
-      6,
-      (row) => tasks.states[row],
-      [...facts.states, "unknown"],
-    ),
+    ranked("State", (row) => tasks.stateName(row), 6, (row) => tasks.states[row], [...states, "unknown"]),
   ];
 }
 

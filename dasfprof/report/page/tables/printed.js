@@ -1,6 +1,6 @@
 // Tables on paper: their first rows, and as many of their columns as a page is wide.
 
-import { make } from "../dom.js";
+import { findAll, make } from "../dom.js";
 import { counted, shortened, visible } from "../format.js";
 import { allTables } from "./table.js";
 
@@ -51,7 +51,7 @@ export function preparePrint(paint) {
   let folded = [];
   addEventListener("beforeprint", () => {
     dataset.paper = "";
-    folded = [...document.querySelectorAll("details.lesser:not([open])")];
+    folded = [...findAll("details.lesser:not([open])")];
     for (const details of folded) details.open = true;
     for (const table of allTables) table.root.append(printedTable(table));
     paint();
@@ -59,7 +59,7 @@ export function preparePrint(paint) {
   addEventListener("afterprint", () => {
     delete dataset.paper;
     for (const details of folded) details.open = false;
-    for (const printed of document.querySelectorAll(".printed")) printed.remove();
+    for (const printed of findAll(".printed")) printed.remove();
     paint();
   });
 }

@@ -44,20 +44,21 @@ function hasStatuses(name) {
 }
 
 class ListedTable {
-  constructor(name, table, facts, { selected, chosen, about }) {
+  constructor(name, table, facts, { selected, chosen, about: follow }) {
     const root = byId(`${name}-table`);
     const count = table.columns[0]?.values.length ?? 0;
-    const listed = listedColumns(table, about);
+    const listed = listedColumns(table, follow);
     const columns = hasStatuses(name) ? withBars(listed, facts.timeline.statuses) : listed;
     this.texts = table.columns.filter((column) => column.kind === "text");
     /** The columns that filters are of, by the filter. */
-    this.filters = new Map(this.texts.filter(({ label }) => ABOUT[label]).map(({ label, values }) => [ABOUT[label], values]));
+    const about = this.texts.filter(({ label }) => ABOUT[label]);
+    this.filters = new Map(about.map(({ label, values }) => [ABOUT[label], values]));
     /** The row that filters were taken from; -1: none. */
     this.source = -1;
     this.wanted = "";
     this.narrowed = new Map();
-    const filters = chosen && this.filters.size && ((row) => this.choose(row, chosen));
-    this.shown = new DataTable(root, { name: table.title, columns, count, selected: selected ?? (filters || undefined) });
+    const filters = chosen && this.filters.size ? (row) => this.choose(row, chosen) : undefined;
+    this.shown = new DataTable(root, { name: table.title, columns, count, selected: selected ?? filters });
     this.told = make("p", { class: "absent", hidden: true });
     root.before(this.told);
     noteUnknown(root, table);
@@ -81,7 +82,8 @@ class ListedTable {
   /** Shows the rows about what filters let through; all if they were taken from one of the rows. */
   narrow(chosen) {
     const own = this.source < 0 ? [] : this.aboutRow(this.source);
-    const isSource = own.length > 0 && own.length === chosen.size && own.every(([name, value]) => chosen.get(name) === value);
+    const isAlike = own.every(([name, value]) => chosen.get(name) === value);
+    const isSource = own.length > 0 && own.length === chosen.size && isAlike;
     if (!isSource) {
       this.source = -1;
       if (this.shown.chosen >= 0 && this.filters.size) this.shown.mark(-1);

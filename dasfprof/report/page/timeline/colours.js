@@ -93,7 +93,8 @@ export function legendOf(tasks, by) {
   }
   if (tasks.failed) {
     const count = tasks.failed.reduce((sum, flag) => sum + flag, 0);
-    entries.push({ name: FAILURES, swatch: make("i", { class: "failed" }), text: "failed", about: formatCount(count), codes: [] });
+    const about = formatCount(count);
+    entries.push({ name: FAILURES, swatch: make("i", { class: "failed" }), text: "failed", about, codes: [] });
   }
   return entries;
 }

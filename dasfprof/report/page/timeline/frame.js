@@ -5,6 +5,9 @@ export const [GUTTER, RULER] = [184, 24];
 
 /** Where in a canvas the tracks are, and which time is where. */
 export class Frame {
+  left; top; width; height; from; to; trackHeight; scroll;
+  /** @type {number[]} */ staying;
+
   /** `staying`: the heights of the first tracks, which stay in place while the others scroll. */
   constructor({ left, top, width, height, from, to, trackHeight, scroll, staying = [] }) {
     Object.assign(this, { left, top, width, height, from, to, trackHeight, scroll, staying });

@@ -208,7 +208,10 @@ export class Gaps {
       const stop = start + durations[row] * perSecond;
       const [begin, last] = [start - before[row] * perSecond, stop + after[row] * perSecond];
       cover(held, begin, last);
-      if (begin < start) cover(overhead, begin, start, share(deserialize[row], begin, start, share(read[row], begin, start, 1, disk), code));
+      if (begin < start) {
+        const left = share(read[row], begin, start, 1, disk);
+        cover(overhead, begin, start, share(deserialize[row], begin, start, left, code));
+      }
       if (stop < last) cover(overhead, stop, last, share(written[row], stop, last, 1, disk));
     }
     return [held, overhead, code, disk];
@@ -285,16 +288,17 @@ export class Gaps {
       this.addSide(row, before, 1, sums);
       return { title: `${formatSeconds(spent)} ${where}`, sums };
     }
-    let found = null;
+    const found = [];
     this.free(lane, 0, tasks.span, (from, to) => {
-      if (from <= time && time <= to) found = [from, to];
+      if (from <= time && time <= to) found.push({ from, to });
     });
-    if (!found) return null;
+    if (!found.length) return null;
+    const free = found.at(-1);
     const sums = new Float64Array(this.names.length);
-    this.causes(lane, ...found, (code, share, from, to) => {
+    this.causes(lane, free.from, free.to, (code, share, from, to) => {
       sums[code] += share * (to - from);
     });
-    return { title: `${formatSeconds(found[1] - found[0])} without a task`, sums };
+    return { title: `${formatSeconds(free.to - free.from)} without a task`, sums };
   }
 }
 

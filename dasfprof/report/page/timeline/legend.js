@@ -5,6 +5,8 @@ import { visible } from "../format.js";
 import { gapLegend, legendOf, pathLegend, rowsOfEntries } from "./colours.js";
 
 class Legend {
+  root; changed;
+
   /** `changed()` is called when others are chosen. */
   constructor(root, changed) {
     Object.assign(this, { root, changed });

@@ -133,7 +133,7 @@ export function paintOverview(context, tasks, frame, palette) {
   const shares = tasks.facts.overview;
   const [background, accent] = [rgbOf(palette.background), rgbOf(palette.accent)];
   const colours = [..."0123456789"].map(
-    (tenth) => `rgb(${mixed(background, accent, tenth / 9).join(" ")})`,
+    (tenth) => `rgb(${mixed(background, accent, Number(tenth) / 9).join(" ")})`,
   );
   for (const track of frame.seen(shares.length)) {
     const width = frame.width / shares[track].length;

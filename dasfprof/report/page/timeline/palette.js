@@ -3,7 +3,7 @@
 /** The place in a palette of what has no colour of its own. */
 export const OTHER = 7;
 export const DIM = 16;
-/** The colour of each class of thread time, in every run the same. Those of busy threads are solid, others hatched. */
+/** The colour of each class of thread time: of busy threads they are solid, of others hatched. */
 export const CLASS_COLOURS = {
   ...{ Computing: 0, "Waiting for a core": 1, Blocked: 2, "Running, CPU unknown": OTHER },
   ...{ Deserialize: 6, "Unspill and spill": 5, "Task overhead": 3 },
@@ -11,7 +11,9 @@ export const CLASS_COLOURS = {
   ...{ "Runnable elsewhere": 3, "No runnable task": 5, "Nothing submitted": 6, "Idle, cause unknown": OTHER },
 };
 /** Those of idle threads that are hatched the other way: there are more of them than colours. */
-export const HATCHED_BACK = { Starting: 4, Closing: 0, "Paused for memory": 5, Unrecorded: OTHER, "Calls of actors": 6 };
+export const HATCHED_BACK = {
+  ...{ Starting: 4, Closing: 0, "Paused for memory": 5, Unrecorded: OTHER, "Calls of actors": 6 },
+};
 /** The place in the shades of what failed. */
 export const FAILED = 15;
 export const SHADES = 32;
@@ -52,9 +54,7 @@ class Palette {
     this.gaps = new Map();
     /** The tones of what is not to be seen. */
     this.nothing = [0, 0].fill(pixelOf(background));
-    this.inks = this.rgb.map(([r, g, b]) =>
-      r * 0.3 + g * 0.59 + b * 0.11 > 140 ? "#14171c" : "#fff",
-    );
+    this.inks = this.rgb.map(([r, g, b]) => (r * 0.3 + g * 0.59 + b * 0.11 > 140 ? "#14171c" : "#fff"));
   }
 
   /** Two pixels' colours for a class of time between task runs: of busy threads they are alike. */
@@ -84,6 +84,7 @@ export function mixed(from, to, share) {
   return from.map((value, at) => Math.round(value + (to[at] - value) * share));
 }
 
+/** @param {number[]} rgb */
 export function pixelOf([r, g, b]) {
   return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 }

@@ -18,6 +18,8 @@ const MAX_LINKS = 300;
 /**
  * The path in a track of its own, over all task runs, of which those on the path are lit, and those
  * that had not ended, for which the run went on.
+ *
+ * @returns {import("./views.js").View}
  */
 export function criticalView(tasks) {
   const { path } = tasks;
@@ -37,7 +39,7 @@ export function criticalView(tasks) {
   };
   return {
     tracks: [track, ...threadTracks(tasks)],
-    rows: null,
+    rows: tasks.rows,
     offsets: Uint32Array.from([0, ...tasks.trackOffsets]),
     lit,
     chain,

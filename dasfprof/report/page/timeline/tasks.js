@@ -8,12 +8,25 @@ export const [NUMBERED, HEX, UUID, FLOAT, TUPLE] = [1, 2, 3, 4, 8];
 const TICKS_PER_SECOND = 2 ** 22;
 
 export class Tasks {
+  /** @type {Float64Array} */ starts;
+  /** @type {Float64Array} */ durations;
+  /** @type {Uint32Array} */ keys;
+  /** @type {Uint8Array} */ states;
+  /** @type {?Uint16Array} The place of each row's step; null: none is known. */ steps;
+  /** @type {Uint16Array} */ functionOfKey;
+  /** @type {import("./gaps.js").Gaps} */ gaps;
+  /** @type {import("./transfers.js").Transfers} */ transfers;
+  // By `readGaps`, of each row.
+  before; after; deserialize; disk_read; disk_write; core_wait; cpu;
+
   constructor(facts, columns) {
     this.facts = facts;
     this.columns = columns;
     this.count = facts.tasks;
     this.tracks = facts.tracks;
     this.span = facts.span;
+    /** All rows. */
+    this.rows = Uint32Array.from({ length: this.count }, (_, row) => row);
     this.trackOffsets = Uint32Array.from([...facts.tracks.map((track) => track.first), this.count]);
   }
 
@@ -202,7 +215,8 @@ export class Tasks {
     if (at >= 0) {
       const { inputs, keys, producers } = this.links;
       const begin = inputs[at];
-      return Array.from(keys.subarray(begin, inputs[at + 1]), (key, place) => ({ key, row: producers[begin + place] - 1 }));
+      const own = keys.subarray(begin, inputs[at + 1]);
+      return Array.from(own, (key, place) => ({ key, row: producers[begin + place] - 1 }));
     }
     return Array.from(targetsOf(this.dependencies, this.keys[row]), (key) => {
       const runs = this.runsOf(key);

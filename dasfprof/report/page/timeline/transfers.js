@@ -11,6 +11,8 @@ import { packed } from "./views.js";
 const SOURCE_WIDTH = 110;
 
 export class Transfers {
+  facts; workers; starts; durations; sizes; sources; receivers; failed;
+
   constructor(facts, workers) {
     Object.assign(this, { facts, workers });
   }
@@ -24,8 +26,10 @@ export class Transfers {
     const own = [...this.receivers.keys()].filter((at) => this.receivers[at] === worker);
     if (!own.length) return [];
     const bytes = sumOf(own.map((at) => this.sizes[at] || 0));
-    const left = this.facts.all > this.starts.length ? `, the longest ${formatCount(this.starts.length)} of all ${formatCount(this.facts.all)}` : "";
-    const hint = `${visible(this.workers[worker])}: ${counted(own.length, "transfer")} in, ${formatBytes(bytes)}${left}`;
+    const [count, all] = [this.starts.length, this.facts.all];
+    const left = all > count ? `, the longest ${formatCount(count)} of all ${formatCount(all)}` : "";
+    const name = visible(this.workers[worker]);
+    const hint = `${name}: ${counted(own.length, "transfer")} in, ${formatBytes(bytes)}${left}`;
     return (one ? [own] : packed(this, own)).map((transfers, at) => {
       return { title: at ? "" : "\u2003transfers in", short: "", hint, area: false, group: worker, transfers };
     });

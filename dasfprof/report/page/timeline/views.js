@@ -1,19 +1,45 @@
-// The views of the timeline: which rows are shown in which tracks. A view has `tracks` (title, hint,
-// `short` where low tracks have another title, `area` where the track shows how many tasks ran at a
-// time instead of each), `rows` by track and start (null: all rows as they are) and `offsets` of the
-// tracks in them; `lanes`: the places of a track's threads. A track with a `branch` opens and closes; that of a step is
-// `strong`; one with `transfers` shows those. `staying`: how many first tracks stay in place while others scroll.
+// The views of the timeline: which rows are shown in which tracks.
 
 import { formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { ascending } from "../numbers.js";
 import { codeOf } from "./colours.js";
 
+/**
+ * @typedef {object} Track
+ * @property {string} title
+ * @property {string} [short] what low tracks have as a title
+ * @property {string} hint
+ * @property {*} group the worker, step or function that it is of
+ * @property {boolean} area whether it shows how many tasks ran at a time instead of each
+ * @property {number[]} [lanes] the places of its threads
+ * @property {string} [branch] of one that opens and closes
+ * @property {boolean} [strong] of a step
+ * @property {number[]} [transfers] what it shows in place of task runs
+ *
+ * @typedef {object} View
+ * @property {Track[]} tracks
+ * @property {Uint32Array} rows by track and start
+ * @property {Uint32Array} offsets of the tracks in the rows
+ * @property {Uint8Array} [lit] a flag for each row: the others are dim
+ * @property {number[]} [chain] rows on the critical path
+ * @property {object} [path]
+ * @property {number} [staying] how many first tracks stay in place while others scroll
+ * @property {boolean} [byStep]
+ * @property {boolean} [handles] whether buttons stand beside titles
+ * @property {Int32Array} [trackOfRow]
+ * @property {Float64Array} [longest]
+ */
+
 /** More steps than this are closed at first. */
 const MAX_OPEN = 12;
 
-/** All task runs on the threads of the workers. */
+/**
+ * All task runs on the threads of the workers.
+ *
+ * @returns {View}
+ */
 export function flattenView(tasks) {
-  return { tracks: threadTracks(tasks), rows: null, offsets: tasks.trackOffsets };
+  return { tracks: threadTracks(tasks), rows: tasks.rows, offsets: tasks.trackOffsets };
 }
 
 /** Those of at least so many seconds, on the threads of the workers. */
@@ -89,7 +115,7 @@ function stepsInOrder(tasks, rows) {
   const groups = [...groupsOf(rows, (row) => tasks.steps[row])];
   return groups.sort(
     ([one, its], [other, others]) =>
-      (one === none) - (other === none) || tasks.starts[its[0]] - tasks.starts[others[0]],
+      Number(one === none) - Number(other === none) || tasks.starts[its[0]] - tasks.starts[others[0]],
   );
 }
 
@@ -165,27 +191,35 @@ export function packed(tasks, rows) {
   return tracks;
 }
 
-/** The place of each row's track in a view, -1 for rows that it does not show. */
+/**
+ * The place of each row's track in a view, -1 for rows that it does not show.
+ *
+ * @param {View} view
+ */
 export function tracksOfRows(view, count) {
   if (view.trackOfRow) return view.trackOfRow;
   const trackOfRow = new Int32Array(count).fill(-1);
   for (let track = 0; track < view.tracks.length; track += 1) {
     for (let at = view.offsets[track]; at < view.offsets[track + 1]; at += 1) {
-      trackOfRow[view.rows ? view.rows[at] : at] = track;
+      trackOfRow[view.rows[at]] = track;
     }
   }
   view.trackOfRow = trackOfRow;
   return trackOfRow;
 }
 
-/** The longest task of each track: how far before a time a task that still runs can have begun. */
+/**
+ * The longest task of each track: how far before a time a task that still runs can have begun.
+ *
+ * @param {View} view
+ */
 function longestOfTracks(view, tasks) {
   if (!view.longest) {
     view.longest = new Float64Array(view.tracks.length);
     for (let track = 0; track < view.tracks.length; track += 1) {
       let longest = 0;
       for (let at = view.offsets[track]; at < view.offsets[track + 1]; at += 1) {
-        longest = Math.max(longest, tasks.durations[view.rows ? view.rows[at] : at]);
+        longest = Math.max(longest, tasks.durations[view.rows[at]]);
       }
       view.longest[track] = longest;
     }
@@ -193,15 +227,18 @@ function longestOfTracks(view, tasks) {
   return view.longest;
 }
 
-/** The places in a view of the rows of a track that may be seen between two times. */
+/**
+ * The places in a view of the rows of a track that may be seen between two times.
+ *
+ * @param {View} view
+ */
 export function seenIn(view, tasks, track, from, to) {
   const earliest = from - longestOfTracks(view, tasks)[track];
-  const startAt = (at) => tasks.starts[view.rows ? view.rows[at] : at];
   const search = (time) => {
     let [low, high] = [view.offsets[track], view.offsets[track + 1]];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (startAt(middle) < time) low = middle + 1;
+      if (tasks.starts[view.rows[middle]] < time) low = middle + 1;
       else high = middle;
     }
     return low;
