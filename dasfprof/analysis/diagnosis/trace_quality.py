@@ -15,9 +15,11 @@ from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.text import count_of, excerpt, format_duration
 
 #: Notes that are no fault of a trace: the run goes on, it has no GPU, its data came from the
-#: client, or only some of the pipeline has steps. That there are no samples is said here in other
-#: words.
-_NO_FAULT: frozenset[NoteKind] = frozenset(("goes-on", "gpu", "input-sizes", "steps", "no-samples"))
+#: client, or only some of the pipeline has steps. That there are no samples, and that the client
+#: was gone, is said in other words.
+_NO_FAULT: frozenset[NoteKind] = frozenset(
+    ("goes-on", "gpu", "input-sizes", "steps", "no-samples", "client-gone")
+)
 #: Notes that workers cause that die.
 _OF_THE_DEAD: frozenset[NoteKind] = frozenset(("not-closed", "lost-task-runs"))
 #: Seconds that a clock may be off before it is told of.
@@ -30,6 +32,7 @@ _MOST_NOTES = 5
 def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     """Find files, facts and readings that the trace lacks."""
     told = [note for note in run.trace.notes if note.kind not in _NO_FAULT]
+    told.sort(key=lambda note: note.kind != "lost-events")
     notes = [note.text for note in told]
     workers = run.trace.workers
     cut = ~workers["closed"].fillna(True).to_numpy(dtype=bool)
@@ -74,6 +77,22 @@ def _advice(kinds: Set[NoteKind], died: bool) -> str:
             "collect the files of other hosts: run.collect()."
         )
     return " ".join(words)
+
+
+@rule("ended-by-itself")
+def ended_by_itself(run: RunFigures) -> Iterator[Finding]:
+    """Find that a run ended as its client was gone."""
+    for note in run.trace.notes:
+        if note.kind == "client-gone":
+            yield Finding(
+                note.text[:1].upper() + note.text[1:],
+                "The scheduler's file, and those of its workers, were closed then.",
+                "Let the program that begins a run stay until run.stop() has returned; "
+                "dasfprof.orphan-timeout says how long a run goes on without it. A scheduler that "
+                "is started with --preload dasfprof.preload records without a client.",
+                at_least="low",
+                at_most="low",
+            )
 
 
 @rule("clocks-apart")

@@ -4,12 +4,11 @@ import { rowsOf } from "./data.js";
 import { make } from "./dom.js";
 import { formatSeconds, formatShare, shortened, visible } from "./format.js";
 import { fitting, sumOf } from "./numbers.js";
-import { CLASS_COLOURS, HATCHED_BACK, OTHER } from "./timeline/palette.js";
 
 const MAX_BARS = 24;
 
 /** Fills the section; busy classes are solid, idle ones hatched. */
-export function showAccounting(root, { cluster, workers }) {
+export function showAccounting(root, { cluster, workers }, classes) {
   const whole = rowsOf(cluster);
   if (!whole.length) {
     root.append(
@@ -21,7 +20,7 @@ export function showAccounting(root, { cluster, workers }) {
     );
     return;
   }
-  const swatches = swatchesOf(whole);
+  const swatches = swatchesOf(classes);
   const bars = make("div", { class: "bars" });
   addBar(bars, "All threads", whole, swatches);
   const byWorker = Map.groupBy(rowsOf(workers), (row) => `${row.Host}\0${row.Worker}`);
@@ -52,13 +51,8 @@ export function showAccounting(root, { cluster, workers }) {
   root.append(bars, list);
 }
 
-export function swatchesOf(rows) {
-  return new Map(
-    rows.map(({ Class: name, Busy: busy }) => {
-      const colour = CLASS_COLOURS[name] ?? HATCHED_BACK[name] ?? OTHER;
-      return [name, { colour, busy, back: name in HATCHED_BACK }];
-    }),
-  );
+function swatchesOf(classes) {
+  return new Map(classes.map((one) => [one.name, one]));
 }
 
 export function swatch({ colour, busy, back }, tag = "i") {
@@ -95,9 +89,9 @@ function shareOf(row) {
 }
 
 /** Fills one bar with all thread-seconds, and names its classes, those of under 1 % as one. */
-export function showClasses(bar, names, cluster) {
+export function showClasses(bar, names, cluster, classes) {
   const rows = rowsOf(cluster);
-  const swatches = swatchesOf(rows);
+  const swatches = swatchesOf(classes);
   fillBar(bar, "All threads", rows, swatches);
   for (const [at, part] of [...bar.children].entries())
     part.addEventListener("click", () => (location.hash = classLink(rows[at].Class)));

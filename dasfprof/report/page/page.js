@@ -1,6 +1,6 @@
 // The page: what is where, and what answers to whom.
 
-import { showAccounting, swatchesOf } from "./accounting.js";
+import { showAccounting } from "./accounting.js";
 import { Address } from "./address.js";
 import { OtherReport } from "./comparison/other_report.js";
 import { Columns, rowsOf } from "./data.js";
@@ -72,7 +72,7 @@ class Page {
     this.area = new Area(this, byId("area"));
     this.sources = new Sources(facts.timeline.code);
     this.flames = new Flames(facts.flame, this.columns, this.sources);
-    showAccounting(byId("accounting"), facts.accounting);
+    showAccounting(byId("accounting"), facts.accounting, facts.timeline.gaps.classes);
     this.timeline.show(flattenView(this.tasks));
     this.onMoved(0, this.tasks.span);
   }
@@ -85,8 +85,7 @@ class Page {
     };
     await this.tasks.readPicture();
     await this.tasks.readGaps();
-    const swatches = swatchesOf(rowsOf(this.facts.accounting.cluster));
-    this.gaps = this.tasks.gaps = this.timeline.painter.gaps = new Gaps(this.tasks, swatches);
+    this.gaps = this.tasks.gaps = this.timeline.painter.gaps = new Gaps(this.tasks);
     if (this.tasks.steps) this.timeline.band = new StepBand(this.tasks);
     this.lanes = new Lanes(this.tasks, () => this.arrange());
     this.timeline.handles = new Handles(find("#timeline .handles"), this.timeline, this.lanes);

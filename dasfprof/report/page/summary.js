@@ -16,7 +16,7 @@ const MOST_HOSTS = 3;
 /** Versions of these are told. */
 const PACKAGES = ["python", "dask", "distributed", "dasfprof"];
 
-export function showSummary({ title, summary, accounting, notes }) {
+export function showSummary({ title, summary, accounting, notes, timeline }) {
   byId("title").textContent = visible(title);
   const threads = summary.threads === null ? "" : `, ${counted(summary.threads, "thread")}`;
   const cores = summary.cores === null ? "" : `, ${counted(summary.cores, "core")}`;
@@ -27,7 +27,7 @@ export function showSummary({ title, summary, accounting, notes }) {
   byId("subtitle").textContent = parts.join(" · ");
   byId("recorded-with").textContent = recordedWith(summary);
   byId("verdict").textContent = visible(summary.verdict);
-  showClasses(byId("classes"), byId("class-names"), accounting.cluster);
+  showClasses(byId("classes"), byId("class-names"), accounting.cluster, timeline.gaps.classes);
   const tiles = [
     ["Run time", formatSeconds(summary.seconds ?? NaN), leastTime(summary)],
     ["Task runs", formatCount(summary.tasks), `of ${counted(summary.functions, "function")}`],

@@ -7,7 +7,7 @@ import { outliersFirst } from "../numbers.js";
 import { BLOCKED, COMPUTING, CORE_WAIT, CPU_UNKNOWN, DESERIALIZE } from "./gaps.js";
 import { busySeconds } from "./lanes.js";
 import { OTHER } from "./palette.js";
-import { kindColour, pathTotals, WORK } from "./path.js";
+import { pathTotals, WORK } from "./path.js";
 
 /** States of task runs by what they mean; any other is grey. */
 const STATE_COLOURS = { memory: 2, erred: 5, cancelled: 1, rescheduled: 3, released: 4 };
@@ -152,9 +152,9 @@ export function gapLegend(gaps, rows) {
 
 /** The kinds of segments as entries of a legend. */
 export function pathLegend(path) {
-  const entries = pathTotals(path).map(([{ name, meaning }, seconds]) => {
+  const entries = pathTotals(path).map(([{ name, meaning, colour }, seconds]) => {
     const square = make("i", { class: name === WORK ? "work" : "wait" });
-    if (name !== WORK) square.style.background = `var(--series-${kindColour(name)})`;
+    if (name !== WORK) square.style.background = `var(--series-${colour})`;
     return { name, title: meaning, swatch: square, about: formatSeconds(seconds) };
   });
   return ["On the critical path:", ...entries];

@@ -22,9 +22,8 @@ from dasfprof.analysis.model.busy_time import (
 )
 from dasfprof.analysis.model.idle_cells import IdleCells
 from dasfprof.analysis.model.slots import task_slots
-from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime
 from dasfprof.analysis.model.workers import NamedWorkers, worker_lives
-from dasfprof.analysis.tables.time_accounting import CLASSES
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, offsets, scaled, seconds, whole_numbers
@@ -126,8 +125,8 @@ def gap_columns(
     columns, facts
         Of each cell its begin, where its classes begin, and these with their shares of the free
         time of the worker's tracks (what is missing to the whole is on no track); ``classes``,
-        their names and meanings, and ``first``, the first cell of each worker of `tracks`, and one
-        behind the last. The last cell of a worker is none: it is where its last life ends.
+        their names, meanings and looks, and ``first``, the first cell of each worker of `tracks`,
+        and one behind the last. The last cell of a worker is none: its last life ends there.
     """
     free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
     titles, named = NamedWorkers(trace).titles(), NamedWorkers(trace).of_lives
@@ -153,7 +152,16 @@ def gap_columns(
         "classes": whole_numbers(np.nonzero(used)[1]),
         "shares": scaled(share[used] / _WHOLE, step=1 / _WHOLE),
     }
-    classes = [{"name": name, "meaning": meaning} for name, meaning in CLASSES.values()]
+    classes = [
+        {
+            "name": spent.label,
+            "meaning": spent.meaning,
+            "colour": spent.colour,
+            "busy": spent in OF_USES.values(),
+            "back": spent.is_hatched_back,
+        }
+        for spent in ThreadTime
+    ]
     return columns, {"first": [*first, total], "classes": classes}
 
 

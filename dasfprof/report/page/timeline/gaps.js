@@ -17,13 +17,11 @@ const GAP_BINS = 16_384;
 const FEW_PARTS = 400;
 
 export class Gaps {
-  /** `swatches`: colour and kind of each class by its name, as elsewhere on the page. */
-  constructor(tasks, swatches) {
+  constructor(tasks) {
     this.tasks = tasks;
-    const { classes } = tasks.facts.gaps;
-    this.names = classes.map(({ name }) => name);
-    this.meanings = classes.map(({ meaning }) => meaning);
-    this.swatches = this.names.map((name) => swatches.get(name) ?? { colour: OTHER, busy: false, back: false });
+    /** Name, meaning, colour and kind of each class. */
+    this.swatches = tasks.facts.gaps.classes;
+    this.names = this.swatches.map(({ name }) => name);
     /** The track of all runs of a thread, whatever the view leaves out. */
     this.flat = flattenView(tasks);
     /** Sums by lane and by worker, made when they are first wanted. */

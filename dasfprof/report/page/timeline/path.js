@@ -1,17 +1,8 @@
 // The critical path: the chain of waits and work that made the run as long as it was.
 
 import { lastAtMost } from "../numbers.js";
-import { CLASS_COLOURS, OTHER } from "./palette.js";
 import { threadTracks, tracksOfRows } from "./views.js";
 
-/** The class of thread time that has the colour of a kind of waits, where it is called otherwise. */
-const KIND_CLASSES = {
-  Client: "Nothing submitted",
-  Scheduler: "Scheduler latency",
-  Transfer: "Transfer wait",
-  Worker: "Worker latency",
-  Unspill: "Unspill and spill",
-};
 export const WORK = "Compute";
 const MAX_LINKS = 300;
 
@@ -48,11 +39,6 @@ export function criticalView(tasks) {
   };
 }
 
-/** The colour of a kind of waits; work has that of its task. */
-export function kindColour(kind) {
-  return CLASS_COLOURS[KIND_CLASSES[kind] ?? kind] ?? OTHER;
-}
-
 /** The place of the path's segment at a time; -1 if there is none. */
 export function segmentAt({ starts, durations }, time) {
   const at = lastAtMost(starts, time);
@@ -73,11 +59,11 @@ export function paintPath(context, path, frame, colours, palette) {
       frame.x(path.starts[at] + path.durations[at]),
       frame.left + frame.width + 2,
     );
-    const kind = path.kinds[at].name;
-    const work = kind === WORK;
+    const kind = path.kinds[at];
+    const work = kind.name === WORK;
     const known = work && path.rows[at] < colours.length;
-    const colour = known ? colours[path.rows[at]] : kindColour(kind);
-    const seen = !path.only || path.only.has(kind);
+    const colour = known ? colours[path.rows[at]] : kind.colour;
+    const seen = !path.only || path.only.has(kind.name);
     context.fillStyle = (seen ? palette.series : palette.dimSeries)[colour];
     const high = work ? height : Math.max(2, Math.round(height * 0.45));
     context.fillRect(x, y + height - high, Math.max(end - x, 0.5), high);

@@ -81,7 +81,7 @@ function toldGap(gaps, { title, sums }) {
       {},
       swatch(gaps.swatches[code]),
       make("b", {}, visible(gaps.names[code])),
-      ` ${formatSeconds(sums[code])}: ${visible(gaps.meanings[code])}`,
+      ` ${formatSeconds(sums[code])}: ${visible(gaps.swatches[code].meaning)}`,
     ),
   );
   const rest = sumOf(codes.slice(TOLD_CLASSES).map((code) => sums[code]));
