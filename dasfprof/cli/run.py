@@ -145,7 +145,8 @@ def _report(recorder: ClientRecorder, target: str, head: int) -> None:
             f"dasfprof: {clean(target)} connected no distributed.Client in its own process, or "
             "replaced distributed.client.preload in Dask's config, so nothing was recorded. What "
             "runs without one cannot be observed: on Dask's threaded or process scheduler, by a "
-            "client in another process, or on a scheduler that is not distributed's. Make a distributed.Client() in the script.",
+            "client in another process, or on a scheduler that is not distributed's. Make a "
+            "distributed.Client() in the script.",
             err=True,
         )
     for cluster in recorder.clusters:
