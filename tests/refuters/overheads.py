@@ -86,7 +86,7 @@ def late_receipt(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the time between being sent and being received, and with lags of loops."""
     late = evidence.idle_by_worker("sent", "received")
     yield from exceeds(said["idle"], late / evidence.thread_seconds, "idle threads")
-    stolen = np.array([row["noted"].get("stolen") or 0.0 for row in evidence.runs])
+    stolen = np.array([row["noted"].get("stolen") or np.nan for row in evidence.runs])
     way = evidence.runs.numbers("received") - np.fmax(evidence.runs.numbers("sent"), stolen)
     yield from differs(said["longest"], float(np.nanmax(way)), "the longest way")
     yield from exceeds(said["on_path"], evidence.wall, "seconds of the critical path")

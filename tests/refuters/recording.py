@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dasfprof.database.reader import TraceFile
+from dasfprof.text import format_duration
 from refuters.evidence import Evidence
 from refuters.figures import Said, exceeds, is_at_least
 from refuters.registry import refuter
@@ -34,6 +36,25 @@ def missing_evidence(said: Said, evidence: Evidence) -> Iterator[str]:
         }
         if killed and killed <= left and evidence.scheduler_closed:
             yield "their workers had left before recording ended: no stop() would have waited"
+
+
+@refuter("ended-by-itself")
+def ended_by_itself(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with what closing frames say, and look for events that came later."""
+    for path in evidence.paths:
+        file = TraceFile(path)
+        for _ in file.batches():
+            pass
+        end = file.end or {}
+        if end and end.get("cause") != "client gone":
+            yield f"{path.name} was closed for another reason"
+        if file.header.get("plugin") == "SchedulerPlugin":
+            if not end:
+                yield "the scheduler's file was not closed"
+            elif "gone for" in said["note"]:
+                gone = format_duration(end["clock"][0] - end["since"])
+                if f"gone for {gone}." not in said["note"]:
+                    yield f"the client was gone for {gone}"
 
 
 @refuter("clocks-apart")

@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import psutil
 from dask.utils import key_split
 
 from refuters.attempts import a_client_left, attempts, by_client, clients_gone, is_killed
 from refuters.evidence import Evidence
 from refuters.figures import Said, differs, is_close
 from refuters.registry import refuter
+
+#: Ends of the evidence by the process of the scheduler.
+_GONE = ("SCHEDULER_GONE", "PROGRAM_GONE")
 
 
 @refuter("unfinished-run")
@@ -26,6 +30,9 @@ def unfinished_run(said: Said, evidence: Evidence) -> Iterator[str]:
         open_ = evidence.rows("Task Run").where(lambda row: row["state"] == "processing")
         seen = {repr(row["key"]) for row in evidence.rows("Task Under Way")}
         counts |= {len(open_), len(seen), len(open_) + _unsent(evidence)}
+        if evidence.unclosed:
+            known = states.where(lambda row: row["unfinished"] is not None)
+            counts |= {int(row["unfinished"]) - _ended_unseen(evidence, row) for row in known}
         if tasks not in counts:
             yield f"{tasks} are said, the events have one of {sorted(counts)[-4:]}"
         if tasks == 0:
@@ -45,7 +52,50 @@ def unfinished_run(said: Said, evidence: Evidence) -> Iterator[str]:
         erred = [row for row in attempts(evidence) if row["ended"] == "erred"]
         if not erred:
             yield "no task erred"
+    if said["recording"] in _GONE and (
+        not said["cause"] or said["cause"]["kind"] == "scheduler-gone"
+    ):
+        yield from _of_the_gone(said, evidence)
     yield from _no_strangers(said, evidence)
+
+
+def _ended_unseen(evidence: Evidence, state: dict[str, Any]) -> int:
+    """Count tasks that ended after a state of the scheduler, whose file does not tell of them.
+
+    What had ended less than a second before may have been reported since.
+    """
+    ended = [
+        repr(row["key"])
+        for row in evidence.runs
+        if not row["noted"]
+        and row["state"] in ("memory", "erred")
+        and row["stop"] > state["timestamp"] - 1.0
+    ]
+    return len(set(ended))
+
+
+def _of_the_gone(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Look for the scheduler's process, and for those that are said to have outlived it."""
+    headers = dict(zip(evidence.names, evidence.headers, strict=True))
+    own = [one for one in headers.values() if one.get("plugin") == "SchedulerPlugin"]
+    if evidence.scheduler_closed or not own:
+        yield "the scheduler closed its file, or has none"
+    # A number that is used again is no process of before.
+    if any(
+        psutil.pid_exists(one["pid"])
+        and psutil.Process(one["pid"]).create_time() <= one["created"]
+        and psutil.Process(one["pid"]).status() != psutil.STATUS_ZOMBIE
+        for one in own
+    ):
+        yield "the scheduler's process runs"
+    clients = [one["pid"] for one in headers.values() if one.get("plugin") == "StepRecorder"]
+    if (said["recording"] == "PROGRAM_GONE") != any(one["pid"] in clients for one in own):
+        yield "the scheduler's process is the client's, or is not"
+    if said["cause"]:
+        left = {row["worker"] for row in evidence.rows("Worker Removed")}
+        closed = [one for name, one in headers.items() if name not in evidence.unclosed]
+        if not {one["worker"]["address"] for one in closed if "worker" in one} - left:
+            yield "no worker closed its file after the scheduler had ended"
 
 
 def _of_sigint(exception: str) -> bool:

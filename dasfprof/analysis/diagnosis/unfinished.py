@@ -14,6 +14,7 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.open_runs import RELEASED
 from dasfprof.analysis.model.run_end import How, RunEnd
 from dasfprof.analysis.model.worker_exits import exit_words
+from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.under_way.cause import Cause
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.failed_tasks import ended_with_the_run
@@ -43,6 +44,11 @@ _WHEN = {
     "whether it died or was shut down",
     "interrupted": "when SIGINT came, as of Ctrl-C",
     "given up": "when its client gave {them} up",
+}
+#: What is gone, where no cause is seen but what ended the evidence.
+_GONE = {
+    RecordingEnd.SCHEDULER_GONE: "The scheduler's process",
+    RecordingEnd.PROGRAM_GONE: "The client's process, which had the scheduler in it,",
 }
 
 
@@ -90,6 +96,7 @@ def _summary(
         grave=severity == "high",
         longest=Seconds(longest),
         cause=cause,
+        recording=run.trace.recording.name,
         failed_late=_failed_with_the_end(run),
         seconds=seconds,
         at_least=severity,
@@ -121,9 +128,11 @@ def _say_unfinished_run(f: Figures) -> Words:
         begin = f"The run did not end: {begin}" if f.grave else begin
     names = name_some(f.keys)
     under_way = f" ({names}, for up to {f.longest})" if names and f.longest else ""
+    gone = _GONE.get(RecordingEnd[f.recording])
+    unknown = f"{gone} is gone; no other cause is seen." if gone else "No cause is seen."
     facts = ("" if f.cause is None else f.cause.evidence, _late_in_words(f), _states_in_words(f))
     return (
-        f"{begin}{under_way}. {'No cause is seen.' if f.cause is None else f.cause.text}",
+        f"{begin}{under_way}. {unknown if f.cause is None else f.cause.text}",
         "".join(f"{fact.rstrip('. ')}. " for fact in facts if fact) + "See processed_tasks().",
         "Look at what these tasks do: client.call_stack() tells while they run."
         if f.cause is None
