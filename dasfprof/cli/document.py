@@ -25,7 +25,8 @@ def document(
     The whole is an object of ``run`` (its name), ``summary``, ``findings``, ``tables`` (by the
     names of their CSV files) and ``notes`` (on missing data). The summary of a run that is analysed
     part by part is null. A table is a list of objects
-    by label; NA and numbers that are not finite are null; times are ISO 8601.
+    by label; NA and numbers that are not finite are null; times are ISO 8601. A finding has its
+    ``Figures`` besides.
 
     Parameters
     ----------
@@ -45,7 +46,9 @@ def document(
     asked = list(requests)
     for request in asked:
         if request.question.name == "diagnose":
-            yield from _member("findings", request.of(analyser), rows)
+            findings = request.of(analyser)
+            told = findings.assign(Figures=findings.attrs["figures"])
+            yield from _member("findings", told, rows)
             yield ",\n"
     yield '"tables": {'
     separator = "\n"

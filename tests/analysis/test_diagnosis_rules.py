@@ -166,6 +166,13 @@ def test_a_host_without_memory(tmp_path: Path) -> None:
     assert finding["Start (s)"] == 2.0
 
 
+def test_a_host_that_tells_no_memory_is_not_full(tmp_path: Path) -> None:
+    nothing = {"host_memory_total": 0.0, "host_memory_available": 0.0}
+    used = [(0, at, nothing) for at in (0.0, 2.0)]
+
+    assert found(Plan(filled(["load"], 1.0), used=used), tmp_path) == {}
+
+
 def test_a_worker_near_its_limit(tmp_path: Path) -> None:
     used = [
         (n, at, {"memory": 920_000_000 if n and at else 400_000_000})

@@ -69,6 +69,7 @@ def test_each_changed_figure_is_refuted(name: str, other: Any, tmp_path: Path) -
     table = findings_of(slow_function(), tmp_path)
     assert table["Rule"].tolist() == ["dominating-function"]
     (figures,) = table.attrs["figures"]
+    assert figures["median"] == {"value": 1.0, "unit": "s"}
     if name == "function":
         table["Function"] = other
     figures[name] = {**figures[name], "value": other} if name != "function" else other

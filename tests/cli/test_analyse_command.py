@@ -190,6 +190,8 @@ def test_json_is_one_document(trace: Path) -> None:
     assert [row["GPU"] for row in tables["function_bottleneck"]] == [None, None]
     assert [row["worker-c096-0"] for row in tables["task_balance"]] == [1, 5]
     assert all({"Severity", "Finding", "Suggestion"} <= row.keys() for row in document["findings"])
+    figures = {row["Rule"]: row["Figures"] for row in document["findings"]}
+    assert figures["missing-evidence"]["workers_died"] is False
 
 
 def test_json_of_what_was_asked(trace: Path) -> None:

@@ -52,9 +52,8 @@ def unfinished_run(said: Said, evidence: Evidence) -> Iterator[str]:
         erred = [row for row in attempts(evidence) if row["ended"] == "erred"]
         if not erred:
             yield "no task erred"
-    if said["recording"] in _GONE and (
-        not said["cause"] or said["cause"]["kind"] == "scheduler-gone"
-    ):
+    seen = said["cause"] is not None and said["cause"]["kind"] != "scheduler-gone"
+    if said["recording"] in _GONE and not seen:
         yield from _of_the_gone(said, evidence)
     yield from _no_strangers(said, evidence)
 

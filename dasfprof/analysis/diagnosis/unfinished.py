@@ -27,9 +27,9 @@ from dasfprof.text import clean, elide, excerpt
 _LONG = 10.0
 #: Seconds within which a client may leave because of a result that it got.
 _ACTS = 3.0
-#: States of tasks that are told, and so many dead workers at most.
+#: States of tasks that are told, and so many tasks and dead workers at most.
 _STATES = ("processing", "queued", "waiting", "no-worker")
-_MOST_DEATHS = 5
+_MOST_KEYS, _MOST_DEATHS = 3, 5
 #: Kinds of causes that healthy tasks show as well, and those of a run in which all tasks ended.
 _HEALTHY = ("running", "sleeping", "fetching", "futures-wait")
 _ALL_ENDED = ("client-elsewhere",)
@@ -114,7 +114,8 @@ def _what_was_left(state: ClusterState, end: RunEnd) -> dict[str, Any]:
     return {
         "tasks": Count(end.unfinished if end.unfinished is not None else len(state.tasks)),
         "when": _when(state, end),
-        "keys": [task.key for task in state.tasks],
+        "keys": [task.key for task in state.tasks[:_MOST_KEYS]],
+        "seen": Count(len(state.tasks)),
         "states": {name: Count(totals[name]) for name in _STATES if totals[name]},
         "quiet": Seconds(state.quiet) if state.quiet else None,
     }
@@ -126,7 +127,7 @@ def _say_unfinished_run(f: Figures) -> Words:
     else:
         begin = f"{_were_unfinished(f)} {_when_in_words(f)}"
         begin = f"The run did not end: {begin}" if f.grave else begin
-    names = name_some(f.keys)
+    names = name_some(f.keys, number=f.seen)
     under_way = f" ({names}, for up to {f.longest})" if names and f.longest else ""
     gone = _GONE.get(RecordingEnd[f.recording])
     unknown = f"{gone} is gone; no other cause is seen." if gone else "No cause is seen."
@@ -243,7 +244,7 @@ def _say_cut_off(f: Figures) -> Words:
     return (
         f"{f.tasks:task} of fire_and_forget had not ended {_when_in_words(f)}: the end of the "
         "program cut them off.",
-        f"{name_some(f.keys)} {_states_in_words(f)}".strip(),
+        f"{name_some(f.keys, number=f.seen)} {_states_in_words(f)}".strip(),
         "Keep their futures and wait() for them before the program ends, or run it on a cluster "
         "that outlives it.",
     )

@@ -45,6 +45,10 @@ def diagnose(trace: Trace, least: float = 0.1) -> pd.DataFrame:
     that is more than one time, function or worker (``spans``, in seconds from the trace's begin;
     ``state``, ``function``, ``worker`` of all its task runs; None: they differ).
 
+    ``attrs["figures"]`` has, by name, the figures of which the sentences of each row are made:
+    texts, and numbers as ``{"value": 0.25, "unit": "s"}``. Units are ``s``, ``B``, ``B/s``,
+    ``share``, ``times`` and ``count``.
+
     A finding that another one brings about is ``low``, and says what it may follow from: one with
     as many seconds at stake, or more. That
     a function takes long, or waits, is ``medium`` at most: it may have to. A

@@ -73,8 +73,8 @@ def since(tasks: Sequence[TaskUnderWay]) -> str:
     return f", {format_duration(seconds)}{more} after {who} began"
 
 
-def name_some(names: Sequence[str], most: int = 3) -> str:
-    """Name the first of some keys, functions, ..."""
+def name_some(names: Sequence[str], most: int = 3, number: int | None = None) -> str:
+    """Name the first of some keys, functions, ..., of which there are `number`: so many names."""
     shown = ", ".join(elide(name, 60) for name in names[:most])
-    more = len(names) - most
+    more = (len(names) if number is None else number) - most
     return f"{shown} and {more:,} more" if more > 0 else shown
