@@ -318,6 +318,19 @@ def test_a_straggler(tmp_path: Path) -> None:
     assert "fat-partitions" not in findings
 
 
+def test_the_finding_shows_what_the_table_of_stragglers_shows(tmp_path: Path) -> None:
+    # The last but one waited for a core for all that it took longer; the last for a second of six.
+    tasks = [Task(f"load-{n}", 0, n * 0.5, n * 0.5 + 0.5) for n in range(12)]
+    tasks.append(Task("load-12", 0, 6.0, 12.0, run_queue=5.5))
+    tasks.append(Task("load-13", 0, 12.0, 18.0, run_queue=1.0))
+    finding = found(Plan(tasks, threads=1), tmp_path)["straggling-tasks"]
+    table = TraceAnalyser(tmp_path, progress=False).stragglers()
+
+    assert "up to 5 s in load, whose median is 500 ms" in finding["Finding"]
+    shown = table[["Task Key", "Elapsed (s)", "Median (s)", "Cause"]].values.tolist()
+    assert shown == [["load-13", pytest.approx(5.0), pytest.approx(0.5), "computed longer"]]
+
+
 def test_a_straggler_among_layers(tmp_path: Path) -> None:
     # Two passes over an array: in the second each task has ten times as much to do, and one more.
     tasks = [Task((f"mean-{0:032x}", n), 0, n * 0.1, n * 0.1 + 0.1) for n in range(10)]

@@ -64,7 +64,7 @@ def straggling_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
         yield "no task has this key"
         return
     # In another layer of the graph a function does other work, on other arrays.
-    own = _layer_of(row, evidence)
+    own = _layer_of(row, evidence).where(lambda other: other["seceded"] is None)
     if said["longest"] < 2 * float(np.median(_held(own, "held"))):
         yield "others of its layer take more than half as long"
     # Until the next task took the thread, or until the worker noted that it was done.

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
-from dasfprof.analysis.diagnosis.outliers import Stragglers
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.slots import unfinished_runs
+from dasfprof.analysis.model.stragglers import StragglerRuns
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share, Words
@@ -47,8 +47,8 @@ _WHY = {
 @rule("fat-partitions")
 def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     """Find partitions that are far larger than others, so that their tasks take longer."""
-    found = run.outliers.stragglers
-    kept = found.fat
+    found, (sizes, times) = run.outliers.stragglers, run.outliers.partitions
+    kept = run.outliers.fat & ~run.outliers.on_slow_worker[found.rows]
     gain = _gain(run, found, kept)
     if not kept.any() or gain < _GAIN * run.wall:
         return
@@ -57,9 +57,9 @@ def fat_partitions(run: RunFigures) -> Iterator[Finding]:
     yield Finding.of(
         _say_fat_partitions,
         key=run.key_text(row),
-        size=Bytes(found.size[worst]),
-        times=Factor(found.times_usual[worst]),
-        usual=Bytes(found.size[worst] / found.times_usual[worst]),
+        size=Bytes(sizes[worst]),
+        times=Factor(times[worst]),
+        usual=Bytes(sizes[worst] / times[worst]),
         longer=Seconds(found.excess[worst]),
         tasks=Count(kept.sum()),
         by_function=_by_function(run, found.rows[kept]),
@@ -87,8 +87,8 @@ def _say_fat_partitions(f: Figures) -> Words:
 def straggling_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that take far longer than others of their layer, for which others wait."""
     found = run.outliers.stragglers
-    kept = ~found.fat & ~np.isin(found.cause, _NOT_SLOW)
-    kept &= ~np.isin(found.rows, run.first_uses.rows)
+    kept = ~run.outliers.fat & ~np.isin(found.cause, _NOT_SLOW)
+    kept &= ~np.isin(found.rows, run.first_uses.rows) & ~run.outliers.on_slow_worker[found.rows]
     gain = _gain(run, found, kept)
     if not kept.any() or gain < _GAIN * run.wall:
         return
@@ -271,7 +271,7 @@ def _say_poor_placement(f: Figures) -> Words:
     )
 
 
-def _gain(run: RunFigures, found: Stragglers, kept: Array) -> float:
+def _gain(run: RunFigures, found: StragglerRuns, kept: Array) -> float:
     """Estimate the wall seconds that the excess of stragglers costs.
 
     Threads that idled meanwhile would not have, and threads that were busy with the rest had had

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from dasfprof.analysis.diagnosis.task_figures import TaskFigures
 from dasfprof.analysis.model.slowness import TIMES_OTHERS, Slowness, measure_slowness
-from dasfprof.analysis.model.stragglers import (
-    DEVIATIONS,
-    SHARE_OF_WALL,
-    TIMES_MEDIAN,
-    find_stragglers,
-)
+from dasfprof.analysis.model.stragglers import StragglerRuns, find_stragglers
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.database.columns import Array
@@ -23,30 +17,6 @@ from dasfprof.database.columns import Array
 #: A partition is fat if it has so many times the median bytes of its layer's, and so many bytes.
 _FAT = 3.0
 _FAT_BYTES = 10_000
-
-
-@dataclass(frozen=True)
-class Stragglers:
-    """Runs that took far longer than others of their function and layer, longest excess first."""
-
-    #: Rows of `Trace.tasks`.
-    rows: Array
-    #: For how long each held its thread, what is usual for its layer, and seconds beyond that;
-    #: all without the wait for a core.
-    seconds: Array
-    median: Array
-    excess: Array
-    #: See `TraceAnalyser.stragglers`.
-    cause: Array
-    #: Bytes of the input or result that is the furthest above what is usual, and how many times.
-    size: Array
-    times_usual: Array
-
-    @property
-    def fat(self) -> Array:
-        """Whether the run's partition is far larger than those of others."""
-        fat: Array = (self.times_usual >= _FAT) & (self.size >= _FAT_BYTES)
-        return fat
 
 
 class Outliers:
@@ -84,20 +54,24 @@ class Outliers:
         return slow
 
     @cached_property
-    def stragglers(self) -> Stragglers:
-        """The stragglers; those that merely waited for a core, or whose worker is slow, are not."""
-        run = self._run
-        found = find_stragglers(run.trace)
-        rows, slot = found.rows, run.task_column("done") - run.task_column("executing")
-        busy = np.fmax(slot, run.lasted) - run.core_wait
-        own = run.layers.codes[rows]
-        seconds, median = busy[rows], run.layers.median(busy)[own]
-        usual = median + DEVIATIONS * run.layers.deviation(busy)[own]
-        kept = (seconds > np.maximum(TIMES_MEDIAN * median, usual)) & ~self.on_slow_worker[rows]
-        kept &= seconds - median > SHARE_OF_WALL * run.wall
-        sizes, factors = self._sizes(rows)
-        columns = (rows, seconds, median, seconds - median, found.cause, sizes, factors)
-        return Stragglers(*(column[kept] for column in columns))
+    def stragglers(self) -> StragglerRuns:
+        """The runs that took far longer than others: those of `TraceAnalyser.stragglers`."""
+        return find_stragglers(self._run.trace)
+
+    @cached_property
+    def partitions(self) -> tuple[Array, Array]:
+        """The bytes of each straggler's partition, and how many times what is usual they are.
+
+        That is its input or its result, whichever is the further above the median of its layer's.
+        """
+        return self._sizes(self.stragglers.rows)
+
+    @property
+    def fat(self) -> Array:
+        """Whether each straggler's partition is far larger than those of others."""
+        size, times = self.partitions
+        fat: Array = (times >= _FAT) & (size >= _FAT_BYTES)
+        return fat
 
     def _sizes(self, rows: Array) -> tuple[Array, Array]:
         """Return the bytes of each row's input or result, whichever is the further above usual."""

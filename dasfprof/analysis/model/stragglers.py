@@ -59,7 +59,7 @@ class StragglerRuns:
     worker: Array
     #: Unix time.
     start: Array
-    #: Of its thread; the median of its layer; and what it took beyond that.
+    #: Of its thread, less waits for a core; the median of its layer; and what it took beyond that.
     seconds: Array
     median: Array
     excess: Array
@@ -114,9 +114,11 @@ class _Runs:
     def __init__(self, trace: Trace) -> None:
         tasks = trace.tasks
         executing, run = tasks["executing"].to_numpy(), tasks["duration"].to_numpy()
-        # Of its thread's time, with unspilling and deserialising, where its worker tells.
+        # Of its thread's time, with unspilling and deserialising, where its worker tells; but not
+        # that for which it waited for a core, as any run would have.
+        waited = _core_wait(tasks)
         with np.errstate(invalid="ignore"):  # of times beyond any clock
-            seconds = np.fmax(tasks["done"].to_numpy() - executing, run)
+            seconds = np.fmax(tasks["done"].to_numpy() - executing, run) - waited
         #: Seconds that a straggler takes at least.
         self.least = SHARE_OF_WALL * (trace.end - trace.begin)
         function = tasks["function"].cat
@@ -130,11 +132,11 @@ class _Runs:
         #: Their rows in the trace.
         self.rows = rows
         self.tasks = tasks = tasks.take(rows)
-        self.seconds, self.run = seconds[rows], run[rows]
+        self.seconds, self.working = seconds[rows], (run - waited)[rows]
         start = tasks["start"].to_numpy()
         self.start: Array = np.where(np.isfinite(executing[rows]), executing[rows], start)
         #: When their functions returned: before `done`, as Dask gives the thread away first.
-        self.returned: Array = start + self.run
+        self.returned: Array = start + run[rows]
         self.workers = NamedWorkers(trace)
         self.worker = self.workers.numbers(tasks)
         layers = task_layers(trace)
@@ -209,9 +211,9 @@ class _Runs:
         """Return whether these seconds make up for the runs' excess over what is usual."""
         tasks = self.tasks
         if column == "blocked":
-            seconds = self.run - tasks["cpu"].to_numpy(dtype=float)
+            seconds = self.working - tasks["cpu"].to_numpy(dtype=float)
         elif column == "overhead":
-            seconds = self.seconds - self.run
+            seconds = self.seconds - self.working
         else:
             seconds = tasks[column].to_numpy(dtype=float)
         due: Array = (seconds - self._usual(seconds))[rows] >= _EXPLAINS * self.excess[rows]
@@ -242,3 +244,12 @@ class _Runs:
         above = (logs - self._usual(logs))[rows]
         found: Array = above <= highest * deviations
         return found
+
+
+def _core_wait(tasks: pd.DataFrame) -> Array:
+    """Return the seconds for which each run waited for a core; 0 where that was not recorded."""
+    if "run_queue" not in tasks:
+        return np.zeros(len(tasks))
+    waited = np.nan_to_num(tasks["run_queue"].to_numpy(dtype=float))
+    least: Array = np.clip(waited, 0.0, np.maximum(tasks["duration"].to_numpy(), 0.0))
+    return least

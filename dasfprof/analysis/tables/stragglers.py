@@ -26,8 +26,8 @@ def stragglers(trace: Trace) -> pd.DataFrame:
 
         - ``Task Key``, ``Function``, ``Host``, ``Worker``, ``Run ID``, ``Start (s)`` (from
           the trace's begin)
-        - ``Elapsed (s)``: of its thread, with unspilling and deserialising; where no file
-          tells, of its function alone
+        - ``Elapsed (s)``: of its thread, with unspilling and deserialising, without waits for a
+          core; where no file tells, of its function alone
         - ``Median (s)`` (of its function and layer), ``Times Median``, ``Excess (s)``
         - ``Input Size (MB)``, ``Median Input Size (MB)``
         - ``Expected for its Input (s)``: the median of runs with inputs of like size (the
