@@ -13,27 +13,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import SimpleNamespace as Figures
+from types import SimpleNamespace
 from typing import Any
 
 from dasfprof.text import count_of, format_duration, format_factor, format_share, format_size
 
-__all__ = [
-    "Bytes",
-    "Count",
-    "Factor",
-    "Figures",
-    "Rate",
-    "Seconds",
-    "Share",
-    "Statement",
-    "Words",
-    "plain",
-    "state",
-]
-
 #: A plain sentence with the figure; the evidence for it; what to change.
 Words = tuple[str, str, str]
+
+
+class Figures(SimpleNamespace):
+    """Figures by name, as attributes."""
 
 
 class Seconds(float):
