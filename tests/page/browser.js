@@ -9,3 +9,4 @@ const hook = `export function load(url, context, next) {
 register(`data:text/javascript,${encodeURIComponent(hook)}`);
 
 globalThis.matchMedia = () => ({ matches: false, addEventListener() {} });
+globalThis.document = { createTreeWalker() {} };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from pathlib import Path
@@ -52,6 +53,13 @@ def test_each_name_that_is_exported_is_imported() -> None:
     lone = re.findall(r"^export (?:async )?(?:function|class|const) (\w+)", wanted, re.MULTILINE)
     namespaces = set(re.findall(r"\bformat\.(\w+)", wanted))
     assert [name for name in lone if name not in imported | namespaces] == []
+
+
+def test_what_is_from_elsewhere_is_unchanged() -> None:
+    for path in (PAGE / "vendor").glob("*.js"):
+        about = path.with_suffix(".md").read_text(encoding="utf-8")
+        assert hashlib.sha256(path.read_bytes()).hexdigest() in about
+        assert path.with_suffix(".LICENSE").is_file()
 
 
 def test_each_file_is_in_a_page_and_behind_what_it_rests_on() -> None:

@@ -1,9 +1,10 @@
 // Where every second of every thread went: a bar of classes for the cluster and for each worker.
 
 import { rowsOf } from "./data.js";
-import { make } from "./dom.js";
+import { fill } from "./dom.js";
 import { formatSeconds, formatShare, shortened, visible } from "./format.js";
 import { fitting, sumOf } from "./numbers.js";
+import { html } from "./vendor/lit-html.js";
 
 const MAX_BARS = 24;
 
@@ -11,72 +12,67 @@ const MAX_BARS = 24;
 export function showAccounting(root, { cluster, workers }, classes) {
   const whole = rowsOf(cluster);
   if (!whole.length) {
-    root.append(
-      make(
-        "p",
-        { class: "absent" },
-        "No thread of a worker is known, so there is no time to account for.",
-      ),
-    );
+    fill(root, html`<p class="absent">No thread of a worker is known, so there is no time to account for.</p>`);
     return;
   }
-  const swatches = swatchesOf(classes);
-  const bars = make("div", { class: "bars" });
-  addBar(bars, "All threads", whole, swatches);
   const byWorker = Map.groupBy(rowsOf(workers), (row) => `${row.Host}\0${row.Worker}`);
-  if (byWorker.size > 1) {
-    const busy = (rows) => sumOf(rows.map((row) => (row.Busy ? row["Share (%)"] : 0)));
-    for (const rows of fitting([...byWorker.values()], busy, MAX_BARS))
-      addBar(bars, rows[0].Worker, rows, swatches);
-  }
-  if (byWorker.size > MAX_BARS)
-    bars.append(make("p", { class: "absent" }, `and ${byWorker.size - MAX_BARS} workers no further from the median`));
-  const list = make(
-    "table",
-    { class: "classes" },
-    make("caption", {}, "Classes of thread time, of all threads"),
+  const busy = (rows) => sumOf(rows.map((row) => (row.Busy ? row["Share (%)"] : 0)));
+  const shown = byWorker.size > 1 ? fitting([...byWorker.values()], busy, MAX_BARS) : [];
+  const left = byWorker.size - MAX_BARS;
+  fill(
+    root,
+    html`<div class="bars">
+        ${barOf("All threads", whole, classes)} ${shown.map((rows) => barOf(rows[0].Worker, rows, classes))}
+        ${left > 0 ? html`<p class="absent">and ${left} workers no further from the median</p>` : ""}
+      </div>
+      <table class="classes">
+        <caption>Classes of thread time, of all threads</caption>
+        ${whole.map((row) => classLine(row, classes))}
+      </table>`,
   );
-  for (const row of whole) {
-    list.append(
-      make(
-        "tr",
-        {},
-        make("th", { scope: "row" }, swatch(swatches.get(row.Class)), visible(row.Class)),
-        make("td", { class: "number" }, formatSeconds(row["Thread Time (s)"])),
-        make("td", { class: "number" }, formatShare(row["Share (%)"] / 100)),
-        make("td", { class: "meaning" }, visible(row.Meaning)),
-      ),
-    );
-  }
-  root.append(bars, list);
 }
 
-function swatchesOf(classes) {
-  return new Map(classes.map((one) => [one.name, one]));
+function classLine(row, classes) {
+  return html`<tr>
+    <th scope="row">${swatch(classNamed(row.Class, classes))}${visible(row.Class)}</th>
+    <td class="number">${formatSeconds(row["Thread Time (s)"])}</td>
+    <td class="number">${shareOf(row)}</td>
+    <td class="meaning">${visible(row.Meaning)}</td>
+  </tr>`;
 }
 
-export function swatch({ colour, busy, back }, tag = "i") {
-  const element = make(tag, { class: busy ? "busy" : back ? "idle back" : "idle" });
-  element.style.backgroundColor = `var(--series-${colour})`;
-  return element;
+function classNamed(name, classes) {
+  return classes.find((one) => one.name === name);
 }
 
-function addBar(bars, title, rows, swatches) {
-  const bar = make("div", { class: "stack" });
-  fillBar(bar, title, rows, swatches);
-  bars.append(make("span", {}, shortened(title, 24)), bar);
+/** A square in the colour of a class of thread time. */
+export function swatch(one) {
+  return html`<i class=${kindOf(one)} .style=${`background-color: var(--series-${one.colour})`}></i>`;
 }
 
-function fillBar(bar, title, rows, swatches) {
-  bar.setAttribute("role", "img");
-  const shares = rows.map((row) => `${row.Class} ${shareOf(row)}`).join(", ");
-  bar.setAttribute("aria-label", `${visible(title)}: ${shares}`);
-  for (const row of rows) {
-    const part = swatch(swatches.get(row.Class), "div");
-    part.style.width = `${row["Share (%)"]}%`;
-    part.title = `${row.Class}: ${formatSeconds(row["Thread Time (s)"])}, ${shareOf(row)}`;
-    bar.append(part);
-  }
+function kindOf({ busy, back }) {
+  return busy ? "busy" : back ? "idle back" : "idle";
+}
+
+function barOf(title, rows, classes) {
+  const name = shortened(title, 24);
+  const parts = barParts(rows, classes);
+  return html`<span>${name}</span><div class="stack" role="img" aria-label=${barLabel(title, rows)}>${parts}</div>`;
+}
+
+function barLabel(title, rows) {
+  return `${visible(title)}: ${rows.map((row) => `${row.Class} ${shareOf(row)}`).join(", ")}`;
+}
+
+/** The parts of a bar; `follow(row)` is called when one is clicked. */
+function barParts(rows, classes, follow = null) {
+  return rows.map((row) => {
+    const one = classNamed(row.Class, classes);
+    const style = `background-color: var(--series-${one.colour}); width: ${row["Share (%)"]}%`;
+    const title = `${row.Class}: ${formatSeconds(row["Thread Time (s)"])}, ${shareOf(row)}`;
+    const click = follow && (() => follow(row));
+    return html`<div class=${kindOf(one)} .style=${style} title=${title} @click=${click}></div>`;
+  });
 }
 
 /** The address of the timeline with one class alone. */
@@ -91,17 +87,16 @@ function shareOf(row) {
 /** Fills one bar with all thread-seconds, and names its classes, those of under 1 % as one. */
 export function showClasses(bar, names, cluster, classes) {
   const rows = rowsOf(cluster);
-  const swatches = swatchesOf(classes);
-  fillBar(bar, "All threads", rows, swatches);
-  for (const [at, part] of [...bar.children].entries())
-    part.addEventListener("click", () => (location.hash = classLink(rows[at].Class)));
+  bar.setAttribute("aria-label", barLabel("All threads", rows));
+  fill(bar, barParts(rows, classes, (row) => (location.hash = classLink(row.Class))));
   bar.hidden = names.hidden = !rows.length;
   const named = rows.filter((row) => row["Share (%)"] >= 1);
-  for (const row of named) {
-    const text = `${visible(row.Class)} ${shareOf(row)}`;
-    const about = { href: classLink(row.Class), title: visible(row.Meaning) };
-    names.append(make("li", {}, make("a", about, swatch(swatches.get(row.Class)), text)));
-  }
-  if (named.length < rows.length)
-    names.append(make("li", {}, `${rows.length - named.length} more under 1 % each`));
+  const rest = rows.length - named.length;
+  fill(names, [
+    ...named.map((row) => {
+      const text = html`${swatch(classNamed(row.Class, classes))}${visible(row.Class)} ${shareOf(row)}`;
+      return html`<li><a href=${classLink(row.Class)} title=${visible(row.Meaning)}>${text}</a></li>`;
+    }),
+    rest ? html`<li>${rest} more under 1 % each</li>` : "",
+  ]);
 }

@@ -12,6 +12,9 @@ from importlib.resources import files
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "([^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export ", re.MULTILINE)
+#: What stands at the end of a module from elsewhere: its own names of what it exports.
+_EXPORTED = re.compile(r"export\{([^}]*)\};.*", re.DOTALL)
+_VENDOR = "vendor/"
 
 
 def asset(name: str) -> str:
@@ -38,4 +41,14 @@ def _add(name: str, parts: list[str], known: set[str]) -> None:
     text = asset(name)
     for other in _IMPORT.findall(text):
         _add(posixpath.normpath(posixpath.join(posixpath.dirname(name), other)), parts, known)
-    parts.append(f"// {name}\n{_EXPORT.sub('', _IMPORT.sub('', text))}\n")
+    own = _closed(text) if name.startswith(_VENDOR) else _EXPORT.sub("", _IMPORT.sub("", text))
+    parts.append(f"// {name}\n{own}\n")
+
+
+def _closed(text: str) -> str:
+    """Put a module from elsewhere into a scope of its own."""
+    names = dict(pair.split(" as ")[::-1] for pair in _EXPORTED.findall(text)[0].split(","))
+    public = [name for name in names if not name.startswith("_")]
+    returned = ", ".join(f"{name}: {names[name]}" for name in public)
+    inside = _EXPORTED.sub(f"return {{ {returned} }};", text)
+    return f"const {{ {', '.join(public)} }} = (() => {{\n{inside}\n}})();"

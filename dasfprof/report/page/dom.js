@@ -1,15 +1,45 @@
 // Elements of the page. Whatever a trace holds reaches it as text alone.
 
-/** Makes an element; children that are no elements become text. */
-export function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value === true) element.setAttribute(name, "");
-    else if (value !== false && value !== null) element.setAttribute(name, value);
-  }
-  element.append(...children);
-  return element;
+import { html, render } from "./vendor/lit-html.js";
+
+/** Puts templates or texts in the place of what an element holds. */
+export function fill(root, content) {
+  root.replaceChildren(contentOf(content));
+}
+
+/** @returns {any} The element that a template makes. */
+export function elementOf(template) {
+  return contentOf(template).firstElementChild;
+}
+
+/** The title of a pane, and the button that closes it. */
+export function paneHead(title, close) {
+  return html`<header>
+    <h3>${title}</h3>
+    <button type="button" class="close" aria-label="Close" @click=${close}>✕</button>
+  </header>`;
+}
+
+/** A choice of one of several options, at first the first; `chosen(value)` is called with another. */
+export function choice(title, name, options, chosen) {
+  const first = Object.keys(options)[0];
+  const label = ([value, text]) => {
+    const [isFirst, change] = [value === first, () => chosen(value)];
+    const radio = html`<input type="radio" name=${name} value=${value} ?checked=${isFirst} @change=${change}>`;
+    return html`<label>${radio}<span>${text}</span></label>`;
+  };
+  return html`<fieldset class="choice"><legend>${title}</legend>${Object.entries(options).map(label)}</fieldset>`;
+}
+
+/** A bar of a share, at most of all. */
+export function meter(share) {
+  return html`<div class="meter"><div .style=${`width: ${Math.min(share, 1) * 100}%`}></div></div>`;
+}
+
+function contentOf(content) {
+  const fragment = document.createDocumentFragment();
+  render(content, fragment);
+  return fragment;
 }
 
 /**

@@ -1,9 +1,10 @@
 // What the diagnosis found: each finding a link to the place in the timeline that it speaks of.
 
 import { rowsOf } from "./data.js";
-import { byId, make } from "./dom.js";
+import { byId, fill, find, meter } from "./dom.js";
 import { counted, formatCell, formatSeconds, shortened, visible } from "./format.js";
 import { functionButton } from "./functions/drawer.js";
+import { html } from "./vendor/lit-html.js";
 
 /** How grave a finding is: a shape and a word, as not everyone tells the colours apart. */
 const SEVERITIES = {
@@ -29,49 +30,49 @@ export class Findings {
     this.rows = rowsOf(table);
     /** The place of the finding that is looked at; null: none is. */
     this.marked = null;
-    this.items = this.rows.map((row, at) => this.item(row, at, wall));
     const isGrave = beneathCauses(this.rows);
-    const grave = this.items.filter((_, at) => isGrave[at]);
+    const all = [...this.rows.keys()];
+    const grave = all.filter((at) => isGrave[at]);
     const seen = grave.slice(0, MOST_SEEN);
-    const others = this.items.filter((item) => !seen.includes(item));
-    root.replaceChildren(make("p", { class: "verdict" }, verdict(this.rows, grave.length, tasks)));
-    if (seen.length) root.append(make("ol", { class: "findings" }, ...seen));
-    if (!others.length) return;
+    const others = all.filter((at) => !seen.includes(at));
     const title = `${counted(others.length, "more finding")}${seen.length < grave.length ? "" : " of less weight"}`;
-    const list = make("ol", { class: "findings", start: String(seen.length + 1) }, ...others);
-    this.rest = make("details", { class: "lesser" }, make("summary", {}, title), list);
-    root.append(this.rest);
+    const items = (own) => own.map((at) => this.item(this.rows[at], at, wall));
+    const rest = html`<details class="lesser">
+      <summary>${title}</summary>
+      <ol class="findings" start=${seen.length + 1}>${items(others)}</ol>
+    </details>`;
+    fill(root, [
+      html`<p class="verdict">${verdict(this.rows, grave.length, tasks)}</p>`,
+      seen.length ? html`<ol class="findings">${items(seen)}</ol>` : "",
+      others.length ? rest : "",
+    ]);
+    /** The element of each row. */
+    this.items = this.rows.map((_, at) => find(`#finding-${at + 1}`, root));
   }
 
   item(row, at, wall) {
-    const badge = severity(row);
     const href = `#finding=${at + 1}`;
-    const link = make("a", { href }, visible(row.Finding));
-    link.addEventListener("click", (event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-      // In a notebook's frame a link of a fragment alone would lead to the notebook.
-      event.preventDefault();
-      // The address does not change, and nobody is told, if it is there already.
-      if (location.hash === href) this.follow(at);
-      else location.hash = href;
-    });
-    return make(
-      "li",
-      { id: `finding-${at + 1}`, class: row.Cause === null ? "" : "symptom" },
-      badge,
-      stake(row["Seconds at stake (s)"], wall),
-      make(
-        "div",
-        {},
-        make("p", { class: "sentence" }, link, place(row, this.places[at], this.about)),
-        make(
-          "details",
-          { class: "evidence" },
-          make("summary", { class: "suggestion", title: "What it rests on" }, visible(row.Suggestion)),
-          make("p", {}, visible(row.Evidence)),
-        ),
-      ),
-    );
+    const link = html`<a href=${href} @click=${(event) => this.onClick(event, href, at)}>${visible(row.Finding)}</a>`;
+    const about = place(row, this.places[at], this.about);
+    return html`<li id=${`finding-${at + 1}`} class=${row.Cause === null ? "" : "symptom"}>
+      ${severity(row)}${stake(row["Seconds at stake (s)"], wall)}
+      <div>
+        <p class="sentence">${link}${about}</p>
+        <details class="evidence">
+          <summary class="suggestion" title="What it rests on">${visible(row.Suggestion)}</summary>
+          <p>${visible(row.Evidence)}</p>
+        </details>
+      </div>
+    </li>`;
+  }
+
+  onClick(event, href, at) {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    // In a notebook's frame a link of a fragment alone would lead to the notebook.
+    event.preventDefault();
+    // The address does not change, and nobody is told, if it is there already.
+    if (location.hash === href) this.follow(at);
+    else location.hash = href;
   }
 
   /** Marks the finding that is looked at; null marks none. */
@@ -79,17 +80,15 @@ export class Findings {
     this.marked = at;
     for (const [number, item] of this.items.entries()) {
       item.toggleAttribute("aria-current", number === at);
-      if (number === at && this.rest?.contains(item)) this.rest.open = true;
+      if (number === at && item.closest(".lesser")) item.closest(".lesser").open = true;
     }
     const told = byId("followed");
     told.hidden = at === null;
     if (at === null) return;
-    const back = make(
-      "button",
-      { type: "button", onclick: () => this.items[at].querySelector("a").focus() },
-      "Back to the findings",
-    );
-    told.replaceChildren(severity(this.rows[at]), shortened(this.rows[at].Finding, 400), back);
+    const back = () => this.items[at].querySelector("a").focus();
+    const name = shortened(this.rows[at].Finding, 400);
+    const button = html`<button type="button" @click=${back}>Back to the findings</button>`;
+    fill(told, [severity(this.rows[at]), name, button]);
   }
 }
 
@@ -114,8 +113,7 @@ function beneathCauses(rows) {
 
 export function severity({ Severity: name }) {
   const { shape, about } = SEVERITIES[name] ?? SEVERITIES.info;
-  const mark = make("i", { "aria-hidden": "true" }, shape);
-  return make("span", { class: `severity ${name}`, title: about }, mark, visible(name));
+  return html`<span class="severity ${name}" title=${about}><i aria-hidden="true">${shape}</i>${visible(name)}</span>`;
 }
 
 function verdict(rows, grave, tasks) {
@@ -127,12 +125,10 @@ function verdict(rows, grave, tasks) {
 
 /** Of how many seconds of the run a finding speaks. */
 function stake(seconds, wall) {
-  if (seconds === null) return make("span", { class: "stake" });
-  const bar = make("div", { class: "meter" }, make("div"));
-  const share = wall > 0 ? seconds / wall : 0;
-  bar.firstChild.style.width = `${Math.min(share, 1) * 100}%`;
+  if (seconds === null) return html`<span class="stake"></span>`;
   const title = `of ${formatSeconds(wall)} of run time might be saved`;
-  return make("span", { class: "stake", title }, formatSeconds(seconds), bar);
+  const share = wall > 0 ? seconds / wall : 0;
+  return html`<span class="stake" title=${title}>${formatSeconds(seconds)}${meter(share)}</span>`;
 }
 
 /** Where a finding is: its function, worker and time, as far as it speaks of any. */
@@ -143,7 +139,7 @@ function place({ Function: name, Worker: worker, "Start (s)": start, "Stop (s)":
     ...(worker === null || (all && all.worker === null) ? [] : [shortened(worker, 40)]),
     ...(start === null || stop === null ? [] : [`${formatCell(start, 2)} to ${formatCell(stop, 2)} s${more}`]),
   ];
-  const button = name === null ? [] : [functionButton(name, about, { disabled: true, "data-waits": true })];
+  const button = name === null ? "" : functionButton(name, about, { waits: true });
   const told = name !== null && parts.length ? ["", ...parts] : parts;
-  return button.length || told.length ? make("small", {}, " ", ...button, told.join(" · ")) : "";
+  return button || told.length ? html`<small> ${button}${told.join(" · ")}</small>` : "";
 }

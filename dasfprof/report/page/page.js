@@ -4,7 +4,7 @@ import { showAccounting } from "./accounting.js";
 import { Address } from "./address.js";
 import { OtherReport } from "./comparison/other_report.js";
 import { Columns, rowsOf } from "./data.js";
-import { breathe, byId, find, findAll, onceParsed } from "./dom.js";
+import { breathe, byId, fill, find, findAll, onceParsed } from "./dom.js";
 import { Findings, placesOf } from "./findings.js";
 import { Flames } from "./flame/flames.js";
 import { Sources } from "./flame/sources.js";
@@ -127,9 +127,7 @@ class Page {
     exportButton("task-csv", this.taskTable, "task_runs.csv");
     const chosen = (link) => this.only(link);
     this.listed = buildTables(facts, { about, chosen });
-    for (const list of findAll(".status-legend")) {
-      list.replaceChildren(...statusLegend(facts.timeline.statuses));
-    }
+    for (const list of findAll(".status-legend")) fill(list, statusLegend(facts.timeline.statuses));
     this.countRows();
   }
 

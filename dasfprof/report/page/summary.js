@@ -1,13 +1,14 @@
 // The head of the page, and the strip that shows which part of the run the window is.
 
 import { showClasses } from "./accounting.js";
-import { byId, make } from "./dom.js";
+import { byId, fill } from "./dom.js";
 import {
   counted, formatBytes, formatCount, formatDate, formatSeconds, formatShare, shortened, visible,
 } from "./format.js";
 import { Frame, GUTTER } from "./timeline/frame.js";
 import { fitCanvas } from "./timeline/marks.js";
 import { currentPalette } from "./timeline/palette.js";
+import { html } from "./vendor/lit-html.js";
 
 /** Times below are of clocks that began with their host, and no date. */
 const UNIX_TIME = 1e9;
@@ -37,10 +38,9 @@ export function showSummary({ title, summary, accounting, notes, timeline }) {
     ...moved(summary),
     ...firstTask(summary),
   ];
-  byId("tiles").replaceChildren(...tiles.map((tile) => tileElement(...tile)));
-  const list = notes.map((note) => make("li", {}, shortened(note, 1000)));
-  byId("notes").replaceChildren(...list);
-  byId("notes-section").hidden = !list.length;
+  fill(byId("tiles"), tiles.map(tileOf));
+  fill(byId("notes"), notes.map((note) => html`<li>${shortened(note, 1000)}</li>`));
+  byId("notes-section").hidden = !notes.length;
 }
 
 /** The names of few hosts, the number of many. */
@@ -58,8 +58,7 @@ function recordedWith({ command, versions }) {
 /** How many task runs failed: a link that shows these alone. */
 function failedLink(count) {
   if (!count) return formatCount(count);
-  const link = { href: "#view=flatten&state=erred", title: "Show them in the timeline" };
-  return make("a", link, formatCount(count));
+  return html`<a href="#view=flatten&amp;state=erred" title="Show them in the timeline">${formatCount(count)}</a>`;
 }
 
 /** The tasks that had not ended, where there are such. */
@@ -101,14 +100,8 @@ function busyShare({ held, capacity }) {
   return capacity && held !== null ? held / capacity : NaN;
 }
 
-function tileElement(name, value, about, bad = false) {
-  return make(
-    "div",
-    { class: bad ? "tile bad" : "tile" },
-    make("dt", {}, name),
-    make("dd", {}, value),
-    make("p", {}, about),
-  );
+function tileOf([name, value, about, bad = false]) {
+  return html`<div class=${bad ? "tile bad" : "tile"}><dt>${name}</dt><dd>${value}</dd><p>${about}</p></div>`;
 }
 
 /** The whole run in small: its busy threads, and a frame around what the timeline shows. */

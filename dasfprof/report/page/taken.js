@@ -1,8 +1,9 @@
 // What is taken elsewhere: verdict and findings as Markdown, the timeline as a picture, a link to what is seen.
 
-import { byId, download, findAll, make } from "./dom.js";
+import { byId, download, elementOf, findAll } from "./dom.js";
 import { formatSeconds, visible } from "./format.js";
 import { currentPalette } from "./timeline/palette.js";
+import { html } from "./vendor/lit-html.js";
 
 /** Height of a line of text in a saved picture, in CSS pixels. */
 const LINE = 20;
@@ -33,8 +34,7 @@ async function copy(text, button) {
     await navigator.clipboard.writeText(text);
   } catch {
     // Frames of notebooks may not write to the clipboard; they may copy what is selected.
-    const box = make("textarea", { class: "unseen" });
-    box.value = text;
+    const box = elementOf(html`<textarea class="unseen" .value=${text}></textarea>`);
     document.body.append(box);
     box.select();
     document.execCommand("copy");
@@ -50,7 +50,7 @@ function pictureOf(timeline, title) {
   const { background, text, faint } = currentPalette();
   const picture = timeline.canvas;
   const scale = picture.width / timeline.width;
-  const canvas = make("canvas", { width: picture.width });
+  const canvas = elementOf(html`<canvas width=${picture.width}></canvas>`);
   const context = canvas.getContext("2d");
   context.font = "12px system-ui, sans-serif";
   const lists = findAll("#legend, #path-legend, #gap-legend").filter((list) => !list.hidden);

@@ -1,11 +1,12 @@
 // The page of a comparison: the verdict, what made the difference, both runs, what differs.
 
 import { Columns, rowsOf } from "../data.js";
-import { byId, download, make, onceParsed } from "../dom.js";
+import { byId, download, fill, onceParsed } from "../dom.js";
 import { severity } from "../findings.js";
 import { counted, csvCell, formatSeconds, visible } from "../format.js";
 import { buildTables } from "../tables/sections.js";
 import { Tasks } from "../timeline/tasks.js";
+import { html } from "../vendor/lit-html.js";
 import { DifferenceFlame } from "./flame.js";
 import { Names, SIDES } from "./names.js";
 import { Pair } from "./pair.js";
@@ -22,14 +23,12 @@ class ComparisonPage {
     const verdict = byId("verdict");
     if (facts.verdict === "faster" || facts.verdict === "slower") verdict.classList.add(facts.verdict);
     const [first, ...others] = facts.sentences;
-    verdict.replaceChildren(
-      make("strong", {}, visible(first)),
-      ...others.map((sentence) => make("p", {}, visible(sentence))),
-    );
+    const rest = others.map((sentence) => html`<p>${visible(sentence)}</p>`);
+    fill(verdict, html`<strong>${visible(first)}</strong>${rest}`);
     this.waterfall();
     this.flame();
     showFindingsOfBoth(byId("findings"), rowsOf(facts.findings));
-    byId("notes").replaceChildren(...facts.notes.map((note) => make("li", {}, visible(note))));
+    fill(byId("notes"), facts.notes.map((note) => html`<li>${visible(note)}</li>`));
     byId("notes-section").hidden = !facts.notes.length;
     this.runs = [];
     const light = (row) => this.lightRow(row);
@@ -94,33 +93,23 @@ class ComparisonPage {
 
 /** Lists findings by what became of them; those of both sides are folded away. */
 function showFindingsOfBoth(root, rows) {
-  const list = (own) =>
-    make("ol", { class: "findings" }, ...own.map((row) => bothFinding(row)));
+  const list = (own) => html`<ol class="findings">${own.map(bothFinding)}</ol>`;
   const changed = rows.filter((row) => row.Status === "new" || row.Status === "gone");
   const others = rows.filter((row) => !changed.includes(row));
-  root.replaceChildren(
-    changed.length ? list(changed) : make("p", { class: "absent" }, "None is new, none is gone."),
-  );
-  if (others.length) {
-    const title = `${counted(others.length, "finding")} of both sides, or of few runs`;
-    root.append(make("details", { class: "lesser" }, make("summary", {}, title), list(others)));
-  }
+  const title = `${counted(others.length, "finding")} of both sides, or of few runs`;
+  fill(root, [
+    changed.length ? list(changed) : html`<p class="absent">None is new, none is gone.</p>`,
+    others.length ? html`<details class="lesser"><summary>${title}</summary>${list(others)}</details>` : "",
+  ]);
 }
 
 function bothFinding(row) {
-  const counts = `${row["Runs Before"]} runs before, ${row["Runs After"]} after`;
-  return make(
-    "li",
-    { "data-status": row.Status },
-    make("span", { class: `status ${row.Status}` }, row.Status),
-    severity(row),
-    make(
-      "div",
-      {},
-      make("p", { class: "sentence" }, visible(row.Finding)),
-      make("p", { class: "evidence" }, `${STATUS_WORDS[row.Status] ?? "now and then"}: ${counts}`),
-    ),
-  );
+  const { Status: status, "Runs Before": before, "Runs After": after } = row;
+  const words = `${STATUS_WORDS[status] ?? "now and then"}: ${before} runs before, ${after} after`;
+  return html`<li data-status=${status}>
+    <span class="status ${status}">${status}</span>${severity(row)}
+    <div><p class="sentence">${visible(row.Finding)}</p><p class="evidence">${words}</p></div>
+  </li>`;
 }
 
 const facts = JSON.parse(byId("facts").textContent);

@@ -15,7 +15,7 @@ export class DifferenceFlame {
       seconds: ({ at }) => rows[at][this.side === "before" ? "Before (s)" : "After (s)"],
       name: ({ at }) => rows[at].Code,
       title: ({ at }) => titleOfBoth(rows[at]),
-      dress: (element, { at }) => this.dress(element, rows[at]["Difference (s)"]),
+      dress: ({ at }) => this.dress(rows[at]["Difference (s)"]),
     });
   }
 
@@ -24,10 +24,10 @@ export class DifferenceFlame {
     this.graph.draw();
   }
 
-  dress(element, difference) {
+  dress(difference) {
     const strength = Math.round((Math.abs(difference) / this.most) * 70);
     const colour = difference > 0 ? "var(--series-5)" : "var(--series-0)";
-    element.style.background = `color-mix(in srgb, ${colour} ${strength}%, var(--band))`;
+    return { style: `background: color-mix(in srgb, ${colour} ${strength}%, var(--band))` };
   }
 }
 

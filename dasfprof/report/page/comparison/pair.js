@@ -1,14 +1,15 @@
 // Two timelines under one axis, with one window, one cursor and one selection.
 
-import { find, make } from "../dom.js";
+import { choice, fill, find, findAll } from "../dom.js";
 import { counted, formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { median, sumOf } from "../numbers.js";
-import { pathLegend } from "../timeline/colours.js";
+import { pathLegend, seriesSwatch } from "../timeline/colours.js";
 import { plainLegend } from "../timeline/legend.js";
 import { OTHER } from "../timeline/palette.js";
 import { criticalView } from "../timeline/path.js";
 import { Timeline } from "../timeline/timeline.js";
 import { flattenView } from "../timeline/views.js";
+import { html } from "../vendor/lit-html.js";
 import { onAxis, stepAxis, wallAxis } from "./axis.js";
 import { placesByLabel, secondsByLabel, SIDES } from "./names.js";
 
@@ -21,13 +22,19 @@ export class Pair {
     this.names = names;
     this.tasks = runs.map((run) => run.tasks);
     this.seconds = this.tasks.map((tasks, side) => secondsByLabel(names, SIDES[side], tasks));
-    this.chosen = make("output", { class: "chosen", "aria-live": "polite" });
-    this.legend = make("ul", { class: "legend" });
-    this.stages = runs.map((run, side) => this.stage(run, side));
-    root.replaceChildren(this.tools(), this.legend, ...this.stages, this.chosen);
+    this.ranks = rankedLabels(this.seconds);
+    fill(
+      root,
+      html`${this.tools()}
+        <ul class="legend">${this.legend()}</ul>
+        ${runs.map((run, side) => this.stage(run, side))}
+        <output class="chosen" aria-live="polite"></output>`,
+    );
+    this.chosen = find(".chosen", root);
+    this.stages = findAll(".plots", root);
     this.timelines = this.tasks.map(
       (tasks, side) =>
-        new Timeline(tasks, this.stages[side].querySelector(".timeline"), {
+        new Timeline(tasks, find(".timeline", this.stages[side]), {
           selected: (row) => this.onSelected(side, row),
           moved: (from, to) => this.other(side)?.follow(from, to),
           pointed: (time) => this.timelines.forEach((timeline) => timeline.point(time)),
@@ -38,9 +45,7 @@ export class Pair {
         if (timeline.from !== from || timeline.to !== to) timeline.move(from, to);
       };
     }
-    this.ranks = rankedLabels(this.seconds);
     this.show("wall", "threads");
-    this.showLegend();
   }
 
   other(side) {
@@ -50,54 +55,30 @@ export class Pair {
   tools() {
     const steps = this.tasks.every((tasks) => tasks.steps);
     const axes = { wall: "Wall time", step: steps ? "Step by step" : "Function by function" };
-    const choice = (title, name, options, chosen) =>
-      make(
-        "fieldset",
-        { class: "choice" },
-        make("legend", {}, title),
-        ...Object.entries(options).map(([value, text]) => {
-          const checked = chosen === value;
-          const radio = { type: "radio", name, value, checked, onchange: () => this.refresh() };
-          return make("label", {}, make("input", radio), make("span", {}, text));
-        }),
-      );
-    const button = (text, label, act) =>
-      make("button", { type: "button", "aria-label": label, onclick: act }, text);
-    return make(
-      "div",
-      { class: "tools" },
-      choice("Axis", "pair-axis", axes, "wall"),
-      choice("View", "pair-view", PAIR_VIEWS, "threads"),
-      make(
-        "span",
-        { class: "buttons" },
-        button("−", "Zoom out of both", () => this.timelines[0].zoom(2)),
-        button("+", "Zoom into both", () => this.timelines[0].zoom(0.5)),
-        button("Whole runs", "Show the whole runs", () => this.timelines[0].showWholeRun()),
-      ),
-    );
+    const refresh = () => this.refresh();
+    const first = () => this.timelines[0];
+    const whole = () => first().showWholeRun();
+    return html`<div class="tools">
+      ${choice("Axis", "pair-axis", axes, refresh)} ${choice("View", "pair-view", PAIR_VIEWS, refresh)}
+      <span class="buttons">
+        <button type="button" aria-label="Zoom out of both" @click=${() => first().zoom(2)}>−</button>
+        <button type="button" aria-label="Zoom into both" @click=${() => first().zoom(0.5)}>+</button>
+        <button type="button" aria-label="Show the whole runs" @click=${whole}>Whole runs</button>
+      </span>
+    </div>`;
   }
 
   stage({ name, tasks }, side) {
-    const overlay = {
-      class: "overlay",
-      tabindex: "0",
-      role: "application",
-      "aria-label": `Timeline of the run ${SIDES[side]}`,
-    };
-    return make(
-      "div",
-      { class: "plots", "data-side": SIDES[side] },
-      make("h3", {}, `${SIDES[side] === "before" ? "Before" : "After"}: ${shortened(name, 90)}`),
-      make("ul", { class: "legend path-legend", hidden: true }, ...plainLegend(pathLegend(tasks.path))),
-      make(
-        "div",
-        { class: "timeline" },
-        make("canvas", { class: "picture", "aria-hidden": "true" }),
-        make("canvas", overlay),
-        make("div", { class: "tip", hidden: true }),
-      ),
-    );
+    const label = `Timeline of the run ${SIDES[side]}`;
+    return html`<div class="plots" data-side=${SIDES[side]}>
+      <h3>${SIDES[side] === "before" ? "Before" : "After"}: ${shortened(name, 90)}</h3>
+      <ul class="legend path-legend" hidden>${plainLegend(pathLegend(tasks.path))}</ul>
+      <div class="timeline">
+        <canvas class="picture" aria-hidden="true"></canvas>
+        <canvas class="overlay" tabindex="0" role="application" aria-label=${label}></canvas>
+        <div class="tip" hidden></div>
+      </div>
+    </div>`;
   }
 
   refresh() {
@@ -113,7 +94,7 @@ export class Pair {
       timeline.putOn(tasks, whole, ruler);
       timeline.colours = this.coloursOf(side);
       timeline.show(view === "critical" ? criticalView(tasks) : flattenView(tasks));
-      this.stages[side].querySelector(".path-legend").hidden = view !== "critical";
+      find(".path-legend", this.stages[side]).hidden = view !== "critical";
     }
   }
 
@@ -125,21 +106,16 @@ export class Pair {
     return Uint8Array.from({ length: tasks.count }, (_, row) => ofCode[tasks.functionOf(row)]);
   }
 
-  showLegend() {
+  legend() {
     const shown = [...this.ranks.keys()].slice(0, OTHER);
-    const entries = shown.map((label, rank) => {
-      const swatch = make("i");
-      swatch.style.background = `var(--series-${rank})`;
-      const choose = () => this.light(this.lit === label ? null : label);
-      return make("li", {}, make("button", { type: "button", onclick: choose }, swatch, shortened(label, 40)));
-    });
     const others = this.ranks.size - shown.length;
-    if (others > 0) {
-      const swatch = make("i");
-      swatch.style.background = `var(--series-${OTHER})`;
-      entries.push(make("li", {}, swatch, counted(others, "other")));
-    }
-    this.legend.replaceChildren(...entries);
+    const entry = (label, rank) => {
+      const choose = () => this.light(this.lit === label ? null : label);
+      const text = html`${seriesSwatch(rank)}${shortened(label, 40)}`;
+      return html`<li><button type="button" @click=${choose}>${text}</button></li>`;
+    };
+    const rest = others > 0 ? html`<li>${seriesSwatch(OTHER)}${counted(others, "other")}</li>` : "";
+    return [...shown.map(entry), rest];
   }
 
   onSelected(side, row) {

@@ -1,8 +1,9 @@
 // From the seconds of one side to those of the other, part by part.
 
-import { make } from "../dom.js";
+import { fill } from "../dom.js";
 import { counted, formatSeconds, shortened, visible } from "../format.js";
 import { sumOf } from "../numbers.js";
+import { html } from "../vendor/lit-html.js";
 
 const MOST_PARTS = 12;
 /** Parts of a smaller share of all that changed are put together. */
@@ -26,11 +27,7 @@ export function showWaterfall(table, rows, name) {
   const scale = scaleOf(ends);
   const whole = (title, seconds) =>
     waterfallLine({ title, about: "", from: scale.low, to: seconds, seconds, kind: "whole" }, scale);
-  table.replaceChildren(
-    whole("Before", before),
-    ...lines.map((line) => waterfallLine(line, scale)),
-    whole("After", after),
-  );
+  fill(table, [whole("Before", before), ...lines.map((line) => waterfallLine(line, scale)), whole("After", after)]);
   table.dataset.low = String(scale.low);
   return scale.low;
 }
@@ -67,17 +64,11 @@ function scaleOf(ends) {
 }
 
 function waterfallLine({ title, about, hint = "", from, to, seconds, kind }, { low, high }) {
-  const bar = make("div", { class: `part ${kind}` });
   const share = (value) => ((value - low) / (high - low)) * 100;
-  bar.style.left = `${share(Math.min(from, to))}%`;
-  bar.style.width = `${Math.abs(share(to) - share(from))}%`;
-  const sign = kind === "more" ? "+" : "";
-  const text = `${sign}${formatSeconds(seconds)}`;
-  return make(
-    "tr",
-    { class: kind },
-    make("th", { scope: "row", title: visible(hint) }, shortened(title, 60), make("small", {}, ` ${visible(about)}`)),
-    make("td", { class: "number", title: String(seconds) }, text),
-    make("td", { class: "track", "aria-hidden": "true" }, bar),
-  );
+  const style = `left: ${share(Math.min(from, to))}%; width: ${Math.abs(share(to) - share(from))}%`;
+  return html`<tr class=${kind}>
+    <th scope="row" title=${visible(hint)}>${shortened(title, 60)}<small> ${visible(about)}</small></th>
+    <td class="number" title=${seconds}>${kind === "more" ? "+" : ""}${formatSeconds(seconds)}</td>
+    <td class="track" aria-hidden="true"><div class="part ${kind}" .style=${style}></div></td>
+  </tr>`;
 }

@@ -1,10 +1,11 @@
 // The flame graphs of a run: its tasks by function, step and worker, its client, its event loops.
 
-import { breathe, byId, find, make } from "../dom.js";
+import { breathe, byId, choice, fill, find } from "../dom.js";
 import { counted, formatSeconds, formatShare, shortened, visible } from "../format.js";
 import { lastAtMost } from "../numbers.js";
+import { html } from "../vendor/lit-html.js";
 import { FlameGraph, treeOf } from "./graph.js";
-import { dressSpent, lineTable, spentWords } from "./sources.js";
+import { lineTable, spentParts, spentWords } from "./sources.js";
 /** @import { Columns } from "../data.js" */
 
 export class Flames {
@@ -16,12 +17,8 @@ export class Flames {
     this.trees = new Map();
     byId("flame-absent").hidden = facts.views.length > 0;
     byId("flame-parts").hidden = facts.views.length === 0;
-    const radios = facts.views.map(({ name, title }, at) => {
-      const choice = { type: "radio", name: "flame", value: name, checked: at === 0 };
-      const radio = make("input", { ...choice, onchange: () => this.show(name) });
-      return make("label", {}, radio, make("span", {}, title));
-    });
-    byId("flame-view").append(...radios);
+    const options = Object.fromEntries(facts.views.map(({ name, title }) => [name, title]));
+    fill(byId("flame-view"), choice("Stacks of", "flame", options, (name) => this.show(name)));
     this.places = facts.lines.places.map(([file, line, name]) => ({ file, line, name }));
     byId("flame-search").addEventListener("input", () => this.search());
     byId("flame-whole").addEventListener("click", () => this.graph.zoom(null));
@@ -48,7 +45,7 @@ export class Flames {
       seconds: ({ at }) => tree.seconds[at],
       name: ({ at }) => this.nameOf(tree, at)[0],
       title: (call) => this.title(tree, call),
-      dress: (element, call) => this.dress(element, tree, call),
+      dress: (call) => this.dress(tree, call),
       chosen: (call) => this.tellOf(tree, call),
     });
     const { samples, omitted } = tree.view;
@@ -119,11 +116,10 @@ export class Flames {
     return `${name}${place}: ${formatSeconds(tree.seconds[call.at])}, ${share}; ${spentWords(spentAt(tree, call.at))}`;
   }
 
-  dress(element, tree, { at }) {
+  dress(tree, { at }) {
     const [, file, library] = this.nameOf(tree, at);
     const origin = !file ? "group" : library === "" ? "program" : library === "(Python)" ? "python" : "library";
-    element.classList.add("spent-in", origin);
-    dressSpent(element, spentAt(tree, at));
+    return { looks: `spent-in ${origin}`, parts: spentParts(spentAt(tree, at)) };
   }
 
   search() {
@@ -139,16 +135,14 @@ export class Flames {
     const root = byId("flame-frame");
     byId("flame-whole").disabled = call === null;
     if (call === null) {
-      root.replaceChildren(make("p", { class: "absent" }, "Choose a call to see its lines."));
+      fill(root, html`<p class="absent">Choose a call to see its lines.</p>`);
       return;
     }
     const [name, file] = this.nameOf(tree, call.at);
     const own = `${formatSeconds(tree.own[call.at])} in itself`;
-    root.replaceChildren(
-      make("h3", {}, shortened(name, 200)),
-      make("p", {}, visible(this.title(tree, call).slice(name.length + 1)), `; ${own}.`),
-      ...(file ? [lineTable(this.sources, file, linesAt(tree, call.at))] : []),
-    );
+    const about = visible(this.title(tree, call).slice(name.length + 1));
+    const lines = file ? lineTable(this.sources, file, linesAt(tree, call.at)) : "";
+    fill(root, html`<h3>${shortened(name, 200)}</h3><p>${about}; ${own}.</p>${lines}`);
   }
 }
 

@@ -1,8 +1,9 @@
 // A flame graph: calls as wide as their seconds, those that they make under them.
 
-import { make } from "../dom.js";
+import { fill } from "../dom.js";
 import { shortened, visible } from "../format.js";
 import { sumOf } from "../numbers.js";
+import { html } from "../vendor/lit-html.js";
 
 const FLAME_HEIGHT = 22;
 /** Narrower calls, as a share of the graph, have no place in it until it is zoomed to them. */
@@ -24,7 +25,7 @@ export class FlameGraph {
 
   /**
    * `calls`: see `treeOf`. Of a call, `seconds(call)` are those of it and of what it calls,
-   * `name(call)` and `title(call)` texts; `dress(element, call)` gives it a colour. `chosen(call)`
+   * `name(call)` and `title(call)` texts; `dress(call)` gives its classes, style and parts. `chosen(call)`
    * is told what the graph is zoomed to; null: all of it.
    */
   constructor(root, { calls, seconds, name, title, dress, chosen = () => {} }) {
@@ -54,7 +55,8 @@ export class FlameGraph {
     this.addAll(outermost, 0, 1, sumOf(outermost.map(this.seconds)), way.length);
     const levels = this.drawn.reduce((most, { level }) => Math.max(most, level + 1), 0);
     this.root.style.height = `${Math.max(levels, 1) * FLAME_HEIGHT}px`;
-    this.root.replaceChildren(...this.drawn.map(({ element }) => element));
+    fill(this.root, this.drawn.map((one) => this.button(one)));
+    for (const [at, element] of [...this.root.children].entries()) this.drawn[at].element = element;
     if (this.drawn.length) this.drawn[way.length].element.tabIndex = 0;
     this.light();
   }
@@ -72,16 +74,22 @@ export class FlameGraph {
   }
 
   add(call, left, width, level, kind = "") {
+    this.drawn.push({ call, left, width, level, kind, element: null });
+  }
+
+  button({ call, left, width, level, kind }) {
     const title = visible(this.title(call));
-    const zoom = () => this.zoom(this.zoomed === call ? call.caller : call);
-    const attributes = { type: "button", class: kind, title, tabindex: "-1", onclick: zoom };
-    const label = make("span", {}, shortened(this.name(call), 80));
-    const element = make("button", { ...attributes, "aria-label": title }, label);
-    this.dress(element, call);
-    element.style.left = `${left * 100}%`;
-    element.style.width = `${width * 100}%`;
-    element.style.top = `${level * FLAME_HEIGHT}px`;
-    this.drawn.push({ call, element, left, level });
+    const { looks = "", style = "", parts = "" } = this.dress(call);
+    const place = `left: ${left * 100}%; width: ${width * 100}%; top: ${level * FLAME_HEIGHT}px; ${style}`;
+    return html`<button
+      type="button"
+      class=${`${kind} ${looks}`.trim()}
+      title=${title}
+      aria-label=${title}
+      tabindex="-1"
+      .style=${place}
+      @click=${() => this.zoom(this.zoomed === call ? call.caller : call)}
+    >${parts}<span>${shortened(this.name(call), 80)}</span></button>`;
   }
 
   /** Lights the calls whose text holds another one; returns how many, and their seconds. */

@@ -1,7 +1,7 @@
 // Lines of a file with the seconds that were spent at them, beside the source that was recorded.
 
-import { make } from "../dom.js";
 import { formatSeconds, formatShare, visible } from "../format.js";
+import { html } from "../vendor/lit-html.js";
 
 export class Sources {
   /** `code`: place, source, file and first line of functions, in lists. */
@@ -29,12 +29,11 @@ const OMITTED_LINES = /^\.\.\. and \d+ lines$/;
 
 /**
  * A table of the lines of one file, with their source where it is known; `spent` has `line`
- * and what `dressSpent` takes of each.
+ * and what `spentParts` takes of each.
  */
 export function lineTable(sources, file, spent) {
   const source = spent.map(({ line }) => sources.find(file, line)).find((found) => found) ?? null;
-  const about = source ? [] : [make("p", { class: "absent" }, NO_SOURCE)];
-  return make("div", {}, ...about, sourceTable(source, spent));
+  return html`<div>${source ? "" : html`<p class="absent">${NO_SOURCE}</p>`}${sourceTable(source, spent)}</div>`;
 }
 
 /** The same of a source that is known, or null. */
@@ -49,8 +48,9 @@ export function sourceTable(source, spent) {
     byLine.delete(line);
   }
   for (const one of byLine.values()) rows.push(lineRow(one.line, null, one, most));
-  const table = make("table", { class: "lines", "aria-label": "Lines" }, make("tbody", {}, ...rows));
-  return make("div", { class: "lines-box", tabindex: "0" }, table);
+  return html`<div class="lines-box" tabindex="0">
+    <table class="lines" aria-label="Lines"><tbody>${rows}</tbody></table>
+  </div>`;
 }
 
 const NO_SOURCE =
@@ -59,30 +59,24 @@ const NO_SOURCE =
 
 function lineRow(line, text, spent, most) {
   const seconds = spent ? formatSeconds(spent.seconds) : "";
-  const code = make("code", {}, text === null ? "" : visible(text.replaceAll("\t", "    ")));
-  return make(
-    "tr",
-    { class: spent ? "" : "unseen-line" },
-    make("td", { class: "number" }, line ? String(line) : ""),
-    make("td", { class: "number" }, seconds),
-    make("td", { class: "spent" }, ...(spent ? [spentBar(spent, spent.seconds / most)] : [])),
-    make("td", {}, code),
-  );
+  const code = text === null ? "" : visible(text.replaceAll("\t", "    "));
+  return html`<tr class=${spent ? "" : "unseen-line"}>
+    <td class="number">${line || ""}</td>
+    <td class="number">${seconds}</td>
+    <td class="spent">${spent ? spentBar(spent, spent.seconds / most) : ""}</td>
+    <td><code>${code}</code></td>
+  </tr>`;
 }
 
 /** Lines of any files, the longest first, in a list. */
 export function lineList(spent) {
   const most = Math.max(...spent.map((one) => one.seconds), 1e-9);
-  const items = spent.map((one) =>
-    make(
-      "li",
-      {},
-      make("span", { class: "seconds" }, formatSeconds(one.seconds)),
-      make("span", { class: "spent" }, spentBar(one, one.seconds / most)),
-      make("span", { class: "place", title: visible(one.file) }, placeOfLine(one)),
-    ),
-  );
-  return make("ol", { class: "line-list" }, ...items);
+  const item = (one) => html`<li>
+    <span class="seconds">${formatSeconds(one.seconds)}</span>
+    <span class="spent">${spentBar(one, one.seconds / most)}</span>
+    <span class="place" title=${visible(one.file)}>${placeOfLine(one)}</span>
+  </li>`;
+  return html`<ol class="line-list">${spent.map(item)}</ol>`;
 }
 
 function placeOfLine({ file, line, name }) {
@@ -92,29 +86,25 @@ function placeOfLine({ file, line, name }) {
 
 /** A bar of the computing and the other seconds, as wide as a share. */
 function spentBar(spent, share) {
-  const bar = make("div", { class: "spent-bar", title: spentWords(spent) });
-  bar.style.width = `${Math.max(share * 100, 1)}%`;
-  dressSpent(bar, spent);
-  return bar;
+  const style = `width: ${Math.max(share * 100, 1)}%`;
+  return html`<div class="spent-bar" title=${spentWords(spent)} .style=${style}>${spentParts(spent)}</div>`;
 }
 
 /** The share of the time by which what it was spent with may be off, to be told apart. */
 const TELLING = 0.1;
 
-/** Marks what an element's width stands for: what is not computing is striped, hatched or dotted. */
-export function dressSpent(element, { seconds, computing, core, lock, uncertain }) {
+/** The parts of an element's width that do not stand for computing: striped, hatched or dotted. */
+export function spentParts({ seconds, computing, core, lock, uncertain }) {
   const ready = (core || 0) + (lock || 0);
   const parts = [["waits", computing + ready, seconds - computing - ready]];
   if (!Number.isFinite(computing)) parts.splice(0, 1, ["untold", 0, seconds]);
   else if (uncertain > TELLING * seconds) parts.push(["untold", 0, computing + ready]);
   else parts.push(["ready", computing, ready]);
-  for (const [kind, before, length] of parts) {
-    if (!(length > 0.005 * seconds)) continue;
-    const part = make("i", { class: kind });
-    part.style.left = `${(before / seconds) * 100}%`;
-    part.style.width = `${(length / seconds) * 100}%`;
-    element.prepend(part);
-  }
+  const seen = parts.filter(([, , length]) => length > 0.005 * seconds).reverse();
+  return seen.map(([kind, before, length]) => {
+    const style = `left: ${(before / seconds) * 100}%; width: ${(length / seconds) * 100}%`;
+    return html`<i class=${kind} .style=${style}></i>`;
+  });
 }
 
 /** What seconds were spent with, as far as it is known. */

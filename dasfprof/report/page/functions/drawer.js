@@ -1,22 +1,29 @@
 // The drawer of a function: how long its task runs took, which were slowest, on which workers, in
 // which lines, and its code.
 
-import { byId, make } from "../dom.js";
+import { byId, fill, meter } from "../dom.js";
 import { lineList, sourceTable } from "../flame/sources.js";
 import { counted, formatCell, formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { median, sumOf } from "../numbers.js";
+import { html } from "../vendor/lit-html.js";
 import { histogramChart } from "./histogram.js";
 /** @import { Flames } from "../flame/flames.js" */
 /** @import { Tasks } from "../timeline/tasks.js" */
 
 const SLOWEST = 10;
 const WORKERS_SHOWN = 24;
+const NO_RUN = html`<p class="absent">This page has no task run of a function of this name.</p>`;
 
-/** A button that opens the drawer of a function. */
-export function functionButton(name, about, attributes = {}) {
-  const onclick = () => about(name);
-  const title = "All task runs of this function";
-  return make("button", { type: "button", class: "link", title, onclick, ...attributes }, shortened(name, 60));
+/** A button that opens the drawer of a function; `waits`: only once the page is read. */
+export function functionButton(name, about, { waits = false } = {}) {
+  return html`<button
+    type="button"
+    class="link"
+    title="All task runs of this function"
+    ?disabled=${waits}
+    ?data-waits=${waits}
+    @click=${() => about(name)}
+  >${shortened(name, 60)}</button>`;
 }
 
 export class Drawer {
@@ -58,7 +65,16 @@ export class Drawer {
     }
     this.name = name;
     history.replaceState(null, "", `#${new URLSearchParams({ about: name })}`);
-    this.dialog.replaceChildren(this.head(name), ...(rows.length ? this.parts(name, rows) : [nothing()]));
+    const title = shortened(name, 200);
+    const close = () => this.dialog.close();
+    fill(
+      this.dialog,
+      html`<header>
+          <h2 id="function-title">${title}</h2>
+          <button type="button" class="close" aria-label="Close" @click=${close}>✕</button>
+        </header>
+        ${rows.length ? this.parts(name, rows) : NO_RUN}`,
+    );
     if (!this.dialog.open) this.dialog.showModal();
     this.dialog.scrollTop = 0;
   }
@@ -68,26 +84,15 @@ export class Drawer {
     this.dialog.close();
   }
 
-  head(name) {
-    const title = make("h2", { id: "function-title" }, shortened(name, 200));
-    const attributes = { type: "button", class: "close", "aria-label": "Close" };
-    const close = make("button", { ...attributes, onclick: () => this.dialog.close() }, "✕");
-    return make("header", {}, title, close);
-  }
-
   parts(name, rows) {
     const ended = rows.filter((row) => !this.tasks.isOpen(row));
     const durations = Float64Array.from(ended, (row) => this.tasks.durations[row]).sort();
-    return [
-      this.figures(rows, durations),
-      ...(ended.length ? [make("h3", {}, "Durations"), histogramChart(durations)] : []),
-      make("h3", {}, "Slowest task runs"),
-      this.slowest(rows),
-      make("h3", {}, "By worker"),
-      this.byWorker(rows),
-      ...this.lines(name),
-      ...this.code(name),
-    ];
+    return html`${this.figures(rows, durations)}
+      ${ended.length ? html`<h3>Durations</h3>${histogramChart(durations)}` : ""}
+      <h3>Slowest task runs</h3>
+      ${this.slowest(rows)}
+      <h3>By worker</h3>
+      ${this.byWorker(rows)} ${this.lines(name)} ${this.code(name)}`;
   }
 
   figures(rows, durations) {
@@ -106,10 +111,9 @@ export class Drawer {
       ["Median", durations.length ? formatSeconds(median(durations)) : "unknown"],
       ["95 % within", durations.length ? formatSeconds(quantile(0.95)) : "unknown"],
     ];
-    const list = make("dl", { class: "figures" });
-    for (const [label, text] of facts)
-      if (text) list.append(make("div", {}, make("dt", {}, label), make("dd", {}, text)));
-    return list;
+    const told = facts.filter(([, text]) => text);
+    const figure = ([label, text]) => html`<div><dt>${label}</dt><dd>${text}</dd></div>`;
+    return html`<dl class="figures">${told.map(figure)}</dl>`;
   }
 
   slowest(rows) {
@@ -124,10 +128,10 @@ export class Drawer {
       const key = shortened(tasks.keyText(tasks.keys[row]), 48);
       const about = `${key} · ${shortened(tasks.workerName(row), 24)} · at ${formatCell(tasks.starts[row], 2)} s`;
       const duration = formatSeconds(tasks.durations[row]);
-      const button = make("button", { type: "button", class: "link", onclick: select }, duration);
-      return make("li", {}, button, make("small", {}, ` ${about}`));
+      const button = html`<button type="button" class="link" @click=${select}>${duration}</button>`;
+      return html`<li>${button}<small> ${about}</small></li>`;
     });
-    return make("ol", { class: "slowest" }, ...items);
+    return html`<ol class="slowest">${items}</ol>`;
   }
 
   byWorker(rows) {
@@ -139,45 +143,41 @@ export class Drawer {
     });
     listed.sort((one, other) => other.sum - one.sum);
     const most = Math.max(...listed.map(({ sum }) => sum), 1e-9);
-    const head = ["Worker", "Task runs", "In all", "", "Median"].map((text) => make("th", {}, text));
-    const body = listed.slice(0, WORKERS_SHOWN).map(({ worker, count, sum, middle }) => {
-      const bar = make("div", { class: "meter" }, make("div"));
-      bar.firstChild.style.width = `${(sum / most) * 100}%`;
-      const numbers = [formatCount(count), formatSeconds(sum), bar, formatSeconds(middle)];
-      return make("tr", {}, make("th", {}, shortened(worker, 40)), ...numbers.map((each) => make("td", {}, each)));
-    });
-    const more = listed.length - body.length;
-    const rest = more > 0 ? [make("p", { class: "absent" }, `and ${counted(more, "more worker")}`)] : [];
-    return make("div", {}, make("table", { class: "of-workers" }, make("tr", {}, ...head), ...body), ...rest);
+    const line = ({ worker, count, sum, middle }) => html`<tr>
+      <th>${shortened(worker, 40)}</th>
+      <td>${formatCount(count)}</td><td>${formatSeconds(sum)}</td>
+      <td>${meter(sum / most)}</td><td>${formatSeconds(middle)}</td>
+    </tr>`;
+    const more = listed.length - WORKERS_SHOWN;
+    return html`<table class="of-workers">
+        <tr>${["Worker", "Task runs", "In all", "", "Median"].map((text) => html`<th>${text}</th>`)}</tr>
+        ${listed.slice(0, WORKERS_SHOWN).map(line)}
+      </table>
+      ${more > 0 ? html`<p class="absent">and ${counted(more, "more worker")}</p>` : ""}`;
   }
 
   lines(name) {
-    if (!this.flames.sampled) return [];
+    if (!this.flames.sampled) return "";
     const lines = this.flames.linesOfFunction(name);
-    const title = make("h3", {}, "Hot lines");
-    if (!lines.length) return [title, make("p", { class: "absent" }, "No sample is of this function.")];
+    if (!lines.length) return html`<h3>Hot lines</h3><p class="absent">No sample is of this function.</p>`;
     const graph = () => {
       this.close(this.address);
       this.flames.show("function", name);
       byId("flame-section").scrollIntoView();
     };
-    return [title, lineList(lines), make("button", { type: "button", onclick: graph }, "In the flame graph")];
+    return html`<h3>Hot lines</h3>${lineList(lines)}<button type="button" @click=${graph}>In the flame graph</button>`;
   }
 
   /** The code of what its tasks call, with the seconds of its lines where they were sampled. */
   code(name) {
     const known = this.tasks.facts.code;
     const functions = Object.hasOwn(known, name) ? known[name] : [];
-    return functions.flatMap(([place, source, file, first]) => {
-      const title = make("h3", {}, `Code: ${visible(place)}`);
-      if (!source) return [title];
+    return functions.map(([place, source, file, first]) => {
+      const title = html`<h3>Code: ${visible(place)}</h3>`;
+      if (!source) return title;
       const lines = source.replace(/\n$/, "").split("\n");
       const spent = this.flames.sampled ? this.flames.linesWithin(name, { file, first, lines }) : [];
-      return [title, sourceTable({ first, lines }, spent)];
+      return html`${title}${sourceTable({ first, lines }, spent)}`;
     });
   }
-}
-
-function nothing() {
-  return make("p", { class: "absent" }, "This page has no task run of a function of this name.");
 }

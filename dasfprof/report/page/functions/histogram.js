@@ -1,8 +1,8 @@
 // How many task runs took how long.
 
-import { make } from "../dom.js";
 import { counted, formatSeconds } from "../format.js";
 import { lastAtMost } from "../numbers.js";
+import { html } from "../vendor/lit-html.js";
 
 const BINS = 30;
 /** From this ratio of the longest to the shortest on, the bins grow as the times do. */
@@ -30,21 +30,17 @@ export function histogramChart(sorted) {
   const { edges, counts } = histogram(sorted);
   const most = Math.max(...counts);
   const bars = counts.map((count, at) => {
-    const bar = make("i", {
-      title: `${formatSeconds(edges[at])} to ${formatSeconds(edges[at + 1])}: ${counted(count, "task run")}`,
-    });
-    bar.style.height = `${count ? Math.max((count / most) * 100, 2) : 0}%`;
-    return bar;
+    const title = `${formatSeconds(edges[at])} to ${formatSeconds(edges[at + 1])}: ${counted(count, "task run")}`;
+    const high = count ? Math.max((count / most) * 100, 2) : 0;
+    return html`<i title=${title} .style=${`height: ${high}%`}></i>`;
   });
   const [least, longest] = [sorted[0], sorted.at(-1)].map(formatSeconds);
   const label = `Durations from ${least} to ${longest}, most often ${mostOften(edges, counts)}`;
   const scale = [edges[0], edges[edges.length >> 1], edges.at(-1)];
-  return make(
-    "figure",
-    { class: "histogram" },
-    make("div", { role: "img", "aria-label": label }, ...bars),
-    make("figcaption", {}, ...scale.map((edge) => make("span", {}, formatSeconds(edge)))),
-  );
+  return html`<figure class="histogram">
+    <div role="img" aria-label=${label}>${bars}</div>
+    <figcaption>${scale.map((edge) => html`<span>${formatSeconds(edge)}</span>`)}</figcaption>
+  </figure>`;
 }
 
 function mostOften(edges, counts) {

@@ -1,11 +1,12 @@
 // Charts of resources under the timeline, over the same window of time.
 
-import { make } from "../dom.js";
+import { elementOf, fill } from "../dom.js";
 import { formatUnit, shortened } from "../format.js";
 import { fitting, lastAtMost, sumOf } from "../numbers.js";
 import { Frame, GUTTER } from "../timeline/frame.js";
 import { fitCanvas, paintGrid } from "../timeline/marks.js";
 import { currentPalette, OTHER } from "../timeline/palette.js";
+import { html } from "../vendor/lit-html.js";
 
 const CHART_HEIGHT = 68;
 /** A limit is drawn where the readings come to a third of it; that of a share always. */
@@ -49,15 +50,14 @@ export class Resources {
       this.add(metric, series);
     }
     for (const [reason, labels] of absent) {
-      this.root.append(make("p", { class: "absent" }, `${labels.join(", ")}: ${reason}.`));
+      this.root.append(elementOf(html`<p class="absent">${labels.join(", ")}: ${reason}.</p>`));
     }
     this.draw();
   }
 
   add(metric, series) {
-    const canvas = make("canvas", { role: "img", "aria-label": `${metric.label} over time` });
-    const reading = make("output", { class: "reading" });
-    const box = make("div", { class: "chart" }, reading, canvas);
+    const box = elementOf(html`<div class="chart"><output class="reading"></output><canvas role="img"></canvas></div>`);
+    const [reading, canvas] = box.children;
     const mean = ({ values }) => sumOf(values) / values.length;
     const chart = { metric, series, canvas, reading, box, named: fitting(series, mean, OTHER) };
     canvas.addEventListener("pointermove", (event) => {
@@ -167,25 +167,20 @@ export class Resources {
     // Charts that show the same workers as the one above do not name them again.
     const before = this.charts[this.charts.indexOf(chart) - 1];
     const known = !inside && before && String(labelsOf(before)) === String(labelsOf(chart));
-    const shown = named.map((one, at) => {
-      const place = lastAtMost(one.times, time);
-      const text = !inside
-        ? ""
-        : place < 0
-          ? "–"
-          : formatUnit(one.values[place], chart.metric.unit);
-      const colour = make("i");
-      colour.style.background = palette.series[at];
-      return make("span", {}, colour, `${shortened(one.label, 30)} `, make("b", {}, text));
-    });
-    if (series.length > named.length)
-      shown.push(make("span", {}, `and ${series.length - named.length} no further from the median`));
+    const { unit } = chart.metric;
     const lines = limits.map(({ value, kind, name }) =>
-      make("span", { class: "limit" }, make("i", { class: kind }), `${name}: ${formatUnit(value, chart.metric.unit)}`),
+      html`<span class="limit"><i class=${kind}></i>${name}: ${formatUnit(value, unit)}</span>`,
     );
     // They keep their room, so that nothing moves when their values are told.
-    for (const one of shown) one.hidden = known;
-    chart.reading.replaceChildren(...lines, ...shown);
+    const shown = named.map((one, at) => {
+      const place = lastAtMost(one.times, time);
+      const text = inside ? (place < 0 ? "–" : formatUnit(one.values[place], unit)) : "";
+      const colour = html`<i .style=${`background: ${palette.series[at]}`}></i>`;
+      return html`<span ?hidden=${known}>${colour}${shortened(one.label, 30)} <b>${text}</b></span>`;
+    });
+    const rest = series.length - named.length;
+    const told = rest > 0 ? html`<span ?hidden=${known}>and ${rest} no further from the median</span>` : "";
+    fill(chart.reading, [lines, shown, told]);
   }
 }
 

@@ -1,11 +1,11 @@
 // The columns of the tables: what each shows, exports and is sorted by.
 
-import { make } from "../dom.js";
 import { formatCell, formatSeconds, formatShare, shortened } from "../format.js";
 import { ascending } from "../numbers.js";
 import { STATUS_COLOURS } from "../timeline/colours.js";
 import { OTHER } from "../timeline/palette.js";
 import { byDuration, HEX, UUID } from "../timeline/tasks.js";
+import { html } from "../vendor/lit-html.js";
 
 /** Longer labels of numbers need more room for their two lines. */
 const LONG_LABEL = 20;
@@ -77,19 +77,13 @@ export function withBars(columns, statuses) {
   const column = (label) => columns.find((one) => one.label === label);
   const seconds = statuses.map((name) => column(`${name} (s)`).value);
   const sum = (row) => seconds.reduce((total, value) => total + (value(row) ?? 0), 0);
-  const cell = (row) => {
-    const bar = make("div", { class: "stack" });
-    for (const [at, name] of statuses.entries()) {
-      const share = (seconds[at](row) ?? 0) / sum(row);
-      const part = make("div", {
-        title: `${name}: ${formatShare(share)}, ${formatSeconds(seconds[at](row) ?? NaN)}`,
-      });
-      part.style.width = `${share * 100}%`;
-      part.style.background = `var(--series-${STATUS_COLOURS[name] ?? OTHER})`;
-      bar.append(part);
-    }
-    return bar;
+  const part = (name, at, row) => {
+    const share = (seconds[at](row) ?? 0) / sum(row);
+    const title = `${name}: ${formatShare(share)}, ${formatSeconds(seconds[at](row) ?? NaN)}`;
+    const style = `width: ${share * 100}%; background: var(--series-${STATUS_COLOURS[name] ?? OTHER})`;
+    return html`<div title=${title} .style=${style}></div>`;
   };
+  const cell = (row) => html`<div class="stack">${statuses.map((name, at) => part(name, at, row))}</div>`;
   const bars = {
     label: "Share of each status",
     place: FIRST.length,

@@ -1,7 +1,9 @@
 // Tables on paper: their first rows, and as many of their columns as a page is wide.
 
-import { findAll, make } from "../dom.js";
+import { elementOf, findAll } from "../dom.js";
 import { counted, shortened, visible } from "../format.js";
+import { sumOf } from "../numbers.js";
+import { html } from "../vendor/lit-html.js";
 import { allTables } from "./table.js";
 
 const PRINTED_ROWS = 12;
@@ -17,31 +19,30 @@ function printedTable(table) {
     if (shown.length && width > PRINTED_WIDTH) break;
     shown.push(column);
   }
-  const kind = ({ numeric }) => ({ class: numeric ? "number" : "" });
+  const kind = ({ numeric }) => (numeric ? "number" : "");
   const rows = Array.from(table.rows.slice(0, PRINTED_ROWS));
-  const line = (row) => {
-    const cells = shown.map((column) => {
-      const text = column.cell ? column.cell(row) : shortened(column.text(row), 60);
-      return make("td", kind(column), text);
-    });
-    return make("tr", {}, ...cells);
+  const cell = (column, row) => {
+    const text = column.cell ? column.cell(row) : shortened(column.text(row), 60);
+    return html`<td class=${kind(column)}>${text}</td>`;
   };
-  const whole = shown.reduce((sum, column) => sum + column.width, 0);
-  const heads = shown.map((column) => {
-    const head = make("th", kind(column), visible(column.label));
-    head.style.width = `${(column.width / whole) * 100}%`;
-    return head;
-  });
+  const whole = sumOf(shown.map((column) => column.width));
+  const head = (column) => {
+    const style = `width: ${(column.width / whole) * 100}%`;
+    return html`<th class=${kind(column)} .style=${style}>${visible(column.label)}</th>`;
+  };
   const left = table.columns.slice(shown.length).map(({ label }) => label);
   const told = [
     ...(rows.length < table.rows.length ? [`First ${rows.length} of ${counted(table.rows.length, "row")}.`] : []),
     ...(left.length ? [`Too wide for paper: ${left.join(", ")}.`] : []),
   ];
-  return make(
-    "div",
-    { class: "printed" },
-    make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows.map(line))),
-    make("p", {}, visible(told.join(" "))),
+  return elementOf(
+    html`<div class="printed">
+      <table>
+        <thead><tr>${shown.map(head)}</tr></thead>
+        <tbody>${rows.map((row) => html`<tr>${shown.map((column) => cell(column, row))}</tr>`)}</tbody>
+      </table>
+      <p>${visible(told.join(" "))}</p>
+    </div>`,
   );
 }
 

@@ -1,7 +1,8 @@
 // The sections of tables that the page holds as lists.
 
-import { byId, download, make } from "../dom.js";
+import { byId, download, elementOf } from "../dom.js";
 import { shortened, visible } from "../format.js";
+import { html } from "../vendor/lit-html.js";
 import { isOneText, isUnknown, listedColumns, withBars } from "./columns.js";
 import { DataTable } from "./table.js";
 
@@ -25,18 +26,19 @@ export function buildTables(facts, { selected = {}, chosen = null, about = null 
 }
 
 function tableSection(name, { title, absent, columns = [] }) {
-  const head = make("header", { class: "section-head" }, make("h2", { id: `${name}-title` }, title));
-  if (columns.some((column) => column.kind === "text")) {
-    const search = { id: `${name}-filter`, type: "search", autocomplete: "off", spellcheck: "false" };
-    head.append(make("label", {}, "Filter ", make("input", search)));
-  }
-  if (!absent) head.append(make("button", { type: "button", id: `${name}-csv` }, "Export CSV"));
-  const section = make("section", { "aria-labelledby": `${name}-title` }, head);
-  if (hasStatuses(name)) section.append(make("ul", { class: "legend status-legend" }));
-  const root = make("div", { id: `${name}-table` });
-  if (absent) root.append(make("p", { class: "absent" }, absent));
-  section.append(root);
-  return section;
+  const isFiltered = columns.some((column) => column.kind === "text");
+  const search = html`<input id="${name}-filter" type="search" autocomplete="off" spellcheck="false">`;
+  return elementOf(
+    html`<section aria-labelledby="${name}-title">
+      <header class="section-head">
+        <h2 id="${name}-title">${title}</h2>
+        ${isFiltered ? html`<label>Filter ${search}</label>` : ""}
+        ${absent ? "" : html`<button type="button" id="${name}-csv">Export CSV</button>`}
+      </header>
+      ${hasStatuses(name) ? html`<ul class="legend status-legend"></ul>` : ""}
+      <div id="${name}-table">${absent ? html`<p class="absent">${absent}</p>` : ""}</div>
+    </section>`,
+  );
 }
 
 function hasStatuses(name) {
@@ -59,7 +61,7 @@ class ListedTable {
     this.narrowed = new Map();
     const filters = chosen && this.filters.size ? (row) => this.choose(row, chosen) : undefined;
     this.shown = new DataTable(root, { name: table.title, columns, count, selected: selected ?? filters });
-    this.told = make("p", { class: "absent", hidden: true });
+    this.told = elementOf(html`<p class="absent" hidden></p>`);
     root.before(this.told);
     noteUnknown(root, table);
     exportButton(`${name}-csv`, this.shown, table.file);
@@ -111,7 +113,7 @@ function noteUnknown(root, table) {
     .filter((column) => !isUnknown(column) && isOneText(column))
     .map(({ label, values }) => `${label} is ${shortened(values[0], 60) || "empty"} in every row.`);
   if (labels.length) told.unshift(`NA in every row: ${labels.join(", ")}.`);
-  if (told.length) root.append(make("p", { class: "absent" }, visible(told.join(" "))));
+  if (told.length) root.append(elementOf(html`<p class="absent">${visible(told.join(" "))}</p>`));
 }
 
 export function exportButton(id, table, file) {

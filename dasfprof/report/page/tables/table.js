@@ -1,7 +1,9 @@
 // Tables of any length: only the rows that are seen are elements.
 
-import { breathe, make } from "../dom.js";
+import { breathe, elementOf, fill } from "../dom.js";
 import { csvCell, visible } from "../format.js";
+import { sumOf } from "../numbers.js";
+import { html, nothing } from "../vendor/lit-html.js";
 
 const ROW_HEIGHT = 26;
 /** Browsers cap an element's height; beyond this, scrolling is in proportion. */
@@ -28,7 +30,7 @@ export const allTables = [];
 
 /** A sorted, filtered view of rows. */
 export class DataTable {
-  root; name; count; selected;
+  root; name; count; selected; headers; spacer; body;
   /** @type {Column[]} */ columns;
 
   constructor(root, { name, columns, count, selected = () => {} }) {
@@ -47,46 +49,34 @@ export class DataTable {
   }
 
   build() {
-    this.head = make("div", { class: "row head", role: "row" });
-    this.layOut(this.head);
-    this.headers = this.columns.map((column) => {
-      const button = make(
-        "button",
-        { type: "button", onclick: () => this.sort(column) },
-        visible(column.label),
-      );
-      const header = make(
-        "div",
-        { role: "columnheader", class: column.numeric ? "number" : "" },
-        button,
-      );
-      this.head.append(header);
-      return header;
-    });
-    this.spacer = make("div", { class: "spacer" });
-    this.body = make("div", { class: "rows", role: "rowgroup" });
-    this.box = make(
-      "div",
-      { class: "table", role: "grid", tabindex: "0", "aria-label": this.name },
-      ...[this.head, this.spacer, this.body],
-    );
-    this.box.addEventListener("scroll", () => this.draw(), { passive: true });
-    this.box.addEventListener("keydown", (event) => this.onKey(event));
-    this.body.addEventListener("click", (event) => {
-      const row = event.target.closest("[data-row]");
+    const header = (column) => {
+      const sort = html`<button type="button" @click=${() => this.sort(column)}>${visible(column.label)}</button>`;
+      return html`<div role="columnheader" class=${kindOfCell(column)}>${sort}</div>`;
+    };
+    const choose = ({ target }) => {
+      const row = target.closest("[data-row]");
       if (row) this.choose(Number(row.dataset.row));
-    });
+    };
+    this.box = elementOf(
+      html`<div class="table" role="grid" tabindex="0" aria-label=${this.name} @keydown=${(event) => this.onKey(event)}>
+        <div class="row head" role="row" .style=${this.layout}>${this.columns.map(header)}</div>
+        <div class="spacer"></div>
+        <div class="rows" role="rowgroup" @click=${choose}></div>
+      </div>`,
+    );
+    const [head, spacer, body] = this.box.children;
+    Object.assign(this, { headers: [...head.children], spacer, body });
+    this.box.addEventListener("scroll", () => this.draw(), { passive: true });
     this.root.replaceChildren(this.box);
     new ResizeObserver(() => this.draw()).observe(this.box);
     this.refresh();
   }
 
-  /** Gives a row the columns' widths, the same in every row. */
-  layOut(element) {
-    element.style.gridTemplateColumns = this.columns
-      .map(({ width, grow }) => `minmax(${width}em, ${grow}fr)`)
-      .join(" ");
-    element.style.minWidth = `${this.columns.reduce((sum, { width }) => sum + width, 0)}em`;
+  /** The columns' widths, the same in every row. */
+  get layout() {
+    const widths = this.columns.map(({ width, grow }) => `minmax(${width}em, ${grow}fr)`);
+    const least = sumOf(this.columns.map(({ width }) => width));
+    return `grid-template-columns: ${widths.join(" ")}; min-width: ${least}em`;
   }
 
   /** Sorts by a column, the other way round if it is sorted so already. */
@@ -131,46 +121,35 @@ export class DataTable {
       : Math.floor(box.scrollTop / ROW_HEIGHT);
     const top = inProportion ? box.scrollTop : first * ROW_HEIGHT;
     this.body.style.transform = `translateY(${top}px)`;
-    const elements = [];
-    for (let at = first; at < Math.min(first + seen + 1, rows.length); at += 1)
-      elements.push(this.rowElement(at));
-    this.body.replaceChildren(...elements);
+    const shown = Array.from(rows.slice(first, first + seen + 1), (row, at) => this.row(row, first + at));
+    fill(this.body, shown);
   }
 
-  rowElement(at) {
-    const row = this.rows[at];
+  row(row, at) {
     const cells = this.columns.map((column) => {
-      if (column.cell) return make("div", { role: "gridcell" }, column.cell(row));
+      if (column.cell) return html`<div role="gridcell">${column.cell(row)}</div>`;
       const text = column.text(row);
-      return make(
-        "div",
-        {
-          role: "gridcell",
-          class: column.numeric ? "number" : "",
-          title: column.numeric ? null : text,
-        },
-        column.follow ? this.link(column, row, text) : column.isKey ? elided(text) : text,
-      );
+      const shown = column.follow ? this.link(column, row, text) : column.isKey ? elided(text) : text;
+      const title = column.numeric ? nothing : text;
+      return html`<div role="gridcell" class=${kindOfCell(column)} title=${title}>${shown}</div>`;
     });
-    const chosen = row === this.chosen;
-    const attributes = {
-      class: "row",
-      role: "row",
-      "data-row": row,
-      "aria-rowindex": at + 2,
-      "aria-selected": String(chosen),
-    };
-    const element = make("div", attributes, ...cells);
-    this.layOut(element);
-    return element;
+    const chosen = String(row === this.chosen);
+    return html`<div
+      class="row"
+      role="row"
+      data-row=${row}
+      aria-rowindex=${at + 2}
+      aria-selected=${chosen}
+      .style=${this.layout}
+    >${cells}</div>`;
   }
 
   link(column, row, text) {
-    const onclick = (event) => {
+    const follow = (event) => {
       event.stopPropagation();
       column.follow(row);
     };
-    return make("button", { type: "button", class: "link", tabindex: "-1", onclick }, text);
+    return html`<button type="button" class="link" tabindex="-1" @click=${follow}>${text}</button>`;
   }
 
   /** Marks a row and tells of it. */
@@ -245,8 +224,13 @@ export class DataTable {
 /** A key of which a narrow cell leaves out the middle: the index of a chunk stands at its end. */
 function elided(text) {
   const at = text.endsWith(")") ? Math.max(text.indexOf(", "), text.length - 24) : text.length - 8;
-  const parts = [text.slice(0, Math.max(at, 0)), text.slice(Math.max(at, 0))];
-  return make("span", { class: "elided" }, ...parts.map((part) => make("span", {}, part)));
+  const [begin, end] = [text.slice(0, Math.max(at, 0)), text.slice(Math.max(at, 0))];
+  return html`<span class="elided"><span>${begin}</span><span>${end}</span></span>`;
+}
+
+/** @param {Column} column */
+function kindOfCell({ numeric }) {
+  return numeric ? "number" : "";
 }
 
 function sortedRows(column, count) {

@@ -1,9 +1,10 @@
 // An area of the timeline: a time on some tracks, and the sums of what is in it.
 
 import { swatch } from "../accounting.js";
-import { byId, make } from "../dom.js";
+import { byId, fill, paneHead } from "../dom.js";
 import { counted, formatCount, formatSeconds, formatShare, shortened, visible } from "../format.js";
 import { overlap, sumOf } from "../numbers.js";
+import { html } from "../vendor/lit-html.js";
 import { clockText, ticks } from "./marks.js";
 import { byDuration } from "./tasks.js";
 import { seenIn } from "./views.js";
@@ -27,18 +28,16 @@ export class Area {
     this.page.timeline.showArea(area);
     this.page.address?.note();
     this.pane.hidden = area === null;
-    this.pane.replaceChildren();
+    fill(this.pane, "");
     if (area === null) return;
     const sums = new AreaSums(this.page, area);
     const { step } = ticks(area.from, area.to, 1000, 20);
     const lit = this.page.matches ? " of those that are lit" : "";
     const [from, to] = [area.from, area.to].map((time) => clockText(time, step));
     const tracks = counted(area.last - area.first + 1, "track");
-    const title = make("h3", {}, `${from} to ${to}, ${tracks}: ${counted(sums.count, "task run")}${lit}`);
-    const close = { type: "button", class: "close", "aria-label": "Close", onclick: () => this.show(null) };
-    const head = make("header", {}, title, make("button", close, "✕"));
-    this.pane.append(head, make("div", { class: "sums" }, ...this.tables(sums)));
-    byId("said").textContent = title.textContent;
+    const title = `${from} to ${to}, ${tracks}: ${counted(sums.count, "task run")}${lit}`;
+    fill(this.pane, [paneHead(title, () => this.show(null)), html`<div class="sums">${this.tables(sums)}</div>`]);
+    byId("said").textContent = title;
   }
 
   tables(sums) {
@@ -54,7 +53,7 @@ export class Area {
     const whole = sumOf(sums.classes.map(({ seconds }) => seconds));
     const others = sumOf(sums.others);
     const classes = sums.classes.map(({ code, seconds }) => [
-      make("span", {}, swatch(gaps.swatches[code]), visible(gaps.names[code])),
+      html`<span>${swatch(gaps.swatches[code])}${visible(gaps.names[code])}</span>`,
       formatSeconds(seconds),
       formatShare(seconds / whole),
       ...(others ? [formatShare(sums.others[code] / others)] : []),
@@ -69,8 +68,8 @@ export class Area {
 
   /** A text that leads to a task run. */
   leading(text, row) {
-    const onclick = () => this.page.timeline.select(row, { reveal: true });
-    return make("button", { type: "button", class: "link", onclick, title: "Select it" }, text);
+    const select = () => this.page.timeline.select(row, { reveal: true });
+    return html`<button type="button" class="link" title="Select it" @click=${select}>${text}</button>`;
   }
 }
 
@@ -172,10 +171,11 @@ class AreaSums {
 }
 
 function areaTable(name, labels, rows, most = AREA_ROWS) {
-  const cell = (value, at) => (at ? make("td", {}, value) : make("th", { scope: "row" }, value));
-  const head = make("tr", {}, ...labels.map((text) => make("th", { scope: "col" }, text)));
-  const body = rows.slice(0, most).map((row) => make("tr", {}, ...row.map(cell)));
-  const more = rows.length - body.length;
-  if (more > 0) body.push(make("tr", {}, make("th", { scope: "row" }, `and ${formatCount(more)} more`)));
-  return make("table", { id: name }, head, ...body);
+  const cell = (value, at) => (at ? html`<td>${value}</td>` : html`<th scope="row">${value}</th>`);
+  const more = rows.length - most;
+  return html`<table id=${name}>
+    <tr>${labels.map((text) => html`<th scope="col">${text}</th>`)}</tr>
+    ${rows.slice(0, most).map((row) => html`<tr>${row.map(cell)}</tr>`)}
+    ${more > 0 ? html`<tr><th scope="row">and ${formatCount(more)} more</th></tr>` : ""}
+  </table>`;
 }

@@ -1,9 +1,9 @@
 // Which colour each task run has, and what the colours are of.
 
 import { swatch } from "../accounting.js";
-import { make } from "../dom.js";
 import { formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { outliersFirst } from "../numbers.js";
+import { html } from "../vendor/lit-html.js";
 import { BLOCKED, COMPUTING, CORE_WAIT, CPU_UNKNOWN, DESERIALIZE } from "./gaps.js";
 import { busySeconds } from "./lanes.js";
 import { OTHER } from "./palette.js";
@@ -29,14 +29,13 @@ export const STATUS_COLOURS = { Inqueue: 6, Preparing: 1, Running: 0, Finalizing
 /** By what the first have colours of their own, and all others one. */
 const RANKED = ["function", "worker"];
 
-function seriesSwatch(colour) {
-  const square = make("i");
-  square.style.background = `var(--series-${colour})`;
-  return square;
+/** A square in a colour of the palette. */
+export function seriesSwatch(colour) {
+  return html`<i .style=${`background: var(--series-${colour})`}></i>`;
 }
 
 export function statusLegend(statuses) {
-  return statuses.map((name) => make("li", {}, seriesSwatch(STATUS_COLOURS[name] ?? OTHER), visible(name)));
+  return statuses.map((name) => html`<li>${seriesSwatch(STATUS_COLOURS[name] ?? OTHER)}${visible(name)}</li>`);
 }
 
 /** Values with a colour that is told; more of them share one, or repeat colours. */
@@ -94,7 +93,7 @@ export function legendOf(tasks, by) {
   if (tasks.failed) {
     const count = tasks.failed.reduce((sum, flag) => sum + flag, 0);
     const about = formatCount(count);
-    entries.push({ name: FAILURES, swatch: make("i", { class: "failed" }), text: "failed", about, codes: [] });
+    entries.push({ name: FAILURES, swatch: html`<i class="failed"></i>`, text: "failed", about, codes: [] });
   }
   return entries;
 }
@@ -153,8 +152,8 @@ export function gapLegend(gaps, rows) {
 /** The kinds of segments as entries of a legend. */
 export function pathLegend(path) {
   const entries = pathTotals(path).map(([{ name, meaning, colour }, seconds]) => {
-    const square = make("i", { class: name === WORK ? "work" : "wait" });
-    if (name !== WORK) square.style.background = `var(--series-${colour})`;
+    const wait = html`<i class="wait" .style=${`background: var(--series-${colour})`}></i>`;
+    const square = name === WORK ? html`<i class="work"></i>` : wait;
     return { name, title: meaning, swatch: square, about: formatSeconds(seconds) };
   });
   return ["On the critical path:", ...entries];

@@ -1,9 +1,10 @@
 // The pane that tells all of one task run.
 
-import { make } from "../dom.js";
+import { fill, paneHead } from "../dom.js";
 import { lineList } from "../flame/sources.js";
 import { formatBytes, formatCell, formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { functionButton } from "../functions/drawer.js";
+import { html } from "../vendor/lit-html.js";
 
 const LISTED_KEYS = 40;
 const LISTED_LINES = 12;
@@ -40,35 +41,23 @@ export function showDetails(pane, { tasks, row, flames, select, about }) {
     ["dtype", visible(dtype)],
     ["Shape", visible(shape)],
   ];
-  const list = make("dl");
-  for (const [name, text] of facts) {
-    if (text === "" || text === "unknown") continue;
-    list.append(make("dt", {}, name), make("dd", {}, text));
-  }
-  const title = make("h3", {}, shortened(tasks.functionName(row), 60));
-  const close = make(
-    "button",
-    { type: "button", class: "close", "aria-label": "Close", onclick: () => select(-1) },
-    "✕",
-  );
-  const parts = [list];
+  const known = facts.filter(([, text]) => text !== "" && text !== "unknown");
   const exception = tasks.exceptionText(row);
-  if (exception !== null && exception !== "") {
-    parts.push(make("h4", { class: "error" }, "Exception"), make("pre", {}, longText(exception)));
-  }
   const raised = tasks.raisedAt(row);
-  if (raised) parts.push(make("p", { class: "raised" }, "Raised at ", make("b", {}, visible(raised))));
-  parts.push(
-    ...tracebackText(tasks.tracebackOf(row)),
-    ...argumentText(tasks.argumentsOf(row)),
-    ...runLines(flames, row, track.thread),
-    ...logRecords(tasks.logsOf(row)),
-    ...functionCode(tasks.codeOf(row)),
-    ...otherRuns(tasks, row, select),
-    ...keyList("Needs", "needs", tasks, tasks.inputsOf(row), select),
-    ...keyList("Is needed by", "needed", tasks, tasks.takersOf(row), select),
+  fill(
+    pane,
+    html`${paneHead(shortened(tasks.functionName(row), 60), () => select(-1))}
+      <div class="parts">
+        <dl>${known.map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`)}</dl>
+        ${exception ? html`<h4 class="error">Exception</h4><pre>${longText(exception)}</pre>` : ""}
+        ${raised ? html`<p class="raised">Raised at <b>${visible(raised)}</b></p>` : ""}
+        ${tracebackText(tasks.tracebackOf(row))} ${argumentText(tasks.argumentsOf(row))}
+        ${runLines(flames, row, track.thread)} ${logRecords(tasks.logsOf(row))}
+        ${tasks.codeOf(row).map(functionCode)} ${otherRuns(tasks, row, select)}
+        ${keyList("Needs", "needs", tasks, tasks.inputsOf(row), select)}
+        ${keyList("Is needed by", "needed", tasks, tasks.takersOf(row), select)}
+      </div>`,
   );
-  pane.replaceChildren(make("header", {}, title, close), make("div", { class: "parts" }, ...parts));
   pane.scrollTop = 0;
 }
 
@@ -81,21 +70,23 @@ function longText(text) {
 
 /** Shows the traceback of a failed task run. */
 function tracebackText(text) {
-  if (text === "") return [];
-  const lines = text.split("\n").map(visible).join("\n");
-  return [
-    make("details", { class: "traceback" }, make("summary", {}, "Traceback"), make("pre", { class: "code" }, lines)),
-  ];
+  if (text === "") return "";
+  const summary = html`<summary>Traceback</summary>`;
+  return html`<details class="traceback">${summary}<pre class="code">${codeText(text)}</pre></details>`;
+}
+
+function codeText(text) {
+  return text.split("\n").map(visible).join("\n");
 }
 
 /** Tells the arguments of a task run: name and type of each. */
 function argumentText(text) {
-  return text === "" ? [] : [make("h4", {}, "Arguments"), make("p", { class: "arguments" }, longText(text))];
+  return text && html`<h4>Arguments</h4><p class="arguments">${longText(text)}</p>`;
 }
 
 /** The lines at which the task run was sampled, or why there are none. */
 function runLines(flames, row, thread) {
-  if (!flames.sampled) return [];
+  if (!flames.sampled) return "";
   const lines = flames.linesOfRun(row);
   const { fewest } = flames.facts.lines;
   const none =
@@ -104,71 +95,58 @@ function runLines(flames, row, thread) {
       : fewest > 1
         ? `Fewer than ${formatCount(fewest)} samples: too many task runs have so few for this page.`
         : "No sample: it was never running when stacks were looked at.";
-  const shown = lines.length ? lineList(lines.slice(0, LISTED_LINES)) : make("p", { class: "absent" }, none);
-  return [make("h4", {}, "Sampled lines"), shown];
+  const shown = lines.length ? lineList(lines.slice(0, LISTED_LINES)) : html`<p class="absent">${none}</p>`;
+  return html`<h4>Sampled lines</h4>${shown}`;
 }
 
 /** Shows the source of what the task calls; of functions without it, where they are. */
-function functionCode(functions) {
-  return functions.map(([place, source]) => {
-    const lines = source.split("\n").map(visible).join("\n");
-    const shown = source ? [make("pre", { class: "code" }, lines)] : [];
-    return make("details", {}, make("summary", {}, `Code: ${visible(place)}`), ...shown);
-  });
+function functionCode([place, source]) {
+  const shown = source ? html`<pre class="code">${codeText(source)}</pre>` : "";
+  return html`<details><summary>Code: ${visible(place)}</summary>${shown}</details>`;
 }
 
 /** Lists what the task run logged: level, message, exception and line of each record. */
 function logRecords(records) {
-  if (!records.length) return [];
-  const list = make("ul", { class: "logs" });
-  for (const [level, message, exception, line] of records) {
-    const what = exception ? `${message} (${exception})` : message;
-    const place = make("small", {}, ` ${visible(line)}`);
-    list.append(make("li", {}, make("b", {}, visible(level)), ` ${visible(what)}`, place));
-  }
-  return [make("h4", {}, `Logged (${formatCount(records.length)})`), list];
+  if (!records.length) return "";
+  const items = records.map(([level, message, exception, line]) => {
+    const what = visible(exception ? `${message} (${exception})` : message);
+    return html`<li><b>${visible(level)}</b> ${what}<small> ${visible(line)}</small></li>`;
+  });
+  return html`<h4>Logged (${formatCount(records.length)})</h4><ul class="logs">${items}</ul>`;
 }
 
 /** Lists the other runs of a task run's key. */
 function otherRuns(tasks, row, select) {
   const runs = tasks.runsOf(tasks.keys[row]);
-  if (runs.length < 2) return [];
+  if (runs.length < 2) return "";
   const entries = Array.from(runs, (run, at) => ({
     row: run,
     text: `run ${at + 1}`,
     about: `${formatCell(tasks.starts[run], 3)} s, ${visible(tasks.stateName(run))}`,
   }));
   const title = `Run ${runs.indexOf(row) + 1} of ${formatCount(runs.length)} of this key`;
-  return linkList(
-    title,
-    "runs",
-    entries.filter((entry) => entry.row !== row),
-    select,
-  );
+  return linkList(title, "runs", entries.filter((entry) => entry.row !== row), select);
 }
 
 function keyList(title, kind, tasks, links, select) {
+  if (!links.length) return "";
   const entries = links.slice(0, LISTED_KEYS).map(({ key, row }) => ({
     row,
     text: shortened(tasks.keyText(key), 80),
     about: row >= 0 ? formatBytes(tasks.details.sizes[row]) : "run not known",
   }));
-  const count = links.length;
-  return count
-    ? linkList(`${title} (${formatCount(count)})`, kind, entries, select, count - entries.length)
-    : [];
+  return linkList(`${title} (${formatCount(links.length)})`, kind, entries, select, links.length);
 }
 
-/** Lists task runs to follow, and others that are not there. */
-function linkList(title, kind, entries, select, unlisted = entries.length - LISTED_KEYS) {
-  const list = make("ul", { class: kind });
-  for (const { row, text, about } of entries.slice(0, LISTED_KEYS)) {
-    const name =
-      row >= 0
-        ? make("button", { type: "button", onclick: () => select(row) }, text)
-        : make("span", {}, text);
-    list.append(make("li", {}, name, make("small", {}, ` ${about}`)));
-  }
-  if (unlisted > 0) list.append(make("li", {}, `and ${formatCount(unlisted)} more`));
-  return [make("h4", {}, title), list];
+/** Lists task runs to follow, and others that are not there; `count`: of all. */
+function linkList(title, kind, entries, select, count = entries.length) {
+  const link = ({ row, text }) =>
+    row >= 0 ? html`<button type="button" @click=${() => select(row)}>${text}</button>` : html`<span>${text}</span>`;
+  const shown = entries.slice(0, LISTED_KEYS);
+  const unlisted = count - shown.length;
+  return html`<h4>${title}</h4>
+    <ul class=${kind}>
+      ${shown.map((entry) => html`<li>${link(entry)}<small> ${entry.about}</small></li>`)}
+      ${unlisted > 0 ? html`<li>and ${formatCount(unlisted)} more</li>` : ""}
+    </ul>`;
 }

@@ -1,7 +1,7 @@
 // Which task runs are lit: those that were searched for, of one function, worker, step and state at
 // the end.
 
-import { byId, make } from "../dom.js";
+import { byId } from "../dom.js";
 import { shortened } from "../format.js";
 import { codeOf } from "./colours.js";
 
@@ -22,8 +22,7 @@ export class Filters {
       const places = this.places(name);
       const box = this.boxes[name];
       box.closest("label").hidden = places.length < 2;
-      const shown = places.slice(0, MAX_CHOICES);
-      box.append(...shown.map((place) => this.option(name, place)));
+      for (const place of places.slice(0, MAX_CHOICES)) box.add(this.option(name, place));
       box.addEventListener("change", changed);
     }
   }
@@ -39,16 +38,14 @@ export class Filters {
   }
 
   option(name, place) {
-    return make("option", { value: String(place) }, shortened(this.names(name)[place], 60));
+    return new Option(shortened(this.names(name)[place], 60), String(place));
   }
 
   /** Lights those of one function, worker or step alone, null: all; true if there is such a one. */
   choose(name, wanted) {
     const box = this.boxes[name];
     const place = this.names(name).indexOf(wanted);
-    if (place >= 0 && !box.querySelector(`option[value="${place}"]`)) {
-      box.append(this.option(name, place));
-    }
+    if (place >= 0 && !box.querySelector(`option[value="${place}"]`)) box.add(this.option(name, place));
     box.value = place < 0 ? "" : String(place);
     return place >= 0;
   }

@@ -1,7 +1,8 @@
 // Buttons beside the titles of workers: one folds the worker's lanes into one, one pins them to the top.
 
-import { make } from "../dom.js";
+import { elementOf } from "../dom.js";
 import { visible } from "../format.js";
+import { html } from "../vendor/lit-html.js";
 import { beginsGroup, titledTracks } from "./marks.js";
 /** @import { Lanes } from "./lanes.js" */
 
@@ -40,11 +41,9 @@ export class Handles {
   }
 
   make(worker) {
-    const button = (name, act) =>
-      make("button", { type: "button", class: name, tabindex: "-1", onclick: () => this.lanes[act](worker) });
-    const element = make("div", {}, button("fold", "fold"), button("pin", "pin"));
-    this.root.append(element);
-    return element;
+    const button = (act) =>
+      html`<button type="button" class=${act} tabindex="-1" @click=${() => this.lanes[act](worker)}></button>`;
+    return this.root.appendChild(elementOf(html`<div>${button("fold")}${button("pin")}</div>`));
   }
 
   update(worker, y) {

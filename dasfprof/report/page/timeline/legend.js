@@ -1,7 +1,8 @@
 // A list of what colours are of: a click on an entry isolates it, Shift and click adds one or takes it away.
 
-import { byId, make } from "../dom.js";
+import { byId, fill } from "../dom.js";
 import { visible } from "../format.js";
+import { html, nothing } from "../vendor/lit-html.js";
 import { gapLegend, legendOf, pathLegend, rowsOfEntries } from "./colours.js";
 
 class Legend {
@@ -19,19 +20,17 @@ class Legend {
 
   /** Lists entries: a `name`, a `swatch`, and where they apply `about`, `title`, `text`; or a heading alone. */
   show(entries) {
-    this.buttons = new Map();
     this.chosen.clear();
-    this.root.replaceChildren(...entries.map((entry) => make("li", {}, this.entry(entry))));
+    fill(this.root, entries.map((entry) => html`<li>${this.entry(entry)}</li>`));
+    const names = entries.filter((entry) => typeof entry !== "string").map(({ name }) => name);
+    this.buttons = new Map([...this.root.querySelectorAll("button")].map((button, at) => [names[at], button]));
   }
 
   entry(entry) {
     if (typeof entry === "string") return entry;
-    const { name, title = null } = entry;
-    const onclick = (event) => this.onClick(name, event.shiftKey);
-    const about = { type: "button", "aria-pressed": "false", title, onclick };
-    const button = make("button", about, ...partsOf(entry));
-    this.buttons.set(name, button);
-    return button;
+    const { name, title = nothing } = entry;
+    const choose = (event) => this.onClick(name, event.shiftKey);
+    return html`<button type="button" aria-pressed="false" title=${title} @click=${choose}>${partsOf(entry)}</button>`;
   }
 
   onClick(name, adds) {
@@ -51,14 +50,15 @@ class Legend {
 }
 
 function partsOf({ name, swatch: colour, about = "", text = visible(name) }) {
-  return [colour, text, make("small", {}, about && ` ${about}`)];
+  return html`${colour}${text}<small>${about && ` ${about}`}</small>`;
 }
 
 /** The entries of a legend that cannot be chosen. */
 export function plainLegend(entries) {
-  return entries.map((entry) =>
-    typeof entry === "string" ? make("li", {}, entry) : make("li", { title: entry.title ?? null }, ...partsOf(entry)),
-  );
+  return entries.map((entry) => {
+    if (typeof entry === "string") return html`<li>${entry}</li>`;
+    return html`<li title=${entry.title ?? nothing}>${partsOf(entry)}</li>`;
+  });
 }
 
 /** The legends of the timeline: colours of bars, classes of gaps, kinds of the critical path. */

@@ -1,14 +1,16 @@
 // What is told where the pointer is: of a task run, of the time between two, of a step.
 
 import { swatch } from "../accounting.js";
-import { make } from "../dom.js";
+import { fill } from "../dom.js";
 import { counted, formatCell, formatSeconds, shortened, visible } from "../format.js";
 import { sumOf } from "../numbers.js";
+import { html } from "../vendor/lit-html.js";
 import { GUTTER } from "./frame.js";
 import { groupsOf, seenIn } from "./views.js";
 
 /** Classes of time between task runs that are told where the pointer is. */
 export const TOLD_CLASSES = 3;
+const NOT_KNOWN = "Nothing is known of this time: no file tells that the worker was there.";
 
 export class Tip {
   constructor(timeline, element) {
@@ -21,7 +23,7 @@ export class Tip {
     const lines = row < 0 ? this.between(x, y) : this.run(row, x, y);
     this.element.hidden = lines === null;
     if (lines === null) return;
-    this.element.replaceChildren(...lines);
+    fill(this.element, lines);
     const { offsetWidth, offsetHeight } = this.element;
     const below = y + 18 + offsetHeight < this.timeline.height;
     this.element.style.left = `${Math.min(x + 14, this.timeline.width - offsetWidth - 4)}px`;
@@ -49,45 +51,40 @@ export class Tip {
   }
 }
 
+/** A title and the lines under it. */
+export function toldLines(title, ...lines) {
+  return html`<strong>${title}</strong>${lines.map((line) => html`<span>${line}</span>`)}`;
+}
+
 /** What is told of threads that share a lane: what they run at a time. */
 function toldThreads({ view, tasks }, track, time) {
   const [first, end] = seenIn(view, tasks, track, time, time);
   const rows = Array.from({ length: end - first }, (_, at) => view.rows[first + at]);
   const running = rows.filter((row) => tasks.starts[row] + tasks.durations[row] >= time);
-  const counts = [...groupsOf(running, (row) => tasks.functionOf(row))].map(([code, { length }]) =>
-    make("span", {}, `${shortened(tasks.facts.functions[code], 60)}: ${length}`),
-  );
+  const counts = [...groupsOf(running, (row) => tasks.functionOf(row))].slice(0, TOLD_CLASSES);
   const threads = view.tracks[track].lanes.length;
-  return [make("strong", {}, `${running.length} of ${threads} threads run tasks`), ...counts.slice(0, TOLD_CLASSES)];
+  const lines = counts.map(([code, { length }]) => `${shortened(tasks.facts.functions[code], 60)}: ${length}`);
+  return toldLines(`${running.length} of ${threads} threads run tasks`, ...lines);
 }
 
 /** What is told of the step under the pointer. */
 function toldStep({ name, begin, end, runs }) {
   const about = `${counted(runs, "task run")} from ${formatCell(begin, 2)} s to ${formatCell(end, 2)} s`;
-  return [
-    make("strong", {}, shortened(name, 100)),
-    make("span", {}, about),
-    make("span", {}, "A click lights its task runs alone."),
-  ];
+  return toldLines(shortened(name, 100), about, "A click lights its task runs alone.");
 }
 
 /** What is told of time between task runs: its classes, the longest first. */
 function toldGap(gaps, { title, sums }) {
   const codes = [...sums.keys()].filter((code) => sums[code] > 0);
   codes.sort((one, other) => sums[other] - sums[one]);
-  const lines = codes.slice(0, TOLD_CLASSES).map((code) =>
-    make(
-      "span",
-      {},
-      swatch(gaps.swatches[code]),
-      make("b", {}, visible(gaps.names[code])),
-      ` ${formatSeconds(sums[code])}: ${visible(gaps.swatches[code].meaning)}`,
-    ),
-  );
+  if (!codes.length) return toldLines(title, NOT_KNOWN);
+  const lines = codes.slice(0, TOLD_CLASSES).map((code) => {
+    const { name, meaning } = gaps.swatches[code];
+    const about = `${formatSeconds(sums[code])}: ${visible(meaning)}`;
+    return html`${swatch(gaps.swatches[code])}<b>${visible(name)}</b> ${about}`;
+  });
   const rest = sumOf(codes.slice(TOLD_CLASSES).map((code) => sums[code]));
-  if (rest > 0) lines.push(make("span", {}, `Others: ${formatSeconds(rest)}`));
-  const nothing = make("span", {}, "Nothing is known of this time: no file tells that the worker was there.");
-  return [make("strong", {}, title), ...(lines.length ? lines : [nothing])];
+  return toldLines(title, ...lines, ...(rest > 0 ? [`Others: ${formatSeconds(rest)}`] : []));
 }
 
 /** What is told of the task run under the pointer, and of the critical path's segment there. */
@@ -95,15 +92,10 @@ function told(tasks, row, segment) {
   const { path } = tasks;
   const parts = [formatSeconds(tasks.durations[row]), visible(tasks.workerName(row))];
   if (tasks.steps) parts.push(shortened(tasks.stepName(row), 40));
-  const lines = [
-    make("strong", {}, shortened(tasks.functionName(row), 60)),
-    make("span", {}, shortened(tasks.keyText(tasks.keys[row]), 70)),
-    make("span", {}, parts.join(" · ")),
-  ];
+  const lines = [shortened(tasks.keyText(tasks.keys[row]), 70), parts.join(" · ")];
   if (segment >= 0) {
     const { name, meaning } = path.kinds[segment];
-    const seconds = formatSeconds(path.durations[segment]);
-    lines.push(make("span", {}, `${name} ${seconds}: ${meaning}`));
+    lines.push(`${name} ${formatSeconds(path.durations[segment])}: ${meaning}`);
   }
-  return lines;
+  return toldLines(shortened(tasks.functionName(row), 60), ...lines);
 }

@@ -1,10 +1,9 @@
 // Lanes of the transfers that workers received, from transfer_data.py.
 
-import { make } from "../dom.js";
 import { counted, formatBytes, formatCount, formatSeconds, shortened, visible, withPrefix } from "../format.js";
 import { sumOf } from "../numbers.js";
 import { LABEL_WIDTH, paintFailed } from "./painter.js";
-import { TOLD_CLASSES } from "./tip.js";
+import { TOLD_CLASSES, toldLines } from "./tip.js";
 import { packed } from "./views.js";
 
 /** A transfer of so many pixels tells its source too. */
@@ -68,14 +67,12 @@ export class Transfers {
       return start - slack <= time && time <= start + this.durations[at] + slack;
     });
     if (!there.length) return null;
-    return there.slice(0, TOLD_CLASSES).flatMap((at) => {
+    return there.slice(0, TOLD_CLASSES).map((at) => {
       const [bytes, seconds] = [this.sizes[at], this.durations[at]];
       const speed = bytes > 0 && seconds > 0 ? `, ${withPrefix(bytes / seconds, "B/s")}` : "";
       const failed = this.failed[at] ? ", failed" : "";
-      return [
-        make("strong", {}, `from ${shortened(this.facts.sources[this.sources[at]], 60)}`),
-        make("span", {}, `${formatBytes(bytes)} in ${formatSeconds(seconds)}${speed}${failed}`),
-      ];
+      const title = `from ${shortened(this.facts.sources[this.sources[at]], 60)}`;
+      return toldLines(title, `${formatBytes(bytes)} in ${formatSeconds(seconds)}${speed}${failed}`);
     });
   }
 }
