@@ -1,9 +1,10 @@
 """Keeps all that is said of a fixed set of runs, and compares it with what a later dasfprof says.
 
-``python tests/kept_answers.py keep DIR`` writes the runs into ``DIR/runs`` and the answers into
-``DIR/answers``; ``compare DIR`` asks the same of the same files, and prints each difference. What
-is asked: all questions by all that they can be grouped by, the summary, the causes of what did not
-end, all exports, the facts and columns of the report's page, comparisons and histories of runs.
+``python tests/kept_answers.py keep DIR`` writes the runs into ``DIR/runs``, where they are not yet
+there, and the answers into ``DIR/answers``; ``compare DIR`` asks the same of the same files, and
+prints each difference. What is asked: all questions by all that they can be grouped by, the
+summary, the causes of what did not end, all exports, the facts and columns of the report's page,
+comparisons and histories of runs.
 """
 
 from __future__ import annotations
@@ -344,7 +345,7 @@ def answers_of_several(runs: Mapping[str, Path]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         for path in noisy:
             shutil.copytree(path, Path(directory, path.name))
-        found["history"] = _asked(lambda: history(directory))
+        found["history"] = _asked(lambda: history(directory).drop(columns="Directory"))
     for seed in range(100):
         found[f"in memory {seed}"] = _asked(lambda seed=seed: _accounting_in_memory(seed))
     return found
@@ -532,8 +533,9 @@ def answers(directory: Path, processes: int, only: str) -> Iterator[tuple[str, A
 
 def keep(directory: Path, processes: int) -> None:
     (directory / "answers").mkdir(parents=True)
-    (directory / "runs").mkdir()
-    write_runs(directory / "runs")
+    if not (directory / "runs").exists():
+        (directory / "runs").mkdir()
+        write_runs(directory / "runs")
     for name, found in answers(directory, processes, ""):
         path = directory / "answers" / f"{name.replace('/', '~')}.json.gz"
         path.write_bytes(gzip.compress(json.dumps(found).encode(), 1))

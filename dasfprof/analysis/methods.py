@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from dasfprof.analysis.large.run import LargeRun
+from dasfprof.analysis.model.run import run_of
 from dasfprof.analysis.tables import questions
 from dasfprof.analysis.tables.questions import Question
 
@@ -31,7 +32,7 @@ def _method(question: Question) -> Callable[..., pd.DataFrame]:
                 return self._large.ask(question, named)
         if question.takes_progress:
             arguments["progress"] = self._progress
-        return question.answer(self.trace, *args, **arguments)
+        return question.answer(run_of(self.trace), *args, **arguments)
 
     method.__name__ = question.name
     method.__qualname__ = f"{Questions.__qualname__}.{question.name}"

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from traces import Plugin, compute, record, row, usage, write_as_dasf
 
 from dasfprof.analysis import TraceAnalyser
+from dasfprof.analysis.model.run import run_of
 from dasfprof.analysis.model.sizing import longest_chain, task_overhead
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.tasks import COMPUTE, TASK_RUN
@@ -131,7 +132,7 @@ def test_overhead_of_each_run(tmp_path: Path) -> None:
     ]
     analyser = written(tmp_path, *rows, SchedulerPlugin=(TASK_RUN, sent))
 
-    found = task_overhead(analyser.trace)
+    found = task_overhead(run_of(analyser.trace))
     assert found.tolist() == pytest.approx(
         [0.25, 0.25 + 1.0, 0.125 + 0.25, 0.25, 0.25, np.nan], nan_ok=True
     )
@@ -186,5 +187,5 @@ def test_the_longest_chain_of_random_graphs(graph: list[tuple[float, set[int]]])
     def chain(task: int) -> float:
         return graph[task][0] + max(map(chain, needs[task]), default=0.0)
 
-    found = longest_chain(trace, trace.tasks["duration"].to_numpy())
+    found = longest_chain(run_of(trace), trace.tasks["duration"].to_numpy())
     assert found == max(chain(task) for task in range(len(graph)))

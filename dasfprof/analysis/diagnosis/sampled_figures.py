@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.gpu_utilisation import GpuUtilisation, gpu_utilisation
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -72,7 +71,7 @@ class SampledFigures:
     @cached_property
     def gpus(self) -> list[GpuUtilisation]:
         """How busy each GPU was, over the whole run."""
-        return gpu_utilisation(self.trace, NamedWorkers(self.trace))[1]
+        return gpu_utilisation(self.trace)[1]
 
     @cached_property
     def uses_gpus(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dasfprof.analysis.large.extent import Extent, PartEnding
 from dasfprof.analysis.large.spilled import PartFile, SpilledFile
+from dasfprof.analysis.model.run import run_of
 from dasfprof.analysis.tables import questions
 from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.trace import Trace
@@ -43,7 +44,7 @@ def tell_part(  # noqa: PLR0917
     for name, arguments in asked:
         how = questions.named(name).in_parts
         if isinstance(how, InParts):
-            told.append(how.of_part(trace, **arguments))
+            told.append(how.of_part(run_of(trace), **arguments))
     return told
 
 

@@ -20,6 +20,7 @@ from dasfprof.analysis.large.parts import Asked, needs_extent, read_frame, tell_
 from dasfprof.analysis.large.sorting import SortedPieces, write_rows
 from dasfprof.analysis.large.spill import spill
 from dasfprof.analysis.large.spilled import SpilledFile
+from dasfprof.analysis.model.run import run_of
 from dasfprof.analysis.tables import questions
 from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.questions import Question, Request
@@ -88,14 +89,14 @@ class LargeRun:
         """Answer a question that can be answered so."""
         how = question.in_parts
         if not isinstance(how, InParts):
-            return question.answer(self.frame, **arguments)
+            return question.answer(run_of(self.frame), **arguments)
         request = Request(question, arguments)
         self.gather([request])
         told = self._told[request.file_stem]
         if how.sorted_by:
             rows = SortedPieces(self._rows_of(request), how.sorted_by)
-            return how.combine(self.frame, told, rows, **arguments)
-        return how.combine(self.frame, told, **arguments)
+            return how.combine(run_of(self.frame), told, rows, **arguments)
+        return how.combine(run_of(self.frame), told, **arguments)
 
     def _rows_of(self, request: Request) -> Path:
         """Return the directory of the rows that parts told."""

@@ -18,13 +18,8 @@ from dasfprof.analysis.model.account_sums import (
 from dasfprof.analysis.model.busy_time import recorded_costs
 from dasfprof.analysis.model.idle_cells import IdleCells, idle_cells, own_cells
 from dasfprof.analysis.model.idle_pool import PoolDemand
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.run_end import find_run_end
-from dasfprof.analysis.model.slots import TaskSlots, task_slots, unfinished_runs, unseen_runs
-from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.run import AnyRun, Run, TaskRuns, once_per_run, run_of
 from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime, idle_classes
-from dasfprof.analysis.model.workers import worker_lives
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -34,7 +29,7 @@ _MOST_CELLS = 100_000
 
 @dataclass(frozen=True)
 class ThreadSeconds:
-    """What `Accounts` of any window rest on, of a trace with its open runs."""
+    """What `Accounts` of any window rest on."""
 
     #: Of the whole run.
     accounts: Accounts
@@ -42,48 +37,49 @@ class ThreadSeconds:
     cells: list[IdleCells]
 
 
-def make_accounts(trace: Trace) -> Accounts:
+def make_accounts(run: AnyRun) -> Accounts:
     """Account for every thread-second of every worker's life."""
-    return thread_seconds(with_open_runs(trace)).accounts
+    return thread_seconds(run).accounts
 
 
-def accounts_within(trace: Trace, begin: float, end: float) -> Accounts:
+def accounts_within(run: AnyRun, begin: float, end: float) -> Accounts:
     """Account for every thread-second of the workers' lives within a window.
 
     Task runs are taken to lie within it.
     """
-    trace = with_open_runs(trace)
-    found = thread_seconds(trace)
+    found = thread_seconds(run)
     accounts = found.accounts
     lives = accounts.lives.within(begin, end)
     places = np.searchsorted(accounts.lives.ids, lives.ids)
     idle = [found.cells[place].between(begin, end) for place in places.tolist()]
-    of_lives = by_class(trace, np.reshape(idle, (-1, idle_time.CAUSES)))
+    of_lives = by_class(run_of(run).trace, np.reshape(idle, (-1, idle_time.CAUSES)))
     busy = list(OF_USES.values())
     of_lives[:, busy] = accounts.of_lives[places][:, busy]
     return replace(accounts, lives=lives, of_lives=of_lives)
 
 
-@once_per_trace
-def thread_seconds(trace: Trace) -> ThreadSeconds:
-    """Find the classes of all threads of a trace with its open runs."""
-    return find_thread_seconds(trace, _MOST_CELLS)
+@once_per_run
+def thread_seconds(run: Run) -> ThreadSeconds:
+    """Find the classes of all threads, with the task runs that had not ended."""
+    return find_thread_seconds(run, _MOST_CELLS)
 
 
-def find_thread_seconds(trace: Trace, most: int) -> ThreadSeconds:
+def find_thread_seconds(source: AnyRun, most: int) -> ThreadSeconds:
     """Do what `thread_seconds` does, with about so many cells."""
-    slots, unfinished = task_slots(trace), unfinished_runs(trace)
-    lives, workers = worker_lives(trace, slots), len(trace.workers)
+    run = run_of(source)
+    runs = run.all
+    trace, slots, unfinished = runs.trace, runs.slots, runs.unfinished
+    lives, workers = runs.lives, len(trace.workers)
     span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0
     count = max(most // max(len(lives.ids), 1), 8)
     demand = PoolDemand.of(trace, slots, unfinished)
-    bounds = _bounds(trace, demand)
+    bounds = _bounds(run, demand)
     of_lives = [
         (rows, own_cells(causes, bounds, span, count))
         for rows, causes in own_causes_of(slots, unfinished, lives, workers)
     ]
     owns = [own for _, own in of_lives]
-    groups, names = slot_groups(trace, slots)
+    groups, names = slot_groups(runs)
     sums = AccountSums(lives, workers, names)
     pool = sums.add_window(lives, [own.threads for own in owns], demand)
     used = used_time(slots, ((rows, own.threads) for rows, own in of_lives))
@@ -100,24 +96,23 @@ def by_class(trace: Trace, causes: Array) -> Array:
     return seconds
 
 
-def _bounds(trace: Trace, demand: PoolDemand) -> Array:
+def _bounds(run: Run, demand: PoolDemand) -> Array:
     """Return where windows that are asked for begin and end: with the run's work."""
-    end = find_run_end(trace)
-    ends = [] if end is None else [end.time - trace.begin]
+    ends = [] if run.end is None else [run.since(run.end.time)]
     return np.concatenate([demand.arrival[:1], demand.known[-1:], ends])
 
 
-def slot_groups(trace: Trace, slots: TaskSlots) -> tuple[Array, list[Group]]:
-    """Group the slots of task runs by worker, function and step.
+def slot_groups(runs: TaskRuns) -> tuple[Array, list[Group]]:
+    """Group task runs by worker, function and step.
 
     Returns
     -------
     codes, names
-        Slot ``i`` belongs to ``names[codes[i]]``.
+        Run ``i`` belongs to ``names[codes[i]]``.
     """
-    of_step, steps = step_groups(trace.tasks, unseen_runs(trace))
+    slots, steps = runs.slots, runs.steps.names
     functions = len(slots.functions)
-    packed = (slots.worker * functions + slots.function) * len(steps) + of_step
+    packed = (slots.worker * functions + slots.function) * len(steps) + runs.steps.codes
     codes, distinct = pd.factorize(packed)
     rest, step = np.divmod(distinct, len(steps))
     numbers = zip(

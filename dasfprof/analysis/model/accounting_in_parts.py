@@ -25,16 +25,13 @@ from dasfprof.analysis.model.actor_calls import call_spans
 from dasfprof.analysis.model.busy_time import COSTS, recorded_costs
 from dasfprof.analysis.model.idle_pool import PoolDemand
 from dasfprof.analysis.model.idle_time import idle_threads
-from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.run import run_of
 from dasfprof.analysis.model.slots import (
     TaskSlots,
     UnfinishedRuns,
     most_at_a_time,
-    recorded_threads,
     slot_ends,
     taken_next,
-    task_slots,
-    unfinished_runs,
 )
 from dasfprof.analysis.model.times import STAGES, TaskTimes
 from dasfprof.analysis.model.untold_tasks import live_at_counts, untold_tasks
@@ -71,10 +68,10 @@ class AccountedPart:
 
 def account_rows(trace: Trace) -> tuple[AccountedPart, pd.DataFrame]:
     """Return what a part tells, and a row for each of its task runs, those too that never ended."""
-    trace = with_open_runs(trace)
-    slots, unfinished = task_slots(trace), unfinished_runs(trace)
-    codes, groups = slot_groups(trace, slots)
-    threads, names = recorded_threads(trace)
+    runs = run_of(trace).all
+    trace, slots, unfinished = runs.trace, runs.slots, runs.unfinished
+    codes, groups = slot_groups(runs)
+    threads, names = runs.threads
     ran, never = len(codes), len(unfinished.sent)
     nothing = {name: np.full(never, np.nan) for name in _TYPES["float64"]}
     told = {name: getattr(slots.times, name) for name in STAGES}
@@ -112,7 +109,7 @@ def accounts_of_rows(
         What `account_rows` told of all parts; rows in pieces, sorted by `ARRIVAL`. They are gone
         through twice where no file tells how many threads a worker has.
     """
-    trace, workers = with_open_runs(trace), len(trace.workers)
+    trace, workers = run_of(trace).all.trace, len(trace.workers)
     spans = (
         np.minimum.reduce([part.first for part in parts]),
         np.maximum.reduce([part.last for part in parts]),

@@ -16,10 +16,9 @@ from dasfprof.analysis.model.open_runs import (
     RUNNING,
     WAITING,
     left_unasked,
-    with_open_runs,
 )
+from dasfprof.analysis.model.run import AnyRun, run_of
 from dasfprof.analysis.model.steps import step_groups
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.database.columns import Array
@@ -41,7 +40,7 @@ _KILLED = "KilledWorker"
 _TAKEN_BACK = 2.0
 
 
-def find_attempts(trace: Trace) -> pd.DataFrame:
+def find_attempts(source: AnyRun) -> pd.DataFrame:
     """List the attempts at tasks, in the order of their start.
 
     They are the task runs of `Trace.tasks`, and those that had not ended; those that the scheduler
@@ -65,9 +64,9 @@ def find_attempts(trace: Trace) -> pd.DataFrame:
         ``category`` (Categorical: the exception's type, or one of the constants here; NA if it
         succeeded), ``message`` and ``raised_at`` (the last line of user code in its traceback).
     """
-    workers, ended = NamedWorkers(trace), len(trace.tasks)
-    lost = left_unasked(trace)
-    trace = with_open_runs(trace)
+    run = run_of(source)
+    ended, trace = len(run.ended.tasks), run.all.trace
+    lost = left_unasked(run.trace)
     steps, step_names = step_groups(trace.tasks, trace.scheduler_only)
     parts = [_recorded(trace, steps[: len(trace.tasks)], ended)]
     if len(trace.scheduler_only):
@@ -77,7 +76,7 @@ def find_attempts(trace: Trace) -> pd.DataFrame:
     order = np.argsort(columns["start"], kind="stable")
     columns = {name: column[order] for name, column in columns.items()}
     columns["life"] = columns.pop("worker_id")
-    columns["worker"] = workers.of_lives[columns["life"]]
+    columns["worker"] = run.workers.of_lives[columns["life"]]
     columns["attempt"] = _numbered(columns["key_id"])
     functions = trace.tasks["function"].cat.categories
     columns["function"] = pd.Categorical.from_codes(columns["function"], categories=functions)

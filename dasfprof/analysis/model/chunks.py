@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.run import Run, once_per_run
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -37,9 +37,10 @@ class Chunks:
     divisible: Array
 
 
-@once_per_trace
-def find_chunks(trace: Trace) -> Chunks:
+@once_per_run
+def find_chunks(run: Run) -> Chunks:
     """Find the chunks of each function from the runs that ended in memory."""
+    trace = run.trace
     tasks = trace.tasks
     kept = tasks["state"].isin(["memory"]).to_numpy()
     runs = tasks[kept]

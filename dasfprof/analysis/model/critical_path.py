@@ -8,16 +8,14 @@ from enum import IntEnum
 import numpy as np
 
 from dasfprof.analysis.model.busy_time import RunningSeconds, running_seconds
-from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.predecessors import (
     CLIENT,
     NOTHING,
     find_predecessors,
 )
-from dasfprof.analysis.model.slots import task_slots, unseen_runs
+from dasfprof.analysis.model.run import AnyRun, Run, once_per_run, run_of
 from dasfprof.analysis.model.times import to_ticks
 from dasfprof.analysis.numeric.groups import ratio
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 
@@ -74,28 +72,29 @@ class PathSegments:
     length: Array
 
 
-@once_per_trace
-def path_segments(trace: Trace) -> PathSegments:
+@once_per_run
+def path_segments(run: Run) -> PathSegments:
     """Cut the critical path into segments."""
-    path = find_path(trace)
+    path = find_path(run)
     begins = np.vstack([path.begin, path.edges[:-1]])
     with np.errstate(invalid="ignore"):  # of times beyond any clock
         lengths = path.edges - begins
-    run, step = np.nonzero(lengths.T > 0)
+    place, step = np.nonzero(lengths.T > 0)
     kinds = np.array([kind for _, kind in _STEPS], dtype=np.int64)
-    if "sent" not in trace.tasks:
+    if not run.ended.at_scheduler:
         kinds[:3] = SegmentKind.UNKNOWN
-    unknown = task_slots(trace).reception_unknown[path.rows[run]]
+    rows = path.rows[place]
+    unknown = run.ended.slots.reception_unknown[rows]
     kind = np.where(
         unknown & (kinds[step] == SegmentKind.ON_ITS_WAY), SegmentKind.UNKNOWN, kinds[step]
     )
-    return PathSegments(path.rows[run], kind, begins[step, run], lengths[step, run])
+    return PathSegments(rows, kind, begins[step, place], lengths[step, place])
 
 
-@once_per_trace
-def find_path(trace: Trace) -> CriticalPath:
+@once_per_run
+def find_path(run: Run) -> CriticalPath:
     """Walk from the last finish back to the first submission, through what bound each run."""
-    slots, predecessors = task_slots(trace), find_predecessors(trace)
+    slots, predecessors = run.ended.slots, find_predecessors(run)
     times = slots.times
     rows, enters = [], []
     row = int(np.argmax(times.known)) if len(times) else -1
@@ -112,8 +111,9 @@ def find_path(trace: Trace) -> CriticalPath:
     begin = np.append(times.arrival.min(initial=np.inf), end[:-1])[: len(path)]
     edges = np.empty((len(_STEPS), len(path)))
     disk = np.zeros(len(slots.worker))
-    if "disk_read" in trace.tasks:
-        disk[: len(trace.tasks)] = np.nan_to_num(trace.tasks["disk_read"].to_numpy(dtype=float))
+    tasks = run.ended.tasks
+    if "disk_read" in tasks:
+        disk[: len(tasks)] = np.nan_to_num(tasks["disk_read"].to_numpy(dtype=float))
     unspilled = to_ticks(np.minimum(times.executing + np.maximum(disk, 0.0), times.start))
     by_client = np.isin(predecessors.kind[path], (CLIENT, NOTHING))
     stages = {**vars(times), "unspilled": unspilled, "sent": slots.sent}
@@ -123,28 +123,23 @@ def find_path(trace: Trace) -> CriticalPath:
     return CriticalPath(path, begin, end, np.clip(edges, begin, end))
 
 
-def run_columns(trace: Trace, name: str) -> Array:
-    """Return a column of the rows of `TaskSlots`."""
-    unseen = unseen_runs(trace)
-    return np.concatenate([trace.tasks[name].to_numpy(), unseen[name].to_numpy()])
-
-
-def path_seconds(trace: Trace) -> float:
+def path_seconds(run: AnyRun) -> float:
     """Return the wall time from the first submission to the last known finish; NaN without any."""
-    path = find_path(trace)
+    path = find_path(run)
     return float(path.end[-1] - path.begin[0]) if len(path.rows) else float("nan")
 
 
-def running_on_path(trace: Trace) -> RunningSeconds:
+def running_on_path(source: AnyRun) -> RunningSeconds:
     """Split the segments in which functions ran; NaN for the others, and where nothing tells.
 
     A segment that is a part of its run only has its share of each.
     """
-    found = path_segments(trace)
-    rows, whole = found.rows, trace.tasks["duration"].to_numpy(dtype=float)
+    run = run_of(source)
+    found, tasks = path_segments(run), run.ended.tasks
+    rows, whole = found.rows, tasks["duration"].to_numpy(dtype=float)
     told = np.flatnonzero((found.kind == SegmentKind.COMPUTE) & (rows < len(whole)))
     share = ratio(found.length[told], whole[rows[told]])
-    split = running_seconds(trace.tasks).of(rows[told], share)
+    split = running_seconds(tasks).of(rows[told], share)
     parts = []
     for seconds in (split.cpu, split.core_wait, split.blocked):
         part = np.full(len(rows), np.nan)

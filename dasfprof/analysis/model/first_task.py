@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.slots import task_slots
+from dasfprof.analysis.model.run import Run, once_per_run
 from dasfprof.analysis.trace import Trace
 
 #: The ids of what graphs bring about begin so; Dask's time as it took the graph up follows.
@@ -61,16 +60,17 @@ class FirstTask:
     late: float
 
 
-@once_per_trace
-def find_first_task(trace: Trace) -> FirstTask | None:
+@once_per_run
+def find_first_task(run: Run) -> FirstTask | None:
     """Find what came before the first task; None if tasks ran before, or none did."""
+    trace = run.trace
     if not len(trace.graphs) or "client" not in trace.graphs:
         return None
-    times, begun = trace.graphs["time"].to_numpy(dtype=float), task_slots(trace).times.executing
+    times, begun = trace.graphs["time"].to_numpy(dtype=float), run.ended.slots.times.executing
     if not np.isfinite(times).any() or not len(begun):
         return None
     graph = _row(trace.graphs, int(np.nanargmin(times)))
-    known, begun = float(graph["time"]), trace.begin + begun
+    known, begun = float(graph["time"]), run.begin + begun
     if not begun.min() >= known - _BEFORE:
         return None
     joined = trace.workers["joined"].to_numpy(dtype=float)

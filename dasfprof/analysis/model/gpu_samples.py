@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.run import Run, once_per_run
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.sample_means import SampledIntervals
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.workers import HOST_WIDE
 from dasfprof.database.columns import Array
@@ -53,12 +52,13 @@ class GpuSamples:
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     """
 
-    def __init__(self, trace: Trace) -> None:
-        self._workers = workers = NamedWorkers(trace)
+    def __init__(self, run: Run) -> None:
+        trace = run.trace
+        self._workers = workers = run.workers
         self._kinds = np.full(len(workers), "worker", dtype=object)
         self._kinds[workers.of_lives] = trace.workers["kind"].to_numpy()
         devices = trace.gpu_devices[trace.gpu_devices["uuid"].notna()]
@@ -201,10 +201,10 @@ class GpuSamples:
         return self._none
 
 
-@once_per_trace
-def gpu_samples(trace: Trace) -> GpuSamples:
-    """Return those of a trace."""
-    return GpuSamples(trace)
+@once_per_run
+def gpu_samples(run: Run) -> GpuSamples:
+    """Return those of a run."""
+    return GpuSamples(run)
 
 
 def _by_device(usage: pd.DataFrame, workers: NamedWorkers) -> dict[tuple[str, str], pd.DataFrame]:

@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.gpu_samples import GpuDevice, gpu_samples
-from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.model.run import AnyRun, run_of
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.numeric.sample_means import held_until
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 
@@ -42,7 +41,7 @@ class GpuUtilisation:
 
 
 def gpu_utilisation(
-    trace: Trace, workers: NamedWorkers, interval: float | None = None
+    source: AnyRun, interval: float | None = None
 ) -> tuple[Array, list[GpuUtilisation]]:
     """Find how busy each GPU was, in windows of equal length or in the whole run.
 
@@ -52,20 +51,21 @@ def gpu_utilisation(
         When the windows begin, in seconds from the trace's begin; and the devices, by host and
         index.
     """
-    devices = gpu_samples(trace).devices() if trace.begin < trace.end else []
-    edges = np.array([trace.begin, trace.end])
+    run = run_of(source)
+    devices = gpu_samples(run).devices() if run.seconds > 0 else []
+    edges = np.array([run.begin, run.trace.end])
     if interval is not None and devices:
-        count = max(int(np.ceil((trace.end - trace.begin) / interval)), 1)
-        edges = trace.begin + interval * np.arange(count + 1)
-    tasks = trace.tasks
-    of_task, starts = workers.numbers(tasks), tasks["start"].to_numpy()
+        count = max(int(np.ceil(run.seconds / interval)), 1)
+        edges = run.begin + interval * np.arange(count + 1)
+    tasks = run.ended.tasks
+    of_task, starts = run.workers.numbers(tasks), tasks["start"].to_numpy()
     stops = starts + tasks["duration"].to_numpy()
     found = []
     for device in devices:
         own = np.isin(of_task, device.workers)
         running = union(starts[own], stops[own])
         found.append(GpuUtilisation(device, **_integrate(device.samples, edges, running)))
-    return edges[:-1] - trace.begin, found
+    return run.since(edges[:-1]), found
 
 
 def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.run import Run, once_per_run
 
 #: Seconds between two looks beyond which a row is damaged.
 _LONGEST = 1e5
@@ -37,9 +36,10 @@ class HostPrograms:
         return host, others[others["host"] == host]
 
 
-@once_per_trace
-def host_programs(trace: Trace) -> HostPrograms:
+@once_per_run
+def host_programs(run: Run) -> HostPrograms:
     """Sum up what was seen of the processes of each host."""
+    trace = run.trace
     intervals = trace.host_processes["interval"].to_numpy(dtype=float)
     table = trace.host_processes[(intervals > 0) & (intervals < _LONGEST)]
     hosts = trace.workers["host"].to_numpy(dtype=object)[table["worker_id"].to_numpy()]

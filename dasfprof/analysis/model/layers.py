@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.run import Run, once_per_run
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
 
-@once_per_trace
-def task_layers(trace: Trace) -> Groups:
+@once_per_run
+def task_layers(run: Run) -> Groups:
     """Group the task runs by layer, see `number_layers`."""
+    trace = run.trace
     tasks = trace.tasks
     codes = number_layers(
         trace.keys, tasks["key_id"].to_numpy(), tasks["function"].cat.codes.to_numpy()

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.slots import task_slots, unseen_runs
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.run import Run, TaskRuns, once_per_run
 from dasfprof.database.columns import Array
 
 
@@ -25,30 +22,29 @@ class RunLinks:
     producer: Array
 
 
-@once_per_trace
-def find_links(trace: Trace) -> RunLinks:
+@once_per_run
+def find_links(run: Run) -> RunLinks:
     """Find the run that made each input: of its key's, the last that had made a result before.
 
     A run takes a result that the scheduler knew of as it sent it. What no run made before that
     was in memory before the recording, or was put there by a client.
     """
-    slots, unseen = task_slots(trace), unseen_runs(trace)
+    runs, trace = run.ended, run.trace
+    times = runs.slots.times
     lengths, items = trace.task_dependencies
     rows = np.repeat(np.arange(len(trace.tasks)), np.maximum(lengths, 0))
     wanted = items.astype(np.int64)
-    key_ids = np.concatenate([trace.tasks["key_id"], unseen["key_id"]]).astype(np.int64)
-    made = ResultsByKey(
-        key_ids, slots.times.known, np.flatnonzero(_succeeded(trace, unseen)), len(trace.keys)
-    )
-    producers = made.last_before(wanted, slots.times.sent[rows])
-    if not _scheduler_told(trace):
+    key_ids = runs.column("key_id").astype(np.int64)
+    made = ResultsByKey(key_ids, times.known, np.flatnonzero(_succeeded(runs)), len(trace.keys))
+    producers = made.last_before(wanted, times.sent[rows])
+    if not runs.at_scheduler:
         # Times of two hosts then compare only roughly: the one run that there is will be it.
         producers = np.where(producers < 0, made.only(wanted), producers)
     return RunLinks(rows, wanted, producers)
 
 
-@once_per_trace
-def dependency_rows(trace: Trace) -> tuple[Array, Array]:
+@once_per_run
+def dependency_rows(run: Run) -> tuple[Array, Array]:
     """Find the runs that made the inputs of other runs.
 
     Returns
@@ -57,7 +53,7 @@ def dependency_rows(trace: Trace) -> tuple[Array, Array]:
         For each input that a run of the trace made: the row of `TaskSlots` that took it, and the
         row that made it.
     """
-    links = find_links(trace)
+    links = find_links(run)
     known = links.producer >= 0
     return links.row[known], links.producer[known]
 
@@ -119,14 +115,10 @@ class ResultsByKey:
         return found
 
 
-def _succeeded(trace: Trace, unseen: pd.DataFrame) -> Array:
-    """Return which rows of `TaskSlots` made a result; traces that tell no state hold no others."""
-    state = trace.tasks["state"]
+def _succeeded(runs: TaskRuns) -> Array:
+    """Return which task runs made a result; traces that tell no state hold no others."""
+    state = runs.tasks["state"]
     seen = (state.isna() | (state == "memory")).to_numpy(dtype=bool)
-    if not len(unseen):
+    if not len(runs.unseen):
         return seen
-    return np.append(seen, (unseen["scheduler_state"] == "memory").to_numpy(dtype=bool))
-
-
-def _scheduler_told(trace: Trace) -> bool:
-    return "sent" in trace.tasks
+    return np.append(seen, (runs.unseen["scheduler_state"] == "memory").to_numpy(dtype=bool))

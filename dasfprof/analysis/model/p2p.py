@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.run import Run, once_per_run
 from dasfprof.analysis.trace.tasks import P2P_BARRIER
 from dasfprof.database.columns import Array
 
 
-@once_per_trace
-def p2p_runs(trace: Trace) -> Array:
+@once_per_run
+def p2p_runs(run: Run) -> Array:
     """Return which task runs hand data to a P2P shuffle, wait for it, or take data from it."""
+    trace = run.trace
     function = trace.tasks["function"]
     barrier = (function == P2P_BARRIER).to_numpy(dtype=bool)
     if not barrier.any():
@@ -38,9 +38,10 @@ def p2p_runs(trace: Trace) -> Array:
     return runs
 
 
-@once_per_trace
-def shuffled_bytes(trace: Trace) -> float:
+@once_per_run
+def shuffled_bytes(run: Run) -> float:
     """Return the bytes that P2P shuffles moved between workers; NaN if they were not recorded."""
+    trace = run.trace
     messages = trace.shuffle_messages
     if len(messages):
         size = messages["size"].to_numpy(dtype=float)

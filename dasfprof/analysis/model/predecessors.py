@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasfprof.analysis.model.links import dependency_rows
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.slots import TaskSlots, task_slots, unseen_runs
+from dasfprof.analysis.model.run import Run, TaskRuns, once_per_run
+from dasfprof.analysis.model.slots import TaskSlots
 from dasfprof.analysis.model.times import TaskTimes
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database.columns import Array
 
 #: What bound a run: nothing that is known, the graph's arrival (the client), a dependency, a place
@@ -34,8 +34,8 @@ class Predecessors:
     rank: Array
 
 
-@once_per_trace
-def find_predecessors(trace: Trace) -> Predecessors:
+@once_per_run
+def find_predecessors(run: Run) -> Predecessors:
     """Find what bound each run, from what came latest to what came first.
 
     A run that was ready before a slot of its worker ended and began after it waited for that
@@ -44,7 +44,7 @@ def find_predecessors(trace: Trace) -> Predecessors:
     dependency to be known, or the client that submitted it, after the last finish before of what
     a client wanted: of other finishes clients are not told.
     """
-    slots = task_slots(trace)
+    slots = run.ended.slots
     times, count = slots.times, len(slots.worker)
     order = np.lexsort((slots.end, times.executing))
     rank = np.empty(count, dtype=np.int64)
@@ -62,14 +62,14 @@ def find_predecessors(trace: Trace) -> Predecessors:
     stolen = np.where(slots.sent > times.sent, slots.sent, -np.inf)
     if np.isfinite(stolen).any():
         bind(STEAL, last_slots(slots, stolen, times.sent), slots.end)
-    causes, ends, by_client = _stimuli(trace, count)
+    causes, ends, by_client = _stimuli(run.ended, run.trace.stimuli)
     bind(QUEUE, _causing(causes, ends, slots), times.known)
-    rows, producers = dependency_rows(trace)
+    rows, producers = dependency_rows(run)
     found = _last_dependencies(rows, producers, times.known)
     bind(DEPENDENCY, np.where(by_client, -1, found), times.known)
     own = rows[row[rows] == producers]
     kind[own[kind[own] == QUEUE]] = DEPENDENCY
-    bind(CLIENT, _before_arrival(trace, times, by_client), times.known)
+    bind(CLIENT, _before_arrival(run.ended, times, by_client), times.known)
     kind[row < 0] = np.where(by_client[row < 0], CLIENT, NOTHING)
     return Predecessors(kind, row, time, rank)
 
@@ -97,17 +97,17 @@ def _last_dependencies(rows: Array, producers: Array, known: Array) -> Array:
     return found
 
 
-def _stimuli(trace: Trace, count: int) -> tuple[Array, Array, Array]:
+def _stimuli(runs: TaskRuns, stimuli: KeyTable) -> tuple[Array, Array, Array]:
     """Return stimulus ids that sent and ended runs, -1 unknown, and who was sent by a client."""
-    causes, ends = np.full((2, count), -1, dtype=np.int64)
-    for first, table in ((0, trace.tasks), (len(trace.tasks), unseen_runs(trace))):
+    causes, ends = np.full((2, len(runs)), -1, dtype=np.int64)
+    for first, table in ((0, runs.tasks), (len(runs.tasks), runs.unseen)):
         for ids, column in ((causes, "cause"), (ends, "end_cause")):
             if column in table:
                 values = np.nan_to_num(table[column].to_numpy(dtype=float), nan=-1)
                 ids[first : first + len(table)] = values
     # A graph's id begins with a word, which is the head that its key was split into.
-    heads = [str(text).startswith("update-graph") for _, text in trace.stimuli.heads]
-    of_stimulus = np.append(np.array(heads, dtype=bool)[trace.stimuli.head_ids], False)
+    heads = [str(text).startswith("update-graph") for _, text in stimuli.heads]
+    of_stimulus = np.append(np.array(heads, dtype=bool)[stimuli.head_ids], False)
     return causes, ends, of_stimulus[causes]
 
 
@@ -121,14 +121,12 @@ def _causing(causes: Array, ends: Array, slots: TaskSlots) -> Array:
     return np.where(right, found, -1)
 
 
-def _before_arrival(trace: Trace, times: TaskTimes, by_client: Array) -> Array:
+def _before_arrival(runs: TaskRuns, times: TaskTimes, by_client: Array) -> Array:
     """Find for each run the last finish before its arrival that its client may have waited for."""
     found = _last_known(times.known, times.arrival)
-    if "wanted" not in trace.tasks:  # an older file, or none of a scheduler
+    if "wanted" not in runs.tasks:  # an older file, or none of a scheduler
         return found
-    tables = (trace.tasks, unseen_runs(trace))
-    wanted = np.concatenate([table["wanted"].to_numpy(dtype=float) for table in tables])
-    told = np.where(wanted == 0, np.inf, times.known)
+    told = np.where(runs.column("wanted").astype(float) == 0, np.inf, times.known)
     return np.where(by_client, _last_known(told, times.arrival), found)
 
 

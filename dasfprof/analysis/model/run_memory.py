@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.run import Run, once_per_run
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -24,9 +24,10 @@ class RunMemory(NamedTuple):
     rise: Array
 
 
-@once_per_trace
-def memory_of_runs(trace: Trace) -> RunMemory:
+@once_per_run
+def memory_of_runs(run: Run) -> RunMemory:
     """Find what the process of each task run held."""
+    trace = run.trace
     tasks = trace.tasks
     found = RunMemory(np.full(len(tasks), np.nan), np.full(len(tasks), np.nan))
     processes = _processes(trace)

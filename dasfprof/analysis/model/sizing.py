@@ -9,10 +9,9 @@ import pandas as pd
 
 from dasfprof.analysis.model.chunks import find_chunks
 from dasfprof.analysis.model.links import dependency_rows
-from dasfprof.analysis.model.times import TaskTimes, ordered_times, recorded_times
-from dasfprof.analysis.model.workers import NamedWorkers, known_thread_counts, workers_with_tasks
+from dasfprof.analysis.model.run import AnyRun, Run, run_of
+from dasfprof.analysis.model.workers import known_thread_counts, workers_with_tasks
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 #: Tasks a second that Dask's scheduler handles by its documentation: one takes it a millisecond.
@@ -48,7 +47,7 @@ class ChunkCosts:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def chunk_costs(trace: Trace, overhead: float) -> ChunkCosts:
+def chunk_costs(source: AnyRun, overhead: float) -> ChunkCosts:
     """Find what tasks cost, and how large they should be for overhead to be a share of the time.
 
     Overhead of o seconds a task is a share s of it if the function takes ``o (1 - s) / s``; the
@@ -57,16 +56,18 @@ def chunk_costs(trace: Trace, overhead: float) -> ChunkCosts:
     its chunks as recorded ones show, or in proportion where they do not tell. No chunk is larger
     than all that a step of the graph has.
     """
-    tasks = trace.tasks.loc[trace.tasks["state"].isin(["memory"]).to_numpy()]
+    run = run_of(source)
+    tasks = run.ended.tasks
+    tasks = tasks.loc[tasks["state"].isin(["memory"]).to_numpy()]
     function = tasks["function"].cat
     groups = Groups(function.codes.to_numpy(), len(function.categories))
     duration = groups.mean(tasks["duration"].to_numpy())
-    cost = groups.median(task_overhead(trace)[tasks.index.to_numpy()])
-    count = _all_threads(trace)
-    rate = np.fmax(highest_rate(recorded_times(trace)), DOCUMENTED_RATE)
+    cost = groups.median(task_overhead(run)[tasks.index.to_numpy()])
+    count = _all_threads(run)
+    rate = np.fmax(highest_rate(run.ended.recorded), DOCUMENTED_RATE)
     by_share, by_rate = cost * (1 - overhead) / overhead, np.full(groups.count, count / rate)
     wanted = np.where(np.isnan(cost), np.nan, np.fmax(by_share, by_rate))
-    chunks = find_chunks(trace)
+    chunks = find_chunks(run)
     growth = np.where(np.isnan(chunks.power), 1.0, np.maximum(chunks.power, _SLOWEST))
     times = np.maximum(ratio(wanted, duration), 1.0) ** (1 / growth)
     times = np.minimum(times, np.maximum(chunks.width, 1))
@@ -87,7 +88,7 @@ def chunk_costs(trace: Trace, overhead: float) -> ChunkCosts:
     )
 
 
-def task_overhead(trace: Trace) -> Array:
+def task_overhead(run: Run) -> Array:
     """Measure the overhead of each task run: seconds of its thread, NaN where no file tells.
 
     It is the time from being given the thread until the worker knew the outcome, less the
@@ -95,7 +96,7 @@ def task_overhead(trace: Trace) -> Array:
     thread had stood idle before, though the task was runnable, less the wait for its inputs. Of a
     coroutine, which has no thread, that second part is unknown, and left out.
     """
-    recorded, times, tasks = recorded_times(trace), ordered_times(trace), trace.tasks
+    recorded, times, tasks = run.ended.recorded, run.ended.times, run.ended.tasks
     moved = tasks["disk_read"].to_numpy(dtype=float) + tasks["deserialize"].to_numpy(dtype=float)
     free = _thread_free_since(tasks, times.executing, times.done)
     with np.errstate(invalid="ignore"):
@@ -120,21 +121,21 @@ def _thread_free_since(tasks: pd.DataFrame, executing: Array, done: Array) -> Ar
     return free
 
 
-def longest_chain(trace: Trace, seconds: Array) -> float:
+def longest_chain(run: Run, seconds: Array) -> float:
     """Sum the seconds of the chain of dependent runs that takes the most: no run is shorter.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     seconds
         What each run of `Trace.tasks` took.
     """
-    rows, producers = dependency_rows(trace)
+    rows, producers = dependency_rows(run)
     seen = producers < len(seconds)
     rows, producers = rows[seen], producers[seen]
     # What is taken ends before what takes it, so this is an order of the graph.
-    order = np.argsort(ordered_times(trace).stop[rows], kind="stable")
+    order = np.argsort(run.ended.times.stop[rows], kind="stable")
     before, own = [0.0] * len(seconds), seconds.tolist()
     for row, producer in zip(rows[order].tolist(), producers[order].tolist(), strict=True):
         chain = before[producer] + own[producer]
@@ -152,7 +153,7 @@ def highest_rate(recorded: dict[str, Array]) -> float:
     Parameters
     ----------
     recorded
-        See `recorded_times`.
+        See `TaskRuns.recorded`.
     """
     times = np.fmax(recorded["known"], recorded["stop"])
     times = np.sort(times[np.isfinite(times)])
@@ -165,9 +166,9 @@ def highest_rate(recorded: dict[str, Array]) -> float:
     return float(within.max())
 
 
-def thread_seconds(trace: Trace, times: TaskTimes) -> Array:
+def thread_seconds(run: Run) -> Array:
     """Return for how long each task run held its thread."""
-    tasks = trace.tasks
+    tasks, times = run.ended.tasks, run.ended.times
     with np.errstate(invalid="ignore"):
         held = np.fmax(times.done - times.executing, tasks["duration"].to_numpy())
     seceded = (tasks["seceded"] - tasks["executing"]).to_numpy(dtype=float)
@@ -175,18 +176,18 @@ def thread_seconds(trace: Trace, times: TaskTimes) -> Array:
     return np.maximum(seconds, 0.0)
 
 
-def known_threads(trace: Trace) -> Array:
+def known_threads(run: Run) -> Array:
     """The number of threads of each worker of which a file tells it."""
-    workers = NamedWorkers(trace)
-    counts = known_thread_counts(trace, workers)[
-        workers_with_tasks(trace, workers, workers.numbers(trace.tasks))
+    workers = run.workers
+    counts = known_thread_counts(run.trace, workers)[
+        workers_with_tasks(run.trace, workers, workers.numbers(run.ended.tasks))
     ]
     return counts[np.isfinite(counts)]
 
 
-def _all_threads(trace: Trace) -> float:
+def _all_threads(run: Run) -> float:
     """Return the number of the run's threads, NaN where no file tells."""
-    counts = known_threads(trace)
+    counts = known_threads(run)
     return float(counts.sum()) if len(counts) else float("nan")
 
 

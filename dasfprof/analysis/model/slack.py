@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from dasfprof.analysis.model.links import dependency_rows
-from dasfprof.analysis.model.predecessors import Predecessors, last_slots
-from dasfprof.analysis.model.slots import TaskSlots
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.predecessors import Predecessors, find_predecessors, last_slots
+from dasfprof.analysis.model.run import Run
 from dasfprof.database.columns import Array
 
 
-def find_slack(trace: Trace, slots: TaskSlots, predecessors: Predecessors) -> Array:
+def find_slack(run: Run) -> Array:
     """Find the seconds that each run may end later, with every task on its worker in its order.
 
     A run may be late by as much as each that follows it can: the one that it bound not later than
@@ -19,8 +18,8 @@ def find_slack(trace: Trace, slots: TaskSlots, predecessors: Predecessors) -> Ar
     thread; the next on its worker by what its thread idled before. This looks at one run being
     late at a time, and does not move tasks to other threads, which might gain more.
     """
-    times = slots.times
-    rows, binding, gaps = _edges(trace, slots, predecessors)
+    predecessors, times = find_predecessors(run), run.ended.slots.times
+    rows, binding, gaps = _edges(run, predecessors)
     right = predecessors.rank[binding] < predecessors.rank[rows]
     rows, binding, gaps = rows[right], binding[right], gaps[right]
     order = np.argsort(-predecessors.rank[rows], kind="stable")
@@ -35,14 +34,13 @@ def find_slack(trace: Trace, slots: TaskSlots, predecessors: Predecessors) -> Ar
     return np.array(slack)
 
 
-def _edges(
-    trace: Trace, slots: TaskSlots, predecessors: Predecessors
-) -> tuple[Array, Array, Array]:
+def _edges(run: Run, predecessors: Predecessors) -> tuple[Array, Array, Array]:
     """Return pairs of a run and one that it follows, and by how much that may be late."""
+    slots = run.ended.slots
     times = slots.times
     every = np.arange(len(slots.worker))
     bound = np.flatnonzero(predecessors.row >= 0)
-    of_row, producers = dependency_rows(trace)
+    of_row, producers = dependency_rows(run)
     # A run that began as soon as a thread was free can be ready later by its wait for that.
     waited = last_slots(slots, times.executing, times.ready) >= 0
     wait = np.where(waited, times.executing - times.ready, 0.0)

@@ -9,11 +9,9 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.layers import task_layers
-from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.run import Run, once_per_run
 from dasfprof.analysis.model.slowness import TIMES_OTHERS, measure_slowness
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 #: A straggler takes longer than so many times its layer's median (see `number_layers`),
@@ -72,15 +70,15 @@ class StragglerRuns:
     cause: Array
 
 
-@once_per_trace
-def find_stragglers(trace: Trace) -> StragglerRuns:
+@once_per_run
+def find_stragglers(run: Run) -> StragglerRuns:
     """Find the stragglers of a run, each with its cause.
 
     The rule is that of Mantri (OSDI'10) and Spark, twice the median at the least, with two more:
     three deviations, so that a layer whose runs differ anyway has few; and one percent of the
     run's wall time, so that they matter.
     """
-    runs = _Runs(trace)
+    runs = _Runs(run)
     found = runs.seconds > np.maximum(
         TIMES_MEDIAN * runs.median, runs.median + DEVIATIONS * runs.deviation
     )
@@ -107,18 +105,18 @@ class _Runs:
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     """
 
-    def __init__(self, trace: Trace) -> None:
-        tasks = trace.tasks
-        executing, run = tasks["executing"].to_numpy(), tasks["duration"].to_numpy()
+    def __init__(self, run: Run) -> None:
+        tasks = run.ended.tasks
+        executing, length = tasks["executing"].to_numpy(), tasks["duration"].to_numpy()
         # Of its thread's time, with unspilling and deserialising, where its worker tells.
         with np.errstate(invalid="ignore"):  # of times beyond any clock
-            seconds = np.fmax(tasks["done"].to_numpy() - executing, run)
+            seconds = np.fmax(tasks["done"].to_numpy() - executing, length)
         #: Seconds that a straggler takes at least.
-        self.least = SHARE_OF_WALL * (trace.end - trace.begin)
+        self.least = SHARE_OF_WALL * run.seconds
         function = tasks["function"].cat
         codes = function.codes.to_numpy()
         wanted = np.bincount(codes, weights=seconds > self.least)
@@ -130,14 +128,14 @@ class _Runs:
         #: Their rows in the trace.
         self.rows = rows
         self.tasks = tasks = tasks.take(rows)
-        self.seconds, self.run = seconds[rows], run[rows]
+        self.seconds, self.run = seconds[rows], length[rows]
         start = tasks["start"].to_numpy()
         self.start: Array = np.where(np.isfinite(executing[rows]), executing[rows], start)
         #: When their functions returned: before `done`, as Dask gives the thread away first.
         self.returned: Array = start + self.run
-        self.workers = NamedWorkers(trace)
+        self.workers = run.workers
         self.worker = self.workers.numbers(tasks)
-        layers = task_layers(trace)
+        layers = task_layers(run)
         self.function = codes[rows].astype(np.int64)
         #: By layer: what is usual for a run is what others of its layer take.
         self.groups = Groups(layers.codes[rows], layers.count)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from dask.utils import key_split
 
-from dasfprof.analysis.model.open_runs import RELEASED, WAITING, open_rows
-from dasfprof.analysis.model.run_end import How, find_run_end
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.open_runs import RELEASED, WAITING
+from dasfprof.analysis.model.run import Run
+from dasfprof.analysis.model.run_end import How
 
 NO_WORKER = "no-worker"
 
@@ -24,7 +24,7 @@ class UnsentTask(NamedTuple):
     status: str
 
 
-def unsent_tasks(trace: Trace, sent: set[str] | None = None) -> list[UnsentTask]:
+def unsent_tasks(run: Run, sent: set[str] | None = None) -> list[UnsentTask]:
     """List the tasks that no worker had begun at the end, as far as their keys are known.
 
     The scheduler names the first 20 unfinished ones of each client and worker, and the first 100
@@ -32,22 +32,22 @@ def unsent_tasks(trace: Trace, sent: set[str] | None = None) -> list[UnsentTask]
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     sent
         What `sent_tasks` found in all parts of the run of which it is one; None: it is all.
     """
-    sent = sent_tasks(trace) if sent is None else sent
-    return [task for task in _named_tasks(trace) if task.key not in sent]
+    sent = sent_tasks(run) if sent is None else sent
+    return [task for task in _named_tasks(run) if task.key not in sent]
 
 
-def sent_tasks(trace: Trace) -> set[str]:
+def sent_tasks(run: Run) -> set[str]:
     """Return which of the tasks that the scheduler named at the end have task runs."""
-    return _sent(trace, {task.key for task in _named_tasks(trace)})
+    return _sent(run, {task.key for task in _named_tasks(run)})
 
 
-def _named_tasks(trace: Trace) -> list[UnsentTask]:
-    end = find_run_end(trace)
+def _named_tasks(run: Run) -> list[UnsentTask]:
+    end, trace = run.end, run.trace
     if end is None:
         return []
     state: dict[str, Any] = end.state or {}
@@ -69,12 +69,12 @@ def _named_tasks(trace: Trace) -> list[UnsentTask]:
     ]
 
 
-def _sent(trace: Trace, wanted: set[str]) -> set[str]:
+def _sent(run: Run, wanted: set[str]) -> set[str]:
     """Return which of some keys, as texts, have task runs."""
     if not wanted:
         return set()
-    ids = [open_rows(trace)["key_id"], trace.scheduler_only.get("key_id", ())]
-    ids.append(trace.tasks["key_id"])
+    trace = run.trace
+    ids = [run.all.tasks["key_id"], trace.scheduler_only.get("key_id", ())]
     known = np.unique(np.concatenate([np.asarray(column, dtype=np.int64) for column in ids]))
     functions, names = trace.keys.functions()
     near = {str(key_split(key)) for key in wanted}

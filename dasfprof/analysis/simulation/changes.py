@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.simulation.arguments import check_count, is_positive
 from dasfprof.analysis.simulation.cluster import ReplayCluster
 from dasfprof.analysis.simulation.costs import Costs
 from dasfprof.analysis.simulation.replay import Replay, replay_of
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
 
 def changed_wall(
-    trace: Trace,
+    run: Run,
     *,
     workers: int | None = None,
     threads: int | None = None,
@@ -29,8 +29,8 @@ def changed_wall(
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     workers
         How many there are at most; they come and go as the recorded ones did.
     threads
@@ -52,7 +52,7 @@ def changed_wall(
     InvalidArgumentError
         If a number is out of range, or there is no such function.
     """
-    replay = replay_of(trace)
+    replay = replay_of(run)
     cluster = _changed_cluster(replay, workers, threads)
     costs = _changed_costs(replay, bandwidth)
     factors = replay.factors(speedup or {})
@@ -62,7 +62,7 @@ def changed_wall(
     return replay.outcome(held=held, cluster=cluster, costs=costs).wall
 
 
-def walls_without_waits(trace: Trace) -> dict[str, float]:
+def walls_without_waits(run: Run) -> dict[str, float]:
     """Replay a run without each of the things that tasks wait for.
 
     Returns
@@ -72,10 +72,10 @@ def walls_without_waits(trace: Trace) -> dict[str, float]:
         ``no unspilling``, ``no blocking in functions`` (left out where CPU seconds are unknown)
         and ``no scheduler latency``.
     """
-    replay = replay_of(trace)
+    replay = replay_of(run)
     costs = {"no network": replay.without_network()}
     held = {"no unspilling": replay.held(unspill=False)}
-    computing = _computing_alone(trace, replay)
+    computing = _computing_alone(run, replay)
     if computing is not None:
         held["no blocking in functions"] = computing
     costs["no scheduler latency"] = replace(
@@ -106,15 +106,15 @@ def _changed_costs(replay: Replay, bandwidth: float | None) -> Costs:
     return replace(replay.costs, bandwidth=bandwidth)
 
 
-def _computing_alone(trace: Trace, replay: Replay) -> Array | None:
+def _computing_alone(run: Run, replay: Replay) -> Array | None:
     """Return for how long runs hold their threads if functions only compute; None: unknown."""
-    cpu = trace.tasks["cpu"].to_numpy(dtype=float)
+    cpu = run.ended.tasks["cpu"].to_numpy(dtype=float)
     if not np.isfinite(cpu).any():
         return None
     running = replay.inputs.running.copy()
     own = running[: len(cpu)]
     queued = np.zeros(len(cpu))
-    if "run_queue" in trace.tasks:
-        queued = np.nan_to_num(trace.tasks["run_queue"].to_numpy(dtype=float))
+    if "run_queue" in run.ended.tasks:
+        queued = np.nan_to_num(run.ended.tasks["run_queue"].to_numpy(dtype=float))
     own[:] = np.where(np.isfinite(cpu), np.minimum(cpu + queued, own), own)
     return replay.held(running=running)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.slots import TaskSlots
 from dasfprof.analysis.model.workers import WorkerLives
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 #: A worker that joins so soon after the first task arrived was there, and one that leaves so soon
@@ -56,7 +56,7 @@ class ReplayCluster:
         return replace(self, threads=np.full(len(self.threads), count))
 
 
-def recorded_cluster(trace: Trace, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
+def recorded_cluster(run: Run, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
     """Return the cluster that a trace was recorded on.
 
     A worker that left takes no task after the last one that it took: it had been told to close
@@ -64,11 +64,11 @@ def recorded_cluster(trace: Trace, lives: WorkerLives, slots: TaskSlots) -> Repl
     """
     first = float(slots.times.arrival.min(initial=np.inf))
     last = float(slots.times.sent.max(initial=-np.inf))
-    workers = trace.workers.iloc[lives.ids]
-    joined = np.fmax(workers["joined"].to_numpy(dtype=float) - trace.begin, lives.begin)
+    workers = run.trace.workers.iloc[lives.ids]
+    joined = np.fmax(workers["joined"].to_numpy(dtype=float) - run.begin, lives.begin)
     joined = np.where(workers["joined"].isna(), 0.0, joined) - first
-    left = workers["left"].to_numpy(dtype=float) - trace.begin
-    taken = np.full(len(trace.workers), -np.inf)
+    left = workers["left"].to_numpy(dtype=float) - run.begin
+    taken = np.full(len(run.trace.workers), -np.inf)
     np.maximum.at(taken, slots.worker, slots.times.executing)
     taken = np.where(np.isfinite(taken[lives.ids]), taken[lives.ids] + _AT_ONCE, left)
     return ReplayCluster(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasfprof.analysis.model.predecessors import last_slots
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.slots import TaskSlots
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 #: Where a trace tells nothing: seconds that the scheduler takes for a task, and that a message is
@@ -41,12 +41,12 @@ class Costs:
     bandwidth: float
 
 
-def measure_costs(trace: Trace, slots: TaskSlots) -> Costs:
+def measure_costs(run: Run, slots: TaskSlots) -> Costs:
     """Measure the costs of a run; where it tells nothing, they are usual ones.
 
     Latencies are means, as chains of tasks add them up.
     """
-    tasks, count = trace.tasks, len(trace.tasks)
+    tasks, count = run.ended.tasks, len(run.ended.tasks)
     received, done, known = (getattr(slots.times, x)[:count] for x in ("received", "done", "known"))
     scheduled = np.full(count, "sent" in tasks)
     if "sent" in tasks:
@@ -60,7 +60,7 @@ def measure_costs(trace: Trace, slots: TaskSlots) -> Costs:
     free = (last_slots(slots, executing, ready) < 0)[:count]
     free &= tasks["ready"].notna().to_numpy() & tasks["executing"].notna().to_numpy()
     waits = (executing - ready)[:count][free]
-    transfer, bandwidth = _transfers(trace)
+    transfer, bandwidth = _transfers(run)
     return Costs(
         to_worker=to_worker,
         to_scheduler=to_scheduler,
@@ -95,9 +95,9 @@ def _from_workers(done: Array, known: Array) -> tuple[float, float]:
     return latency, _mean(gaps, _USUAL_TASK, _LONGEST_GAP)
 
 
-def _transfers(trace: Trace) -> tuple[float, float]:
+def _transfers(run: Run) -> tuple[float, float]:
     """Measure the latency of transfers, and their bandwidth beyond it."""
-    table = trace.transfers
+    table = run.trace.transfers
     if "size" not in table or not len(table):
         return _USUAL_LATENCY, _USUAL_BANDWIDTH
     brought = (table["state"].isna() | (table["state"] == "success")).to_numpy(dtype=bool)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.simulation.replay import Replay, replay_of
-from dasfprof.analysis.trace import Trace
 
 _UNKNOWN = float("nan")
 
@@ -35,13 +35,13 @@ class Efficiencies:
         return self.parallel * self.computation
 
 
-def find_efficiencies(trace: Trace) -> Efficiencies:
+def find_efficiencies(run: Run) -> Efficiencies:
     """Compute the efficiencies of a run.
 
     POP's are over processes that live as long as the run. Here a worker's useful time is taken as
     a share of its threads' seconds while it was there, and counts by these.
     """
-    replay = replay_of(trace)
+    replay = replay_of(run)
     inputs, wall = replay.inputs, replay.inputs.wall
     if not len(inputs) or not 0 < wall < np.inf or not np.isfinite(inputs.running).all():
         return Efficiencies()
@@ -56,7 +56,7 @@ def find_efficiencies(trace: Trace) -> Efficiencies:
     shares = np.minimum(useful[lived] / there[lived], 1.0)
     mean, most = float(np.average(shares, weights=there[lived])), float(shares.max(initial=0.0))
     if most <= 0:
-        return Efficiencies(parallel=mean, computation=_computation(trace))
+        return Efficiencies(parallel=mean, computation=_computation(run))
     transfer = _transfer(replay)
     return Efficiencies(
         parallel=mean,
@@ -64,7 +64,7 @@ def find_efficiencies(trace: Trace) -> Efficiencies:
         communication=most,
         serialisation=min(most / transfer, 1.0) if np.isfinite(transfer) else _UNKNOWN,
         transfer=transfer,
-        computation=_computation(trace),
+        computation=_computation(run),
     )
 
 
@@ -74,8 +74,8 @@ def _transfer(replay: Replay) -> float:
     return min(replay.outcome(costs=replay.without_network()).wall / replay.base, 1.0)
 
 
-def _computation(trace: Trace) -> float:
-    cpu, seconds = (trace.tasks[x].to_numpy(dtype=float) for x in ("cpu", "duration"))
+def _computation(run: Run) -> float:
+    cpu, seconds = (run.ended.tasks[x].to_numpy(dtype=float) for x in ("cpu", "duration"))
     told = np.isfinite(cpu)
     whole = seconds[told].sum()
     return float(min(cpu[told].sum() / whole, 1.0)) if whole > 0 else _UNKNOWN

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from dasfprof.analysis.model.run import AnyRun, Run, run_of
 from dasfprof.analysis.simulation.replay import Replay, replay_of
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
 
 def gain(
-    trace: Trace,
+    source: AnyRun,
     *,
     running: Array | None = None,
     speedup: Mapping[str, float] | None = None,
@@ -27,8 +27,8 @@ def gain(
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     running
         For each row of `Trace.tasks` the seconds of its function; NaN for the recorded ones.
     speedup
@@ -51,9 +51,10 @@ def gain(
     InvalidArgumentError
         If there is no such function, or seconds or factors are out of range.
     """
-    replay = replay_of(trace)
+    run = run_of(source)
+    replay = replay_of(run)
     factor = replay.factors(speedup or {})
-    seconds = _capped(replay, _given(replay, trace, running), caps or {})
+    seconds = _capped(replay, _given(replay, run, running), caps or {})
     if replay.refusal:
         return float("nan")
     held = replay.held(running=seconds, factor=factor, unspill=spill)
@@ -61,14 +62,14 @@ def gain(
     return replay.inputs.wall - replay.predicted(replay.outcome(held=held, costs=costs).wall)
 
 
-def _given(replay: Replay, trace: Trace, running: Array | None) -> Array:
+def _given(replay: Replay, run: Run, running: Array | None) -> Array:
     seconds = replay.inputs.running.copy()
     if running is None:
         return seconds
-    given = np.asarray(running, dtype=float)
-    if given.shape != (len(trace.tasks),) or (given < 0).any():
+    given, count = np.asarray(running, dtype=float), len(run.ended.tasks)
+    if given.shape != (count,) or (given < 0).any():
         raise InvalidArgumentError(
-            f"running: give seconds, none below 0, for each of the {len(trace.tasks)} rows of "
+            f"running: give seconds, none below 0, for each of the {count} rows of "
             f"Trace.tasks; this has the shape {given.shape}."
         )
     seconds[: len(given)] = np.where(np.isfinite(given), given, seconds[: len(given)])

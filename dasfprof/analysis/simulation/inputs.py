@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model.critical_path import run_columns
 from dasfprof.analysis.model.links import dependency_rows
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.slots import TaskSlots
 from dasfprof.analysis.model.workers import WorkerLives
 from dasfprof.analysis.numeric.groups import distinct
 from dasfprof.analysis.simulation.submission import GraphSubmissions, find_submissions
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.database.keys import TUPLE
 
@@ -64,42 +63,42 @@ class ReplayInputs:
         return len(self.running)
 
 
-def replay_inputs(trace: Trace, slots: TaskSlots, lives: WorkerLives) -> ReplayInputs:
+def replay_inputs(run: Run, slots: TaskSlots, lives: WorkerLives) -> ReplayInputs:
     """Collect what a replay of a trace needs."""
     times, count = slots.times, len(slots.worker)
     begun = np.empty(count, dtype=np.int64)
     begun[np.lexsort((np.arange(count), times.known, times.executing))] = np.arange(count)
-    offsets, inputs = _input_rows(trace, begun)
-    place_of = np.zeros(len(trace.workers), dtype=np.int64)
+    offsets, inputs = _input_rows(run, begun)
+    place_of = np.zeros(len(run.trace.workers), dtype=np.int64)
     place_of[lives.ids] = np.arange(len(lives.ids))
-    graph, submissions = find_submissions(trace, times)
-    groups = _groups(trace)
+    graph, submissions = find_submissions(run, times)
+    groups = _groups(run)
     root_sizes = _root_group_sizes(groups, graph, offsets, inputs)
     rootish = root_sizes > 2 * lives.threads.sum()
     room = int(np.ceil(SATURATION * lives.threads).sum())
     end = slots.end
     start, stop = np.minimum(times.start, end), np.minimum(times.stop, end)
     prelude = start - times.executing
-    unspill = np.minimum(_told(trace, "disk_read", count), prelude)
+    unspill = np.minimum(_told(run, "disk_read", count), prelude)
     return ReplayInputs(
         before=prelude - unspill,
         unspill=unspill,
         running=stop - start,
         after=end - stop,
         seceded=times.done - end,
-        size=_told(trace, "size", count),
+        size=_told(run, "size", count),
         function=slots.function,
         functions=slots.functions,
         input_offsets=offsets,
         inputs=inputs,
         worker=place_of[slots.worker],
         begun=begun,
-        priority=_priorities(trace, begun),
+        priority=_priorities(run, begun),
         root_group_size=root_sizes,
         group=groups,
         graph=graph,
         submissions=submissions,
-        queues=_queues(trace, groups, graph, rootish, room),
+        queues=_queues(run, groups, graph, rootish, room),
         wall=float(times.known.max() - times.arrival.min()) if count else 0.0,
     )
 
@@ -112,20 +111,20 @@ def takers_of(inputs: ReplayInputs, priority: Array) -> tuple[list[int], list[in
     return offsets.tolist(), takers[order].tolist()
 
 
-def _told(trace: Trace, column: str, count: int) -> Array:
+def _told(run: Run, column: str, count: int) -> Array:
     """Return a column of the trace's tasks for all runs, 0 where it is not told or negative."""
     told = np.zeros(count)
-    if column in trace.tasks:
-        values = np.nan_to_num(trace.tasks[column].to_numpy(dtype=float))
+    if column in run.ended.tasks:
+        values = np.nan_to_num(run.ended.tasks[column].to_numpy(dtype=float))
         told[: len(values)] = np.maximum(values, 0.0)
     return told
 
 
-def _input_rows(trace: Trace, begun: Array) -> tuple[Array, Array]:
+def _input_rows(run: Run, begun: Array) -> tuple[Array, Array]:
     """Return the runs that each run has to wait for: of its inputs, and of its key before it."""
     count = len(begun)
-    rows, inputs = dependency_rows(trace)
-    key_ids = run_columns(trace, "key_id")
+    rows, inputs = dependency_rows(run)
+    key_ids = run.ended.column("key_id")
     order = np.lexsort((begun, key_ids))
     again = np.flatnonzero(key_ids[order[1:]] == key_ids[order[:-1]])
     rows, inputs = np.append(rows, order[again + 1]), np.append(inputs, order[again])
@@ -136,20 +135,20 @@ def _input_rows(trace: Trace, begun: Array) -> tuple[Array, Array]:
     return np.searchsorted(rows, np.arange(count + 1)), inputs
 
 
-def _priorities(trace: Trace, begun: Array) -> Array:
+def _priorities(run: Run, begun: Array) -> Array:
     """Rank runs by Dask's priorities; those that are not known, in the order in which they ran."""
     count = len(begun)
     names = ("priority_user", "priority_generation", "priority_order")
     keys = [begun]
     for name in reversed(names):
         values = np.zeros(count)
-        if name in trace.tasks:
-            own = trace.tasks[name].to_numpy(dtype=float)
+        if name in run.ended.tasks:
+            own = run.ended.tasks[name].to_numpy(dtype=float)
             if np.isnan(own).any():
                 return begun
             values[: len(own)] = own
         keys.append(values)
-    if len(trace.tasks) < count:
+    if len(run.ended.tasks) < count:
         return begun
     ranks = np.empty(count, dtype=np.int64)
     ranks[np.lexsort(keys)] = np.arange(count)
@@ -177,25 +176,25 @@ def _root_group_sizes(groups: Array, graph: Array, offsets: Array, inputs: Array
     return np.where(((number < 5) & (tasks < 5))[groups], so_far, 0)
 
 
-def _groups(trace: Trace) -> Array:
+def _groups(run: Run) -> Array:
     """Number the groups of runs: a key's name with its token where it is a tuple, else its prefix.
 
     As `dask.utils.key_split_group`, but for packed keys, which count by their prefix.
     """
-    keys = trace.keys
+    keys = run.trace.keys
     codes, names = keys.functions()
-    key_ids = run_columns(trace, "key_id")
+    key_ids = run.ended.column("key_id")
     heads = keys.head_ids[key_ids]
     in_tuples = np.array([kind >= TUPLE for kind, _ in keys.heads], dtype=bool)
     return np.where(in_tuples[heads], heads + len(names), codes[key_ids])
 
 
-def _queues(trace: Trace, groups: Array, graph: Array, rootish: Array, slots: int) -> bool:
+def _queues(run: Run, groups: Array, graph: Array, rootish: Array, slots: int) -> bool:
     """Return whether the scheduler holds runs back, if it did not: only where it had no need to.
 
     It sends all at once where ``distributed.scheduler.worker-saturation`` is infinite.
     """
-    if "queued" not in trace.tasks or trace.tasks["queued"].notna().any():
+    if "queued" not in run.ended.tasks or run.ended.tasks["queued"].notna().any():
         return True
     rows = np.flatnonzero(rootish)
     together = groups[rows].astype(np.int64) * (int(graph.max(initial=0)) + 1) + graph[rows]

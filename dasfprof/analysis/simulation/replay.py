@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from dasfprof.analysis.model.slots import task_slots
-from dasfprof.analysis.model.workers import worker_lives
+from dasfprof.analysis.model.run import AnyRun, Run, once_per_run, run_of
 from dasfprof.analysis.simulation.arguments import check_mapping, is_positive
 from dasfprof.analysis.simulation.cluster import ReplayCluster, recorded_cluster
 from dasfprof.analysis.simulation.costs import Costs, measure_costs
 from dasfprof.analysis.simulation.inputs import ReplayInputs, replay_inputs
 from dasfprof.analysis.simulation.simulator import Outcome, Simulation
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -161,36 +158,28 @@ class Replay:
         return replace(self.costs, transfer=0.0, bandwidth=float("inf"))
 
 
-_REPLAYS: dict[int, tuple[weakref.ref[Trace], Replay]] = {}
+@once_per_run
+def replay_of(run: Run) -> Replay:
+    """Return the replay of a run; the same one as long as the run lives."""
+    return make_replay(run)
 
 
-def replay_of(trace: Trace) -> Replay:
-    """Return the replay of a trace; the same one as long as the trace lives."""
-    known = _REPLAYS.get(id(trace))
-    if known is not None and known[0]() is trace:
-        return known[1]
-    made = make_replay(trace)
-    number = id(trace)
-    _REPLAYS[number] = (weakref.ref(trace, lambda _: _REPLAYS.pop(number, None)), made)
-    return made
-
-
-def make_replay(trace: Trace) -> Replay:
+def make_replay(source: AnyRun) -> Replay:
     """Take what a replay needs from a trace."""
+    run = run_of(source)
     # Damaged files hold times that are none: see `_obstacle`.
     with np.errstate(invalid="ignore", over="ignore"):
-        slots = task_slots(trace)
-        lives = worker_lives(trace, slots)
-        inputs = replay_inputs(trace, slots, lives)
+        slots, lives = run.ended.slots, run.ended.lives
+        inputs = replay_inputs(run, slots, lives)
         return Replay(
             inputs=inputs,
-            costs=measure_costs(trace, slots),
-            cluster=recorded_cluster(trace, lives, slots),
-            obstacle=_obstacle(trace, inputs),
+            costs=measure_costs(run, slots),
+            cluster=recorded_cluster(run, lives, slots),
+            obstacle=_obstacle(run, inputs),
         )
 
 
-def _obstacle(trace: Trace, inputs: ReplayInputs) -> str:
+def _obstacle(run: Run, inputs: ReplayInputs) -> str:
     if not len(inputs):
         return "there is no task run"
     if inputs.wall <= 0:
@@ -198,9 +187,9 @@ def _obstacle(trace: Trace, inputs: ReplayInputs) -> str:
     held = inputs.before + inputs.unspill + inputs.running + inputs.after + inputs.seceded
     if not np.isfinite([inputs.wall, held.sum(), inputs.submissions.delay.sum()]).all():
         return "times in its files are no times"
-    if (trace.tasks["source"] == "scheduler").all():
+    if (run.ended.tasks["source"] == "scheduler").all():
         return "no worker's file is there, and without them nobody knows what depends on what"
-    return contention(trace)
+    return contention(run)
 
 
 #: Waiting for a core for so large a share of the functions' time, a run does not foretell another.
@@ -210,9 +199,9 @@ MOST_WAITING = 0.10
 _FULL, _USING = 90.0, 0.5
 
 
-def contention(trace: Trace) -> str:
+def contention(run: Run) -> str:
     """Say, in words, that tasks waited for cores; empty where they did not, as far as is known."""
-    tasks = trace.tasks
+    tasks = run.ended.tasks
     duration = tasks["duration"].to_numpy(dtype=float)
     if "run_queue" in tasks:
         waited = tasks["run_queue"].to_numpy(dtype=float)
@@ -227,17 +216,17 @@ def contention(trace: Trace) -> str:
                 f"{MOST_WAITING:.0%}), so that they would take another time on another cluster; "
                 "record with fewer threads a host"
             )
-    return _by_host(trace, duration)
+    return _by_host(run, duration)
 
 
-def _by_host(trace: Trace, duration: np.ndarray) -> str:
+def _by_host(run: Run, duration: np.ndarray) -> str:
     """Judge by the CPU that tasks and hosts used."""
-    samples, cpu = trace.samples, trace.tasks["cpu"].to_numpy(dtype=float)
+    samples, cpu = run.trace.samples, run.ended.tasks["cpu"].to_numpy(dtype=float)
     told = np.isfinite(cpu)
     if "host_cpu" not in samples or not told.any() or duration[told].sum() <= 0:
         return ""
     using = cpu[told].sum() / duration[told].sum()
-    start = trace.tasks["start"].to_numpy(dtype=float)
+    start = run.ended.tasks["start"].to_numpy(dtype=float)
     time = samples["time"].to_numpy(dtype=float)
     busy = samples["host_cpu"].to_numpy(dtype=float)
     during = (time >= np.nanmin(start)) & (time <= np.nanmax(start + duration)) & np.isfinite(busy)

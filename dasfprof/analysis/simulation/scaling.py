@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.simulation.bounds import find_bounds
 from dasfprof.analysis.simulation.replay import replay_of
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.progress import track
 from dasfprof.database.columns import Array
 
@@ -29,9 +29,9 @@ class Scaling:
     most: Array
 
 
-def predict_scaling(trace: Trace, workers: Sequence[int], *, progress: bool = False) -> Scaling:
+def predict_scaling(run: Run, workers: Sequence[int], *, progress: bool = False) -> Scaling:
     """Replay a run on each number of workers."""
-    replay = replay_of(trace)
+    replay = replay_of(run)
     bounds = find_bounds(replay.inputs, replay.held())
     clusters = [replay.cluster.with_workers(count) for count in workers]
     threads = np.array([max(cluster.most_threads, 1) for cluster in clusters])

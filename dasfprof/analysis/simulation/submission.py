@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model.critical_path import run_columns
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.times import TaskTimes
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 #: Without records of graphs, arrivals that are further apart belong to different ones: seconds.
@@ -34,7 +33,7 @@ class GraphSubmissions:
     told: Array
 
 
-def find_submissions(trace: Trace, times: TaskTimes) -> tuple[Array, GraphSubmissions]:
+def find_submissions(run: Run, times: TaskTimes) -> tuple[Array, GraphSubmissions]:
     """Find the graph that each run came with, and what each graph waited for.
 
     Dask does not record what a client waits for. A graph that comes when all is finished that
@@ -47,15 +46,15 @@ def find_submissions(trace: Trace, times: TaskTimes) -> tuple[Array, GraphSubmis
     graph, submissions
         For each run the number of its graph; and the graphs.
     """
-    arrival, told = times.arrival, _told_clients(trace, len(times))
+    arrival, told = times.arrival, _told_clients(run, len(times))
     if not len(arrival):
         none = np.empty(0, dtype=np.int64)
         return none, GraphSubmissions(none, np.empty(0), np.empty(0), told)
-    graph = _graph_of(trace, arrival)
+    graph = _graph_of(run, arrival)
     count = int(graph.max()) + 1
     first, last = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(first, graph, arrival)
-    came = _came_with_graph(trace, len(arrival))
+    came = _came_with_graph(run, len(arrival))
     np.maximum.at(last, graph[came], arrival[came])
     known, sizes = np.sort(times.known[told]), np.bincount(graph[told], minlength=count)
     before = np.cumsum(sizes) - sizes
@@ -75,34 +74,34 @@ def find_submissions(trace: Trace, times: TaskTimes) -> tuple[Array, GraphSubmis
     )
 
 
-def _told_clients(trace: Trace, count: int) -> Array:
+def _told_clients(run: Run, count: int) -> Array:
     """Return of which runs' finish clients were told; of all, where that was not recorded."""
-    if "wanted" not in trace.tasks:
+    if "wanted" not in run.ended.tasks:
         return np.ones(count, dtype=bool)
-    told: Array = run_columns(trace, "wanted").astype(float) != 0
+    told: Array = run.ended.column("wanted").astype(float) != 0
     return told if told.any() else np.ones(count, dtype=bool)
 
 
-def _came_with_graph(trace: Trace, count: int) -> Array:
+def _came_with_graph(run: Run, count: int) -> Array:
     """Return which runs' arrival was that of a graph: a key's first ones, if that was recorded."""
     told = np.zeros(count, dtype=bool)
-    if "scheduler_waiting" in trace.tasks:
-        arrival = trace.tasks["scheduler_waiting"].to_numpy(dtype=float)
-        order = np.lexsort((arrival, trace.tasks["key_id"].to_numpy()))
-        key_ids = trace.tasks["key_id"].to_numpy()[order]
+    if "scheduler_waiting" in run.ended.tasks:
+        arrival = run.ended.tasks["scheduler_waiting"].to_numpy(dtype=float)
+        order = np.lexsort((arrival, run.ended.tasks["key_id"].to_numpy()))
+        key_ids = run.ended.tasks["key_id"].to_numpy()[order]
         first = np.diff(key_ids, prepend=-1) != 0
         told[order[first]] = np.isfinite(arrival[order[first]])
     return told
 
 
-def _graph_of(trace: Trace, arrival: Array) -> Array:
+def _graph_of(run: Run, arrival: Array) -> Array:
     """Number the graphs of runs in their order; graphs without runs have no number."""
-    if "scheduler_waiting" not in trace.tasks:
+    if "scheduler_waiting" not in run.ended.tasks:
         # Workers learn of tasks when they get them, which is not when a client wanted them.
         return np.zeros(len(arrival), dtype=np.int64)
     came = np.empty(0)
-    if "time" in trace.graphs:
-        came = np.sort(trace.graphs["time"].to_numpy(dtype=float)) - trace.begin
+    if "time" in run.trace.graphs:
+        came = np.sort(run.trace.graphs["time"].to_numpy(dtype=float)) - run.begin
         came = came[np.isfinite(came)]
     if not len(came):
         ordered = np.sort(arrival)

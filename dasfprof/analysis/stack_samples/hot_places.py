@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dasfprof.analysis.model.run import AnyRun, run_of
 from dasfprof.analysis.stack_samples.places import By, Places, all_stacks, line_of, places
 from dasfprof.analysis.stack_samples.spent import Spent, spent
 from dasfprof.analysis.stack_samples.task_samples import samples_of
@@ -26,16 +27,17 @@ class HotPlaces:
 
 
 def hot_places(
-    trace: Trace, function: str | None = None, step: str | None = None, by: By = "line"
+    source: AnyRun, function: str | None = None, step: str | None = None, by: By = "line"
 ) -> HotPlaces:
     """Return where the task runs of a function and a step were seen; None: of all."""
-    samples, functions = samples_of(trace, function, step)
-    named = places(trace, by)
+    run = run_of(source)
+    samples, functions = samples_of(run, function, step)
+    named = places(run, by)
     codes, count = named.of(samples.stack), len(named.names)
     found = spent(samples, codes, count, functions)
     order = np.argsort(-found.seconds, kind="stable")
     order = order[found.samples[order] > 0]
-    inside = _inside(trace, samples.stack, samples.interval, named) if by == "line" else {}
+    inside = _inside(run.trace, samples.stack, samples.interval, named) if by == "line" else {}
     return HotPlaces(
         [named.names[row] for row in order.tolist()],
         found.take(order),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.run import Run, once_per_run
 from dasfprof.analysis.stack_samples.places import all_stacks, import_of, line_of
 from dasfprof.analysis.stack_samples.task_samples import (
     LOCK,
@@ -14,7 +14,6 @@ from dasfprof.analysis.stack_samples.task_samples import (
     WAITING,
     Samples,
 )
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame, Stack
 
 #: Functions in which an event loop waits for something to do.
@@ -45,9 +44,10 @@ class LoopBlock:
     samples: int
 
 
-@once_per_trace
-def loop_blocks(trace: Trace) -> list[LoopBlock]:
+@once_per_run
+def loop_blocks(run: Run) -> list[LoopBlock]:
     """Return the times of a trace in which event loops did not turn, the longest first."""
+    trace = run.trace
     table = trace.loop_samples
     if not len(table):
         return []

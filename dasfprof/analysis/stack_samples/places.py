@@ -8,8 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.run import AnyRun, Run, once_per_run
 from dasfprof.analysis.under_way.lines import is_of_user
 from dasfprof.analysis.under_way.state import Frame, Stack
 from dasfprof.analysis.under_way.tasks_from_trace import Stacks
@@ -94,11 +93,11 @@ class Places:
         return found
 
 
-@once_per_trace
-def all_stacks(trace: Trace) -> list[Stack]:
+@once_per_run
+def all_stacks(run: Run) -> list[Stack]:
     """Return the rows of `Trace.stacks`."""
-    stacks = Stacks(trace)
-    return [stacks[row] for row in range(len(trace.stacks))]
+    stacks = Stacks(run.trace)
+    return [stacks[row] for row in range(len(run.trace.stacks))]
 
 
 def _by_function(stack: Stack) -> tuple[str, str]:
@@ -120,11 +119,11 @@ _NAMES: dict[By, Callable[[Stack], Hashable]] = {
 }
 
 
-def places(trace: Trace, by: By) -> Places:
-    """Return what the stacks of a trace name.
+def places(run: AnyRun, by: By) -> Places:
+    """Return what the stacks of a run name.
 
     - line: the innermost line of the user's code, a `Frame`; without one, the innermost line
     - function: the innermost function, ``(file, function)``
     - library: of the innermost function
     """
-    return Places(_NAMES[by], all_stacks(trace))
+    return Places(_NAMES[by], all_stacks(run))

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.run import AnyRun, Run, once_per_run, run_of
 from dasfprof.database.columns import Array
 
 #: Seconds by which the time of a sample is rounded.
@@ -58,13 +56,13 @@ class Samples:
         return Samples(**{name: values[rows] for name, values in vars(self).items()})
 
 
-@once_per_trace
-def run_of_samples(trace: Trace) -> Array:
+@once_per_run
+def run_of_samples(run: Run) -> Array:
     """Return the task run of each row of `Trace.task_samples`.
 
-    A row of the tasks of `with_open_runs`; -1 where no task run of that thread and time is known.
+    A row of ``Run.all.tasks``; -1 where no task run of that thread and time is known.
     """
-    samples, runs = trace.task_samples, with_open_runs(trace).tasks
+    samples, runs = run.trace.task_samples, run.all.tasks
     found = np.full(len(samples), -1, dtype=np.int64)
     if not len(samples) or not len(runs) or "thread" not in runs:
         return found
@@ -100,7 +98,7 @@ def _threads(table: pd.DataFrame, known: dict[str, int]) -> Array:
 
 
 def samples_of(
-    trace: Trace, function: str | None = None, step: str | None = None
+    source: AnyRun, function: str | None = None, step: str | None = None
 ) -> tuple[Samples, Array]:
     """Return the samples of the task runs of a function and a step; None: of all.
 
@@ -109,7 +107,8 @@ def samples_of(
     samples, functions
         The samples, and a number for the function of each.
     """
-    runs, tasks = run_of_samples(trace), with_open_runs(trace).tasks
+    run = run_of(source)
+    runs, tasks = run_of_samples(run), run.all.tasks
     kept = np.ones(len(runs), dtype=bool)
     for column, wanted in (("function", function), ("step", step)):
         if wanted is None:
@@ -122,4 +121,4 @@ def samples_of(
     if "function" in tasks:
         functions[:-1] = 1 + tasks["function"].cat.codes.to_numpy()
     rows = np.flatnonzero(kept)
-    return Samples.of(trace.task_samples).take(rows), functions[runs[rows]]
+    return Samples.of(run.trace.task_samples).take(rows), functions[runs[rows]]

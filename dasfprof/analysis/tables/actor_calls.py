@@ -7,6 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text
@@ -34,7 +35,7 @@ def has_actor_calls(trace: Trace) -> bool:
 
 
 @question("Calls of actors", "balance", needs=has_actor_calls)
-def actor_calls(trace: Trace, by: By = "method") -> pd.DataFrame:
+def actor_calls(run: Run, by: By = "method") -> pd.DataFrame:
     """Sum up the calls of methods of actors, which are no tasks and hold no thread of tasks.
 
     A call counts from its arrival at the worker that has the actor until its answer. One thread of
@@ -59,14 +60,14 @@ def actor_calls(trace: Trace, by: By = "method") -> pd.DataFrame:
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    calls = trace.actor_calls
+    calls = run.trace.actor_calls
     if by == "method":
-        codes, functions = trace.keys.functions()
+        codes, functions = run.trace.keys.functions()
         actor = np.array(functions, dtype=object)[codes[calls["key_id"].to_numpy()]]
         second, other = "Method", calls["method"].astype(object).to_numpy()
     else:
-        actor = trace.keys.texts(calls["key_id"].to_numpy())
-        labels = trace.workers["worker"].astype(object).to_numpy()
+        actor = run.trace.keys.texts(calls["key_id"].to_numpy())
+        labels = run.labels
         second, other = "Worker", labels[calls["worker_id"].to_numpy()]
     whose = pd.DataFrame({"Actor": text(actor), second: text(other)})
     named = ["Actor", second]

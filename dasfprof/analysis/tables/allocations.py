@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.stack_samples.places import all_stacks, line_of
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import known_texts, text, whole
@@ -23,7 +24,7 @@ def has_allocations(trace: Trace) -> bool:
     expendable=("Blocks", "Worker"),
     needs=has_allocations,
 )
-def allocations(trace: Trace, function: str | None = None) -> pd.DataFrame:
+def allocations(run: Run, function: str | None = None) -> pd.DataFrame:
     """Say which lines allocated what functions held, of the fullest moment seen of each function.
 
     Recorded with ``memory="tracemalloc"`` only. Python's tracemalloc tells of a whole process: so a
@@ -54,10 +55,10 @@ def allocations(trace: Trace, function: str | None = None) -> pd.DataFrame:
         ``attrs["refused"]`` says of each worker that traces nothing why. What C code allocates by
         itself is in none of this; NumPy's arrays are.
     """
-    lines = _lines(trace)
-    counted = trace.traced_functions
+    lines = _lines(run)
+    counted = run.trace.traced_functions
     refused = counted[counted["refused"].notna()]
-    labels = trace.workers["worker"].astype(object).to_numpy()
+    labels = run.labels
     last = counted[counted["refused"].isna()].drop_duplicates(["worker_id", "name"], keep="last")
     runs = last.groupby(last["name"].astype(object), sort=True)[["runs", "left_out"]].sum()
     if function is not None:
@@ -69,7 +70,7 @@ def allocations(trace: Trace, function: str | None = None) -> pd.DataFrame:
     known = table["worker_id"].notna().to_numpy()
     workers, keys = np.full(len(table), "", object), np.full(len(table), "", object)
     workers[known] = labels[table["worker_id"][known].to_numpy(dtype=np.int64)]
-    keys[known] = trace.keys.texts(table["key_id"][known].to_numpy(dtype=np.int64))
+    keys[known] = run.trace.keys.texts(table["key_id"][known].to_numpy(dtype=np.int64))
     found = pd.DataFrame(
         {
             "Function": text(table["name"].to_numpy(object)),
@@ -92,16 +93,16 @@ def allocations(trace: Trace, function: str | None = None) -> pd.DataFrame:
     return found
 
 
-def _lines(trace: Trace) -> pd.DataFrame:
+def _lines(run: Run) -> pd.DataFrame:
     """Return a row a line of the task run of each function that was seen to hold most."""
-    table = trace.allocations
+    table = run.trace.allocations
     table = table.assign(name=table["name"].astype(object))
-    run = ["name", "worker_id", "key_id", "run_id"]
+    of_run = ["name", "worker_id", "key_id", "run_id"]
     fullest = table.sort_values("seen", kind="stable").drop_duplicates("name", keep="last")
-    table = table.merge(fullest[[*run, "seen"]], on=[*run, "seen"])
-    stacks = all_stacks(trace)
+    table = table.merge(fullest[[*of_run, "seen"]], on=[*of_run, "seen"])
+    stacks = all_stacks(run)
     frames = [line_of(stacks[row])[0] if row >= 0 else None for row in table["stack"]]
     table["file"] = [None if frame is None else frame.file for frame in frames]
     table["line"] = [np.nan if frame is None else frame.line for frame in frames]
-    by = [*run, "seen", "peak", "file", "line"]
+    by = [*of_run, "seen", "peak", "file", "line"]
     return table.groupby(by, dropna=False, sort=False)[["size", "blocks"]].sum().reset_index()

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.call_times import call_times
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import known_texts, text, whole
 from dasfprof.analysis.trace import Trace
@@ -22,7 +23,7 @@ def has_call_profiles(trace: Trace) -> bool:
     expendable=("Primitive Calls",),
     needs=has_call_profiles,
 )
-def cprofile(trace: Trace, function: str | None = None) -> pd.DataFrame:
+def cprofile(run: Run, function: str | None = None) -> pd.DataFrame:
     """Sum up what cProfile counted, over all workers.
 
     Parameters
@@ -42,7 +43,7 @@ def cprofile(trace: Trace, function: str | None = None) -> pd.DataFrame:
 
         ``attrs["files"]`` are the paths of the files that were summed up, for ``python -m pstats``.
     """
-    found = call_times(trace, function)
+    found = call_times(run.trace, function)
     places = sorted(found.places, key=lambda place: -found.places[place][2])
     figures = np.array([found.places[place] for place in places], dtype=float).reshape(-1, 4)
     own = figures[:, 2]
@@ -63,7 +64,7 @@ def cprofile(trace: Trace, function: str | None = None) -> pd.DataFrame:
 
 
 @question("Profiles of calls", "lines", needs=has_call_profiles)
-def call_profiles(trace: Trace) -> pd.DataFrame:
+def call_profiles(run: Run) -> pd.DataFrame:
     """List the files of the profiler of calls, for ``python -m pstats FILE`` and other viewers.
 
     Returns
@@ -80,8 +81,8 @@ def call_profiles(trace: Trace) -> pd.DataFrame:
         - ``File``: its path; it stands beside the trace file
         - ``Refused``: why this worker profiled nothing; empty where it did
     """
-    table = trace.call_profiles
-    labels = trace.workers["worker"].astype(object).to_numpy()
+    table = run.trace.call_profiles
+    labels = run.labels
     order = np.lexsort((table["worker_id"], table["name"].astype(str)))
     table = table.iloc[order]
     return pd.DataFrame(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.analysis.stack_samples.places import UNKNOWN, all_stacks, import_of, places
@@ -30,7 +30,7 @@ def has_client_samples(trace: Trace) -> bool:
     expendable=("Code", "Margin (points)", "Samples"),
     needs=has_client_samples,
 )
-def client_activity(trace: Trace) -> pd.DataFrame:
+def client_activity(run: Run) -> pd.DataFrame:
     """Sum up the samples of the client's main thread by phase and line.
 
     Returns
@@ -47,21 +47,21 @@ def client_activity(trace: Trace) -> pd.DataFrame:
           `hot_lines`
         - ``Cluster Idle (s)``: of this time, that in which no task ran
     """
-    table = trace.client_samples
+    table = run.trace.client_samples
     samples = Samples.of(table)
-    named = places(trace, "line")
+    named = places(run, "line")
     lines = named.of(samples.stack)
     phases = table["phase"].astype("category").cat if len(table) else None
     phase = phases.codes.to_numpy(dtype=np.int64) if phases is not None else lines
     pairs, groups = np.unique(phase * len(named.names) + lines, return_inverse=True)
     groups = groups.reshape(-1)
     found = spent(samples, groups, len(pairs), np.zeros(len(samples), dtype=np.int64))
-    idle = Groups(groups, len(pairs)).sum(samples.interval * _is_idle(trace, samples.time))
+    idle = Groups(groups, len(pairs)).sum(samples.interval * _is_idle(run, samples.time))
     order = np.argsort(-found.seconds, kind="stable")
     names = [named.names[row] for row in (pairs[order] % max(len(named.names), 1)).tolist()]
     frames = [name if isinstance(name, Frame) else Frame(UNKNOWN, UNKNOWN, -1) for name in names]
     known = [*(map(str, phases.categories) if phases is not None else ()), UNKNOWN]
-    imports = _imports(trace, samples.stack, groups, len(pairs))
+    imports = _imports(run, samples.stack, groups, len(pairs))
     return pd.DataFrame(
         {
             "Phase": _texts(known[row] for row in (pairs[order] // max(len(named.names), 1))),
@@ -83,9 +83,9 @@ def _texts(items: object) -> pd.Series:
     return text(np.array([*items], dtype=object))  # type: ignore[misc]
 
 
-def _is_idle(trace: Trace, times: Array) -> Array:
+def _is_idle(run: Run, times: Array) -> Array:
     """Return whether no task ran at each time."""
-    tasks = with_open_runs(trace).tasks
+    tasks = run.all.tasks
     if not len(tasks):
         return np.ones(len(times), dtype=bool)
     start = tasks["start"].to_numpy(dtype=float)
@@ -97,9 +97,9 @@ def _is_idle(trace: Trace, times: Array) -> Array:
     return found
 
 
-def _imports(trace: Trace, stacks: Array, groups: Array, count: int) -> list[str]:
+def _imports(run: Run, stacks: Array, groups: Array, count: int) -> list[str]:
     """Return the library that each group imported: that of most of its stacks, or none."""
-    frames = all_stacks(trace)
+    frames = all_stacks(run)
     found = [""] * count
     for group, stack in sorted(set(zip(groups.tolist(), stacks.tolist(), strict=True))):
         library = import_of(frames[stack]) if stack >= 0 else None

@@ -10,19 +10,16 @@ import pandas as pd
 from dasfprof.analysis.model.critical_path import (
     SegmentKind,
     path_segments,
-    run_columns,
     running_on_path,
 )
 from dasfprof.analysis.model.predecessors import (
     NAMES,
     find_predecessors,
 )
-from dasfprof.analysis.model.slots import task_slots, unseen_runs
-from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import running_columns, step_column, text
-from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 
 By = Literal["function", "step"]
@@ -64,7 +61,7 @@ _MEANINGS = np.array([KINDS[kind][1] for kind in SegmentKind], dtype=object)
 
 
 @question("The critical path, segment by segment", "time")
-def critical_path(trace: Trace) -> pd.DataFrame:
+def critical_path(run: Run) -> pd.DataFrame:
     """Return the chain of waits and work that made the run as long as it was.
 
     From the last finish it goes back to the first submission, through whatever each task run
@@ -93,7 +90,7 @@ def critical_path(trace: Trace) -> pd.DataFrame:
     to be the last of its futures that finished before it submitted the next; where a file
     does not tell which tasks had futures, the last task.
     """
-    found, slots, workers = path_segments(trace), task_slots(trace), trace.workers
+    found, slots, workers = path_segments(run), run.ended.slots, run.trace.workers
     rows = found.rows
     return pd.DataFrame(
         {
@@ -101,18 +98,18 @@ def critical_path(trace: Trace) -> pd.DataFrame:
             "Duration (s)": found.length,
             "Kind": text(_LABELS[found.kind]),
             "Function": text(np.array(slots.functions, dtype=object)[slots.function[rows]]),
-            "Task Key": text(trace.keys.texts(run_columns(trace, "key_id")[rows])),
-            "Run ID": run_columns(trace, "run_id")[rows],
+            "Task Key": text(run.trace.keys.texts(run.ended.column("key_id")[rows])),
+            "Run ID": run.ended.column("run_id")[rows],
             "Host": text(workers["host"].to_numpy(dtype=object)[slots.worker[rows]]),
             "Worker": text(workers["worker"].to_numpy(dtype=object)[slots.worker[rows]]),
-            "Bound By": text(np.array(NAMES, dtype=object)[find_predecessors(trace).kind[rows]]),
-            **step_column(trace, rows, unseen_runs(trace)),
+            "Bound By": text(np.array(NAMES, dtype=object)[find_predecessors(run).kind[rows]]),
+            **step_column(run.ended, rows),
         }
     )
 
 
 @question("The critical path, summed up", "time")
-def critical_path_summary(trace: Trace, by: By = "function") -> pd.DataFrame:
+def critical_path_summary(run: Run, by: By = "function") -> pd.DataFrame:
     """Sum up the critical path by kind and function, or step.
 
     Parameters
@@ -131,9 +128,9 @@ def critical_path_summary(trace: Trace, by: By = "function") -> pd.DataFrame:
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    slots, found = task_slots(trace), path_segments(trace)
+    slots, found = run.ended.slots, path_segments(run)
     if by == "step":
-        codes, names = step_groups(trace.tasks, unseen_runs(trace))
+        codes, names = run.ended.steps
     else:
         codes, names = slots.function, slots.functions
     pairs, distinct = pd.factorize(found.kind * len(names) + codes[found.rows].astype(np.int64))
@@ -148,7 +145,7 @@ def critical_path_summary(trace: Trace, by: By = "function") -> pd.DataFrame:
             "Duration (s)": seconds,
             "Share (%)": ratio(seconds, found.length.sum()) * 100,
             "Task Runs": np.bincount(runs, minlength=len(distinct)),
-            **running_columns(running_on_path(trace), groups.told),
+            **running_columns(running_on_path(run), groups.told),
             "Meaning": text(_MEANINGS[kinds]),
         }
     )

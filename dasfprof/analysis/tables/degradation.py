@@ -9,12 +9,12 @@ import pandas as pd
 
 from dasfprof.analysis.model.attempts import find_attempts
 from dasfprof.analysis.model.degradation import Trends, find_trends, trend_rows, trends_of
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.sorted_rows import GROUP, Rows
 from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import flags, text
-from dasfprof.analysis.trace import Trace
 
 #: The labels of what is compared with time.
 _LABELS = {
@@ -25,11 +25,11 @@ _LABELS = {
 }
 
 
-def _of_part(trace: Trace) -> tuple[GroupSums, pd.DataFrame]:
-    return trend_rows(find_attempts(trace))
+def _of_part(run: Run) -> tuple[GroupSums, pd.DataFrame]:
+    return trend_rows(find_attempts(run))
 
 
-def _combined(_: Trace, parts: Sequence[GroupSums], rows: Iterable[Rows]) -> pd.DataFrame:
+def _combined(_: Run, parts: Sequence[GroupSums], rows: Iterable[Rows]) -> pd.DataFrame:
     return _table(trends_of(parts, rows))
 
 
@@ -38,7 +38,7 @@ def _combined(_: Trace, parts: Sequence[GroupSums], rows: Iterable[Rows]) -> pd.
     "reports",
     in_parts=InParts(_of_part, _combined, sorted_by=(GROUP, "start")),
 )
-def degradation(trace: Trace) -> pd.DataFrame:
+def degradation(run: Run) -> pd.DataFrame:
     """Test whether each function gets slower as the run goes on, by the steps of the guide.
 
     Returns
@@ -58,7 +58,7 @@ def degradation(trace: Trace) -> pd.DataFrame:
         1.3 times its first; a number falls by the same measure. NA stands for fewer than 12
         attempts, or where no file tells.
     """
-    return _table(find_trends(find_attempts(trace)))
+    return _table(find_trends(find_attempts(run)))
 
 
 def _table(trends: Trends) -> pd.DataFrame:

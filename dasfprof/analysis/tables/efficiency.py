@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.simulation.efficiency import find_efficiencies
 from dasfprof.analysis.simulation.replay import replay_of
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text
-from dasfprof.analysis.trace import Trace
 
 #: From here on an efficiency is acceptable, by POP's rule of thumb.
 ACCEPTABLE = 0.8
@@ -47,7 +47,7 @@ _TREE = {
 
 
 @question("Parallel efficiencies", "predictions")
-def pop_efficiency(trace: Trace) -> pd.DataFrame:
+def pop_efficiency(run: Run) -> pd.DataFrame:
     """Return the tree of parallel efficiencies of the POP project.
 
     Returns
@@ -66,7 +66,7 @@ def pop_efficiency(trace: Trace) -> pd.DataFrame:
     POP's own metrics (Rosas, Gimenez and Labarta 2014) are over processes that live as long
     as the run; here a worker counts by its threads and by how long it was there.
     """
-    found, refusal = find_efficiencies(trace), replay_of(trace).refusal
+    found, refusal = find_efficiencies(run), replay_of(run).refusal
     values = {
         "Global": found.whole,
         "Parallel": found.parallel,

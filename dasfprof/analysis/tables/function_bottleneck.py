@@ -10,21 +10,20 @@ import pandas as pd
 
 from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.gpu_samples import gpu_samples
-from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text
-from dasfprof.analysis.trace import Trace
 
 _RUNNING = {"cpu": "CPU (s)", "core_wait": "Waiting for a core (s)", "blocked": "Blocked (s)"}
 
 
-def _sums(trace: Trace, *, progress: bool = False) -> GroupSums:
+def _sums(run: Run, *, progress: bool = False) -> GroupSums:
     """Sum up the task runs by host, worker and function."""
-    workers, tasks = NamedWorkers(trace), trace.tasks
-    gpus = gpu_samples(trace)
+    workers, tasks = run.workers, run.ended.tasks
+    gpus = gpu_samples(run)
     of_task, function = workers.numbers(tasks), tasks["function"].cat
     codes, pairs = pd.factorize(
         of_task.astype(np.int64) * max(len(function.categories), 1) + function.codes
@@ -50,15 +49,15 @@ def _sums(trace: Trace, *, progress: bool = False) -> GroupSums:
     return GroupSums.of(list(names), Groups(codes, len(pairs)), summed)
 
 
-def _table(trace: Trace, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
+def _table(run: Run, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
     """Make the table of the sums of all parts."""
     sums = GroupSums.merged(parts)
     groups: list[Any] = sums.names
     names = np.array(groups, dtype=object).reshape(-1, 3)
     of_workers = sums.by([name[:2] for name in groups])
     of_worker = dict(zip(of_workers.names, of_workers.sum("duration").tolist(), strict=True))
-    workers = NamedWorkers(trace)
-    devices = gpu_samples(trace).indices()
+    workers = run.workers
+    devices = gpu_samples(run).indices()
     places = {name: at for at, name in enumerate(zip(workers.hosts, workers.labels, strict=True))}
     at = np.array([places.get(name[:2], -1) for name in groups], dtype=np.int64)
     seconds, size = sums.sum("duration"), sums.sum("size")
@@ -101,7 +100,7 @@ def _table(trace: Trace, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
     in_parts=InParts(_sums, _table),
     expendable=("Failed Tasks", "Mean Throughput (MB/s)", "Mean Data Size (MB)"),
 )
-def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
+def per_function_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
     """Sum up the task runs of each function on each worker.
 
     Returns
@@ -123,4 +122,4 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
           threads computed, could have computed had the host given them a core, and did
           neither (I/O, locks, sleep); of the task runs of which it is recorded, NA if of none
     """
-    return _table(trace, [_sums(trace, progress=progress)])
+    return _table(run, [_sums(run, progress=progress)])

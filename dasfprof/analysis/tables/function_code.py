@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import known_texts, whole
 from dasfprof.analysis.trace import Trace
@@ -15,7 +16,7 @@ def has_code(trace: Trace) -> bool:
 
 
 @question("Code of functions", "lines", expendable=("Missing",), needs=has_code)
-def function_code(trace: Trace, function: str | None = None) -> pd.DataFrame:
+def function_code(run: Run, function: str | None = None) -> pd.DataFrame:
     """List the Python functions that tasks call, with their source.
 
     Parameters
@@ -34,7 +35,7 @@ def function_code(trace: Trace, function: str | None = None) -> pd.DataFrame:
         - ``Missing``: why there is none: the function is a library's, its file is not on the
           worker, as that of a notebook, or has changed since
     """
-    table = trace.function_code.sort_values(["name", "time"], kind="stable")
+    table = run.trace.function_code.sort_values(["name", "time"], kind="stable")
     if function is not None:
         table = table[(table["name"] == function).to_numpy()]
     table = table.drop_duplicates(["name", "function", "file", "line", "source"])

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.run_memory import memory_of_runs
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 
@@ -20,7 +19,7 @@ from dasfprof.database.columns import Array
     short="memory",
     expendable=("Median (MB)", "Worker"),
 )
-def function_memory(trace: Trace) -> pd.DataFrame:
+def function_memory(run: Run) -> pd.DataFrame:
     """Say how much memory workers' processes held while functions ran, by the samples there are.
 
     Returns
@@ -38,8 +37,8 @@ def function_memory(trace: Trace) -> pd.DataFrame:
           such a run than before it. What came and went between two samples is not in it
         - ``Worker``, ``Task Key``: of the run with the highest
     """
-    tasks, workers = trace.tasks, NamedWorkers(trace)
-    memory = memory_of_runs(trace)
+    tasks, workers = run.ended.tasks, run.workers
+    memory = memory_of_runs(run)
     codes, names = tasks["function"].cat.codes.to_numpy(), tasks["function"].cat.categories
     groups = Groups(codes, len(names))
     highest = groups.max(memory.highest)
@@ -49,7 +48,7 @@ def function_memory(trace: Trace) -> pd.DataFrame:
     known = best >= 0
     labels, keys = np.full(len(shown), "", object), np.full(len(shown), "", object)
     labels[known] = workers.labels[workers.numbers(tasks.iloc[best[known]])]
-    keys[known] = trace.keys.texts(tasks["key_id"].to_numpy()[best[known]])
+    keys[known] = run.trace.keys.texts(tasks["key_id"].to_numpy()[best[known]])
     return pd.DataFrame(
         {
             "Function": text(names.to_numpy(object)[shown]),

@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.gpu_utilisation import gpu_utilisation
-from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import INTERVAL
-from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 
 #: The columns.
@@ -35,7 +34,7 @@ _DTYPES = {
 
 
 @question("How busy each GPU was", "time")
-def per_gpu_utilisation(trace: Trace, interval: float | None = None) -> pd.DataFrame:
+def per_gpu_utilisation(run: Run, interval: float | None = None) -> pd.DataFrame:
     """Show how busy each GPU was, and whether it idled while tasks ran on its workers.
 
     Parameters
@@ -64,9 +63,8 @@ def per_gpu_utilisation(trace: Trace, interval: float | None = None) -> pd.DataF
         raise InvalidArgumentError(
             f"interval={interval!r}: give seconds, more than 0, or None for the whole run."
         )
-    workers = NamedWorkers(trace)
-    titles = workers.titles()
-    begins, devices = gpu_utilisation(trace, workers, interval)
+    titles = run.workers.titles()
+    begins, devices = gpu_utilisation(run, interval)
     tables = [pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in _DTYPES.items()})]
     for found in devices:
         device = found.device

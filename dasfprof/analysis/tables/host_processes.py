@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.host_processes import host_programs
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text, whole
 from dasfprof.analysis.trace import Trace
@@ -17,7 +18,7 @@ def has_host_processes(trace: Trace) -> bool:
 
 
 @question("Programs on busy hosts", "reports", needs=has_host_processes)
-def host_processes(trace: Trace) -> pd.DataFrame:
+def host_processes(run: Run) -> pd.DataFrame:
     """List the programs that used much of a busy host, the run's own and others'.
 
     A host's processes are looked at every 5 s while its cores are busy for half of the time or
@@ -32,7 +33,7 @@ def host_processes(trace: Trace) -> pd.DataFrame:
         (how many), ``Cpu Seconds`` (in the time between looks), ``Cores`` (on average over it),
         ``Memory Used (MB)`` (resident; the most at a look), ``Looks`` (at the host).
     """
-    found = host_programs(trace)
+    found = host_programs(run)
     table = found.programs
     looks = np.array([found.looks[host] for host in table["host"]], dtype=float)
     whose = np.where(table["ours"].to_numpy(dtype=bool), "run", "other").astype(object)

@@ -8,6 +8,7 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.stack_samples.call_tree import CallTree
 from dasfprof.analysis.stack_samples.hot_places import hot_places
@@ -33,7 +34,7 @@ def has_task_samples(trace: Trace) -> bool:
     needs=has_task_samples,
 )
 def hot_lines(
-    trace: Trace, function: str | None = None, step: str | None = None, by: By = "line"
+    run: Run, function: str | None = None, step: str | None = None, by: By = "line"
 ) -> pd.DataFrame:
     """Sum up the samples of stacks of tasks by line, function or library.
 
@@ -81,7 +82,7 @@ def hot_lines(
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: choose one of {', '.join(get_args(By))}.")
-    found = hot_places(trace, function, step, by)
+    found = hot_places(run, function, step, by)
     columns = _names(found.names, by)
     if by == "line":
         columns["Inside"] = text(np.array(found.inside, dtype=object))
@@ -117,7 +118,7 @@ def _names(names: list[Hashable], by: By) -> dict[str, pd.Series]:
 
 @question("Tree of calls", "lines", short="calls", needs=has_task_samples)
 def call_tree(
-    trace: Trace, function: str | None = None, step: str | None = None, least: float = 1.0
+    run: Run, function: str | None = None, step: str | None = None, least: float = 1.0
 ) -> pd.DataFrame:
     """Sum up the samples of stacks of tasks by call, from the tasks' functions inwards.
 
@@ -139,11 +140,11 @@ def call_tree(
         - ``Self (s)``: of it alone
         - ``Samples``
     """
-    samples, _ = samples_of(trace, function, step)
-    stacks = Groups(samples.stack, len(trace.stacks))
+    samples, _ = samples_of(run, function, step)
+    stacks = Groups(samples.stack, len(run.trace.stacks))
     seconds, unknown = stacks.sum(samples.interval), samples.interval[samples.stack < 0].sum()
     total = float(seconds.sum() + unknown)
-    tree = CallTree(all_stacks(trace), seconds, stacks.sizes)
+    tree = CallTree(all_stacks(run), seconds, stacks.sizes)
     kept = [call for call in tree.calls() if total and call.seconds >= least / 100 * total]
     return pd.DataFrame(
         {

@@ -8,27 +8,26 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.steps import step_groups
-from dasfprof.analysis.model.workers import NamedWorkers, known_thread_counts, workers_with_tasks
+from dasfprof.analysis.model.run import Run
+from dasfprof.analysis.model.workers import known_thread_counts, workers_with_tasks
 from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups, ratio, sorted_rows
 from dasfprof.analysis.numeric.sorted_rows import GROUP, Rows, gini, group_ids
 from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
 By = Literal["function", "step"]
 
 
-def _of_part(trace: Trace, by: By = "function") -> tuple[GroupSums, pd.DataFrame]:
+def _of_part(run: Run, by: By = "function") -> tuple[GroupSums, pd.DataFrame]:
     """Sum up durations by function (or step), host and worker; and return each, with its group."""
-    workers, tasks = NamedWorkers(trace), trace.tasks
+    workers, tasks = run.workers, run.ended.tasks
     of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
     if by == "step":
-        codes, names = step_groups(tasks)
+        codes, names = run.ended.steps_of_tasks
     else:
         function = tasks["function"].cat
         codes, names = function.codes.to_numpy(dtype=np.int64), list(function.categories)
@@ -42,17 +41,17 @@ def _of_part(trace: Trace, by: By = "function") -> tuple[GroupSums, pd.DataFrame
 
 
 def _table(
-    trace: Trace, parts: Sequence[GroupSums], rows: Iterable[Rows], *, by: By = "function"
+    run: Run, parts: Sequence[GroupSums], rows: Iterable[Rows], *, by: By = "function"
 ) -> pd.DataFrame:
     """Make the table of what all parts tell."""
     sums = GroupSums.merged(parts)
     cells: list[Any] = sums.names
     of_groups = sums.by([cell[0] for cell in cells])
     names: list[Any] = of_groups.names
-    workers = NamedWorkers(trace)
+    workers = run.workers
     numbers = {name: at for at, name in enumerate(zip(workers.hosts, workers.labels, strict=True))}
     of_cell = np.array([numbers[cell[1:]] for cell in cells], dtype=np.int64)
-    listed = workers_with_tasks(trace, workers, of_cell)
+    listed = workers_with_tasks(run.trace, workers, of_cell)
     listed = listed[np.argsort(workers.ranks()[listed])]
     count, among = len(names), max(len(listed), 1)
     place = {number: at for at, number in enumerate(listed.tolist())}
@@ -61,7 +60,7 @@ def _table(
     seconds[[row[cell[0]] for cell in cells], [place[number] for number in of_cell.tolist()]] = (
         sums.sum("duration")
     )
-    load = seconds / _weights(known_thread_counts(trace, workers)[listed], among)
+    load = seconds / _weights(known_thread_counts(run.trace, workers)[listed], among)
     of_loads = Groups(np.repeat(np.arange(count), among), count)
     highest, mean = load.max(axis=1, initial=0.0), load.mean(axis=1)
     busiest = listed[load.argmax(axis=1)] if len(listed) else np.empty(0, dtype=np.int64)
@@ -92,7 +91,7 @@ def _table(
     "balance",
     in_parts=InParts(_of_part, _table, sorted_by=(GROUP, "duration")),
 )
-def imbalance(trace: Trace, by: By = "function") -> pd.DataFrame:
+def imbalance(run: Run, by: By = "function") -> pd.DataFrame:
     """Measure how unequally each function's work is spread over workers, and over its tasks.
 
     Parameters
@@ -124,10 +123,10 @@ def imbalance(trace: Trace, by: By = "function") -> pd.DataFrame:
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    sums, rows = _of_part(trace, by)
+    sums, rows = _of_part(run, by)
     order = sorted_rows(pd.factorize(rows[GROUP])[0], rows["duration"].to_numpy(), stable=False)
     ordered = {str(name): column.to_numpy()[order] for name, column in rows.items()}
-    return _table(trace, [sums], [ordered], by=by)
+    return _table(run, [sums], [ordered], by=by)
 
 
 def _weights(of_workers: Array, count: int) -> Array:

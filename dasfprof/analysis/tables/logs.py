@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import known_texts, of_function, text
 from dasfprof.analysis.trace import Trace
@@ -15,7 +16,7 @@ def has_logs(trace: Trace) -> bool:
 
 
 @question("What task runs logged", "events", expendable=("Logger", "Line"), needs=has_logs)
-def logs(trace: Trace, function: str | None = None) -> pd.DataFrame:
+def logs(run: Run, function: str | None = None) -> pd.DataFrame:
     """List what task runs logged by `logging`, from the level on that the run was recorded with.
 
     Parameters
@@ -33,14 +34,14 @@ def logs(trace: Trace, function: str | None = None) -> pd.DataFrame:
         ``record_prints=True``: its level is PRINT, its message the line. What a coroutine or a
         thread of its own logs is not; of a task run there are 20 records and its first error.
     """
-    table, functions = of_function(trace, trace.logs, function)
-    labels = trace.workers["worker"].astype(object).to_numpy()
+    table, functions = of_function(run, run.trace.logs, function)
+    labels = run.labels
     return pd.DataFrame(
         {
-            "Time (s)": table["time"].to_numpy() - trace.begin,
+            "Time (s)": run.since(table["time"].to_numpy()),
             "Worker": text(labels[table["worker_id"].to_numpy()]),
             "Function": text(functions),
-            "Task Key": text(trace.keys.texts(table["key_id"].to_numpy())),
+            "Task Key": text(run.trace.keys.texts(table["key_id"].to_numpy())),
             "Run ID": table["run_id"].to_numpy(),
             "Level": known_texts(table["level"]),
             "Logger": known_texts(table["logger"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.stack_samples.loop_blocks import loop_blocks as find_blocks
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text, whole
@@ -23,7 +24,7 @@ def has_loop_samples(trace: Trace) -> bool:
     expendable=("Code", "Inside", "Samples"),
     needs=has_loop_samples,
 )
-def loop_blocks(trace: Trace) -> pd.DataFrame:
+def loop_blocks(run: Run) -> pd.DataFrame:
     """List the times in which an event loop had not turned for over 50 ms.
 
     While that of a worker does not turn, it neither takes new tasks nor sends results.
@@ -45,13 +46,13 @@ def loop_blocks(trace: Trace) -> pd.DataFrame:
         - ``Samples``: how many times it was looked at. C code that keeps the interpreter's lock
           keeps the sampler away, too
     """
-    blocks = find_blocks(trace)
-    labels = trace.workers["worker"].astype(object).tolist() if blocks else []
+    blocks = find_blocks(run)
+    labels = run.labels
     lines = [block.line for block in blocks]
     return pd.DataFrame(
         {
             "Worker": _texts([labels[block.worker_id] for block in blocks]),
-            "Start (s)": np.array([block.start - trace.begin for block in blocks], dtype=float),
+            "Start (s)": run.since(np.array([block.start for block in blocks], dtype=float)),
             "Duration (s)": np.array([block.stop - block.start for block in blocks], dtype=float),
             "Cause": _texts([block.cause for block in blocks]),
             "File": _texts(["" if line is None else line.file for line in lines]),

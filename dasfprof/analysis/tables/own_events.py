@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
 
@@ -25,7 +26,7 @@ def _has_events(trace: Trace) -> bool:
     page="events",
     needs=_has_events,
 )
-def own_events(trace: Trace) -> pd.DataFrame:
+def own_events(run: Run) -> pd.DataFrame:
     """List the events that user code recorded, of kinds of its own.
 
     Returns
@@ -37,12 +38,12 @@ def own_events(trace: Trace) -> pd.DataFrame:
         (JSON). An event that begins and one that ends something, of one name, process and thread,
         are one row, with the args of both.
     """
-    events = trace.events.sort_values("time", kind="stable")
+    events = run.trace.events.sort_values("time", kind="stable")
     return pd.DataFrame(
         {
             "Event": events["name"],
             "Kind": events["kind"],
-            "Start (s)": events["time"] - trace.begin,
+            "Start (s)": run.since(events["time"]),
             "Duration (s)": events["duration"].where(events["kind"] != "instant"),
             "Process": events["process"],
             "Thread": events["thread"],

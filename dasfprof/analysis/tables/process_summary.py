@@ -8,34 +8,34 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.attempts import find_attempts
-from dasfprof.analysis.model.workers import NamedWorkers, known_thread_counts, workers_with_tasks
+from dasfprof.analysis.model.run import Run
+from dasfprof.analysis.model.workers import known_thread_counts, workers_with_tasks
 from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.processed_tasks import attempt_columns, attempt_sums
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text, whole
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 
-def _sums(trace: Trace) -> GroupSums:
+def _sums(run: Run) -> GroupSums:
     """Sum up the attempts by the number of their worker."""
-    workers, attempts = NamedWorkers(trace), find_attempts(trace)
+    workers, attempts = run.workers, find_attempts(run)
     groups = Groups(attempts["worker"].to_numpy(), len(workers))
     return attempt_sums(attempts, groups, range(len(workers)))
 
 
-def _of_processes(trace: Trace, parts: Sequence[GroupSums]) -> pd.DataFrame:
-    workers, sums = NamedWorkers(trace), GroupSums.merged(parts)
-    listed = workers_with_tasks(trace, workers, np.array(sums.names, dtype=np.int64))
+def _of_processes(run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
+    workers, sums = run.workers, GroupSums.merged(parts)
+    listed = workers_with_tasks(run.trace, workers, np.array(sums.names, dtype=np.int64))
     lives = np.bincount(workers.of_lives, minlength=len(workers))
     sums = GroupSums.merged([sums], listed.tolist())
     table = pd.DataFrame(
         {
             "Node": text(workers.hosts[listed]),
             "Process": text(workers.labels[listed]),
-            "Threads": whole(known_thread_counts(trace, workers)[listed]),
+            "Threads": whole(known_thread_counts(run.trace, workers)[listed]),
             "Restarts": lives[listed] - 1,
             "Share of Tasks (%)": _share(sums.rows),
             **attempt_columns(sums),
@@ -44,14 +44,14 @@ def _of_processes(trace: Trace, parts: Sequence[GroupSums]) -> pd.DataFrame:
     return table.take(np.argsort(workers.ranks()[listed])).reset_index(drop=True)
 
 
-def _of_nodes(trace: Trace, parts: Sequence[GroupSums]) -> pd.DataFrame:
-    workers, sums = NamedWorkers(trace), GroupSums.merged(parts)
-    listed = workers_with_tasks(trace, workers, np.array(sums.names, dtype=np.int64))
+def _of_nodes(run: Run, parts: Sequence[GroupSums]) -> pd.DataFrame:
+    workers, sums = run.workers, GroupSums.merged(parts)
+    listed = workers_with_tasks(run.trace, workers, np.array(sums.names, dtype=np.int64))
     nodes, names = pd.factorize(workers.hosts[listed])
     hosts = workers.hosts[np.array(sums.names, dtype=np.int64)].tolist()
     sums = GroupSums.merged([sums.by(hosts)], names.tolist())
     processes = Groups(nodes, len(names))
-    of_threads = known_thread_counts(trace, workers)[listed]
+    of_threads = known_thread_counts(run.trace, workers)[listed]
     known = processes.known(of_threads) == processes.sizes
     table = pd.DataFrame(
         {
@@ -66,7 +66,7 @@ def _of_nodes(trace: Trace, parts: Sequence[GroupSums]) -> pd.DataFrame:
 
 
 @question("What each worker process worked off", "reports", in_parts=InParts(_sums, _of_processes))
-def process_summary(trace: Trace) -> pd.DataFrame:
+def process_summary(run: Run) -> pd.DataFrame:
     """Sum up `processed_tasks` by worker.
 
     Returns
@@ -77,11 +77,11 @@ def process_summary(trace: Trace) -> pd.DataFrame:
         `processed_tasks` has by function. A worker that had no task is listed where a file
         of it is there.
     """
-    return _of_processes(trace, [_sums(trace)])
+    return _of_processes(run, [_sums(run)])
 
 
 @question("What each node worked off", "reports", in_parts=InParts(_sums, _of_nodes))
-def node_summary(trace: Trace) -> pd.DataFrame:
+def node_summary(run: Run) -> pd.DataFrame:
     """Sum up `processed_tasks` by node.
 
     Returns
@@ -92,7 +92,7 @@ def node_summary(trace: Trace) -> pd.DataFrame:
         function. Shares far apart on equal nodes say that there are more of them than the
         run has work for.
     """
-    return _of_nodes(trace, [_sums(trace)])
+    return _of_nodes(run, [_sums(run)])
 
 
 def _share(sizes: Array) -> Array:

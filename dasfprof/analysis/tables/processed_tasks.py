@@ -9,16 +9,15 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.attempts import RECOMPUTED, RETRIED, find_attempts
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.steps import NO_STEP, has_steps
 from dasfprof.analysis.model.unsent_tasks import UnsentTask, sent_tasks, unsent_tasks
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.listed_rows import LISTED, first_rows
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text, utc
-from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
 
 By = Literal["task", "function", "step"]
@@ -28,28 +27,28 @@ By = Literal["task", "function", "step"]
 _START = "start"
 
 
-def _of_part(trace: Trace, by: By = "task") -> Any:
+def _of_part(run: Run, by: By = "task") -> Any:
     """Return the first attempts of a part, and how many it has; or its sums."""
-    attempts = find_attempts(trace)
+    attempts = find_attempts(run)
     if by != "task":
         return _sums(attempts, by)
     first = attempts.iloc[:LISTED]
-    table = _by_task(trace, first, []).assign(**{_START: first["start"].to_numpy()})
-    return (table, len(attempts)), sent_tasks(trace)
+    table = _by_task(run, first, []).assign(**{_START: first["start"].to_numpy()})
+    return (table, len(attempts)), sent_tasks(run)
 
 
-def _combined(trace: Trace, parts: Sequence[Any], by: By = "task") -> pd.DataFrame:
+def _combined(run: Run, parts: Sequence[Any], by: By = "task") -> pd.DataFrame:
     if by != "task":
         return _sum_up(parts, by)
-    unsent = unsent_tasks(trace, set().union(*(sent for _, sent in parts)))
-    rest = _by_task(trace, find_attempts(trace).iloc[:0], unsent).assign(**{_START: np.nan})
+    unsent = unsent_tasks(run, set().union(*(sent for _, sent in parts)))
+    rest = _by_task(run, find_attempts(run).iloc[:0], unsent).assign(**{_START: np.nan})
     tables = [*(attempts for attempts, _ in parts), (rest, len(unsent))]
     table = first_rows(tables, lambda rows: np.argsort(rows[_START].to_numpy(), kind="stable"))
     return table.drop(columns=_START)
 
 
 @question("Attempts at tasks", "reports", in_parts=InParts(_of_part, _combined))
-def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
+def processed_tasks(run: Run, by: By = "task") -> pd.DataFrame:
     """List what became of each attempt at a task, or sum it up by function.
 
     Parameters
@@ -93,10 +92,10 @@ def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    attempts = find_attempts(trace)
+    attempts = find_attempts(run)
     if by != "task":
         return _sum_up([_sums(attempts, by)], by)
-    return _by_task(trace, attempts, unsent_tasks(trace))
+    return _by_task(run, attempts, unsent_tasks(run))
 
 
 def _sums(attempts: pd.DataFrame, by: By) -> GroupSums:
@@ -115,9 +114,9 @@ def _sum_up(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
     return table.take(order).reset_index(drop=True)
 
 
-def _by_task(trace: Trace, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -> pd.DataFrame:
+def _by_task(run: Run, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -> pd.DataFrame:
     """Return a row an attempt, and behind them one for each task known to have had none."""
-    workers = NamedWorkers(trace)
+    workers = run.workers
     of_attempt = attempts["worker"].to_numpy()
     step = attempts["step"].cat.remove_categories(NO_STEP).astype(object)
     more = len(unsent)
@@ -132,7 +131,7 @@ def _by_task(trace: Trace, attempts: pd.DataFrame, unsent: Sequence[UnsentTask])
     return pd.DataFrame(
         {
             "Task": texts(
-                trace.keys.texts(attempts["key_id"].to_numpy()), [task.key for task in unsent]
+                run.trace.keys.texts(attempts["key_id"].to_numpy()), [task.key for task in unsent]
             ),
             "Attempt": np.append(attempts["attempt"].to_numpy(), np.ones(more, dtype=np.int64)),
             "Process": texts(workers.labels[of_attempt]),
@@ -148,7 +147,7 @@ def _by_task(trace: Trace, attempts: pd.DataFrame, unsent: Sequence[UnsentTask])
             ),
             "Node": texts(workers.hosts[of_attempt]),
             "Core Wait Seconds": seconds("core_wait"),
-            **({"Step": texts(step)} if has_steps(trace) else {}),
+            **({"Step": texts(step)} if has_steps(run.trace) else {}),
         },
         copy=False,
     )

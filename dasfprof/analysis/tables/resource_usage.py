@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.tables.in_parts import NO_PARTS
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text, utc, whole
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.schema.declaration import Column
 from dasfprof.schema.resources import HOST_COUNTERS, HOST_PRESSURE, RESOURCE_USAGE
@@ -49,7 +49,7 @@ _OF_DISKS: Columns = {
 
 
 @question("Resources that each node used", "reports", in_parts=NO_PARTS)
-def node_resource_usage(trace: Trace) -> pd.DataFrame:
+def node_resource_usage(run: Run) -> pd.DataFrame:
     """List what was sampled of each host.
 
     Returns
@@ -65,8 +65,8 @@ def node_resource_usage(trace: Trace) -> pd.DataFrame:
         for it); and the other counters with a title in `dasfprof.schema.resources`. NA is what
         the host does not tell.
     """
-    samples = _told(trace.samples, _OF_NODES)
-    nodes = _hosts(trace, samples)
+    samples = _told(run.trace.samples, _OF_NODES)
+    nodes = _hosts(run, samples)
     table = _table(samples, _OF_NODES)
     total = table["Memory Total (MB)"]
     percent = (total - table["Memory Available (MB)"]) / total.where(total > 0) * 100
@@ -76,7 +76,7 @@ def node_resource_usage(trace: Trace) -> pd.DataFrame:
 
 
 @question("Resources that each process used", "reports", in_parts=NO_PARTS)
-def processes_resource_usage(trace: Trace) -> pd.DataFrame:
+def processes_resource_usage(run: Run) -> pd.DataFrame:
     """List what was sampled of each worker's process.
 
     Returns
@@ -88,13 +88,13 @@ def processes_resource_usage(trace: Trace) -> pd.DataFrame:
         (MB)``, ``Disk Io Write (MB)``; ``# of Threads``, ``# of File Descriptors``, ``# of
         Connections``.
     """
-    samples = _told(trace.samples, _OF_PROCESSES)
-    nodes = _hosts(trace, samples)
-    labels = trace.workers["worker"].to_numpy()[samples["worker_id"].to_numpy()]
+    samples = _told(run.trace.samples, _OF_PROCESSES)
+    nodes = _hosts(run, samples)
+    labels = run.trace.workers["worker"].to_numpy()[samples["worker_id"].to_numpy()]
     table = _table(samples, _OF_PROCESSES)
     # One worker of each host reads its memory, for all of them.
-    read = trace.samples.reindex(columns=["worker_id", "host_memory_total"]).dropna()
-    totals = dict(zip(_hosts(trace, read), _numbers(read["host_memory_total"]), strict=True))
+    read = run.trace.samples.reindex(columns=["worker_id", "host_memory_total"]).dropna()
+    totals = dict(zip(_hosts(run, read), _numbers(read["host_memory_total"]), strict=True))
     total = pd.Series(nodes, dtype=object).map(totals).astype(float)
     percent = table["Memory Used (MB)"] * 1e6 / total.where(total > 0) * 100
     table.insert(3, "Memory Used Percent", percent)
@@ -104,7 +104,7 @@ def processes_resource_usage(trace: Trace) -> pd.DataFrame:
 
 
 @question("What the disks of each node read and wrote", "reports", in_parts=NO_PARTS)
-def node_disk_usage(trace: Trace) -> pd.DataFrame:
+def node_disk_usage(run: Run) -> pd.DataFrame:
     """List what was read of each disk of each host.
 
     Returns
@@ -117,8 +117,8 @@ def node_disk_usage(trace: Trace) -> pd.DataFrame:
         Count``, ``Disk Io Read (MB)``, ``Disk Io Write (MB)``, ``Disk Io Read Seconds``,
         ``Disk Io Write Seconds``. A device that is not mounted has NA for its space.
     """
-    readings = _told(trace.disk_usage, _OF_DISKS)
-    nodes = _hosts(trace, readings)
+    readings = _told(run.trace.disk_usage, _OF_DISKS)
+    nodes = _hosts(run, readings)
     table = _table(readings, _OF_DISKS)
     taken = table["Disk Used (MB)"] + table["Disk Free (MB)"]
     # As df has it: of what users can have, without what is kept for the system.
@@ -145,8 +145,8 @@ def _told(samples: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     return samples.take(np.flatnonzero(told))
 
 
-def _hosts(trace: Trace, samples: pd.DataFrame) -> Array:
-    hosts: Array = trace.workers["host"].to_numpy()[samples["worker_id"].to_numpy()]
+def _hosts(run: Run, samples: pd.DataFrame) -> Array:
+    hosts: Array = run.trace.workers["host"].to_numpy()[samples["worker_id"].to_numpy()]
     return hosts
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.simulation.arguments import is_count
 from dasfprof.analysis.simulation.replay import Replay, replay_of
 from dasfprof.analysis.simulation.scaling import predict_scaling
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -24,7 +24,7 @@ _EFFICIENT = 0.8
 
 @question("The run on other numbers of workers", "predictions")
 def scaling(
-    trace: Trace, workers: Sequence[int] | None = None, *, progress: bool = False
+    run: Run, workers: Sequence[int] | None = None, *, progress: bool = False
 ) -> pd.DataFrame:
     """Predict wall time, efficiency and cost on fewer and on more workers.
 
@@ -50,9 +50,9 @@ def scaling(
           nothing but tasks takes time (Graham 1969, Brent 1974)
         - ``Calibration Error (%)``, ``Verdict``
     """
-    replay = replay_of(trace)
+    replay = replay_of(run)
     recorded = max(replay.cluster.most_workers, 1)
-    found = predict_scaling(trace, _counts(workers, recorded), progress=progress)
+    found = predict_scaling(run, _counts(workers, recorded), progress=progress)
     count = len(found.workers)
     return pd.DataFrame(
         {

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.busy_time import RunningSeconds
-from dasfprof.analysis.model.steps import has_steps, step_groups
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.run import Run, TaskRuns
 from dasfprof.database.columns import Array
 
 #: The label of the begin of an interval.
@@ -53,11 +52,9 @@ def flags(found: Array, known: Array) -> pd.Series:
     return pd.Series(pd.arrays.BooleanArray(found, ~known))
 
 
-def of_function(
-    trace: Trace, events: pd.DataFrame, function: str | None
-) -> tuple[pd.DataFrame, Array]:
+def of_function(run: Run, events: pd.DataFrame, function: str | None) -> tuple[pd.DataFrame, Array]:
     """Return the events of the tasks of a function (None: of all) by time, and their functions."""
-    codes, names = trace.keys.functions()
+    codes, names = run.trace.keys.functions()
     table = events.sort_values("time", kind="stable")
     functions = np.array(names, dtype=object)[codes[table["key_id"].to_numpy()]]
     if function is None:
@@ -75,20 +72,18 @@ def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -
     }
 
 
-def step_column(trace: Trace, rows: Array, *more: pd.DataFrame) -> dict[str, pd.Series]:
+def step_column(runs: TaskRuns, rows: Array) -> dict[str, pd.Series]:
     """The column in which tables of task runs end, where steps are known; else nothing.
 
     Parameters
     ----------
-    trace
-        The trace.
+    runs
+        Task runs.
     rows
-        Rows of `Trace.tasks` and, after those, of the other tables.
-    *more
-        Further tables of task runs.
+        Those that the table has.
     """
-    if not has_steps(trace):
+    steps = runs.steps
+    if not runs.has_steps:
         return {}
-    codes, names = step_groups(trace.tasks, *more)
-    texts = np.array([*names[:-1], np.nan], dtype=object)
-    return {"Step": pd.Series(texts[codes[rows]], dtype=object)}
+    texts = np.array([*steps.names[:-1], np.nan], dtype=object)
+    return {"Step": pd.Series(texts[steps.codes[rows]], dtype=object)}

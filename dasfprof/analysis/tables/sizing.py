@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.sizing import (
     DOCUMENTED_RATE,
     chunk_costs,
@@ -16,11 +17,10 @@ from dasfprof.analysis.model.sizing import (
     rounded,
     thread_seconds,
 )
-from dasfprof.analysis.model.times import TaskTimes, ordered_times, recorded_times
+from dasfprof.analysis.model.times import TaskTimes
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text, whole
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -31,7 +31,7 @@ _USUAL = (2.0, 1.0, 0.5, 0.25, 0.125)
 @question("How many workers a wanted duration needs", "balance")
 @np.errstate(over="ignore", invalid="ignore")  # of times beyond any clock
 def cluster_sizing(
-    trace: Trace, durations: Sequence[float] | None = None, *, threads_per_worker: int | None = None
+    run: Run, durations: Sequence[float] | None = None, *, threads_per_worker: int | None = None
 ) -> pd.DataFrame:
     """Find how many workers a wanted duration needs, and how many the scheduler can feed.
 
@@ -70,14 +70,13 @@ def cluster_sizing(
     as the guide has it too.
     """
     _check(durations, threads_per_worker)
-    recorded = recorded_times(trace)
-    times = ordered_times(trace)
-    seconds = thread_seconds(trace, times)
-    work, chain, wall = float(seconds.sum()), longest_chain(trace, seconds), _wall(times)
+    recorded, times = run.ended.recorded, run.ended.times
+    seconds = thread_seconds(run)
+    work, chain, wall = float(seconds.sum()), longest_chain(run, seconds), _wall(times)
     if durations is None:
         durations = [wall * times for times in _USUAL] if work > 0 and wall > 0 else []
     wanted = np.array(list(durations), dtype=float) if work > 0 else np.empty(0)
-    each = threads_per_worker or _threads_per_worker(trace)
+    each = threads_per_worker or _threads_per_worker(run)
     feasible = wanted > chain
     least = np.where(feasible, np.ceil(rounded(np.divide(work, wanted))), np.nan)
     enough = np.full(len(wanted), np.nan)
@@ -104,7 +103,7 @@ def cluster_sizing(
 
 @question("How large chunks should be", "balance")
 @np.errstate(over="ignore", invalid="ignore")
-def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
+def chunk_sizing(run: Run, overhead: float = 0.005) -> pd.DataFrame:
     """Find how large chunks should be, so that overhead takes a small share of the time.
 
     Parameters
@@ -141,7 +140,7 @@ def chunk_sizing(trace: Trace, overhead: float = 0.005) -> pd.DataFrame:
             f"overhead={overhead!r}: give a share of the time, more than 0 and less than 1; 0.005 "
             "is 0.5 %."
         )
-    found = chunk_costs(trace, overhead)
+    found = chunk_costs(run, overhead)
     table = pd.DataFrame(
         {
             "Function": text(found.functions),
@@ -171,9 +170,9 @@ def _wall(times: TaskTimes) -> float:
     return float(np.nanmax(times.known) - np.nanmin(times.arrival))
 
 
-def _threads_per_worker(trace: Trace) -> int:
+def _threads_per_worker(run: Run) -> int:
     """Return the usual number of threads of a worker; 1 where no file tells."""
-    counts = known_threads(trace)
+    counts = known_threads(run)
     return max(int(np.median(counts)), 1) if len(counts) else 1
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.steps import has_steps, step_groups
+from dasfprof.analysis.model.run import Run
+from dasfprof.analysis.model.steps import has_steps
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text, whole
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 
@@ -28,7 +28,7 @@ from dasfprof.database.columns import Array
     ),
     needs=has_steps,
 )
-def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
+def per_step_bottleneck(run: Run) -> pd.DataFrame:
     """Sum up the task runs of each step of the pipeline.
 
     Returns
@@ -46,14 +46,14 @@ def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
         - ``Entered``, ``Time in Client (s)``: how often the client entered it and for how
           long in all; NA where no file of a client tells
     """
-    tasks = trace.tasks
-    codes, names = step_groups(tasks)
+    tasks = run.ended.tasks
+    codes, names = run.ended.steps_of_tasks
     groups = Groups(codes, len(names))
     duration, start = tasks["duration"].to_numpy(), tasks["start"].to_numpy()
     size = tasks["input_size"].to_numpy(dtype=float)
     seconds, known = groups.sum(duration), np.isfinite(size)
     failed = (tasks["state"] == "erred").to_numpy(dtype=float)
-    entered, open_for = _entered(trace, names)
+    entered, open_for = _entered(run, names)
     table = pd.DataFrame(
         {
             "Step": text(np.array(names, dtype=object)),
@@ -67,8 +67,8 @@ def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
             "Mean Data Size (MB)": groups.mean(size) / 1e6,
             "Mean Throughput (MB/s)": ratio(groups.sum(size), groups.sum(duration * known)) / 1e6,
             "Failed Tasks": groups.sum(failed).astype(np.int64),
-            "First Start (s)": groups.min(start) - trace.begin,
-            "Last End (s)": groups.max(start + duration) - trace.begin,
+            "First Start (s)": run.since(groups.min(start)),
+            "Last End (s)": run.since(groups.max(start + duration)),
             "Entered": whole(entered),
             "Time in Client (s)": open_for,
         }
@@ -79,7 +79,7 @@ def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
 
 
 @question("How much of the run the steps cover", "steps", needs=has_steps)
-def step_coverage(trace: Trace) -> pd.DataFrame:
+def step_coverage(run: Run) -> pd.DataFrame:
     """Show how much of the run the steps cover.
 
     Returns
@@ -89,9 +89,9 @@ def step_coverage(trace: Trace) -> pd.DataFrame:
         ``(no step)`` for the rest: ``Step``, ``Num Tasks (chunks)``, ``Share of Tasks (%)``,
         ``Duration (s)``, ``Share of Duration (%)``.
     """
-    codes, names = step_groups(trace.tasks)
+    codes, names = run.ended.steps_of_tasks
     groups = Groups(codes, len(names))
-    seconds = groups.sum(trace.tasks["duration"].to_numpy())
+    seconds = groups.sum(run.ended.tasks["duration"].to_numpy())
     runs = groups.sizes.astype(float)
     table = pd.DataFrame(
         {
@@ -107,12 +107,12 @@ def step_coverage(trace: Trace) -> pd.DataFrame:
     return table[kept].reset_index(drop=True)
 
 
-def _entered(trace: Trace, names: list[str]) -> tuple[Array, Array]:
+def _entered(run: Run, names: list[str]) -> tuple[Array, Array]:
     """Count how often the client entered each step, and the seconds that it was in it.
 
     Both are NaN for a step that no client's file tells of.
     """
-    steps = trace.steps
+    steps = run.trace.steps
     if "step" not in steps:
         return np.full(len(names), np.nan), np.full(len(names), np.nan)
     places = {name: place for place, name in enumerate(names)}

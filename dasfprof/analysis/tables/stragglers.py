@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.stragglers import find_stragglers
-from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import step_column, text
-from dasfprof.analysis.trace import Trace
 
 
 @question("Tasks that took far longer than others of their function", "balance")
-def stragglers(trace: Trace) -> pd.DataFrame:
+def stragglers(run: Run) -> pd.DataFrame:
     """List the task runs that took far longer than others of their function, and why.
 
     Returns
@@ -40,16 +39,16 @@ def stragglers(trace: Trace) -> pd.DataFrame:
           much anyway), ``blocked`` (it waited without using the CPU), ``computed longer``,
           ``unknown``
     """
-    found, workers = find_stragglers(trace), NamedWorkers(trace)
-    tasks = trace.tasks.take(found.rows)
+    found, workers = find_stragglers(run), run.workers
+    tasks = run.ended.tasks.take(found.rows)
     return pd.DataFrame(
         {
-            "Task Key": text(trace.keys.texts(tasks["key_id"].to_numpy())),
+            "Task Key": text(run.trace.keys.texts(tasks["key_id"].to_numpy())),
             "Function": text(tasks["function"].astype(object).to_numpy()),
             "Host": text(workers.hosts[found.worker]),
             "Worker": text(workers.labels[found.worker]),
             "Run ID": tasks["run_id"].to_numpy(),
-            "Start (s)": found.start - trace.begin,
+            "Start (s)": run.since(found.start),
             "Elapsed (s)": found.seconds,
             "Median (s)": found.median,
             "Times Median": ratio(found.seconds, found.median),
@@ -58,6 +57,6 @@ def stragglers(trace: Trace) -> pd.DataFrame:
             "Median Input Size (MB)": found.median_input / 1e6,
             "Expected for its Input (s)": found.expected,
             "Cause": text(found.cause),
-            **step_column(trace, found.rows),
+            **step_column(run.ended, found.rows),
         }
     )

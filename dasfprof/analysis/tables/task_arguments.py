@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.annotations import annotation_texts
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text
@@ -27,7 +28,7 @@ def has_arguments(trace: Trace) -> bool:
     expendable=("Annotations", "Task Key"),
     needs=has_arguments,
 )
-def task_arguments(trace: Trace, function: str | None = None) -> pd.DataFrame:
+def task_arguments(run: Run, function: str | None = None) -> pd.DataFrame:
     """List what task runs were called with, by type, dtype, shape and length.
 
     Known are those of runs of 10 ms and more, and of failed ones: the first 1,000 of each function
@@ -50,14 +51,14 @@ def task_arguments(trace: Trace, function: str | None = None) -> pd.DataFrame:
         - ``Task Runs`` of those that are recorded, ``Time (s)`` of them, ``Median (s)``
         - ``Task Key`` of the first
     """
-    table, tasks = trace.arguments, trace.tasks
-    codes, names = trace.keys.functions()
+    table, tasks = run.trace.arguments, run.ended.tasks
+    codes, names = run.trace.keys.functions()
     functions = codes[table["key_id"].to_numpy(dtype=np.int64)] if len(table) else _none()
     if function is not None:
         kept = functions == (names.index(function) if function in names else -1)
         table, functions = table[kept], functions[kept]
-    runs = run_of_rows(trace, table)
-    annotations, annotation_names = annotation_texts(trace)
+    runs = run_of_rows(tasks, table)
+    annotations, annotation_names = annotation_texts(run.trace)
     told = np.append(annotations, 0)[runs]
     arguments = table["arguments"].astype("category").cat
     pairs = pd.DataFrame({"f": functions, "a": arguments.codes.to_numpy(), "t": told})
@@ -77,16 +78,16 @@ def task_arguments(trace: Trace, function: str | None = None) -> pd.DataFrame:
             "Task Runs": grouped.sizes[order],
             "Time (s)": seconds[order],
             "Median (s)": medians[order],
-            "Task Key": text(trace.keys.texts(table["key_id"].to_numpy(dtype=np.int64)[at])),
+            "Task Key": text(run.trace.keys.texts(table["key_id"].to_numpy(dtype=np.int64)[at])),
         }
     )
 
 
-def run_of_rows(trace: Trace, table: pd.DataFrame) -> Array:
-    """Return the row of `Trace.tasks` of each row of a table of task runs; -1: there is none."""
-    if not len(table) or not len(trace.tasks):
+def run_of_rows(tasks: pd.DataFrame, table: pd.DataFrame) -> Array:
+    """Return the row of ``tasks`` of each row of a table of task runs; -1: there is none."""
+    if not len(table) or not len(tasks):
         return np.full(len(table), -1, dtype=np.int64)
-    runs = pd.MultiIndex.from_frame(trace.tasks[RUN])
+    runs = pd.MultiIndex.from_frame(tasks[RUN])
     first = np.flatnonzero(~runs.duplicated())
     found = runs[first].get_indexer(pd.MultiIndex.from_frame(table[RUN]))
     return np.where(found >= 0, first[found], -1)

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.tables.in_parts import NO_PARTS
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 INTERVAL = "Time Interval (seconds from begin)"
@@ -32,7 +31,7 @@ _PART = 1 << 16
     csv="task_balance",
     in_parts=NO_PARTS,
 )
-def per_worker_task_balance(trace: Trace) -> pd.DataFrame:
+def per_worker_task_balance(run: Run) -> pd.DataFrame:
     """Count the tasks in memory on each worker over time.
 
     Returns
@@ -43,7 +42,7 @@ def per_worker_task_balance(trace: Trace) -> pd.DataFrame:
         second, as last counted; 0 before its first count. Where two hosts have workers of
         one label, the columns are called by host and label.
     """
-    workers, memory = NamedWorkers(trace), trace.managed_memory
+    workers, memory = run.workers, run.trace.managed_memory
     worker, time = workers.numbers(memory), memory["time"].to_numpy()
     tasks = memory["tasks"].to_numpy(dtype=float)
     known = np.isfinite(time) & np.isfinite(tasks)
@@ -54,7 +53,7 @@ def per_worker_task_balance(trace: Trace) -> pd.DataFrame:
     begin, last = time.min(), float(_seconds(time.max() - time.min()))
     columns = np.flatnonzero(np.bincount(worker))
     # A worker that left holds nothing. What all held as the run ended, and they left, is kept.
-    left = trace.workers["left"].to_numpy()
+    left = run.trace.workers["left"].to_numpy()
     gone = np.flatnonzero((left >= begin) & (_seconds(left - begin) < last))
     gone = gone[np.isin(workers.of_lives[gone], columns)]
     if len(gone):

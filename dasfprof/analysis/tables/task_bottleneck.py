@@ -10,7 +10,7 @@ import pandas as pd
 
 from dasfprof.analysis.model.busy_time import running_seconds
 from dasfprof.analysis.model.gpu_samples import GpuSamples, gpu_samples
-from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.constants import taken
 from dasfprof.analysis.numeric.group_sums import GroupSums
@@ -20,7 +20,6 @@ from dasfprof.analysis.tables.key_text_array import KeyTextArray
 from dasfprof.analysis.tables.listed_rows import LISTED, first_rows
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import running_columns, step_column
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.progress import track
 from dasfprof.database.columns import Array
@@ -32,19 +31,18 @@ _CHUNK = 100_000
 _LARGE = 1_000_000
 
 
-def _part(trace: Trace, *, first: int = LISTED) -> tuple[pd.DataFrame, int, GroupSums]:
+def _part(run: Run, *, first: int = LISTED) -> tuple[pd.DataFrame, int, GroupSums]:
     """Return the first task runs, how many there are, and the seconds of each worker."""
-    trace = with_open_runs(trace)
-    workers, tasks = NamedWorkers(trace), trace.tasks
+    workers, tasks = run.workers, run.all.tasks
     order = _order(workers, tasks)[:first]
     names = list(zip(workers.hosts.tolist(), workers.labels.tolist(), strict=True))
     groups = Groups(workers.numbers(tasks), len(workers))
     sums = GroupSums.of(names, groups, {"duration": tasks["duration"].to_numpy()})
-    return _table(trace, order, np.ones(len(workers)), progress=False), len(tasks), sums
+    return _table(run, order, np.ones(len(workers)), progress=False), len(tasks), sums
 
 
 def _combined(
-    _: Trace, parts: Sequence[tuple[pd.DataFrame, int, GroupSums]], **__: Any
+    _: Run, parts: Sequence[tuple[pd.DataFrame, int, GroupSums]], **__: Any
 ) -> pd.DataFrame:
     def order(table: pd.DataFrame) -> Array:
         names = list(zip(table["Host"], table["Worker"], strict=True))
@@ -69,7 +67,7 @@ def _combined(
     in_parts=InParts(_part, _combined),
     expendable=("Run ID", "Function", "State", "Start (s)"),
 )
-def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
+def per_task_bottleneck(run: Run, *, progress: bool = False) -> pd.DataFrame:
     """List the task runs, the longest first.
 
     Returns
@@ -87,11 +85,10 @@ def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame
         not recorded, as of coroutines. Beyond a million rows, texts that repeat are categories,
         those of keys are made when they are looked at, and columns of NA alone are read-only.
     """
-    trace = with_open_runs(trace)
-    workers, tasks = NamedWorkers(trace), trace.tasks
+    workers, tasks = run.workers, run.all.tasks
     groups = Groups(workers.numbers(tasks), len(workers))
     of_worker = groups.sum(tasks["duration"].to_numpy())
-    return _table(trace, _order(workers, tasks), of_worker, progress=progress)
+    return _table(run, _order(workers, tasks), of_worker, progress=progress)
 
 
 def _order(workers: NamedWorkers, tasks: pd.DataFrame) -> Array:
@@ -107,12 +104,12 @@ def _share(duration: Array, whole: Array) -> Array:
     return share
 
 
-def _table(trace: Trace, order: Array, of_worker: Array, *, progress: bool) -> pd.DataFrame:
+def _table(run: Run, order: Array, of_worker: Array, *, progress: bool) -> pd.DataFrame:
     """List task runs in an order; `of_worker` has the seconds of each worker."""
-    workers, tasks = NamedWorkers(trace), trace.tasks
+    workers, tasks = run.workers, run.all.tasks
     of_task = workers.numbers(tasks)[order]
     duration = tasks["duration"].to_numpy()[order]
-    gpus = gpu_samples(trace)
+    gpus = gpu_samples(run)
     key_ids = tasks["key_id"].to_numpy()[order]
     large = len(order) > _LARGE
     texts = _categorical if large else _objects
@@ -120,9 +117,9 @@ def _table(trace: Trace, order: Array, of_worker: Array, *, progress: bool) -> p
         {
             "Host": texts(of_task, workers.hosts),
             "GPU": gpus.indices()[of_task],
-            "Task Key": KeyTextArray(trace.keys, key_ids)
+            "Task Key": KeyTextArray(run.trace.keys, key_ids)
             if large
-            else _key_texts(trace, key_ids, progress),
+            else _key_texts(run, key_ids, progress),
             "Duration (s)": duration,
             _SHARE: _share(duration, of_worker[of_task]),
             "Memory usage (Mb)": tasks["size"].to_numpy(dtype=float)[order] / 1e6,
@@ -130,10 +127,10 @@ def _table(trace: Trace, order: Array, of_worker: Array, *, progress: bool) -> p
             "Function": texts(*_coded(tasks["function"], order)),
             "Run ID": tasks["run_id"].to_numpy()[order],
             "State": texts(*_coded(tasks["state"], order)),
-            "Start (s)": tasks["start"].to_numpy()[order] - trace.begin,
+            "Start (s)": run.since(tasks["start"].to_numpy()[order]),
             **_gpu_columns(gpus, tasks, order),
             **running_columns(running_seconds(tasks), lambda seconds: taken(seconds, order)),
-            **step_column(trace, order),
+            **step_column(run.all, order),
         },
         copy=not large,
     )
@@ -173,7 +170,7 @@ def _sorted_rows(first: Array, second: Array, third: Array) -> Array:
     return order
 
 
-def _key_texts(trace: Trace, key_ids: Array, progress: bool) -> pd.Series:
+def _key_texts(run: Run, key_ids: Array, progress: bool) -> pd.Series:
     texts = np.empty(len(key_ids), dtype=object)
     starts = range(0, len(key_ids), _CHUNK)
     bar = track(
@@ -184,7 +181,7 @@ def _key_texts(trace: Trace, key_ids: Array, progress: bool) -> pd.Series:
         unit="chunk",
     )
     for start in bar:
-        texts[start : start + _CHUNK] = trace.keys.texts(key_ids[start : start + _CHUNK])
+        texts[start : start + _CHUNK] = run.trace.keys.texts(key_ids[start : start + _CHUNK])
     return pd.Series(texts, dtype=object, copy=False)
 
 

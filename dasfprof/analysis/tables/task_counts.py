@@ -9,20 +9,19 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.attempts import find_attempts
-from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.numeric.intervals import Intervals
 from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import INTERVAL, text
-from dasfprof.analysis.trace import Trace
 
 #: A number of an interval, the rank of a worker, and the status of attempts.
 Cell = tuple[int, int, str | None]
 
 
-def _counts(trace: Trace, interval: float | None = None) -> Counter[Cell]:
-    workers, attempts = NamedWorkers(trace), find_attempts(trace)
-    intervals = Intervals.of_span(trace.begin, trace.end, interval)
+def _counts(run: Run, interval: float | None = None) -> Counter[Cell]:
+    workers, attempts = run.workers, find_attempts(run)
+    intervals = Intervals.of_span(run.begin, run.trace.end, interval)
     start = attempts["start"].to_numpy()
     timed = np.isfinite(start)
     status = attempts["status"].cat
@@ -38,16 +37,14 @@ def _counts(trace: Trace, interval: float | None = None) -> Counter[Cell]:
     return Counter({(at, who, names[how]): count for at, who, how, count in found})
 
 
-def _table(
-    trace: Trace, parts: Sequence[Counter[Cell]], interval: float | None = None
-) -> pd.DataFrame:
-    workers = NamedWorkers(trace)
+def _table(run: Run, parts: Sequence[Counter[Cell]], interval: float | None = None) -> pd.DataFrame:
+    workers = run.workers
     counts: Counter[Cell] = Counter()
     for part in parts:
         counts.update(part)
     # The statuses are in the order of their names; NA comes last.
     cells = sorted(counts, key=lambda cell: (cell[:2], cell[2] is None, cell[2] or ""))
-    starts = Intervals.of_span(trace.begin, trace.end, interval).starts()
+    starts = Intervals.of_span(run.begin, run.trace.end, interval).starts()
     by_rank = np.argsort(workers.ranks())
     worker = by_rank[np.array([rank for _, rank, _ in cells], dtype=np.int64)]
     return pd.DataFrame(
@@ -62,7 +59,7 @@ def _table(
 
 
 @question("How many tasks ended where, when and how", "reports", in_parts=InParts(_counts, _table))
-def task_counts(trace: Trace, interval: float | None = None) -> pd.DataFrame:
+def task_counts(run: Run, interval: float | None = None) -> pd.DataFrame:
     """Count the attempts at tasks by interval, host, worker and status.
 
     Parameters
@@ -76,4 +73,4 @@ def task_counts(trace: Trace, interval: float | None = None) -> pd.DataFrame:
         A row for what there was: ``Time Interval (seconds from begin)`` (in which they
         started), ``Host``, ``Worker``, ``Status``, ``Tasks``; in this order.
     """
-    return _table(trace, [_counts(trace, interval)], interval)
+    return _table(run, [_counts(run, interval)], interval)

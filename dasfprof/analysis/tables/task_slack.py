@@ -5,19 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.critical_path import find_path, run_columns
-from dasfprof.analysis.model.predecessors import (
-    find_predecessors,
-)
+from dasfprof.analysis.model.critical_path import find_path
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.slack import find_slack
-from dasfprof.analysis.model.slots import task_slots, unseen_runs
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import step_column
-from dasfprof.analysis.trace import Trace
 
 
 @question("How much later each task could have ended", "time")
-def per_task_slack(trace: Trace) -> pd.DataFrame:
+def per_task_slack(run: Run) -> pd.DataFrame:
     """Show how much later each task run could have ended without the whole ending later.
 
     Returns
@@ -32,17 +28,16 @@ def per_task_slack(trace: Trace) -> pd.DataFrame:
     One run being late at a time, all tasks on the worker that they ran on and in the order in
     which they did. Several tasks of one chain share its slack.
     """
-    slots = task_slots(trace)
-    predecessors = find_predecessors(trace)
-    slack = find_slack(trace, slots, predecessors)
+    slots = run.ended.slots
+    slack = find_slack(run)
     critical = np.zeros(len(slack), dtype=bool)
-    critical[find_path(trace).rows] = True
+    critical[find_path(run).rows] = True
     length = slots.times.stop - slots.times.start
     order = np.lexsort((slots.times.start, -length, slack))
-    workers = trace.workers
+    workers = run.trace.workers
     functions = np.array(slots.functions, dtype=object)
     columns = {
-        "Task Key": trace.keys.texts(run_columns(trace, "key_id")[order]),
+        "Task Key": run.trace.keys.texts(run.ended.column("key_id")[order]),
         "Function": functions[slots.function[order]],
         "Host": workers["host"].to_numpy(dtype=object)[slots.worker[order]],
         "Worker": workers["worker"].to_numpy(dtype=object)[slots.worker[order]],
@@ -50,11 +45,11 @@ def per_task_slack(trace: Trace) -> pd.DataFrame:
     return pd.DataFrame(
         {
             **{name: pd.Series(values, dtype=object) for name, values in columns.items()},
-            "Run ID": run_columns(trace, "run_id")[order],
+            "Run ID": run.ended.column("run_id")[order],
             "Start (s)": slots.times.start[order],
             "Duration (s)": length[order],
             "Slack (s)": slack[order],
             "On Critical Path": critical[order],
-            **step_column(trace, order, unseen_runs(trace)),
+            **step_column(run.ended, order),
         }
     )

@@ -7,17 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.statuses import STATUSES, status_seconds
-from dasfprof.analysis.model.steps import has_steps, step_groups
-from dasfprof.analysis.model.times import ordered_times
+from dasfprof.analysis.model.run import Run
+from dasfprof.analysis.model.statuses import STATUSES
+from dasfprof.analysis.model.steps import has_steps
 from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.listed_rows import LISTED, first_rows
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import step_column, text
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 #: What to do where a status takes most of a function's time.
@@ -52,17 +50,16 @@ _TOTAL = "Total"
 _NOTHING = "No time of its task runs is known."
 
 
-def _first(trace: Trace) -> tuple[pd.DataFrame, int]:
-    trace = with_open_runs(trace)
-    return _listed(trace, LISTED), len(trace.tasks)
+def _first(run: Run) -> tuple[pd.DataFrame, int]:
+    return _listed(run, LISTED), len(run.all.tasks)
 
 
-def _first_of_all(_: Trace, parts: Sequence[tuple[pd.DataFrame, int]]) -> pd.DataFrame:
+def _first_of_all(_: Run, parts: Sequence[tuple[pd.DataFrame, int]]) -> pd.DataFrame:
     return first_rows(parts, lambda table: np.lexsort((table["Arrival (s)"], -table["Total (s)"])))
 
 
 @question("What each task waited for and did", "time", in_parts=InParts(_first, _first_of_all))
-def per_task_status(trace: Trace) -> pd.DataFrame:
+def per_task_status(run: Run) -> pd.DataFrame:
     """Show what each task run waited for and did, from its arrival to its known outcome.
 
     Returns
@@ -88,17 +85,17 @@ def per_task_status(trace: Trace) -> pd.DataFrame:
     scheduler's file a run arrives when its worker learns of it; without the worker's,
     preparing counts as being queued.
     """
-    return _listed(with_open_runs(trace), None)
+    return _listed(run, None)
 
 
-def _listed(trace: Trace, first: int | None) -> pd.DataFrame:
+def _listed(run: Run, first: int | None) -> pd.DataFrame:
     """List the first task runs, or all."""
-    tasks = trace.tasks
-    times, seconds = ordered_times(trace), status_seconds(trace)
+    tasks = run.all.tasks
+    times, seconds = run.all.times, run.all.statuses
     total = times.known - times.arrival
     order = np.lexsort((times.arrival, -total))[:first]
     columns = {
-        "Task Key": text(trace.keys.texts(tasks["key_id"].to_numpy()[order])),
+        "Task Key": text(run.trace.keys.texts(tasks["key_id"].to_numpy()[order])),
         "Function": text(tasks["function"].to_numpy(dtype=object)[order]),
         "Host": text(tasks["host"].to_numpy(dtype=object)[order]),
         "Worker": text(tasks["worker"].to_numpy(dtype=object)[order]),
@@ -108,20 +105,18 @@ def _listed(trace: Trace, first: int | None) -> pd.DataFrame:
         **{f"{name} (s)": values[order] for name, values in seconds.items()},
         "Total (s)": total[order],
         "Dominant Status": _dominant(list(seconds.values()))[order],
-        **step_column(trace, order),
+        **step_column(run.all, order),
     }
     return pd.DataFrame(columns, copy=False)
 
 
-def _of_functions(trace: Trace) -> GroupSums:
-    trace = with_open_runs(trace)
-    function = trace.tasks["function"].cat
-    return _sums(trace, function.codes.to_numpy(), list(function.categories))
+def _of_functions(run: Run) -> GroupSums:
+    function = run.all.tasks["function"].cat
+    return _sums(run, function.codes.to_numpy(), list(function.categories))
 
 
-def _of_steps(trace: Trace) -> GroupSums:
-    trace = with_open_runs(trace)
-    return _sums(trace, *step_groups(trace.tasks))
+def _of_steps(run: Run) -> GroupSums:
+    return _sums(run, *run.all.steps_of_tasks)
 
 
 @question(
@@ -130,7 +125,7 @@ def _of_steps(trace: Trace) -> GroupSums:
     page="status",
     in_parts=InParts(_of_functions, lambda _, parts: _sum_up("Function", parts)),
 )
-def per_function_status(trace: Trace) -> pd.DataFrame:
+def per_function_status(run: Run) -> pd.DataFrame:
     """Sum up what the task runs of each function waited for and did, and what to do about it.
 
     Returns
@@ -140,7 +135,7 @@ def per_function_status(trace: Trace) -> pd.DataFrame:
         of `per_task_status` in seconds summed over the runs, ``Total (s)``, their shares of
         it (``Running (%)`` and so on), ``Dominant Status``, and ``Next steps`` for that.
     """
-    return _sum_up("Function", [_of_functions(trace)])
+    return _sum_up("Function", [_of_functions(run)])
 
 
 @question(
@@ -150,7 +145,7 @@ def per_function_status(trace: Trace) -> pd.DataFrame:
     needs=has_steps,
     in_parts=InParts(_of_steps, lambda _, parts: _sum_up("Step", parts)),
 )
-def per_step_status(trace: Trace) -> pd.DataFrame:
+def per_step_status(run: Run) -> pd.DataFrame:
     """Sum up what the task runs of each step of the pipeline waited for and did.
 
     Returns
@@ -158,13 +153,13 @@ def per_step_status(trace: Trace) -> pd.DataFrame:
     DataFrame
         As `per_function_status`, a row a ``Step``; ``(no step)`` for the runs of none.
     """
-    return _sum_up("Step", [_of_steps(trace)])
+    return _sum_up("Step", [_of_steps(run)])
 
 
-def _sums(trace: Trace, codes: Array, names: list[str]) -> GroupSums:
+def _sums(run: Run, codes: Array, names: list[str]) -> GroupSums:
     """Sum up the statuses of task runs by group."""
-    times = ordered_times(trace)
-    seconds = {**status_seconds(trace), _TOTAL: times.known - times.arrival}
+    times = run.all.times
+    seconds = {**run.all.statuses, _TOTAL: times.known - times.arrival}
     return GroupSums.of(names, Groups(codes, len(names)), seconds)
 
 

@@ -17,11 +17,11 @@ from dasfprof.analysis.model.accounting_in_parts import (
     accounts_of_rows,
 )
 from dasfprof.analysis.model.busy_time import USES
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.sorted_rows import Rows
 from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -109,17 +109,17 @@ _MEANINGS = np.array([CLASSES[spent][1] for spent in ThreadTime], dtype=object)
 NO_TASK = "(idle)"
 
 
-def _of_part(trace: Trace, by: Grouping = "cluster") -> tuple[AccountedPart, pd.DataFrame]:
-    return account_rows(trace)
+def _of_part(run: Run, by: Grouping = "cluster") -> tuple[AccountedPart, pd.DataFrame]:
+    return account_rows(run.trace)
 
 
 def _combined(
-    trace: Trace,
+    run: Run,
     parts: Sequence[AccountedPart],
     rows: Iterable[Rows],
     by: Grouping = "cluster",
 ) -> pd.DataFrame:
-    return _by(trace, accounts_of_rows(trace, parts, rows), by)
+    return _by(run, accounts_of_rows(run.trace, parts, rows), by)
 
 
 @question(
@@ -129,7 +129,7 @@ def _combined(
     overview=3,
     in_parts=InParts(_of_part, _combined, sorted_by=(ARRIVAL,)),
 )
-def time_accounting(trace: Trace, by: Grouping = "cluster") -> pd.DataFrame:
+def time_accounting(run: Run, by: Grouping = "cluster") -> pd.DataFrame:
     """Put every second of every thread of every worker's life into exactly one class.
 
     Parameters
@@ -159,12 +159,12 @@ def time_accounting(trace: Trace, by: Grouping = "cluster") -> pd.DataFrame:
     """
     if by not in get_args(Grouping):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(Grouping))}.")
-    return _by(trace, make_accounts(trace), by)
+    return _by(run, make_accounts(run), by)
 
 
-def _by(trace: Trace, accounts: Accounts, by: Grouping) -> pd.DataFrame:
+def _by(run: Run, accounts: Accounts, by: Grouping) -> pd.DataFrame:
     """Make the table of accounts."""
-    workers = trace.workers.loc[accounts.lives.ids]
+    workers = run.trace.workers.loc[accounts.lives.ids]
     names: list[tuple[str, ...]]
     if by in ("function", "step"):
         busy = accounts.of_functions if by == "function" else accounts.of_steps

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.first_task import Stage, find_first_task
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text
-from dasfprof.analysis.trace import Trace
 
 #: What each stage is called here.
 LABELS = {
@@ -24,7 +24,7 @@ LABELS = {
 
 
 @question("Time to the first task", "time", expendable=("Share (%)",))
-def time_to_first_task(trace: Trace) -> pd.DataFrame:
+def time_to_first_task(run: Run) -> pd.DataFrame:
     """Split the time from the begin of recording to the first task.
 
     Returns
@@ -44,7 +44,7 @@ def time_to_first_task(trace: Trace) -> pd.DataFrame:
         - ``Waiting for workers``: there was none
         - ``Starting``: until a worker gave the first task a thread
     """
-    found = find_first_task(trace)
+    found = find_first_task(run)
     stages = {} if found is None else found.stages
     seconds = np.array(list(stages.values()), dtype=float)
     whole = np.nan if found is None else found.seconds

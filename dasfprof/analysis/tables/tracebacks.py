@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import known_texts, of_function, text, whole
 from dasfprof.analysis.trace import Trace
@@ -16,7 +17,7 @@ def has_tracebacks(trace: Trace) -> bool:
 
 
 @question("Tracebacks", "events", expendable=("Traceback",), needs=has_tracebacks)
-def tracebacks(trace: Trace, function: str | None = None) -> pd.DataFrame:
+def tracebacks(run: Run, function: str | None = None) -> pd.DataFrame:
     """List the failed attempts at tasks, each with its whole traceback.
 
     Parameters
@@ -32,21 +33,21 @@ def tracebacks(trace: Trace, function: str | None = None) -> pd.DataFrame:
         recorded, ``Exception``, ``Traceback`` (of a long one its begin and end; without lines of
         the source if ``record_code=False``). Each worker records 1000 of them.
     """
-    table, functions = of_function(trace, trace.tracebacks, function)
-    runs = trace.tasks[[*RUN, "start", "exception"]].sort_values("start", kind="stable")
+    table, functions = of_function(run, run.trace.tracebacks, function)
+    runs = run.ended.tasks[[*RUN, "start", "exception"]].sort_values("start", kind="stable")
     of_key = runs.groupby("key_id")
     runs = runs.assign(attempt=of_key.cumcount() + 1, attempts=of_key["start"].transform("size"))
-    run = table[RUN].merge(runs.drop_duplicates(RUN), how="left", on=RUN)
-    labels = trace.workers["worker"].astype(object).to_numpy()
+    found = table[RUN].merge(runs.drop_duplicates(RUN), how="left", on=RUN)
+    labels = run.labels
     return pd.DataFrame(
         {
-            "Time (s)": table["time"].to_numpy() - trace.begin,
+            "Time (s)": run.since(table["time"].to_numpy()),
             "Worker": text(labels[table["worker_id"].to_numpy()]),
             "Function": text(functions),
-            "Task Key": text(trace.keys.texts(table["key_id"].to_numpy())),
-            "Attempt": whole(run["attempt"].to_numpy(dtype=float)),
-            "Attempts": whole(run["attempts"].to_numpy(dtype=float)),
-            "Exception": known_texts(run["exception"].astype(object)),
+            "Task Key": text(run.trace.keys.texts(table["key_id"].to_numpy())),
+            "Attempt": whole(found["attempt"].to_numpy(dtype=float)),
+            "Attempts": whole(found["attempts"].to_numpy(dtype=float)),
+            "Exception": known_texts(found["exception"].astype(object)),
             "Traceback": known_texts(table["text"].astype(object)),
         }
     )

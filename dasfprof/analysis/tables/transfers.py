@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.transfers import amounts, moved_outputs, succeeded_rows
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.group_sums import GroupSums
@@ -18,23 +18,22 @@ from dasfprof.analysis.numeric.intervals import Intervals
 from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import INTERVAL, text
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
 By = Literal["worker", "host", "function", "step", "time", "shuffle"]
 
 
-def _pair_sums(trace: Trace, by: By = "worker") -> GroupSums:
+def _pair_sums(run: Run, by: By = "worker") -> GroupSums:
     """Sum up messages by pair of workers or hosts."""
-    workers = NamedWorkers(trace)
+    workers = run.workers
     if by == "shuffle":
-        table = trace.shuffle_messages
-        hosts, labels, target = _others(trace, workers, table["target"])
+        table = run.trace.shuffle_messages
+        hosts, labels, target = _others(run, workers, table["target"])
         source = workers.numbers(table)
     else:
-        table = trace.transfers
-        hosts, labels, source = _others(trace, workers, table["source"])
+        table = run.trace.transfers
+        hosts, labels, source = _others(run, workers, table["source"])
         target = workers.numbers(table)
     if by == "host":
         codes, hosts = pd.factorize(hosts)
@@ -82,10 +81,10 @@ def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
     return _by_size(pd.DataFrame(columns))
 
 
-def _time_sums(trace: Trace, interval: float | None) -> tuple[Array, Array, Array]:
+def _time_sums(run: Run, interval: float | None) -> tuple[Array, Array, Array]:
     """Return the transfers that began in each interval, and bytes and seconds spread over all."""
-    table = trace.transfers
-    intervals = Intervals.of_span(trace.begin, trace.end, interval)
+    table = run.trace.transfers
+    intervals = Intervals.of_span(run.begin, run.trace.end, interval)
     start = table["start"].to_numpy()
     timed = np.isfinite(start)
     size, seconds = amounts(table, succeeded_rows(table))
@@ -98,9 +97,9 @@ def _time_sums(trace: Trace, interval: float | None) -> tuple[Array, Array, Arra
 
 
 def _over_time(
-    trace: Trace, parts: Sequence[tuple[Array, Array, Array]], interval: float | None
+    run: Run, parts: Sequence[tuple[Array, Array, Array]], interval: float | None
 ) -> pd.DataFrame:
-    intervals = Intervals.of_span(trace.begin, trace.end, interval)
+    intervals = Intervals.of_span(run.begin, run.trace.end, interval)
     began, size, seconds = (sum(found[1:], found[0]) for found in zip(*parts, strict=True))
     moved, spent = intervals.spread_of(size), intervals.spread_of(seconds)
     return pd.DataFrame(
@@ -120,15 +119,15 @@ def _check_interval(by: By, interval: float | None) -> None:
         raise InvalidArgumentError(f"interval={interval!r} is for by='time', not for by={by!r}.")
 
 
-def _of_part(trace: Trace, by: By = "worker", *, interval: float | None = None) -> Any:
+def _of_part(run: Run, by: By = "worker", *, interval: float | None = None) -> Any:
     _check_interval(by, interval)
-    return _time_sums(trace, interval) if by == "time" else _pair_sums(trace, by)
+    return _time_sums(run, interval) if by == "time" else _pair_sums(run, by)
 
 
 def _combined(
-    trace: Trace, parts: Sequence[Any], by: By = "worker", *, interval: float | None = None
+    run: Run, parts: Sequence[Any], by: By = "worker", *, interval: float | None = None
 ) -> pd.DataFrame:
-    return _over_time(trace, parts, interval) if by == "time" else _of_pairs(parts, by)
+    return _over_time(run, parts, interval) if by == "time" else _of_pairs(parts, by)
 
 
 @question(
@@ -136,7 +135,7 @@ def _combined(
     "balance",
     in_parts=InParts(_of_part, _combined, by=("worker", "host", "time", "shuffle")),
 )
-def transfers(trace: Trace, by: By = "worker", *, interval: float | None = None) -> pd.DataFrame:
+def transfers(run: Run, by: By = "worker", *, interval: float | None = None) -> pd.DataFrame:
     """Sum up what was moved between workers.
 
     Parameters
@@ -176,22 +175,20 @@ def transfers(trace: Trace, by: By = "worker", *, interval: float | None = None)
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     _check_interval(by, interval)
     if by == "function":
-        return _by_output(trace, "Function", *trace.keys.functions())
+        return _by_output(run, "Function", *run.trace.keys.functions())
     if by == "step":
-        return _by_output(trace, "Step", *_steps_of_keys(trace))
+        return _by_output(run, "Step", *_steps_of_keys(run))
     if by == "time":
-        return _over_time(trace, [_time_sums(trace, interval)], interval)
-    return _of_pairs([_pair_sums(trace, by)], by)
+        return _over_time(run, [_time_sums(run, interval)], interval)
+    return _of_pairs([_pair_sums(run, by)], by)
 
 
-def _others(
-    trace: Trace, workers: NamedWorkers, column: pd.Series[Any]
-) -> tuple[Array, Array, Array]:
+def _others(run: Run, workers: NamedWorkers, column: pd.Series[Any]) -> tuple[Array, Array, Array]:
     """Return all hosts and labels, those of unknown workers too, and the number of each address."""
     hosts, labels = list(workers.hosts), list(workers.labels)
     known = {
         address: number
-        for address, number in zip(trace.workers["address"], workers.of_lives, strict=True)
+        for address, number in zip(run.trace.workers["address"], workers.of_lives, strict=True)
         if address is not None
     }
     numbers = []
@@ -212,16 +209,16 @@ def _host(address: str) -> str:
         return address
 
 
-def _steps_of_keys(trace: Trace) -> tuple[Array, list[str]]:
+def _steps_of_keys(run: Run) -> tuple[Array, list[str]]:
     """Number the step of the last run of each key."""
-    of_runs, names = step_groups(trace.tasks)
-    codes = np.full(len(trace.keys), len(names) - 1, dtype=np.int64)
-    codes[trace.tasks["key_id"].to_numpy()] = of_runs
+    of_runs, names = run.ended.steps_of_tasks
+    codes = np.full(len(run.trace.keys), len(names) - 1, dtype=np.int64)
+    codes[run.ended.tasks["key_id"].to_numpy()] = of_runs
     return codes, names
 
 
-def _by_output(trace: Trace, label: str, codes: Array, names: list[str]) -> pd.DataFrame:
-    moved = moved_outputs(trace, codes, len(names))
+def _by_output(run: Run, label: str, codes: Array, names: list[str]) -> pd.DataFrame:
+    moved = moved_outputs(run.trace, codes, len(names))
     table = pd.DataFrame(
         {
             label: text(np.array(names, dtype=object)),

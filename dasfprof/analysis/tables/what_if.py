@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.simulation.changes import changed_wall, walls_without_waits
 from dasfprof.analysis.simulation.replay import replay_of
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text
-from dasfprof.analysis.trace import Trace
 
 
 @question("The run after a change", "predictions")
 def what_if(
-    trace: Trace,
+    run: Run,
     *,
     workers: int | None = None,
     threads: int | None = None,
@@ -61,17 +61,17 @@ def what_if(
         If a number is out of range, or there is no such function.
     """
     wall = changed_wall(
-        trace, workers=workers, threads=threads, bandwidth=bandwidth, spill=spill, speedup=speedup
+        run, workers=workers, threads=threads, bandwidth=bandwidth, spill=spill, speedup=speedup
     )
     named = {"workers": workers, "threads": threads, "bandwidth": bandwidth}
     changes = [f"{name}={value:.12g}" for name, value in named.items() if value is not None]
     changes += ["spill=False"] * (not spill)
     changes += [f"{name}: {factor:g} times as fast" for name, factor in (speedup or {}).items()]
-    return _prediction_table(trace, [", ".join(changes) or "none"], [wall])
+    return _prediction_table(run, [", ".join(changes) or "none"], [wall])
 
 
 @question("The run without each thing that tasks wait for", "predictions")
-def blocked_time(trace: Trace) -> pd.DataFrame:
+def blocked_time(run: Run) -> pd.DataFrame:
     """Predict the wall time without each of the things that tasks wait for.
 
     Each is a replay of the whole schedule, as waits of tasks that were not critical gain
@@ -85,13 +85,13 @@ def blocked_time(trace: Trace) -> pd.DataFrame:
         seconds and their wait for a core: without disks, locks, sleep; left out where CPU
         seconds are unknown), ``no scheduler latency``.
     """
-    walls = walls_without_waits(trace)
-    return _prediction_table(trace, list(walls), list(walls.values()))
+    walls = walls_without_waits(run)
+    return _prediction_table(run, list(walls), list(walls.values()))
 
 
-def _prediction_table(trace: Trace, changes: Sequence[str], walls: Sequence[float]) -> pd.DataFrame:
+def _prediction_table(run: Run, changes: Sequence[str], walls: Sequence[float]) -> pd.DataFrame:
     """Tabulate replays of a run after changes, each as its wall seconds."""
-    replay = replay_of(trace)
+    replay = replay_of(run)
     known = not replay.obstacle
     count, recorded = len(changes), replay.inputs.wall
     predicted = np.array([replay.predicted(wall) if known else np.nan for wall in walls])

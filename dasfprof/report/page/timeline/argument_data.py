@@ -26,7 +26,7 @@ def argument_columns(trace: Trace, rows: Array) -> dict[str, PackedColumn]:
     """
     told = trace.arguments["arguments"].astype("category").cat
     known = np.full(len(trace.tasks) + 1, -1, dtype=np.int64)
-    known[run_of_rows(trace, trace.arguments)] = told.codes.to_numpy()
+    known[run_of_rows(trace.tasks, trace.arguments)] = told.codes.to_numpy()
     known[-1] = -1
     annotations, names = annotation_texts(trace)
     return {

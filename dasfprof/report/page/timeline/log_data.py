@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.run import run_of
 from dasfprof.analysis.tables.function_code import function_code
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RUN
@@ -46,7 +47,9 @@ def log_facts(trace: Trace, rows: Array) -> dict[str, list[list[str]]]:
 def code_facts(trace: Trace) -> dict[str, list[list[Any]]]:
     """Return place, source, file and line of the functions that tasks call, by their names."""
     found: dict[str, list[list[Any]]] = {}
-    for name, code, file, line, source, missing in function_code(trace).itertuples(index=False):
+    for name, code, file, line, source, missing in function_code(run_of(trace)).itertuples(
+        index=False
+    ):
         place = f"{code}, {file}:{line}" + (f" ({missing})" if missing else "")
         found.setdefault(name, []).append([place, source, file, int(line)])
     return found
