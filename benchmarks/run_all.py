@@ -40,7 +40,7 @@ BENCHMARKS = {
     "bench_shipping": ["--workers", "50", "--seconds", "3", "--rounds", "1"],
     "bench_comparison": ["--rounds", "5", "--gates", "20"],
     "bench_comparison_page": ["--rounds", "1", "--tasks", "10000"],
-    "bench_soak": ["--tasks", "20000"],
+    "bench_soak": ["--minutes", "0.1", "--workers", "2"],
 }
 COMPARES_WITH_DASF = ("bench_overhead", "bench_own_events", "bench_analysis")
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
 from dasfprof.analysis.model import idle_time
 from dasfprof.analysis.model.account_sums import (
     Accounts,
-    AccountSums,
-    Group,
+    WindowAccount,
+    accounts_of,
+    knows_tasks,
     own_causes_of,
-    used_time,
 )
-from dasfprof.analysis.model.busy_time import recorded_costs
 from dasfprof.analysis.model.idle_cells import IdleCells, idle_cells, own_cells
 from dasfprof.analysis.model.idle_pool import PoolDemand
-from dasfprof.analysis.model.run import AnyRun, Run, TaskRuns, once_per_run, run_of
+from dasfprof.analysis.model.idle_time import idle_threads
+from dasfprof.analysis.model.part import part_of
+from dasfprof.analysis.model.run import AnyRun, Run, once_per_run, run_of
 from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime, idle_classes
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -68,24 +68,33 @@ def find_thread_seconds(source: AnyRun, most: int) -> ThreadSeconds:
     """Do what `thread_seconds` does, with about so many cells."""
     run = run_of(source)
     runs = run.all
-    trace, slots, unfinished = runs.trace, runs.slots, runs.unfinished
-    lives, workers = runs.lives, len(trace.workers)
+    trace, slots, lives = runs.trace, runs.slots, runs.lives
     span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0
     count = max(most // max(len(lives.ids), 1), 8)
-    demand = PoolDemand.of(trace, slots, unfinished)
+    demand = PoolDemand.of(trace)
     bounds = _bounds(run, demand)
     of_lives = [
         (rows, own_cells(causes, bounds, span, count))
-        for rows, causes in own_causes_of(slots, unfinished, lives, workers)
+        for rows, causes in own_causes_of(slots, runs.unfinished, lives, len(trace.workers))
     ]
-    owns = [own for _, own in of_lives]
-    groups, names = slot_groups(runs)
-    sums = AccountSums(lives, workers, names)
-    pool = sums.add_window(lives, [own.threads for own in owns], demand)
-    used = used_time(slots, ((rows, own.threads) for rows, own in of_lives))
-    sums.add_runs(groups, slots.times, recorded_costs(trace, len(groups)), used)
-    cells = list(idle_cells(lives, owns, pool, span, count))
-    return ThreadSeconds(sums.accounts(trace, knows_tasks(trace)), cells)
+    threads = [(rows, own.threads) for rows, own in of_lives]
+    whole = -np.inf, np.inf
+    account, pool = WindowAccount.of(trace, slots, lives, threads, demand, whole)
+    cells = list(idle_cells(lives, [own for _, own in of_lives], pool, span, count))
+    return ThreadSeconds(accounts_of(trace, [account]), cells)
+
+
+def account_window(run: Run) -> WindowAccount:
+    """Account for the window of time that a part of a run is."""
+    part = part_of(run.trace)
+    runs = run_of(part.around).all
+    trace, slots, lives = runs.trace, runs.slots, runs.lives.within(part.begin, part.end)
+    threads = [
+        (rows, idle_threads(causes))
+        for rows, causes in own_causes_of(slots, runs.unfinished, lives, len(trace.workers))
+    ]
+    window = part.begin, part.end
+    return WindowAccount.of(trace, slots, lives, threads, PoolDemand.of(trace), window)[0]
 
 
 def by_class(trace: Trace, causes: Array) -> Array:
@@ -100,27 +109,3 @@ def _bounds(run: Run, demand: PoolDemand) -> Array:
     """Return where windows that are asked for begin and end: with the run's work."""
     ends = [] if run.end is None else [run.since(run.end.time)]
     return np.concatenate([demand.arrival[:1], demand.known[-1:], ends])
-
-
-def slot_groups(runs: TaskRuns) -> tuple[Array, list[Group]]:
-    """Group task runs by worker, function and step.
-
-    Returns
-    -------
-    codes, names
-        Run ``i`` belongs to ``names[codes[i]]``.
-    """
-    slots, steps = runs.slots, runs.steps.names
-    functions = len(slots.functions)
-    packed = (slots.worker * functions + slots.function) * len(steps) + runs.steps.codes
-    codes, distinct = pd.factorize(packed)
-    rest, step = np.divmod(distinct, len(steps))
-    numbers = zip(
-        *(each.tolist() for each in (*np.divmod(rest, functions or 1), step)), strict=True
-    )
-    return codes, [(who, slots.functions[what], steps[where]) for who, what, where in numbers]
-
-
-def knows_tasks(trace: Trace) -> bool:
-    """Return whether the scheduler's file tells of tasks, without which idle has no known cause."""
-    return "sent" in trace.tasks or len(trace.scheduler_states) > 0

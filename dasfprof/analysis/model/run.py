@@ -8,14 +8,14 @@ name; each fact is worked out when it is first asked for, and once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, wraps
-from threading import RLock
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from functools import wraps
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.clock_offsets import clock_offsets
+from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.run_end import RunEnd, find_run_end
 from dasfprof.analysis.model.slots import (
@@ -35,6 +35,29 @@ from dasfprof.database.columns import Array
 
 Result = TypeVar("Result")
 AnyRun: TypeAlias = "Trace | Run"
+
+
+class fact(Generic[Result]):  # noqa: N801
+    """A property of what has a trace, which is worked out once and kept with the trace.
+
+    So what has it is a view that costs nothing to make, and no trace refers to itself: windows of
+    a run beyond memory are gone as soon as nobody needs them.
+    """
+
+    def __init__(self, find: Callable[[Any], Result]) -> None:
+        self._find = find
+        self.__doc__ = find.__doc__
+
+    def __set_name__(self, owner: Callable[[Trace], Any], name: str) -> None:
+        @once_per_trace
+        @wraps(self._find)
+        def known(trace: Trace) -> Result:
+            return self._find(owner(trace))
+
+        self._known = known
+
+    def __get__(self, view: Any, owner: Any = None) -> Result:
+        return self._known(view.trace)
 
 
 class Steps(NamedTuple):
@@ -64,57 +87,57 @@ class TaskRuns:
     def __len__(self) -> int:
         return len(self.tasks) + len(self.unseen)
 
-    @cached_property
+    @fact
     def unseen(self) -> pd.DataFrame:
         """Those that are known to have run and that no worker's file holds."""
         return unseen_runs(self.trace)
 
-    @cached_property
+    @fact
     def unfinished(self) -> UnfinishedRuns:
         """Those of which only the scheduler knows, and not that they ran: no rows of this."""
         return unfinished_runs(self.trace)
 
-    @cached_property
+    @fact
     def recorded(self) -> dict[str, Array]:
         """The times of `tasks`, in seconds from the run's begin; NaN where nobody recorded one."""
         return recorded_times(self.trace)
 
-    @cached_property
+    @fact
     def times(self) -> TaskTimes:
         """The times of `tasks` put in order, those missing that nobody recorded filled in."""
         return ordered_times(self.trace)
 
-    @cached_property
+    @fact
     def statuses(self) -> dict[str, Array]:
         """The seconds that each of `tasks` had each status; NaN where nothing is known of it."""
         return status_seconds(self.trace)
 
-    @cached_property
+    @fact
     def slots(self) -> TaskSlots:
         """When each came to each stage, and which thread-seconds it held."""
         return task_slots(self.trace)
 
-    @cached_property
+    @fact
     def lives(self) -> WorkerLives:
         """The lives of the workers, on which these ran."""
         return worker_lives(self.trace, self.slots)
 
-    @cached_property
+    @fact
     def threads(self) -> tuple[Array, list[str]]:
         """For each of `tasks` the number of its thread, -1: unknown; and their names."""
         return recorded_threads(self.trace)
 
-    @cached_property
+    @fact
     def has_steps(self) -> bool:
         """Whether the step of any of `tasks` is known."""
         return has_steps(self.trace)
 
-    @cached_property
+    @fact
     def steps(self) -> Steps:
         """The step of each."""
         return Steps(*step_groups(self.tasks, self.unseen))
 
-    @cached_property
+    @fact
     def steps_of_tasks(self) -> Steps:
         """The step of each of `tasks`."""
         return Steps(*step_groups(self.tasks))
@@ -160,74 +183,67 @@ class Run:
         found: Array = times - self.offsets[table["worker_id"].to_numpy()]
         return found
 
-    @cached_property
+    @fact
     def offsets(self) -> Array:
         """By how many seconds the clock of each of `Trace.workers` is ahead of the scheduler's."""
         return clock_offsets(self.trace)
 
     # --- what ran where --------------------------------------------------------------------------
 
-    @cached_property
+    @fact
     def workers(self) -> NamedWorkers:
         """The workers by host and label."""
         return NamedWorkers(self.trace)
 
-    @cached_property
+    @fact
     def labels(self) -> Array:
         """The label of the worker of each row of `Trace.workers`."""
         labels: Array = self.workers.labels[self.workers.of_lives]
         return labels
 
-    @cached_property
+    @property
     def ended(self) -> TaskRuns:
         """The task runs that ended."""
         return TaskRuns(self.trace)
 
-    @cached_property
+    @property
     def all(self) -> TaskRuns:
         """The task runs that ended, and after them in `TaskRuns.tasks` those that had not."""
-        whole = with_open_runs(self.trace)
-        return self.ended if whole is self.trace else TaskRuns(whole)
+        return TaskRuns(with_open_runs(self.trace))
 
     @property
     def open_tasks(self) -> pd.DataFrame:
         """The rows of ``all.tasks`` that had not ended."""
         return self.all.tasks.iloc[len(self.ended.tasks) :]
 
-    @cached_property
+    @fact
     def end(self) -> RunEnd | None:
         """What was under way at the end; None if nothing, as far as is known."""
         return find_run_end(self.trace)
 
 
 def run_of(source: AnyRun) -> Run:
-    """Return the normal form of a trace, which lives as long as that does."""
-    if isinstance(source, Run):
-        return source
-    known = vars(source)
-    if "_run" not in known:
-        known.setdefault("_run", Run(source))
-    return cast("Run", known["_run"])
+    """Return the normal form of a trace."""
+    return source if isinstance(source, Run) else Run(source)
 
 
 def once_per_run(analysis: Callable[[Run], Result]) -> Callable[[AnyRun], Result]:
-    """Keep the answer of an analysis as long as the run lives.
+    """Keep the answer of an analysis as long as the trace of the run lives.
 
     All who ask get the same object: nobody may change it. Several threads may ask at a time.
     """
-    # No two of these wait for each other: what an analysis rests on does not rest on it.
-    lock = RLock()
-    # Runs are pickled with what is known of them, so names stand for the analyses.
-    name = f"{analysis.__module__}.{analysis.__qualname__}"
+    of_trace = once_per_trace(_of_trace(analysis))
 
     @wraps(analysis)
     def known(source: AnyRun) -> Result:
-        run = run_of(source)
-        answers = vars(run).setdefault("_answers", {})
-        if name not in answers:
-            with lock:
-                if name not in answers:
-                    answers[name] = analysis(run)
-        return cast("Result", answers[name])
+        return of_trace(run_of(source).trace)
 
     return known
+
+
+def _of_trace(analysis: Callable[[Any], Result]) -> Callable[[Trace], Result]:
+    @wraps(analysis)
+    def of_trace(trace: Trace) -> Result:
+        return analysis(Run(trace))
+
+    return of_trace

@@ -10,14 +10,15 @@ import pandas as pd
 
 from dasfprof.analysis.model.attempts import RECOMPUTED, RETRIED, find_attempts
 from dasfprof.analysis.model.run import Run
-from dasfprof.analysis.model.steps import NO_STEP, has_steps
+from dasfprof.analysis.model.steps import NO_STEP
 from dasfprof.analysis.model.unsent_tasks import UnsentTask, sent_tasks, unsent_tasks
 from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.tables.in_parts import InParts
-from dasfprof.analysis.tables.listed_rows import LISTED, first_rows
+from dasfprof.analysis.tables.listed_rows import LISTED, first_rows, folded
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text, utc
+from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
 By = Literal["task", "function", "step"]
@@ -37,17 +38,26 @@ def _of_part(run: Run, by: By = "task") -> Any:
     return (table, len(attempts)), sent_tasks(run)
 
 
+def _folded(first: Any, second: Any) -> Any:
+    if isinstance(first, GroupSums):
+        return GroupSums.merged([first, second])
+    return folded([first[0], second[0]], _in_order), first[1] | second[1]
+
+
 def _combined(run: Run, parts: Sequence[Any], by: By = "task") -> pd.DataFrame:
     if by != "task":
         return _sum_up(parts, by)
     unsent = unsent_tasks(run, set().union(*(sent for _, sent in parts)))
     rest = _by_task(run, find_attempts(run).iloc[:0], unsent).assign(**{_START: np.nan})
     tables = [*(attempts for attempts, _ in parts), (rest, len(unsent))]
-    table = first_rows(tables, lambda rows: np.argsort(rows[_START].to_numpy(), kind="stable"))
-    return table.drop(columns=_START)
+    return first_rows(tables, _in_order).drop(columns=_START)
 
 
-@question("Attempts at tasks", "reports", in_parts=InParts(_of_part, _combined))
+def _in_order(rows: pd.DataFrame) -> Array:
+    return np.argsort(rows[_START].to_numpy(), kind="stable")
+
+
+@question("Attempts at tasks", "reports", in_parts=InParts(_of_part, _combined, _folded))
 def processed_tasks(run: Run, by: By = "task") -> pd.DataFrame:
     """List what became of each attempt at a task, or sum it up by function.
 
@@ -147,7 +157,7 @@ def _by_task(run: Run, attempts: pd.DataFrame, unsent: Sequence[UnsentTask]) -> 
             ),
             "Node": texts(workers.hosts[of_attempt]),
             "Core Wait Seconds": seconds("core_wait"),
-            **({"Step": texts(step)} if has_steps(run.trace) else {}),
+            **({"Step": texts(step)} if run.ended.has_steps else {}),
         },
         copy=False,
     )

@@ -84,24 +84,23 @@ def _of_pairs(parts: Sequence[GroupSums], by: By) -> pd.DataFrame:
 def _time_sums(run: Run, interval: float | None) -> tuple[Array, Array, Array]:
     """Return the transfers that began in each interval, and bytes and seconds spread over all."""
     table = run.trace.transfers
-    intervals = Intervals.of_span(run.begin, run.trace.end, interval)
+    intervals = Intervals.of_span(run.trace.begin, run.trace.end, interval)
     start = table["start"].to_numpy()
     timed = np.isfinite(start)
     size, seconds = amounts(table, succeeded_rows(table))
     start, size, seconds = start[timed], size[timed], seconds[timed]
     return (
         np.bincount(intervals.places(start), minlength=intervals.count),
-        intervals.exact_spread(start, seconds, size),
-        intervals.exact_spread(start, seconds, seconds),
+        intervals.spread(start, seconds, size),
+        intervals.spread(start, seconds, seconds),
     )
 
 
 def _over_time(
     run: Run, parts: Sequence[tuple[Array, Array, Array]], interval: float | None
 ) -> pd.DataFrame:
-    intervals = Intervals.of_span(run.begin, run.trace.end, interval)
-    began, size, seconds = (sum(found[1:], found[0]) for found in zip(*parts, strict=True))
-    moved, spent = intervals.spread_of(size), intervals.spread_of(seconds)
+    intervals = Intervals.of_span(run.trace.begin, run.trace.end, interval)
+    began, moved, spent = (np.sum(found, axis=0) for found in zip(*parts, strict=True))
     return pd.DataFrame(
         {
             INTERVAL: intervals.starts(),

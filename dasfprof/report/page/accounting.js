@@ -57,8 +57,8 @@ function rowsOf({ columns }) {
 function swatchesOf(rows) {
   return new Map(
     rows.map(({ Class: name, Busy: busy }) => {
-      const colour = CLASS_COLOURS[name] ?? HATCHED_BACK[name] ?? OTHER;
-      return [name, { colour, busy, back: name in HATCHED_BACK }];
+      const { colour, back } = THREAD_CLASSES[name];
+      return [name, { colour, busy, back }];
     }),
   );
 }

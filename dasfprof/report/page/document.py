@@ -20,6 +20,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.report.page.packing import PackedColumn, pack_all, packed_text
 
 #: Scripts of every page, in the order in which they rest on each other.
@@ -100,11 +101,19 @@ def write_document(
         file.write(tail.encode())
 
 
+def _thread_classes() -> str:
+    """Return the script's constant of how each class of thread time is painted, by its label."""
+    painted = {
+        spent.label: {"colour": spent.colour, "back": spent.is_hatched_back} for spent in ThreadTime
+    }
+    return f"const THREAD_CLASSES = {json.dumps(painted)};\n"
+
+
 @cache
 def _script_of(names: tuple[str, ...]) -> tuple[str, str]:
     """Return the script of files, and the same as `packed_text`."""
     parts = "".join(f"// {name}\n{asset(name)}\n" for name in names)
-    script = f'(() => {{\n"use strict";\n{parts}}})();\n'
+    script = f'(() => {{\n"use strict";\n{_thread_classes()}{parts}}})();\n'
     return script, packed_text(script)
 
 

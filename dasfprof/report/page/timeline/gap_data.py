@@ -24,7 +24,6 @@ from dasfprof.analysis.model.idle_cells import IdleCells
 from dasfprof.analysis.model.slots import task_slots
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.workers import NamedWorkers, worker_lives
-from dasfprof.analysis.tables.time_accounting import CLASSES
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, seconds, whole_numbers
@@ -153,7 +152,7 @@ def gap_columns(
         "gap_classes": whole_numbers(np.nonzero(used)[1]),
         "gap_shares": whole_numbers(share[used]),
     }
-    classes = [{"name": name, "meaning": meaning} for name, meaning in CLASSES.values()]
+    classes = [{"name": spent.label, "meaning": spent.meaning} for spent in ThreadTime]
     return columns, {"first": first, "classes": classes, "whole": _WHOLE}
 
 

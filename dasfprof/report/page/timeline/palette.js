@@ -3,15 +3,6 @@
 /** The place in a palette of what has no colour of its own. */
 const OTHER = 7;
 const DIM = 16;
-/** The colour of each class of thread time, in every run the same. Those of busy threads are solid, others hatched. */
-const CLASS_COLOURS = {
-  ...{ Computing: 0, "Waiting for a core": 1, Blocked: 2, "Running, CPU unknown": OTHER },
-  ...{ Deserialize: 6, "Unspill and spill": 5, "Task overhead": 3 },
-  ...{ "Worker latency": 4, "Transfer wait": 1, "On its way": 2, "Scheduler latency": 0 },
-  ...{ "Runnable elsewhere": 3, "No runnable task": 5, "Nothing submitted": 6, "Idle, cause unknown": OTHER },
-};
-/** Those of idle threads that are hatched the other way: there are more of them than colours. */
-const HATCHED_BACK = { Starting: 4, Closing: 0, "Paused for memory": 5, Unrecorded: OTHER, "Calls of actors": 6 };
 /** The place in the shades of what failed. */
 const FAILED = 15;
 const SHADES = 32;

@@ -44,7 +44,7 @@ function criticalView(tasks) {
 
 /** The colour of a kind of waits; work has that of its task. */
 function kindColour(kind) {
-  return CLASS_COLOURS[KIND_CLASSES[kind] ?? kind] ?? OTHER;
+  return THREAD_CLASSES[KIND_CLASSES[kind] ?? kind]?.colour ?? OTHER;
 }
 
 /** The place of the path's segment at a time; -1 if there is none. */
