@@ -70,10 +70,10 @@ class ProfiledTest:
         import numpy as np
 
         from dasfprof import InvalidArgumentError
-        from dasfprof.analysis.model.steps import step_groups
+        from dasfprof.analysis.model.run import run_of
 
-        tasks = self.analyser.trace.tasks
-        codes, steps = step_groups(tasks)
+        runs = run_of(self.analyser.trace).ended
+        tasks, (codes, steps) = runs.tasks, runs.steps_of_tasks
         wanted = np.array([step == name or step.startswith(f"{name}/") for step in steps])
         own = (tasks["function"] == name).to_numpy(dtype=bool) | wanted[codes]
         if not own.any():

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model.clock_offsets import clock_offsets
-from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.run import Run
 from dasfprof.database.columns import Array
 
 
@@ -28,28 +26,27 @@ class ReceivedTransfers:
     names: list[str]
 
     @classmethod
-    def of(cls, trace: Trace, workers: NamedWorkers) -> ReceivedTransfers:
-        """Find those of a trace."""
-        table = trace.transfers
-        offsets = clock_offsets(trace)[table["worker_id"].to_numpy()]
-        begins = table["start"].to_numpy() - trace.begin - offsets
+    def of(cls, run: Run) -> ReceivedTransfers:
+        """Find those of a run."""
+        table, workers = run.trace.transfers, run.workers
+        begins = run.at(table, "start")
         durations = np.maximum(table["duration"].to_numpy(), 0.0)
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
         receivers = workers.numbers(table)[placed]
         order = np.lexsort((begins[placed], workers.ranks()[receivers]))
         rows = placed[order]
         codes = table["source"].cat.codes.to_numpy()[rows].astype(np.int64)
-        names = _sources(trace, workers)
+        names = _sources(run)
         sources = np.where(codes < 0, len(names) - 1, codes)
         return cls(rows, begins[rows], durations[rows], receivers[order], sources, names)
 
 
-def _sources(trace: Trace, workers: NamedWorkers) -> list[str]:
+def _sources(run: Run) -> list[str]:
     """Return the sender's name for each category of the transfers' sources, and for NA."""
-    titles = workers.titles()
+    titles, trace = run.workers.titles(), run.trace
     known = {
         address: titles[number]
-        for address, number in zip(trace.workers["address"], workers.of_lives, strict=True)
+        for address, number in zip(trace.workers["address"], run.workers.of_lives, strict=True)
         if address is not None
     }
     addresses = trace.transfers["source"].cat.categories

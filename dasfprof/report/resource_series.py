@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.gpu_samples import gpu_samples
-from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.report.thread_tracks import natural_order
 from dasfprof.schema.resources import HOST_COUNTERS
@@ -43,31 +42,30 @@ class Metric:
     series: Sequence[Series]
 
 
-def metrics_of(trace: Trace) -> Iterator[Metric]:
-    """Yield the metrics of a trace; those without readings too."""
-    named = NamedWorkers(trace)
-    samples, held = trace.samples, trace.managed_memory
+def metrics_of(run: Run) -> Iterator[Metric]:
+    """Yield the metrics of a run; those without readings too."""
+    samples, held = run.trace.samples, run.trace.managed_memory
     for name, label, unit, table, column in (
         ("cpu", "CPU of workers", "%", samples, "cpu"),
         ("memory", "Memory of workers", "B", samples, "memory"),
         ("results", "Results held", "B", held, "size"),
         ("tasks", "Tasks in memory", "", held, "tasks"),
     ):
-        yield Metric(name, label, unit, list(_of_workers(trace, table, column, named)))
+        yield Metric(name, label, unit, list(_of_workers(run, table, column)))
     for name, label, readings in (
         ("network", "Network of hosts", {"in": "net_io.read", "out": "net_io.write"}),
         ("disk", "Disk of hosts", {"read": "disk_io.read", "write": "disk_io.write"}),
     ):
         series: list[Series] = []
         for way, reading in readings.items():
-            series += _of_hosts(trace, f"host_{reading}_bps", way, named)
+            series += _of_hosts(run, f"host_{reading}_bps", way)
         yield Metric(name, label, "B/s", series)
     for counter in HOST_COUNTERS:
         drawn = counter.chart and counter.name in samples
         if drawn and (samples[counter.name] > 0).any():  # else a line at zero
-            series = list(_of_hosts(trace, counter.name, "", named))
+            series = list(_of_hosts(run, counter.name, ""))
             yield Metric(counter.name, counter.chart, _UNITS.get(counter.kind, ""), series)
-    devices = gpu_samples(trace).devices()
+    devices = gpu_samples(run).devices()
     for name, label, unit, reading in (
         ("gpu", "GPU utilisation", "%", "gpu_utilization"),
         ("gpu_memory", "GPU memory", "B", "gpu_memory_used"),
@@ -76,27 +74,26 @@ def metrics_of(trace: Trace) -> Iterator[Metric]:
         for device in devices:
             index = "?" if np.isnan(device.index) else int(device.index)
             title = f"{device.host} GPU {index}"
-            of_devices.append(_series(trace, title, device.host, device.samples, reading))
+            of_devices.append(_series(run, title, device.host, device.samples, reading))
         yield Metric(name, label, unit, of_devices)
 
 
-def _of_workers(
-    trace: Trace, table: pd.DataFrame, column: str, named: NamedWorkers
-) -> Iterable[Series]:
+def _of_workers(run: Run, table: pd.DataFrame, column: str) -> Iterable[Series]:
+    named = run.workers
     rows = _rows_of(named.numbers(table), len(named))
     titles = named.titles()
     for number in sorted(range(len(named)), key=lambda place: natural_order(titles[place])):
         of_worker = table.take(rows[number])
-        yield _series(trace, titles[number], named.hosts[number], of_worker, column)
+        yield _series(run, titles[number], named.hosts[number], of_worker, column)
 
 
-def _of_hosts(trace: Trace, column: str, way: str, named: NamedWorkers) -> Iterable[Series]:
-    table = trace.samples
+def _of_hosts(run: Run, column: str, way: str) -> Iterable[Series]:
+    table, named = run.trace.samples, run.workers
     hosts, codes = np.unique(named.hosts.astype(str), return_inverse=True)
     rows = _rows_of(codes[named.numbers(table)], len(hosts))
     for host, of_host in zip(hosts.tolist(), rows, strict=True):
         if len(of_host):
-            yield _series(trace, f"{host} {way}".strip(), host, table.take(of_host), column)
+            yield _series(run, f"{host} {way}".strip(), host, table.take(of_host), column)
 
 
 def _rows_of(numbers: Array, count: int) -> list[Array]:
@@ -106,10 +103,10 @@ def _rows_of(numbers: Array, count: int) -> list[Array]:
     return [order[begin:end] for begin, end in pairwise(bounds)]
 
 
-def _series(trace: Trace, label: str, host: str, table: pd.DataFrame, column: str) -> Series:
+def _series(run: Run, label: str, host: str, table: pd.DataFrame, column: str) -> Series:
     if column not in table:
         return Series(label, host, np.empty(0), np.empty(0))
-    times = table["time"].to_numpy(dtype=float) - trace.begin
+    times = run.since(table["time"].to_numpy(dtype=float))
     values = table[column].to_numpy(dtype=float)
     known = np.isfinite(times) & np.isfinite(values) & (times >= 0)
     order = np.argsort(times[known], kind="stable")

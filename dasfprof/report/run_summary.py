@@ -9,10 +9,8 @@ import pandas as pd
 
 from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.first_task import find_first_task
-from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.p2p import shuffled_bytes
-from dasfprof.analysis.model.run_end import find_run_end
-from dasfprof.analysis.model.slots import unseen_runs
+from dasfprof.analysis.model.run import AnyRun, Run, run_of
 from dasfprof.analysis.model.thread_time import RUNNING
 from dasfprof.analysis.trace import Trace
 from dasfprof.text import clean, count_of, format_date, format_duration, format_share
@@ -28,7 +26,7 @@ def title_of(trace: Trace, default: str = "Dask run") -> str:
     return trace.run or default
 
 
-def summarise(trace: Trace) -> dict[str, Any]:
+def summarise(source: AnyRun) -> dict[str, Any]:
     """Sum up a run: what ran, when, on what, for how long, and how well threads were used.
 
     Returns
@@ -46,22 +44,22 @@ def summarise(trace: Trace) -> dict[str, Any]:
         `find_first_task`: ``seconds`` to it from the begin of recording, and those of each of its
         ``stages``; None where tasks ran before). None: unknown.
     """
-    tasks, end = with_open_runs(trace).tasks, find_run_end(trace)
-    unseen = len(unseen_runs(trace))
-    functions = {*tasks["function"].unique(), *unseen_runs(trace)["function"].unique()}
+    run = run_of(source)
+    trace, tasks, ended, end = run.trace, run.all.tasks, run.ended, run.end
+    functions = {*tasks["function"].unique(), *ended.unseen["function"].unique()}
     workers = trace.workers[trace.workers["kind"] == "worker"]
     unfinished = None if end is None else end.unfinished
     # As time_accounting() has it, so that the same share is not shown as two.
-    accounts = make_accounts(trace).of_lives
+    accounts = make_accounts(run).of_lives
     arrived = trace.transfers[trace.transfers["state"] == "success"]
-    shuffled = shuffled_bytes(trace)
+    shuffled = shuffled_bytes(run)
     sizes = [arrived["size"].sum(), shuffled] if len(trace.transfers) or shuffled > 0 else []
     return {
-        "begin": _known(trace.begin),
-        "seconds": _known(trace.end - trace.begin),
-        "tasks": len(trace.tasks) + unseen,
-        "unseen": unseen,
-        "unfinished": len(tasks) - len(trace.tasks) if unfinished is None else unfinished,
+        "begin": _known(run.begin),
+        "seconds": _known(run.seconds),
+        "tasks": len(ended),
+        "unseen": len(ended.unseen),
+        "unfinished": len(tasks) - len(ended.tasks) if unfinished is None else unfinished,
         "functions": len(functions),
         "failed": int((tasks["state"] == "erred").sum()),
         "hosts": sorted({str(host) for host in workers["host"] if host}),
@@ -78,7 +76,7 @@ def summarise(trace: Trace) -> dict[str, Any]:
         "shuffled": _known(shuffled),
         "results": _known(tasks["size"].sum(min_count=1)),
         "events": {str(name): int(n) for name, n in trace.events["name"].value_counts().items()},
-        "first_task": _first_task(trace),
+        "first_task": _first_task(run),
     }
 
 
@@ -89,8 +87,8 @@ def _cores(trace: Trace, hosts: set[str]) -> int | None:
     return sum(known) if known and len(known) == len(cores) else None
 
 
-def _first_task(trace: Trace) -> dict[str, Any] | None:
-    found = find_first_task(trace)
+def _first_task(run: Run) -> dict[str, Any] | None:
+    found = find_first_task(run)
     if found is None:
         return None
     stages = {stage.value: _known(seconds) for stage, seconds in found.stages.items()}

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.run import AnyRun, Run, run_of
 from dasfprof.analysis.stack_samples.places import all_stacks
 from dasfprof.analysis.stack_samples.task_samples import Samples, run_of_samples
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame, Stack
 from dasfprof.database.columns import Array
 
@@ -35,28 +34,28 @@ class SampledStacks:
         return sum(seconds for _, seconds in self.stacks)
 
 
-def sampled_stacks(trace: Trace) -> Iterator[SampledStacks]:
+def sampled_stacks(source: AnyRun) -> Iterator[SampledStacks]:
     """Return the stacks of tasks by function, of the client by phase, of loops by worker."""
-    tasks = with_open_runs(trace).tasks
-    runs = run_of_samples(trace)
+    run = run_of(source)
+    trace, runs = run.trace, run_of_samples(run)
     if len(runs):
-        functions = tasks["function"].cat
+        functions = run.all.tasks["function"].cat
         codes = np.r_[functions.codes.to_numpy(dtype=np.int64), -1][runs]
-        yield from _groups(trace, "tasks", trace.task_samples, codes, list(functions.categories))
+        yield from _groups(run, "tasks", trace.task_samples, codes, list(functions.categories))
     if len(trace.client_samples):
         phases = trace.client_samples["phase"].astype("category").cat
         codes = phases.codes.to_numpy(dtype=np.int64)
-        yield from _groups(trace, "client", trace.client_samples, codes, list(phases.categories))
+        yield from _groups(run, "client", trace.client_samples, codes, list(phases.categories))
     if len(trace.loop_samples):
         seen = trace.loop_samples[trace.loop_samples["until"].isna()]
-        labels = trace.workers["worker"].astype(object).tolist()
-        yield from _groups(trace, "event loops", seen, seen["worker_id"].to_numpy(), labels)
+        labels = run.labels.tolist()
+        yield from _groups(run, "event loops", seen, seen["worker_id"].to_numpy(), labels)
 
 
 def _groups(
-    trace: Trace, of: str, table: pd.DataFrame, codes: Array, names: list[str]
+    run: Run, of: str, table: pd.DataFrame, codes: Array, names: list[str]
 ) -> Iterator[SampledStacks]:
-    frames, samples = all_stacks(trace), Samples.of(table)
+    frames, samples = all_stacks(run), Samples.of(table)
     groups, places = np.unique(codes * (len(frames) + 1) + samples.stack + 1, return_inverse=True)
     seconds = np.bincount(places.reshape(-1), samples.interval, len(groups))
     found: dict[int, list[tuple[Stack, float]]] = {}

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.run import Run
 from dasfprof.database.columns import Array
 
 
@@ -18,20 +17,19 @@ class ThreadTracks:
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     placed, starts
-        The rows of `Trace.tasks` that have a time, and when they start.
+        The rows of ``run.all.tasks`` that have a time, and when they start.
     threads
         How many threads each named worker has: those that ran nothing have tracks too. Default:
         only threads that ran something have.
     """
 
     def __init__(
-        self, trace: Trace, placed: Array, starts: Array, threads: Array | None = None
+        self, run: Run, placed: Array, starts: Array, threads: Array | None = None
     ) -> None:
-        named = NamedWorkers(trace)
-        tasks = trace.tasks
+        named, tasks = run.workers, run.all.tasks
         names = named.titles()
         by_name = sorted(range(len(names)), key=lambda number: natural_order(names[number]))
         workers = np.argsort(np.array(by_name, dtype=np.int64))[named.numbers(tasks)[placed]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dasfprof.analysis.model.chunks import find_chunks
 from dasfprof.analysis.model.critical_path import path_segments
-from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.run import run_of
 from dasfprof.analysis.tables import questions
 from dasfprof.report.page.document import write_document
 from dasfprof.report.page.flame.flame_data import FlameData
@@ -67,26 +67,25 @@ def write_report(
 
 def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str, PackedColumn]]:
     """Return the page's facts and columns: the columns that it needs first come first."""
-    trace = analyser.trace
-    whole = with_open_runs(trace)
+    run = run_of(analyser.trace)
     # NumPy lets go of the interpreter's lock, so that a thread beside this one saves a third.
     with ThreadPoolExecutor(1, "dasfprof-report") as pool:
         told = pool.submit(_told, analyser)
         # What both need is worked out here while the other one explains idle threads.
-        path_segments(trace)
-        find_chunks(trace)
-        timeline = TimelineData.of(whole)
-        resources = ResourceData.of(trace)
-        flames = FlameData.of(trace, timeline.rows)
-        path, path_facts = path_columns(trace, timeline.rows)
-        transfers, transfer_facts = transfer_columns(trace, timeline.facts["workers"])
+        path_segments(run)
+        find_chunks(run)
+        timeline = TimelineData.of(run)
+        resources = ResourceData.of(run)
+        flames = FlameData.of(run, timeline.rows)
+        path, path_facts = path_columns(run, timeline.rows)
+        transfers, transfer_facts = transfer_columns(run, timeline.facts["workers"])
         columns = {
             **in_group("path", path),
             **timeline.columns,
             **resources.columns,
             **in_group("transfers", transfers),
             **flames.columns,
-            **in_group("details", argument_columns(whole, timeline.rows)),
+            **in_group("details", argument_columns(run, timeline.rows)),
         }
         facts = {
             "data": _DATA_VERSION,
@@ -95,9 +94,9 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
                 **timeline.facts,
                 "path": path_facts,
                 "transfers": transfer_facts,
-                "logs": log_facts(whole, timeline.rows),
-                "code": code_facts(trace),
-                **failure_facts(trace, whole, timeline.rows),
+                "logs": log_facts(run, timeline.rows),
+                "code": code_facts(run),
+                **failure_facts(run, timeline.rows),
             },
             "resources": resources.metrics,
             "flame": flames.facts,
@@ -145,7 +144,7 @@ def _notes(analyser: TraceAnalyser, timeline: TimelineData) -> list[str]:
             "To stay small enough for a browser, the page has only the first 16 digits of the "
             "hashes in keys, and times of statuses in steps of 1/256 of their mean."
         )
-    timeless = len(with_open_runs(analyser.trace).tasks) - len(timeline.rows)
+    timeless = len(run_of(analyser.trace).all.tasks) - len(timeline.rows)
     if timeless:
         count = count_of(timeless, "task run")
         notes.append(f"{count} without a recorded time: not in the timeline.")

@@ -5,29 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.clock_offsets import clock_offsets
-from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.run import Run
 from dasfprof.report.formats.slices.arguments import Argument, Names
 from dasfprof.report.formats.slices.tracks import Slices, Tracks, side_by_side, to_nanoseconds
 
 
 class ActorCallSlices:
-    """The calls of a trace on tracks of the workers that have the actors.
+    """The calls of a run on tracks of the workers that have the actors.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     tracks
         Gets as many tracks a worker as it had calls at a time.
     """
 
-    def __init__(self, trace: Trace, tracks: Tracks) -> None:
-        self._trace, workers = trace, NamedWorkers(trace)
-        calls = trace.actor_calls
-        offsets = clock_offsets(trace)[calls["worker_id"].to_numpy()]
-        begins = calls["start"].to_numpy(dtype=float) - trace.begin - offsets
+    def __init__(self, run: Run, tracks: Tracks) -> None:
+        self._trace, workers = run.trace, run.workers
+        calls = run.trace.actor_calls
+        begins = run.at(calls, "start")
         ends = begins + np.maximum(calls["duration"].to_numpy(dtype=float), 0.0)
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(ends))
         numbers = workers.numbers(calls)

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.model.run import run_of
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.slices.actor_calls import ActorCallSlices
@@ -54,29 +53,28 @@ class DrawnRun:
     """
 
     def __init__(self, trace: Trace, title: str) -> None:
-        ended = len(trace.tasks)
-        self._trace = trace = with_open_runs(trace)
+        self._run = run = run_of(trace)
         self.tracks = Tracks(title)
-        for host in sorted(set(NamedWorkers(trace).hosts.tolist())):
+        for host in sorted(set(run.workers.hosts.tolist())):
             self.tracks.process(host)
-        self._steps = StepSlices(trace, self.tracks)
-        self._own = OwnEventMarks(trace, self.tracks)
+        self._steps = StepSlices(run, self.tracks)
+        self._own = OwnEventMarks(run, self.tracks)
         self._graphs, self._lives = self.tracks.add(RUN, "Graphs"), self.tracks.add(RUN, "Workers")
-        self.tasks = TaskSlices(trace, self.tracks, ended)
-        self.transfers = TransferSlices(trace, self.tracks)
-        self.calls = ActorCallSlices(trace, self.tracks)
-        self._producers = Producers(trace, self.tasks.slices)
+        self.tasks = TaskSlices(run, self.tracks)
+        self.transfers = TransferSlices(run, self.tracks)
+        self.calls = ActorCallSlices(run, self.tracks)
+        self._producers = Producers(run.all.trace, self.tasks.slices)
 
     def about(self) -> dict[str, Any]:
         """Return the run's name, its start, and notes on missing data."""
-        trace, timeless = self._trace, len(self._trace.tasks) - len(self.tasks.slices)
-        notes = [note.text for note in trace.notes]
+        run, timeless = self._run, len(self._run.all.tasks) - len(self.tasks.slices)
+        notes = [note.text for note in run.trace.notes]
         if timeless:
             left_out = count_of(timeless, "task run")
             notes.append(f"{left_out} without a recorded time: not in this file.")
         about: dict[str, Any] = {"run": self.tracks.title, "notes": notes}
-        if np.isfinite(trace.begin):
-            about |= {"begin (UTC)": format_date(trace.begin), "begin (Unix s)": trace.begin}
+        if np.isfinite(run.begin):
+            about |= {"begin (UTC)": format_date(run.begin), "begin (Unix s)": run.begin}
         return about
 
     def marks(self) -> Iterator[Mark]:
@@ -84,8 +82,8 @@ class DrawnRun:
         return chain(
             self._steps.marks(),
             self._own.marks(),
-            graph_marks(self._trace, self._graphs),
-            life_marks(self._trace, self._lives),
+            graph_marks(self._run, self._graphs),
+            life_marks(self._run, self._lives),
         )
 
     def dependencies(self, part: slice) -> Arrows:
@@ -100,7 +98,7 @@ class DrawnRun:
 
     def counters(self) -> Iterator[Counter]:
         """Yield the readings of resources, each of its host."""
-        for metric in metrics_of(self._trace):
+        for metric in metrics_of(self._run):
             for series in metric.series:
                 if not len(series.times):
                     continue

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.run import Run
 from dasfprof.report.formats.slices.tracks import whole_nanoseconds
 
 
@@ -28,9 +27,9 @@ class Mark:
     args: dict[str, Any]
 
 
-def graph_marks(trace: Trace, track: int) -> Iterator[Mark]:
+def graph_marks(run: Run, track: int) -> Iterator[Mark]:
     """Yield an instant for each graph of tasks that arrived at the scheduler."""
-    graphs = trace.graphs
+    graphs = run.trace.graphs
     if "tasks" not in graphs:
         return
     told = zip(
@@ -43,15 +42,13 @@ def graph_marks(trace: Trace, track: int) -> Iterator[Mark]:
     for time, tasks, wanted, client in told:
         args = {"client": str(client), "tasks": int(tasks), "results wanted": int(wanted)}
         if np.isfinite(time):
-            yield _instant(trace, track, time, f"graph of {int(tasks)} tasks", args)
+            yield _instant(run, track, time, f"graph of {int(tasks)} tasks", args)
 
 
-def life_marks(trace: Trace, track: int) -> Iterator[Mark]:
+def life_marks(run: Run, track: int) -> Iterator[Mark]:
     """Yield an instant for each worker that joined (or was first seen), and one where it left."""
-    workers = trace.workers
-    named = NamedWorkers(trace)
-    titles = named.titles()
-    for number, life in zip(named.of_lives.tolist(), workers.to_dict("records"), strict=True):
+    titles, lives = run.workers.titles(), run.trace.workers
+    for number, life in zip(run.workers.of_lives.tolist(), lives.to_dict("records"), strict=True):
         if life["kind"] != "worker":
             continue
         joined = np.isfinite(life["joined"])
@@ -60,13 +57,13 @@ def life_marks(trace: Trace, track: int) -> Iterator[Mark]:
         title = titles[number]
         args = {"address": str(life["address"]), "host": life["host"]}
         if np.isfinite(begin):
-            yield _instant(trace, track, begin, f"{title} {what}", args)
+            yield _instant(run, track, begin, f"{title} {what}", args)
         if np.isfinite(life["left"]):
             args = {**args, "reason": str(life["left_reason"])}
-            yield _instant(trace, track, life["left"], f"{title} left", args)
+            yield _instant(run, track, life["left"], f"{title} left", args)
 
 
-def _instant(trace: Trace, track: int, time: float, name: str, args: dict[str, Any]) -> Mark:
-    """Return an instant; what is earlier than the trace's start is at its start."""
-    at = int(whole_nanoseconds(np.array([time - trace.begin]))[0])
+def _instant(run: Run, track: int, time: float, name: str, args: dict[str, Any]) -> Mark:
+    """Return an instant; what is earlier than the run's start is at its start."""
+    at = int(whole_nanoseconds(np.array([run.since(time)]))[0])
     return Mark(track, at, None, name, "run", args)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.tables.own_events import json_value
-from dasfprof.analysis.trace import Trace
 from dasfprof.report.formats.slices.marks import Mark
 from dasfprof.report.formats.slices.tracks import (
     RUN,
@@ -23,18 +23,18 @@ class OwnEventMarks:
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     tracks
         Gets a track for each process and thread that the events name, more where spans overlap.
     """
 
-    def __init__(self, trace: Trace, tracks: Tracks) -> None:
-        events = trace.events
+    def __init__(self, run: Run, tracks: Tracks) -> None:
+        events = run.trace.events
         # What is of another clock has no place in the picture: a note of the trace says so.
-        drawn = (events["time"] >= trace.begin) & (events["time"] <= trace.end)
+        drawn = (events["time"] >= run.begin) & (events["time"] <= run.trace.end)
         self._events = events[drawn].sort_values("time", kind="stable").reset_index(drop=True)
-        starts = self._events["time"].to_numpy(dtype=float) - trace.begin
+        starts = run.since(self._events["time"].to_numpy(dtype=float))
         spent = np.nan_to_num(self._events["duration"].to_numpy(dtype=float))
         self._starts, self._stops = to_nanoseconds(starts, starts + spent)
         self._tracks = np.zeros(len(starts), dtype=np.int64)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.times import recorded_times
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.run import Run
 from dasfprof.report.formats.slices.marks import Mark
 from dasfprof.report.formats.slices.tracks import (
     RUN,
@@ -27,18 +26,18 @@ class StepSlices:
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     tracks
         Gets as many tracks as there were steps at a time.
     """
 
-    def __init__(self, trace: Trace, tracks: Tracks) -> None:
-        spans = pd.concat([_entered(trace), _told_by_tasks(trace)], ignore_index=True)
+    def __init__(self, run: Run, tracks: Tracks) -> None:
+        spans = pd.concat([_entered(run), _told_by_tasks(run)], ignore_index=True)
         spans = spans[np.isfinite(spans["start"])].sort_values("start", kind="stable")
         self._names: list[str] = spans["step"].tolist()
-        self._counts = _task_counts(trace)
-        stops = spans["stop"].fillna(trace.end - trace.begin).to_numpy()
+        self._counts = _task_counts(run)
+        stops = spans["stop"].fillna(run.seconds).to_numpy()
         starts, ends = to_nanoseconds(spans["start"].to_numpy(), stops)
         places = side_by_side(starts, ends)
         count = int(places.max(initial=-1)) + 1
@@ -62,31 +61,31 @@ class StepSlices:
             yield Mark(track, start, duration, name, "step", args)
 
 
-def _entered(trace: Trace) -> pd.DataFrame:
+def _entered(run: Run) -> pd.DataFrame:
     """Return the steps that the client entered: ``step, start, stop``, from the trace's start."""
-    steps = trace.steps
+    steps = run.trace.steps
     if not len(steps):
         return pd.DataFrame({"step": [], "start": [], "stop": []}).astype({"step": object})
-    start = steps["start"] - trace.begin
+    start = run.since(steps["start"])
     return pd.DataFrame({"step": steps["step"], "start": start, "stop": start + steps["duration"]})
 
 
-def _told_by_tasks(trace: Trace) -> pd.DataFrame:
+def _told_by_tasks(run: Run) -> pd.DataFrame:
     """Return the steps that task runs name and the client did not enter."""
-    start = recorded_times(trace)["start"]
+    start, tasks = run.all.recorded["start"], run.all.tasks
     runs = pd.DataFrame(
         {
-            "step": trace.tasks["step"].astype(object),
+            "step": tasks["step"].astype(object),
             "start": start,
-            "stop": start + trace.tasks["duration"].to_numpy(),
+            "stop": start + tasks["duration"].to_numpy(),
         }
     )
-    known = set(trace.steps["step"]) if len(trace.steps) else set()
+    known = set(run.trace.steps["step"]) if len(run.trace.steps) else set()
     runs = runs[runs["step"].notna() & ~runs["step"].isin(known)]
     return runs.groupby("step", as_index=False, sort=False).agg({"start": "min", "stop": "max"})
 
 
-def _task_counts(trace: Trace) -> dict[str, int]:
-    steps = trace.tasks["step"].cat
+def _task_counts(run: Run) -> dict[str, int]:
+    steps = run.all.tasks["step"].cat
     counts = np.bincount(steps.codes.to_numpy() + 1, minlength=len(steps.categories) + 1)[1:]
     return dict(zip(map(str, steps.categories), counts.tolist(), strict=True))

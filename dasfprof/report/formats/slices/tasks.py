@@ -8,9 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.open_runs import LOST
-from dasfprof.analysis.model.statuses import status_seconds
-from dasfprof.analysis.model.times import recorded_times
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.run import Run
 from dasfprof.database.columns import Array
 from dasfprof.report.formats.slices.arguments import Argument, Names, Numbers, seconds, sizes
 from dasfprof.report.formats.slices.marks import Mark
@@ -32,26 +30,25 @@ _NAMES = ("worker", "step", "state", "type", "dtype", "exception")
 
 
 class TaskSlices:
-    """The task runs of a trace on the tracks of their threads.
+    """The task runs of a run on the tracks of their threads.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run. Slices of task runs that had not ended begin, and do not end, unless their worker
+        was lost with them.
     tracks
         Gets a track for each thread, more where runs of one overlap, as coroutines do.
-    ended
-        The rows of the trace's task runs from this one on had not ended: their slices begin, and do
-        not end, unless their worker was lost with them.
     """
 
-    def __init__(self, trace: Trace, tracks: Tracks, ended: int) -> None:
-        self._trace = trace
-        open_ = np.arange(len(trace.tasks)) >= ended
-        open_ &= (trace.tasks["state"] != LOST).to_numpy(dtype=bool)
-        begins, durations = recorded_times(trace)["start"], trace.tasks["duration"].to_numpy()
+    def __init__(self, run: Run, tracks: Tracks) -> None:
+        self._runs, self._keys = run.all, run.trace.keys
+        self._tasks = tasks = self._runs.tasks
+        open_ = np.arange(len(tasks)) >= len(run.ended.tasks)
+        open_ &= (tasks["state"] != LOST).to_numpy(dtype=bool)
+        begins, durations = self._runs.recorded["start"], tasks["duration"].to_numpy()
         placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
-        threads = ThreadTracks(trace, placed, begins[placed])
+        threads = ThreadTracks(run, placed, begins[placed])
         rows = placed[threads.order]
         starts, stops = to_nanoseconds(begins[rows], begins[rows] + durations[rows])
         numbers = np.zeros(len(rows), dtype=np.int64)
@@ -72,20 +69,20 @@ class TaskSlices:
         #: Which of the slices had not ended.
         self.open = open_[rows]
         #: Which of the slices failed.
-        self.failed = (trace.tasks["state"] == FAILED).to_numpy(dtype=bool)[rows]
+        self.failed = (tasks["state"] == FAILED).to_numpy(dtype=bool)[rows]
 
     def functions(self) -> Names:
         """Return what each slice is called: its function."""
-        return Names.of("name", self._trace.tasks["function"]).taken(self.slices.rows)
+        return Names.of("name", self._tasks["function"]).taken(self.slices.rows)
 
     def keys(self, part: slice) -> Array:
         """Return the keys of some of the slices as text."""
         rows = self.slices.rows[part]
-        return self._trace.keys.texts(self._trace.tasks["key_id"].to_numpy()[rows])
+        return self._keys.texts(self._tasks["key_id"].to_numpy()[rows])
 
     def arguments(self) -> list[Argument]:
         """Return all else that is known of the slices."""
-        tasks = self._trace.tasks
+        tasks = self._tasks
         codes, shapes = pd.factorize(tasks["shape"].to_numpy(dtype=object))
         told: list[Argument] = [
             Numbers("run id", tasks["run_id"].to_numpy(), True),
@@ -94,13 +91,13 @@ class TaskSlices:
             *sizes(tasks, _SIZES),
             *seconds(tasks, _SECONDS),
         ]
-        statuses = status_seconds(self._trace).items()
+        statuses = self._runs.statuses.items()
         told += [Numbers(f"{name} (s)", spent, False) for name, spent in statuses]
         return [argument.taken(self.slices.rows) for argument in told]
 
     def failures(self, part: slice, keys: Array) -> Iterator[Mark]:
         """Yield a mark at the end of each failed one of some of the slices, given their keys."""
-        slices, exceptions = self.slices, self._trace.tasks["exception"]
+        slices, exceptions = self.slices, self._tasks["exception"]
         for row in np.flatnonzero(self.failed[part]).tolist():
             number = part.start + row
             text = exceptions.iloc[slices.rows[number]]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.model.run import Run
 from dasfprof.report.formats.slices.arguments import Argument, Names, seconds, sizes
 from dasfprof.report.formats.slices.arrows import Arrows, Producers, items_of
 from dasfprof.report.formats.slices.tracks import Slices, Tracks, side_by_side, to_nanoseconds
@@ -17,20 +16,19 @@ _SECONDS = {"network": "network (s)", "deserialize": "deserialise (s)"}
 
 
 class TransferSlices:
-    """The transfers of a trace on tracks of the workers that received them.
+    """The transfers of a run on tracks of the workers that received them.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     tracks
         Gets as many tracks a worker as it had transfers at a time.
     """
 
-    def __init__(self, trace: Trace, tracks: Tracks) -> None:
-        self._trace = trace
-        workers = NamedWorkers(trace)
-        self._found = found = ReceivedTransfers.of(trace, workers)
+    def __init__(self, run: Run, tracks: Tracks) -> None:
+        self._trace, workers = run.trace, run.workers
+        self._found = found = ReceivedTransfers.of(run)
         rows, begins = found.rows, found.begins
         receivers = workers.ranks()[found.receivers]
         starts, stops = to_nanoseconds(begins, begins + found.durations)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.run import run_of
 from dasfprof.report.page.document import write_document
 from dasfprof.report.page.packing import in_group
 from dasfprof.report.page.tables.table_data import table_facts
@@ -129,8 +129,9 @@ def _tables(comparison: RunComparison) -> list[tuple[str, str, pd.DataFrame]]:
 
 def _timeline(trace: Trace) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Return the columns and facts that a timeline is drawn from."""
-    data = TimelineData.of(with_open_runs(trace))
-    path, path_facts = path_columns(trace, data.rows)
+    run = run_of(trace)
+    data = TimelineData.of(run)
+    path, path_facts = path_columns(run, data.rows)
     columns = {**in_group("path", path), **data.columns}
     drawn = {name: column for name, column in columns.items() if name.startswith(_DRAWN)}
     return drawn, {**data.facts, "path": path_facts}

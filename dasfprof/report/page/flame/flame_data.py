@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.steps import has_steps, step_groups
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.stack_samples.flame_tree import FlameTree, Name, StackTree, flame_tree
 from dasfprof.analysis.stack_samples.loop_blocks import in_the_loop
 from dasfprof.analysis.stack_samples.places import all_stacks, library_of
 from dasfprof.analysis.stack_samples.spent import Parts, parts_of
 from dasfprof.analysis.stack_samples.task_samples import Samples, run_of_samples, samples_of
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.lines import is_of_user
 from dasfprof.analysis.under_way.state import Frame
 from dasfprof.database.columns import Array
@@ -42,23 +40,23 @@ class FlameData:
     facts: dict[str, Any]
 
     @classmethod
-    def of(cls, trace: Trace, rows: Array) -> FlameData:
+    def of(cls, run: Run, rows: Array) -> FlameData:
         """Make the columns.
 
         Parameters
         ----------
-        trace
-            The trace.
+        run
+            The run.
         rows
-            The row of the tasks of `with_open_runs` that each row of the page is about.
+            The row of ``run.all.tasks`` that each row of the page is about.
         """
-        samples, functions = samples_of(trace)
+        samples, functions = samples_of(run)
         parts = parts_of(samples, functions)
-        lines = LineData.of(trace, rows, samples.stack, functions, parts)
+        lines = LineData.of(run, rows, samples.stack, functions, parts)
         columns: dict[str, PackedColumn] = dict(lines.columns)
         views = []
         names: dict[Name, int] = {}
-        for name, title, tree, number in _views(trace, samples.stack, functions, parts):
+        for name, title, tree, number in _views(run, samples.stack, functions, parts):
             columns |= in_group(f"flame-{name}", _packed(tree, names))
             facts = {"seconds": tree.seconds, "samples": number, "omitted": tree.omitted}
             views.append({"name": name, "title": title, **facts})
@@ -68,54 +66,54 @@ class FlameData:
 
 
 def _views(
-    trace: Trace, stacks: Array, functions: Array, parts: Parts
+    run: Run, stacks: Array, functions: Array, parts: Parts
 ) -> Iterator[tuple[str, str, FlameTree, int]]:
     """Return name, title, tree and number of samples of each view that has any."""
-    if len(trace.task_samples):
-        stacks, parts, groups = _of_tasks(trace, stacks, functions, parts)
-        calls = StackTree(all_stacks(trace))
+    if len(run.trace.task_samples):
+        stacks, parts, groups = _of_tasks(run, stacks, functions, parts)
+        calls = StackTree(all_stacks(run))
         for by, (codes, names) in groups.items():
             yield (
                 by,
                 f"Tasks by {by}",
                 flame_tree(calls, codes, names, stacks, parts),
-                len(trace.task_samples),
+                len(run.trace.task_samples),
             )
-    if len(trace.client_samples):
-        table = trace.client_samples
+    if len(run.trace.client_samples):
+        table = run.trace.client_samples
         phases = table["phase"].astype("category").cat
         found = Samples.of(table)
         tree = flame_tree(
-            StackTree(all_stacks(trace)),
+            StackTree(all_stacks(run)),
             phases.codes.to_numpy(dtype=np.int64),
             [str(phase) for phase in phases.categories],
             found.stack,
             parts_of(found, np.zeros(len(found), dtype=np.int64)),
         )
         yield "client", "Client", tree, len(table)
-    table = trace.loop_samples
+    table = run.trace.loop_samples
     table = table[table["until"].isna()] if len(table) else table
     if len(table):
         found, workers = Samples.of(table), table["worker_id"].to_numpy(dtype=np.int64)
-        labels = trace.workers["worker"].astype(object).tolist()
-        loops = StackTree([in_the_loop(stack) for stack in all_stacks(trace)])
+        labels = run.labels.tolist()
+        loops = StackTree([in_the_loop(stack) for stack in all_stacks(run)])
         tree = flame_tree(loops, workers, labels, found.stack, parts_of(found, workers))
         yield "loops", "Event loops", tree, len(table)
 
 
 def _of_tasks(
-    trace: Trace, stacks: Array, functions: Array, parts: Parts
+    run: Run, stacks: Array, functions: Array, parts: Parts
 ) -> tuple[Array, Parts, dict[str, tuple[Array, list[str]]]]:
     """Return stacks and seconds of samples that differ in nothing else, and their groups."""
-    tasks, runs = with_open_runs(trace).tasks, run_of_samples(trace)
+    tasks, runs = run.all.tasks, run_of_samples(run)
     groups: dict[str, tuple[Array, list[str]]] = {}
     if "function" in tasks:
         groups["function"] = functions - 1, list(map(str, tasks["function"].cat.categories))
-    if has_steps(trace):
-        codes, steps = step_groups(tasks)
+    if run.all.has_steps:
+        codes, steps = run.all.steps_of_tasks
         groups["step"] = np.r_[codes, -1][runs], steps
-    workers = trace.task_samples["worker_id"].to_numpy(dtype=np.int64)
-    groups["worker"] = workers, trace.workers["worker"].astype(object).astype(str).tolist()
+    workers = run.trace.task_samples["worker_id"].to_numpy(dtype=np.int64)
+    groups["worker"] = workers, run.labels.astype(str).tolist()
     alike = stacks + 1
     for codes, names in groups.values():
         alike = alike * (len(names) + 1) + codes + 1

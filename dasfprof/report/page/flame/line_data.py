@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.stack_samples.places import UNKNOWN, Places, places
 from dasfprof.analysis.stack_samples.spent import Parts, Split, split
 from dasfprof.analysis.stack_samples.task_samples import run_of_samples
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, in_group, seconds, whole_numbers
@@ -38,38 +37,36 @@ class LineData:
     facts: dict[str, Any]
 
     @classmethod
-    def of(
-        cls, trace: Trace, rows: Array, stacks: Array, functions: Array, parts: Parts
-    ) -> LineData:
+    def of(cls, run: Run, rows: Array, stacks: Array, functions: Array, parts: Parts) -> LineData:
         """Make the columns.
 
         Parameters
         ----------
-        trace
-            The trace.
+        run
+            The run.
         rows
-            The row of the tasks of `with_open_runs` that each row of the page is about.
+            The row of ``run.all.tasks`` that each row of the page is about.
         stacks, functions, parts
             Of the samples of tasks, see `samples_of` and `parts_of`.
         """
-        named = places(trace, "line")
+        named = places(run, "line")
         lines = named.of(stacks)
         used: dict[int, int] = {}
-        columns, fewest = _of_runs(trace, rows, lines, parts, used)
+        columns, fewest = _of_runs(run, rows, lines, parts, used)
         count = len(named.names)
-        by_function = _of_functions(trace, functions * count + lines, parts, count, used)
+        by_function = _of_functions(run, functions * count + lines, parts, count, used)
         facts = {"places": _told(named, used), "functions": by_function, "fewest": fewest}
         return cls(columns, facts)
 
 
 def _of_runs(
-    trace: Trace, rows: Array, lines: Array, parts: Parts, used: dict[int, int]
+    run: Run, rows: Array, lines: Array, parts: Parts, used: dict[int, int]
 ) -> tuple[dict[str, PackedColumn], int]:
     """Return the columns of task runs, and the fewest samples that one has."""
-    tasks = with_open_runs(trace).tasks
+    tasks = run.all.tasks
     place = np.full(len(tasks) + 1, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
-    of_page = place[run_of_samples(trace)] if len(lines) else lines
+    of_page = place[run_of_samples(run)] if len(lines) else lines
     counts = np.bincount(of_page[of_page >= 0], minlength=len(rows))
     most_first = np.sort(counts)[::-1]
     taken = int(np.searchsorted(np.cumsum(most_first), MOST_SAMPLES, "right"))
@@ -89,14 +86,14 @@ def _of_runs(
 
 
 def _of_functions(
-    trace: Trace, groups: Array, parts: Parts, count: int, used: dict[int, int]
+    run: Run, groups: Array, parts: Parts, count: int, used: dict[int, int]
 ) -> dict[str, list[list[float | None]]]:
     """Return the longest lines of each function; `groups`: function and line of each sample."""
     codes, pairs = pd.factorize(groups)
     found = split(parts.summed(codes, len(pairs)))
     of_function, of_line = np.divmod(pairs, count)
     order = np.argsort(-found.seconds, kind="stable")
-    tasks = with_open_runs(trace).tasks
+    tasks = run.all.tasks
     names = list(map(str, tasks["function"].cat.categories)) if "function" in tasks else []
     listed: dict[str, list[list[float | None]]] = {}
     for pair in order.tolist():

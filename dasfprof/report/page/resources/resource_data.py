@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, in_group, scaled, seconds
@@ -48,11 +49,11 @@ class ResourceData:
     metrics: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, trace: Trace) -> ResourceData:
+    def of(cls, run: Run) -> ResourceData:
         """Make the columns; long series are averaged over parts of the run."""
         columns: dict[str, PackedColumn] = {}
         metrics: list[dict[str, Any]] = []
-        for metric in metrics_of(trace):
+        for metric in metrics_of(run):
             facts: dict[str, Any] = {
                 "name": metric.name,
                 "label": metric.label,
@@ -61,7 +62,7 @@ class ResourceData:
             known = [series for series in metric.series if len(series.times)]
             if known:
                 facts |= _pack(metric.name, known, columns)
-                facts["limits"] = _limits(metric.name, trace)
+                facts["limits"] = _limits(metric.name, run.trace)
             else:
                 facts["absent"] = _ABSENT.get(metric.name, "no sample of it was recorded")
             metrics.append(facts)

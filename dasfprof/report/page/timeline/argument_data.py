@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dasfprof.analysis.model.annotations import annotation_texts
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.tables.task_arguments import run_of_rows
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, texts, whole_numbers
 
@@ -14,21 +14,22 @@ from dasfprof.report.page.packing import PackedColumn, texts, whole_numbers
 MOST = 5000
 
 
-def argument_columns(trace: Trace, rows: Array) -> dict[str, PackedColumn]:
+def argument_columns(run: Run, rows: Array) -> dict[str, PackedColumn]:
     """Pack ``arguments`` and ``annotations``: places in ``arguments_texts``, ``annotations_texts``.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     rows
         The row of `Trace.tasks` that each row of the page is about.
     """
-    told = trace.arguments["arguments"].astype("category").cat
-    known = np.full(len(trace.tasks) + 1, -1, dtype=np.int64)
-    known[run_of_rows(trace.tasks, trace.arguments)] = told.codes.to_numpy()
+    tasks, table = run.all.tasks, run.trace.arguments
+    told = table["arguments"].astype("category").cat
+    known = np.full(len(tasks) + 1, -1, dtype=np.int64)
+    known[run_of_rows(tasks, table)] = told.codes.to_numpy()
     known[-1] = -1
-    annotations, names = annotation_texts(trace)
+    annotations, names = annotation_texts(run.all.trace)
     return {
         **_packed("arguments", known[rows], list(map(str, told.categories))),
         **_packed("annotations", annotations[rows], names),

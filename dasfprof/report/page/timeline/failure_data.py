@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.worker_exits import exit_words
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 from dasfprof.text import elide
@@ -15,27 +15,27 @@ from dasfprof.text import elide
 MOST, LINES, LONGEST = 500, 60, 200
 
 
-def failure_facts(trace: Trace, whole: Trace, rows: Array) -> dict[str, dict[str, str]]:
+def failure_facts(run: Run, rows: Array) -> dict[str, dict[str, str]]:
     """Return tracebacks, and how the worker's process ended, by the row of the page as text.
 
     Parameters
     ----------
-    trace, whole
-        The trace, without and with the task runs that had not ended.
+    run
+        The run.
     rows
-        The row of the tasks of `whole` that each row of the page is about.
+        The row of ``run.all.tasks`` that each row of the page is about.
     """
     return {
-        "tracebacks": _tracebacks(whole, rows),
-        "exits": _exits(trace, whole, rows),
+        "tracebacks": _tracebacks(run, rows),
+        "exits": _exits(run, rows),
     }
 
 
-def _tracebacks(whole: Trace, rows: Array) -> dict[str, str]:
-    table = whole.tracebacks.sort_values("time", kind="stable").head(MOST)
+def _tracebacks(run: Run, rows: Array) -> dict[str, str]:
+    table = run.trace.tracebacks.sort_values("time", kind="stable").head(MOST)
     if not len(table):
         return {}
-    of_page = pd.MultiIndex.from_frame(whole.tasks[RUN].iloc[rows])
+    of_page = pd.MultiIndex.from_frame(run.all.tasks[RUN].iloc[rows])
     first = np.flatnonzero(~of_page.duplicated())
     among = of_page[first].get_indexer(pd.MultiIndex.from_frame(table[RUN]))
     texts = table["text"].astype(object)
@@ -51,10 +51,10 @@ def _cut(text: str) -> str:
     return "\n".join(elide(line, LONGEST) for line in lines[-LINES:])
 
 
-def _exits(trace: Trace, whole: Trace, rows: Array) -> dict[str, str]:
+def _exits(run: Run, rows: Array) -> dict[str, str]:
     """Return how the processes ended of the workers of task runs that had not."""
-    open_places = np.flatnonzero(rows >= len(trace.tasks))
-    lives = whole.tasks["worker_id"].to_numpy()[rows[open_places]]
-    words = {life: exit_words(trace, life) for life in np.unique(lives).tolist()}
+    open_places = np.flatnonzero(rows >= len(run.ended.tasks))
+    lives = run.all.tasks["worker_id"].to_numpy()[rows[open_places]]
+    words = {life: exit_words(run.trace, life) for life in np.unique(lives).tolist()}
     found = zip(open_places.tolist(), lives.tolist(), strict=True)
     return {str(place): words[life] for place, life in found if words[life]}

@@ -21,10 +21,8 @@ from dasfprof.analysis.model.busy_time import (
     unspill_seconds,
 )
 from dasfprof.analysis.model.idle_cells import IdleCells
-from dasfprof.analysis.model.slots import task_slots
+from dasfprof.analysis.model.run import Run, TaskRuns
 from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime
-from dasfprof.analysis.model.workers import NamedWorkers, worker_lives
-from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.report.page.packing import PackedColumn, offsets, scaled, seconds, whole_numbers
 from dasfprof.report.thread_tracks import ThreadTracks, busy_until
@@ -33,18 +31,11 @@ from dasfprof.report.thread_tracks import ThreadTracks, busy_until
 _WHOLE = 0xFFFF
 
 
-def known_threads(trace: Trace) -> Array:
-    """Return how many threads each named worker has, 0 of one that was never there.
-
-    Parameters
-    ----------
-    trace
-        A trace with its open runs.
-    """
-    named = NamedWorkers(trace)
-    lives = worker_lives(trace, task_slots(trace))
-    threads = np.zeros(len(named), dtype=np.int64)
-    np.maximum.at(threads, named.of_lives[lives.ids], lives.threads)
+def known_threads(run: Run) -> Array:
+    """Return how many threads each named worker has, 0 of one that was never there."""
+    workers, lives = run.workers, run.all.lives
+    threads = np.zeros(len(workers), dtype=np.int64)
+    np.maximum.at(threads, workers.of_lives[lives.ids], lives.threads)
     return threads
 
 
@@ -65,10 +56,10 @@ class Around:
 
     @classmethod
     def of(
-        cls, trace: Trace, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]
+        cls, runs: TaskRuns, rows: Array, tracks: ThreadTracks, spans: tuple[Array, Array]
     ) -> Around:
         """Find them; `spans` has starts and durations of the page's rows, in tracks."""
-        slots = task_slots(trace)
+        trace, slots = runs.trace, runs.slots
         times = slots.times
         end = np.maximum(slots.end, times.stop)
         before, inside, after = np.diff([times.executing, times.start, times.stop, end], axis=0)
@@ -76,8 +67,8 @@ class Around:
         read = unspill_seconds(trace, before)[rows]
         before, after = _fitted(before[rows], after[rows], spans, tracks)
         waits = uses[CORE_WAIT][rows]
-        if "run_queue" in trace.tasks:
-            unknown = np.isnan(trace.tasks["run_queue"].to_numpy(dtype=float)[rows])
+        if "run_queue" in runs.tasks:
+            unknown = np.isnan(runs.tasks["run_queue"].to_numpy(dtype=float)[rows])
             waits = np.where(unknown | (uses[CPU_UNKNOWN][rows] > 0), np.nan, waits)
         else:
             waits = np.full(len(rows), np.nan)
@@ -107,14 +98,14 @@ def _fitted(
 
 
 def gap_columns(
-    trace: Trace, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
+    run: Run, tracks: ThreadTracks, around: Around, spans: tuple[Array, Array]
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the causes of idle threads.
 
     Parameters
     ----------
-    trace
-        The trace, with its open runs.
+    run
+        The run.
     tracks
         The tracks of the page.
     around, spans
@@ -129,17 +120,17 @@ def gap_columns(
         and one behind the last. The last cell of a worker is none: its last life ends there.
     """
     free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
-    titles, named = NamedWorkers(trace).titles(), NamedWorkers(trace).of_lives
+    titles, named = run.workers.titles(), run.workers.of_lives
     places = {name: place for place, name in enumerate(tracks.workers)}
     lives: list[list[IdleCells]] = [[] for _ in tracks.workers]
-    for cells in thread_seconds(trace).cells:
+    for cells in thread_seconds(run).cells:
         lives[places[titles[named[cells.worker]]]].append(cells)
     begins, shares, first = [np.empty(0)], [np.empty((0, len(ThreadTime)), dtype=np.int64)], []
     total = 0
     for worker, own in enumerate(lives):
         first.append(total)
         for cells in sorted(own, key=lambda one: float(one.edges[0])):
-            idle = by_class(trace, cells.seconds)
+            idle = by_class(run.trace, cells.seconds)
             edges, share = _merged(cells.edges, free.shares(worker, cells.edges, idle))
             begins.append(edges)
             shares.append(np.vstack([share, np.zeros((1, len(ThreadTime)), dtype=np.int64)]))

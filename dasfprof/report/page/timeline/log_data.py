@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.run import run_of
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.tables.function_code import function_code
-from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RUN
 from dasfprof.database.columns import Array
 from dasfprof.text import elide
@@ -18,20 +17,20 @@ from dasfprof.text import elide
 MOST, LONGEST = 2000, 300
 
 
-def log_facts(trace: Trace, rows: Array) -> dict[str, list[list[str]]]:
+def log_facts(run: Run, rows: Array) -> dict[str, list[list[str]]]:
     """Return the first records of task runs, by the row of the page as text.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     rows
         The row of `Trace.tasks` that each row of the page is about.
     """
-    logs = trace.logs.sort_values("time", kind="stable").head(MOST)
+    logs = run.trace.logs.sort_values("time", kind="stable").head(MOST)
     if not len(logs):
         return {}
-    of_page = pd.MultiIndex.from_frame(trace.tasks[RUN].iloc[rows])
+    of_page = pd.MultiIndex.from_frame(run.all.tasks[RUN].iloc[rows])
     first = ~of_page.duplicated()
     among = of_page[first].get_indexer(pd.MultiIndex.from_frame(logs[RUN]))
     places = np.where(among >= 0, np.flatnonzero(first)[among], -1).tolist()
@@ -44,12 +43,10 @@ def log_facts(trace: Trace, rows: Array) -> dict[str, list[list[str]]]:
     return found
 
 
-def code_facts(trace: Trace) -> dict[str, list[list[Any]]]:
+def code_facts(run: Run) -> dict[str, list[list[Any]]]:
     """Return place, source, file and line of the functions that tasks call, by their names."""
     found: dict[str, list[list[Any]]] = {}
-    for name, code, file, line, source, missing in function_code(run_of(trace)).itertuples(
-        index=False
-    ):
+    for name, code, file, line, source, missing in function_code(run).itertuples(index=False):
         place = f"{code}, {file}:{line}" + (f" ({missing})" if missing else "")
         found.setdefault(name, []).append([place, source, file, int(line)])
     return found

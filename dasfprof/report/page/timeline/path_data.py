@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dasfprof.analysis.model.critical_path import SegmentKind, path_segments
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.tables.critical_path import KINDS
 from dasfprof.report.page.packing import PackedColumn, seconds, whole_numbers
 
 if TYPE_CHECKING:
-    from dasfprof.analysis import Trace
     from dasfprof.database.columns import Array
 
 #: A kind of waits has the colour of the class of thread time; work has that of its task.
@@ -28,13 +28,13 @@ _COLOURS = {
 _NO_COLOUR = ThreadTime.IDLE_CAUSE_UNKNOWN.colour
 
 
-def path_columns(trace: Trace, rows: Array) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
+def path_columns(run: Run, rows: Array) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the segments of the critical path.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     rows
         The row of `Trace.tasks` that each row of the page is about; those of task runs that had
         not ended are behind its last.
@@ -45,9 +45,9 @@ def path_columns(trace: Trace, rows: Array) -> tuple[dict[str, PackedColumn], di
         The columns start, length, kind and page row of each segment (one behind the last row: the
         page does not have that task run); and the kinds with their meanings and colours.
     """
-    path = path_segments(trace)
-    places = np.full(max(len(trace.tasks), path.rows.max(initial=-1) + 1), len(rows))
-    ended = np.flatnonzero(rows < len(trace.tasks))
+    path = path_segments(run)
+    places = np.full(max(len(run.ended.tasks), path.rows.max(initial=-1) + 1), len(rows))
+    ended = np.flatnonzero(rows < len(run.ended.tasks))
     places[rows[ended]] = ended
     columns = {
         "starts": seconds(path.begin),

@@ -14,9 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.open_runs import OPEN_STATES
-from dasfprof.analysis.model.statuses import status_seconds
-from dasfprof.analysis.model.steps import has_steps, step_groups
-from dasfprof.analysis.model.times import recorded_times
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database import keys as key_parts
@@ -60,18 +58,18 @@ class TimelineData:
     #: empty where none is known), ``gaps`` (see `gap_columns`), ``span`` (seconds), ``overview``
     #: (busy share of each track and part of the run, in tenths).
     facts: dict[str, Any]
-    #: The row of `Trace.tasks` that each row of the page is about. Task runs that have no time
+    #: The row of ``Run.all.tasks`` that each row of the page is about. Task runs that have no time
     #: have no place in it.
     rows: Array
 
     @classmethod
-    def of(cls, trace: Trace) -> TimelineData:
+    def of(cls, run: Run) -> TimelineData:
         """Make the columns."""
-        tasks = trace.tasks
-        statuses = status_seconds(trace)
-        starts, durations = recorded_times(trace)["start"], tasks["duration"].to_numpy()
+        runs = run.all
+        trace, tasks, statuses = runs.trace, runs.tasks, runs.statuses
+        starts, durations = runs.recorded["start"], tasks["duration"].to_numpy()
         placed = np.flatnonzero(np.isfinite(starts) & np.isfinite(durations))
-        tracks = ThreadTracks(trace, placed, starts[placed], known_threads(trace))
+        tracks = ThreadTracks(run, placed, starts[placed], known_threads(run))
         rows = placed[tracks.order]
         starts, durations = np.maximum(starts[rows], 0.0), durations[rows]
         ranks, key_order = _rank_keys(trace.keys, tasks["key_id"].to_numpy()[rows])
@@ -84,11 +82,11 @@ class TimelineData:
         picture["functions"], functions = _functions(trace.keys, key_order)
         picture["states"], states = _categories(tasks["state"], rows)
         steps: list[str] = []
-        if has_steps(trace):
-            codes, steps = step_groups(tasks)
+        if runs.has_steps:
+            codes, steps = runs.steps_of_tasks
             picture["steps"] = whole_numbers(codes[rows])
-        around = Around.of(trace, rows, tracks, (starts, durations))
-        cells, gap_facts = gap_columns(trace, tracks, around, (starts, durations))
+        around = Around.of(runs, rows, tracks, (starts, durations))
+        cells, gap_facts = gap_columns(run, tracks, around, (starts, durations))
         held = {
             name: _spent(spent, len(rows) > _MANY_RUNS)
             for name, spent in dataclasses.asdict(around).items()
@@ -113,8 +111,8 @@ class TimelineData:
             **in_group("statuses", spent),
         }
         facts = {
-            "span": _span(trace),
-            "begin": None if np.isnan(trace.begin) else trace.begin,
+            "span": _span(run),
+            "begin": None if np.isnan(run.begin) else run.begin,
             "tracks": tracks.facts,
             "workers": tracks.workers,
             "functions": functions,
@@ -123,7 +121,7 @@ class TimelineData:
             "steps": steps,
             "gaps": gap_facts,
             "statuses": list(statuses),
-            "overview": tracks.busy_shares(starts, durations, _span(trace), _OVERVIEW_BINS),
+            "overview": tracks.busy_shares(starts, durations, _span(run), _OVERVIEW_BINS),
             "tasks": len(rows),
             "keys": len(key_order),
             "crowded": crowded,
@@ -131,10 +129,10 @@ class TimelineData:
         return cls(columns, facts, rows)
 
 
-def _span(trace: Trace) -> float:
-    if not len(trace.tasks) and np.isnan(trace.begin):
+def _span(run: Run) -> float:
+    if not len(run.all.tasks) and np.isnan(run.begin):
         return 0.0
-    return float(trace.end - trace.begin)
+    return float(run.seconds)
 
 
 def _hashed(keys: KeyTable) -> Array:

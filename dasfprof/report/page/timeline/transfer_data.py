@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from dasfprof.analysis.model.run import Run
 from dasfprof.analysis.model.transfers import succeeded_rows
-from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.trace import Trace
 from dasfprof.report.page.packing import PackedColumn, scaled, seconds, whole_numbers
 from dasfprof.report.received_transfers import ReceivedTransfers
 
@@ -17,14 +16,14 @@ _MOST_TRANSFERS = 10_000
 
 
 def transfer_columns(
-    trace: Trace, workers: list[str]
+    run: Run, workers: list[str]
 ) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Pack the transfers.
 
     Parameters
     ----------
-    trace
-        The trace.
+    run
+        The run.
     workers
         Names of the workers that the page has tracks of.
 
@@ -35,10 +34,9 @@ def transfer_columns(
         ``sources``), its receiver (place in `workers`) and whether it failed; by receiver and
         begin. ``all``: how many there were.
     """
-    named = NamedWorkers(trace)
-    found = ReceivedTransfers.of(trace, named)
+    found, table = ReceivedTransfers.of(run), run.trace.transfers
     places = {name: place for place, name in enumerate(workers)}
-    receivers = np.array([places.get(title, -1) for title in named.titles()], dtype=np.int64)
+    receivers = np.array([places.get(title, -1) for title in run.workers.titles()], dtype=np.int64)
     kept = np.flatnonzero(receivers[found.receivers] >= 0)
     count = len(kept)
     longest = kept[np.argsort(-found.durations[kept], kind="stable")[:_MOST_TRANSFERS]]
@@ -48,9 +46,9 @@ def transfer_columns(
     columns = {
         "starts": seconds(np.maximum(found.begins[longest], 0.0), delta=True),
         "durations": seconds(found.durations[longest]),
-        "sizes": scaled(trace.transfers["size"].to_numpy(dtype=float)[rows], step=1.0),
+        "sizes": scaled(table["size"].to_numpy(dtype=float)[rows], step=1.0),
         "sources": whole_numbers(used),
         "receivers": whole_numbers(receivers[found.receivers[longest]]),
-        "failed": whole_numbers(~succeeded_rows(trace.transfers)[rows]),
+        "failed": whole_numbers(~succeeded_rows(table)[rows]),
     }
     return columns, {"all": count, "sources": [found.names[code] for code in codes.tolist()]}
