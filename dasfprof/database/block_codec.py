@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.database import columns, encoders, values
+from dasfprof.database.number_arrays import number_array
 from dasfprof.database.number_columns import encode_numbers
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.events import EVENT_CLASSES, Event
@@ -135,7 +136,7 @@ class BlockEncoder:
             "name": self.schema.name,
             "rows": self.rows,
             **about,
-            "sequence": encode_numbers(np.array(self._sequence, dtype="<i8")),
+            "sequence": encode_numbers(number_array(self._sequence, "<i8")),
             "fields": fields,
             "args": dict(args),
         }

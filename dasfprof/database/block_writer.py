@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from dasfprof.schema.declaration import Schema
 SLICE_ROWS = 250
 
 #: Rows, with their positions among all events of the file.
-_Part = tuple[Rows, list[int]]
+_Part = tuple[Rows, Sequence[int]]
 
 
 class _Block:
@@ -30,7 +30,7 @@ class _Block:
         self._constants = constants
         self.parts: list[_Part] = []
 
-    def extend(self, rows: Rows, sequence: list[int]) -> list[Exception]:
+    def extend(self, rows: Rows, sequence: Sequence[int]) -> list[Exception]:
         self.parts.append((rows, sequence))
         return self.encoder.extend(rows, sequence)
 
@@ -48,6 +48,13 @@ class _Block:
                     half.extend(rows[place], sequence[place])
             rest()
         return halves
+
+
+def _from(first: int, positions: Sequence[int]) -> Sequence[int]:
+    """Return positions that count from another place."""
+    if isinstance(positions, range):
+        return range(first + positions.start, first + positions.stop, positions.step)
+    return [first + place for place in positions]
 
 
 class BlockWriter:
@@ -120,7 +127,7 @@ class BlockWriter:
         for schema, rows, positions in folded:
             if schema not in blocks:
                 blocks[schema] = _Block(schema, source.constants)
-            for reason in blocks[schema].extend(rows, [first + place for place in positions]):
+            for reason in blocks[schema].extend(rows, _from(first, positions)):
                 self.failed("not encoded", 1, reason)
             self.events += len(rows)
 

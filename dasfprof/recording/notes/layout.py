@@ -108,11 +108,11 @@ class FlatNotes:
         """Return the rows of notes, schema by schema, with their positions among all notes."""
         width = self._layout.width
         marks = notes[::width]
-        counts = [marks.count(kind) for kind in self._layout.kinds]
+        counts = self._counts(marks)
         if self._rest or sum(counts) < len(marks) or len(notes) % width:
             notes = self._resynchronised(notes)
             marks = notes[::width]
-            counts = [marks.count(kind) for kind in self._layout.kinds]
+            counts = self._counts(marks)
         for kind, count in zip(self._layout.kinds, counts, strict=True):
             if not count:
                 continue
@@ -122,6 +122,14 @@ class FlatNotes:
             columns = self._columns(kind, self._at(places, notes))
             rows = Columns(columns) if columns else ()
             yield kind.schema, rows, places[: len(rows)]
+
+    def _counts(self, marks: list[Any]) -> list[int]:
+        """Return how many notes of each kind there are."""
+        counts, left = [], len(marks)
+        for kind in self._layout.kinds:
+            counts.append(marks.count(kind) if left else 0)
+            left -= counts[-1]
+        return counts
 
     def finish(self, left: list[Any]) -> Folded:
         """Count as lost what remains when the file is closed: parts of a note.

@@ -120,6 +120,7 @@ class WorkerTaskPlugin(RecordingPart):
         self._threshold = self._writer.commit_threshold * width
         self._tasks, self._threads = worker.state.tasks, worker.threads
         self._describe = ResultDescriber()
+        self._plain = self._describe.plain
         self._writer.start(self._source)
         self._note = self._source.rows.extend
         self._undo.append(self._stop_noting)
@@ -210,7 +211,7 @@ class WorkerTaskPlugin(RecordingPart):
         self._clock.change(self._worker.scheduler_delay, self._executing)
         self._note(CORRECTED.note(time(), self._clock.current))
 
-    def _note_run(  # noqa: PLR0917  (a tuple or an object of these would double the cost)
+    def _note_run(  # noqa: PLR0912, PLR0917  (calls, tuples and objects would double the cost)
         self,
         key: Any,
         prefix: str | None,
@@ -229,39 +230,42 @@ class WorkerTaskPlugin(RecordingPart):
         metrics: Any,
     ) -> None:
         """Note a task run with its times, and forget these."""
-        if self._worker.scheduler_delay != self._clock.current:
+        clock = self._clock
+        if self._worker.scheduler_delay != clock.current:
             self._note_correction()
         cpu, deserialize, disk_read, disk_read_size, executor = None, 0.0, 0.0, 0, 0.0
         within = False
         for label, value, unit in metrics:  # a call would cost half as much
-            if label == "thread-cpu":
-                cpu = value if cpu is None else cpu + value
-            elif label == "executor":
-                executor += value
-            elif label == "deserialize":
-                deserialize += value
-            elif label == "disk-read":
-                if unit == "seconds":
+            if unit == "seconds":
+                if label == "thread-cpu":
+                    cpu = value if cpu is None else cpu + value
+                elif label == "executor":
+                    executor += value
+                elif label == "deserialize":
+                    deserialize += value
+                elif label == "disk-read":
                     disk_read += value
-                elif unit == "bytes":
-                    disk_read_size += int(value)
-            elif unit == "seconds" and label != "thread-noncpu":
-                within = True
+                elif label != "thread-noncpu":
+                    within = True
+            elif label == "disk-read" and unit == "bytes":
+                disk_read_size += int(value)
         code = self._code
         if code is not None and prefix not in code.known:
             code.see(prefix, self._tasks.get(key))
         executing = self._executing.pop(key, None)
-        correction = self._clock.number if executing is not None else UNKNOWN
-        correction = self._clock.of_earlier.pop(key, correction)
+        correction = clock.number if executing is not None else UNKNOWN
+        if clock.of_earlier:
+            correction = clock.of_earlier.pop(key, correction)
         received, ready = self._received.pop(key, None), self._ready.pop(key, None)
         seceded = self._seceded.pop(key, None) if self._seceded else None
         # Coroutines have no CPU seconds: many at a time share the event loop's thread.
         thread = self._threads.get(key) if cpu is not None or not metrics else None
         reading, done = self._readings.pop(key, None), time()
-        applied = correction_of(reading)
-        if applied is not None and applied not in self._clock.known:
-            self._clock.known.add(applied)
-            self._note(CORRECTED.note(executing or done, applied))
+        if reading is not None and reading != clock.current:
+            applied = correction_of(reading)
+            if applied is not None and applied not in clock.known:
+                clock.known.add(applied)
+                self._note(CORRECTED.note(executing or done, applied))
         if within and cpu is not None:
             # Dask takes from them whatever is metered within the task, waits too, as P2P does.
             cpu = cpu_seconds(reading, start, stop)
@@ -333,7 +337,8 @@ class WorkerTaskPlugin(RecordingPart):
         task = self._tasks.get(key)
         kind: str | None
         try:
-            kind, dtype, shape = self._describe(event.value)
+            value = event.value
+            kind, dtype, shape = self._plain.get(type(value)) or self._describe(value)
         except Exception:
             self._guard.caught("describing a result")
             kind = dtype = shape = None
