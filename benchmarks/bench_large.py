@@ -2,8 +2,8 @@
 
 Events are task runs as the worker plugin records them, in files of several workers. First the three
 tables of the tutorial are made part by part in one process, with 2 GB of memory allowed; then on
-Dask clusters of one and of two worker processes with a thread and 3 GB each, which share the
-machine's disk; client and scheduler take a part of its cores too.
+Dask clusters of one and of two worker processes with a thread and 3 GB each; client and scheduler
+take a part of the machine's cores too.
 A hundred million events (``--events 100000000 --no-clusters``) are 2.9 GB of files.
 """
 

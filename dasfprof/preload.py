@@ -11,7 +11,8 @@
 
 Settings are read from Dask's config, ``dasfprof.*``, of the process with the preload. If the
 cluster is already being recorded, no recording is started. Runs that clients register later are
-recorded beside that of a preload, which goes on. Workers without dasfprof work unrecorded.
+recorded beside that of a preload, which goes on. Workers without dasfprof work unrecorded. A client
+that is killed cannot end its run: that ends by itself after ``dasfprof.orphan-timeout``.
 """
 
 from __future__ import annotations

@@ -54,6 +54,7 @@ def test_defaults() -> None:
         "max_pending": 100_000,
         "segment_size": 256_000_000,
         "response_timeout": 5.0,
+        "orphan_timeout": 300.0,
         "ship": "auto",
         "sample_interval": 0.1,
         "stack_frequency": 0.0,

@@ -33,8 +33,8 @@ class TraceAnalyser(Questions):
         list of databases or paths; or what `dasfprof.open_run` takes: a file, a directory, a
         glob, or a run's name.
     client
-        A Dask client, whose cluster then analyses the run part by part: the workers that have its
-        files read them.
+        A Dask client, whose cluster then analyses the run part by part, on the workers that see
+        all of its files.
     progress
         Whether to show progress bars on standard error; None leaves it to the config's
         ``dasfprof.progress``, whose null means: when a person is watching.
@@ -44,14 +44,14 @@ class TraceAnalyser(Questions):
     InvalidArgumentError
         If the source is of another type, or stands for several runs.
     SourceNotFoundError, NotATraceError
-        If there is no such trace.
+        If there is no such trace, or no worker of the client's cluster sees all of its files.
 
     Notes
     -----
     A run that would take more memory than the setting ``dasfprof.analysis-memory`` (by default a
-    quarter of what is free) is analysed part by part, which takes ``dasfprof[big]``: questions that
-    sum up, count and rank have the same answers then, but tables with a row a task run end after
-    10,000 rows, with a warning. Others are answered in memory, if that is enough.
+    quarter of what is free) is analysed part by part: questions that sum up, count and rank have
+    the same answers then, but tables with a row a task run end after 10,000 rows, with a warning.
+    Others are answered in memory, if that is enough.
 
     Where evidence is missing (no GPU, no scheduler's file, a worker that was killed) the tables
     have NA, and ``analyser.trace.notes`` says why.

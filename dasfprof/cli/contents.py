@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dasfprof.database.reader import TraceFile
 
 CLOSED = "closed cleanly"
+CLIENT_GONE = "closed as its client was gone"
 CONTINUED = "goes on in the next segment"
 BEHIND = "not closed, though workers' files are: cut, or not written yet"
 NO_END = "DASF's format, which has no end"
@@ -65,7 +66,7 @@ class FileContents:
     @property
     def is_closed(self) -> bool:
         """Whether its writer finished it."""
-        return self.state in (CLOSED, CONTINUED)
+        return self.state in (CLOSED, CLIENT_GONE, CONTINUED)
 
     @property
     def goes_on(self) -> bool:
@@ -152,7 +153,7 @@ def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
 
 
 def _doubt_scheduler(contents: list[FileContents]) -> None:
-    """Tell that a scheduler's file was cut which misses that workers, whose files say so, ended."""
+    """Mark a scheduler's file as cut that misses the end of workers, whose own files have it."""
     workers = {
         str(one.fact("worker", "address")): one for one in contents if one.fact("worker", "address")
     }
@@ -209,6 +210,8 @@ def _read_file(file: TraceFile) -> FileContents:
         contents.unknown.clear()
     if file.end is not None and file.end.get("continues") is True:
         contents.continues, contents.state = True, CONTINUED
+    if file.ended_by_itself:
+        contents.state = CLIENT_GONE
     if file.end is None:
         contents.state = writer_of(file.header).value
     damage = file.damage

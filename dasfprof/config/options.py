@@ -176,6 +176,15 @@ class Tuning(TypedDict, total=False):
             "and left alone.",
         ),
     ]
+    orphan_timeout: Annotated[
+        str | float | None,
+        Seconds(
+            "5 minutes",
+            "Seconds (or text such as 10 minutes) after which a run ends by itself if the process "
+            "that registered it is gone, as after SIGKILL, or does not reach the scheduler over "
+            "tcp or tls. If it is back in time, the run goes on. Preloads' runs have no such end.",
+        ),
+    ]
     ship: Annotated[
         ShipName | None,
         Ship(
@@ -206,15 +215,7 @@ class ConfigOptions(TypedDict, total=False):
         Option(
             None,
             "Memory that an analysis may take, such as 4GB. A larger run is analysed part by part, "
-            "which needs the extra dasfprof[big]. null: a quarter of what is free.",
-        ),
-    ]
-    spill_directory: Annotated[
-        str | None,
-        Option(
-            None,
-            "Where such an analysis keeps its parts, for as long as it lasts: half of the trace "
-            "files' size. null: the directory for temporary files.",
+            "each a window of time. null: a quarter of what is free.",
         ),
     ]
     progress: Annotated[
@@ -236,6 +237,7 @@ class RunOptions:
     max_pending: int
     segment_size: int
     response_timeout: float
+    orphan_timeout: float
     ship: ShipName
     sample_interval: float
     stack_frequency: float

@@ -25,6 +25,8 @@ FORMAT_VERSION = 2
 #: DASF's files begin with the length of the first event, big-endian, and a msgpack map.
 DASF_LENGTH_BYTES = 8
 _MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)
+#: The cause of an end of recording that nobody asked for, as closing frames name it.
+CLIENT_GONE = "client gone"
 #: Bytes to read for the closing frame, which is much shorter.
 _END_BYTES = 4096
 #: Bytes to read for a header, which is shorter as a rule.
@@ -55,6 +57,15 @@ class TraceFile:
     headers: list[tuple[dict[str, Any], int]] = field(default_factory=list)
     #: What is read of it; None: all.
     window: Window | None = None
+    #: Stretches of bytes that are read, of whole frames; None: all.
+    stretches: list[tuple[int, int]] | None = None
+    #: Where the frame of the last batch begins and ends.
+    frame: tuple[int, int] = (0, 0)
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether the run ended as its client was gone for long."""
+        return self.end is not None and self.end.get("cause") == CLIENT_GONE
 
     def batches(self) -> Iterator[Batch]:
         """Yield every intact batch in the order of the file.
@@ -65,7 +76,8 @@ class TraceFile:
             If there is no such file or it holds no frame of this format.
         """
         self.end, self.damage, self.events, self.headers = None, frames.Damage(), 0, []
-        for block, size in self._blocks(self.window):
+        for frame, block, size in self._blocks(self.window):
+            self.frame = frame
             kind = block.get("kind")
             self.dropped = max(self.dropped, _count(block, "dropped"))
             self._add_causes(block.get("dropped_by"))
@@ -88,7 +100,7 @@ class TraceFile:
 
     def read_header(self) -> dict[str, Any]:
         """Return the header; an empty map if it is lost."""
-        for block, _ in self._blocks():
+        for _, block, _ in self._blocks():
             if block.get("kind") == "header":
                 self.header = block
             break
@@ -102,7 +114,9 @@ class TraceFile:
     def _frames(
         self, data: bytes | mmap.mmap, window: Window | None
     ) -> Generator[tuple[int, memoryview | bytes]]:
-        needed = None if window is None else _needed(data, window)
+        needed = self.stretches
+        if needed is None and window is not None:
+            needed = _needed(data, window)
         if needed is None:
             yield from frames.scan_frames(data, self.damage)
             return
@@ -115,11 +129,13 @@ class TraceFile:
             if isinstance(cause, str) and type(count) is int and count > 0:
                 self.dropped_by[cause] = max(count, self.dropped_by.get(cause, 0))
 
-    def _blocks(self, window: Window | None = None) -> Iterator[tuple[dict[str, Any], int]]:
+    def _blocks(
+        self, window: Window | None = None
+    ) -> Iterator[tuple[tuple[int, int], dict[str, Any], int]]:
         with _map(self.path) as data, closing(self._frames(data, window)) as found:
             seen = False
             for position, payload in found:
-                seen = True
+                seen, end = True, position + frames.HEAD_BYTES + len(payload)
                 try:
                     plain = inflate(payload)
                     block = values.unpack(plain)
@@ -127,7 +143,7 @@ class TraceFile:
                     self.damage.unreadable.append(f"frame at byte {position}: {error}")
                     continue
                 if isinstance(block, dict):
-                    yield block, len(plain)
+                    yield (position, end), block, len(plain)
                 else:
                     self.damage.unreadable.append(f"frame at byte {position} is not a map")
             if not seen and len(data) and not _begins_as_trace(data):

@@ -79,6 +79,8 @@ class TraceWriter:
         #: Whether `close` was called: what is recorded afterwards is not written.
         self.closed = False
         self.sources: list[Source] = []
+        #: Entries of the closing frame that say why recording ended by itself, see FORMAT.md.
+        self.ending: dict[str, Any] = {}
         #: Called when rows were written, in the thread that wrote them.
         self.after_drain: Callable[[], object] = lambda: None
         # The longest time that the platform can wait for.
@@ -257,7 +259,7 @@ class TraceWriter:
             self._drain(finish=True)
             if self._output.created:
                 self._output.release_margin()
-                end = {"kind": "end", "events": self._blocks.events}
+                end = {"kind": "end", "events": self._blocks.events, **self.ending}
                 self._blocks.append(self._blocks.frame(end))
             self.losses.warn_of_all()
         self._raise_interrupt()

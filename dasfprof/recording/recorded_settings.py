@@ -26,7 +26,7 @@ _OF_DASK = (
     "optimization.fuse.active",
 )
 #: Options that do not touch the work, or whose files show them.
-_NOT_SETTINGS = {"response_timeout", "ship", "enable_nvtx"}
+_NOT_SETTINGS = {"response_timeout", "orphan_timeout", "ship", "enable_nvtx"}
 
 
 def recorded_settings(settings: RunSettings) -> dict[str, str]:

@@ -22,6 +22,7 @@ from dasfprof.recording.cluster.home import Home
 from dasfprof.recording.cluster.link import ClusterLink
 from dasfprof.recording.cluster.readiness import NO_ANSWER, check_answers, check_processes
 from dasfprof.recording.cluster.removal import remove_plugins
+from dasfprof.recording.cluster.scheduler_watch import is_on_network
 from dasfprof.recording.cluster.time_limit import within
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.options import check_names, documented
@@ -57,6 +58,8 @@ def register_default_profiler(
     **options: Unpack[Options],
 ) -> ProfiledRun:
     """Record everything that a cluster does, until `stop()` is called or the cluster closes.
+
+    If this process is gone for `orphan_timeout`, the run ends by itself.
 
     Options that are None are read from Dask's config, ``dasfprof.*``. A run of the same process
     that is still being recorded on the cluster is stopped first, with a warning; its files are
@@ -166,10 +169,13 @@ class profile:  # noqa: N801  (a context manager, used like a function)
 async def _register(
     client: Client, settings: RunSettings, owned: bool, steps: StepRecorder
 ) -> ProfiledRun:
-    plugins, home = default_plugins(settings), Home(settings)
+    home = Home(settings)
     try:
         if client.status != "running":
             await client
+        if is_on_network(client):
+            settings = replace(settings, client=client.id)
+        plugins = default_plugins(settings)
         link = ClusterLink(client, settings.response_timeout)
         await check_answers(link)
         await within(_PATIENCE * link.limit, check_processes(client, settings))
@@ -237,7 +243,8 @@ async def _stop_earlier(client: Client, link: ClusterLink, owner: str) -> None:
         silent = (await remove_plugins(link, names)).silent
         if silent:
             logger.warning(
-                "the other run goes on in processes that did not answer: %s", ", ".join(silent)
+                "the other run ends in processes that did not answer once they do: %s",
+                ", ".join(silent),
             )
         await in_thread(partial(stop_recorders, names))
     if await client.run_on_scheduler(running_plugins):

@@ -136,7 +136,8 @@ class ProfiledRun:
         cluster has closed.
 
         Processes that do not answer within ``dasfprof.response-timeout`` are named in a warning and
-        in `unanswered`. Call `stop` again to try again.
+        in `unanswered`. The recording ends in such a worker as soon as it answers the scheduler
+        again; call `stop` again to have all of its files here.
         """
         return self._sync(self._stop)
 
@@ -305,12 +306,12 @@ class ProfiledRun:
             return
         if self._steps is not None:
             await in_thread(self._steps.stop)
-        self._obstacle, self._unanswered = "", {}
+        silent, self._obstacle, self._unanswered = self._unanswered, "", {}
         began = monotonic()
         try:
             answers = Answers()
             if not self._link.is_closed:
-                answers = await remove_plugins(self._link, self._plugins)
+                answers = await remove_plugins(self._link, self._plugins, silent)
             self._unanswered = answers.silent
             await self._bring_home(answers)
         except GONE as error:
@@ -319,8 +320,8 @@ class ProfiledRun:
         if self._unanswered:
             self._obstacle = f"{silent_processes(self._unanswered)} did not answer"
             logger.warning(
-                "run %r is not stopped: %s. Its files are complete up to the last write; "
-                "call stop() to try again.",
+                "run %r is not stopped: %s. Its files are complete up to the last write. Workers "
+                "end it as soon as the scheduler hears of them; call stop() to try again.",
                 self.name,
                 self._obstacle,
             )

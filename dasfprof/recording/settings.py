@@ -46,6 +46,8 @@ class RunSettings(RunOptions):
     storage: str = ""
     #: Whose run it is, see `dasfprof.recording.registration`: owners record beside each other.
     owner: str = ""
+    #: Id of the client with whose process the run ends; empty: it ends with the cluster.
+    client: str = ""
     #: Identifies the run among others with the same name.
     uuid: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: Unix seconds.

@@ -1,12 +1,9 @@
-"""A run that is analysed part by part has the tables that it has in memory, to the last digit."""
+"""A run that is analysed window by window has the tables that it has in memory."""
 
 from __future__ import annotations
 
-import math
 import random
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,24 +15,17 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from distributed import Client, LocalCluster, wait
-from hypothesis import given
-from hypothesis import strategies as st
 from large_requests import assert_same_answers, in_parts, requests
-from traces import Plan, Task
+from traces import Plan, Plugin, T, Task, row
 
 import dasfprof
-from dasfprof import TraceAnalyser, open_run
+from dasfprof import CompleteEvent, FileDatabase, InstantEvent, TraceAnalyser, open_run
 from dasfprof.analysis.large import run as large_run
-from dasfprof.analysis.numeric.groups import Groups, rounded
 from dasfprof.analysis.tables import questions
 from dasfprof.cli.main import cli
 from dasfprof.database.frames import MARKER
-from dasfprof.errors import (
-    BeyondMemoryError,
-    CannotWriteError,
-    InvalidArgumentError,
-    MissingExtraError,
-)
+from dasfprof.errors import BeyondMemoryError, InvalidArgumentError
+from dasfprof.schema.tasks import CLOCK, COMPUTE
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +115,68 @@ def test_planned_runs_of_several_hosts(tmp_path: Path) -> None:
     assert_same_answers(TraceAnalyser(tmp_path), in_parts(tmp_path))
 
 
+def test_keys_that_ran_again_in_another_window(tmp_path: Path) -> None:
+    """One was computed anew, one retried: their attempts are numbered over the whole run."""
+    others = [Task(f"f-{row}", row % 2, row + 0.1, row + 0.6) for row in range(300)]
+    failed = {"state": "erred", "exception": "ValueError('no')", "became": "released"}
+    again = [
+        Task("g-1", 0, 20.2, 20.4),
+        Task("g-1", 0, 120.2, 120.4),
+        Task("g-2", 1, 60.2, 60.4, **failed),
+        Task("g-2", 1, 250.2, 250.4),
+    ]
+    Plan([*others, *again]).write_files(tmp_path)
+    whole, parts = TraceAnalyser(tmp_path), in_parts(tmp_path, "60KB")
+    assert len(parts._large.windows) > 3  # type: ignore[union-attr]
+    assert_same_answers(whole, parts)
+    told = parts.processed_tasks("function").set_index("Function").loc["g"]
+    assert (told["Total"], told["Retried"], told["Recomputed"]) == (4, 1, 1)
+
+
+class Ahead(Plan):
+    """A plan whose second worker has a clock that is 40 s ahead."""
+
+    def _compute(self, task: Task) -> tuple[Any, ...]:
+        told = super()._compute(task)
+        names = [name for name, _ in COMPUTE.fields + COMPUTE.args]
+        times = ("timestamp", "received", "ready", "executing", "done")
+        return tuple(
+            value + 40.0 if task.worker and name in times else value
+            for name, value in zip(names, told, strict=True)
+        )
+
+
+@pytest.mark.parametrize("is_estimated", [True, False])
+def test_clocks_that_differ_by_more_than_is_read_around_windows(
+    is_estimated: bool, tmp_path: Path
+) -> None:
+    tasks = [Task(f"f-{row}", row % 2, row + 0.1, row + 0.6) for row in range(300)]
+    Ahead(tasks, 2, 2, hosts=["a", "b"]).write_files(tmp_path)
+    if is_estimated:
+        clock = row(CLOCK, timestamp=T + 41.0, scheduler_delay=-40.0)
+        own = Plugin(tmp_path, "ClockRecorder", "b", 1, "tcp://10.0.0.1:4001")
+        own.write((CLOCK, [clock]))
+    whole, parts = TraceAnalyser(tmp_path), in_parts(tmp_path, "60KB")
+    if is_estimated:
+        assert_same_answers(whole, parts)
+    else:
+        assert not any(map(parts.answers, requests()))
+
+
+def test_times_since_boot_take_the_whole_run_in_memory(tmp_path: Path) -> None:
+    who: dict[str, Any] = {"process_id": "host", "thread_id": "worker-1"}
+    with FileDatabase(tmp_path / "own.msgpack") as database:
+        for row in range(2000):
+            args = {"key": f"f-{row}", "state": "memory", "input_size": 0}
+            database.record(CompleteEvent("Compute", 50.0 + row, 0.5, **who, args=args))
+        usage = {"cpu": 1.0, "memory": 1, "time": 1.7e9}
+        database.record(InstantEvent("Resource Usage", 50.0, **who, args=usage))
+    parts = in_parts(tmp_path / "own.msgpack", "20KB")
+    assert not any(map(parts.answers, requests()))
+    table = parts.per_function_bottleneck()
+    pd.testing.assert_frame_equal(table, TraceAnalyser(tmp_path).per_function_bottleneck())
+
+
 def test_a_window_of_a_run(recorded: Path) -> None:
     whole = TraceAnalyser(recorded).trace
     middle = (whole.begin + whole.end) / 2
@@ -160,17 +212,6 @@ def test_what_needs_the_whole_run_is_refused_where_it_does_not_fit() -> None:
         large_run.refuse_whole(1 << 60)
 
 
-def test_without_the_extra_the_message_names_it(recorded: Path, monkeypatch: Any) -> None:
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "dasfprof\[big\]": duckdb not'):
-        in_parts(recorded)
-
-
-def test_without_the_extra_a_run_that_fits_is_read(recorded: Path, monkeypatch: Any) -> None:
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    assert not TraceAnalyser(recorded).is_in_parts
-
-
 @pytest.mark.parametrize("wrong", ["much", "-1GB", 0, [1]])
 def test_a_setting_that_is_no_size(recorded: Path, wrong: Any) -> None:
     with (
@@ -193,44 +234,9 @@ def test_arguments_that_make_no_sense_are_refused_as_in_memory(recorded: Path, w
     assert messages[0] == messages[1]
 
 
-def test_a_full_disk(recorded: Path, tmp_path: Path) -> None:
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(tmp_path)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("no tmpfs can be mounted here: that takes root")
-    try:
-        with pytest.raises(CannotWriteError, match="spill-directory"):
-            in_parts(recorded, spill_directory=str(tmp_path)).per_function_bottleneck()
-    finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
-
-
-def test_a_spill_directory_that_is_not_there(recorded: Path, tmp_path: Path) -> None:
-    with pytest.raises(CannotWriteError, match="spill-directory"):
-        in_parts(recorded, spill_directory=str(tmp_path / "nowhere"))
-
-
 def test_the_command_says_that_it_looks_at_parts(recorded: Path) -> None:
     with dask.config.set({"dasfprof.analysis-memory": "400KB"}):
         done = CliRunner().invoke(cli, ["analyse", "--head", "3", str(recorded)])
     assert done.exit_code == 0
     assert "analysed part by part" in done.output
     assert "Functions that took the most time" in done.output
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 4), st.floats(1e-6, 1e6) | st.integers(0, 1 << 24).map(float)),
-        min_size=1,
-    ),
-    st.randoms(use_true_random=False),
-)
-def test_sums_are_exact_in_any_order_and_in_parts(
-    rows: list[tuple[int, float]], generator: random.Random
-) -> None:
-    expected = [math.fsum(value for code, value in rows if code == group) for group in range(5)]
-    generator.shuffle(rows)
-    codes, values = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
-    np.testing.assert_allclose(Groups(codes, 5).sum(values), expected, rtol=2**-52, atol=0)
-    cut = generator.randrange(len(rows) + 1)
-    parts = [Groups(codes[part], 5).exact(values[part]) for part in (slice(cut), slice(cut, None))]
-    assert (rounded(parts[0] + parts[1]) == Groups(codes, 5).sum(values)).all()

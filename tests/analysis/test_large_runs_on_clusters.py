@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from click.testing import CliRunner
 from distributed import Client, LocalCluster
-from large_requests import requests
+from large_requests import assert_same, requests
 from traces import Plan, Task
 
 from dasfprof import TraceAnalyser
-from dasfprof.analysis.large import holders as large_holders
-from dasfprof.analysis.large.cluster import ClusterRun
+from dasfprof.analysis.large import cluster as large_cluster
+from dasfprof.analysis.large.cluster import FileFacts
 from dasfprof.analysis.trace import progress
 from dasfprof.cli.main import cli
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
@@ -64,25 +63,7 @@ def test_all_tables(client: Client, traces: Path) -> None:
     analyser.prepare(asked)
     for request in asked:
         assert analyser.answers(request), request
-        pd.testing.assert_frame_equal(
-            request.of(whole), request.of(analyser), check_exact=True, obj=request.file_stem
-        )
-
-
-def test_both_workers_read_and_keep_nothing(client: Client, traces: Path) -> None:
-    analyser = TraceAnalyser(traces, client=client)
-    analyser.per_function_bottleneck()
-    large: Any = analyser._large
-    assert {address for address, _ in large._places} == set(client.nthreads())
-
-    def kept(dask_worker: Any) -> int:
-        return len(list(Path(dask_worker.local_directory).glob("dasfprof-*")))
-
-    assert sum(client.run(kept).values()) == len(large.sources)
-    del analyser, large
-    deadline = time.monotonic() + 60
-    while sum(client.run(kept).values()):
-        assert time.monotonic() < deadline
+        assert_same(request.of(whole), request.of(analyser), request.file_stem)
 
 
 def known_tasks(client: Client, name: str) -> set[str]:
@@ -91,46 +72,14 @@ def known_tasks(client: Client, name: str) -> set[str]:
     return {key for key in tasks if key.startswith(f"{name}-")}
 
 
-def on_disks_of_their_own(client: Client, traces: Path, *, parts: int = 2) -> TraceAnalyser:
-    """Have each worker see what it has spilled itself, and nothing else."""
-    analyser = TraceAnalyser(traces, client=client)
-    run: Any = analyser._large
-    run.parts = parts
-    own: dict[str, set[int]] = {address: set() for address in client.nthreads()}
-    for place, (address, _) in enumerate(run._places):
-        own[address].add(place)
-    assert all(own.values())
-    vars(run)["_homes"] = [(frozenset(seen), [address]) for address, seen in own.items()]
-    return analyser
-
-
-def test_what_a_worker_does_not_see_moves_there(client: Client, traces: Path) -> None:
-    apart = on_disks_of_their_own(client, traces)
-    shared = TraceAnalyser(traces, client=client)
-    pd.testing.assert_frame_equal(
-        apart.per_function_bottleneck(), shared.per_function_bottleneck(), check_exact=True
-    )
-    run: Any = shared._large
-    everything = frozenset(range(len(run.sources)))
-    assert [home for home, _ in run._homes] == [everything] * 2
-    for analyser, moves in ((apart, True), (shared, False)):
-        assert analyser._large is not None
-        parts = analyser._large._of_parts(None, None, "test")
-        next(parts)
-        assert bool(known_tasks(client, "moved")) == moves
-        del parts
-        deadline = time.monotonic() + 60
-        while known_tasks(client, "moved") or known_tasks(client, "tell"):
-            assert time.monotonic() < deadline
-
-
-def test_few_parts_are_in_memory_at_a_time(client: Client, traces: Path) -> None:
-    run: Any = on_disks_of_their_own(client, traces, parts=40)._large
+def test_few_windows_are_in_memory_at_a_time(client: Client, traces: Path) -> None:
+    run: Any = TraceAnalyser(traces, client=client)._large
+    run.parts = 40
     told = 0
-    for _ in run._of_parts(None, None, "test"):
+    for _ in run._of_windows(None, run._unread, "test"):
         told += 1
-        assert len(known_tasks(client, "tell")) <= 2 * 2 + 1
-    assert told == 40
+        assert len(known_tasks(client, "tell_window")) <= 2 * 2 + 1
+    assert told == len(run.windows) > 10
 
 
 def test_progress_is_shown(
@@ -142,38 +91,44 @@ def test_progress_is_shown(
     monkeypatch.setattr(progress, "_DELAY", 0)
     TraceAnalyser(traces, client=client, progress=True).per_function_bottleneck()
     shown = capsys.readouterr().err
-    for words, total in (("Reading", 5), ("Analysing", 2)):
-        assert f"{words} traces:   0%|          | 0/{total} [" in shown
+    for words, total in (("Reading", 5), ("Joining", 2), ("Analysing", 2)):
+        assert re.search(rf"{words} \w+( \w+)?:   0%\|          \| 0/{total} \[", shown)
 
 
-def test_a_file_that_one_worker_alone_has_is_read_there(client: Client, traces: Path) -> None:
-    """Of the same path and another content, a file is another file."""
-    path = str(next(traces.glob("*TracePlugin*")))
-    first, second = client.nthreads()
-    wanted = large_holders.files_of(traces)
-    (fact,) = [file for file in wanted if file[0] == path]
-    shorter = path, fact[1], fact[2] - 1
-    assert large_holders._among([fact, shorter]) == [fact]
-    holders = [[second] if file == fact else [first] for file in wanted]
-    run = ClusterRun(client, wanted, holders, progress=False)
-    assert [address for address, _ in run._places] == [holder for (holder,) in holders]
+def told_by_workers(
+    client: Client, monkeypatch: pytest.MonkeyPatch, seen: Callable[[str], list[FileFacts]]
+) -> None:
+    """Have workers say that they see other files than they do."""
+    monkeypatch.setattr(client, "run", lambda *_: {who: seen(who) for who in client.nthreads()})
 
 
-def test_files_that_workers_alone_have(client: Client, traces: Path) -> None:
-    here = large_holders.files_of(traces)
-    there = client.run(large_holders._files_there, str(traces))
-    assert there == dict.fromkeys(client.nthreads(), here)
-    assert (
-        large_holders._longest([*here, *((path, who, size - 1) for path, who, size in here)])
-        == here
+def test_only_workers_that_see_all_files_are_asked(
+    client: Client, traces: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, first = large_cluster.files_of(str(traces)), next(iter(client.nthreads()))
+    assert client.run(large_cluster._files_there, str(traces)) == dict.fromkeys(
+        client.nthreads(), wanted
     )
+    told_by_workers(client, monkeypatch, lambda who: wanted if who == first else wanted[1:])
+    assert large_cluster.seen_by_workers(client, str(traces)) == (wanted, [first])
 
 
-def test_a_file_that_no_worker_has_is_named(client: Client, traces: Path) -> None:
-    wanted = large_holders.files_of(traces)
-    none: list[list[str]] = [[] for _ in wanted]
-    with pytest.raises(SourceNotFoundError, match=wanted[0][0]):
-        large_holders.check_holders(client, wanted, none)
+def test_files_that_workers_alone_see(
+    client: Client, traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = large_cluster.files_of(str(traces))
+    told_by_workers(client, monkeypatch, lambda _: wanted)
+    found, workers = large_cluster.seen_by_workers(client, str(tmp_path / "nothing"))
+    assert (found, workers) == (wanted, list(client.nthreads()))
+
+
+def test_files_on_workers_own_disks_are_refused_with_what_to_do(
+    client: Client, traces: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, first = large_cluster.files_of(str(traces)), next(iter(client.nthreads()))
+    told_by_workers(client, monkeypatch, lambda who: wanted[:2] if who == first else wanted[2:])
+    with pytest.raises(SourceNotFoundError, match=r"sees all 5 files of .*, but 3 at most: put"):
+        TraceAnalyser(traces, client=client)
 
 
 def test_no_such_run(client: Client, tmp_path: Path) -> None:

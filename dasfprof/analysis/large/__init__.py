@@ -1,8 +1,9 @@
-"""Runs that do not fit into memory, analysed part by part.
+"""Runs that do not fit into memory, analysed part by part: a part is a window of time.
 
-What a run has many of (task runs, transfers) is spilled to disk in parts by key (`spill`). A part,
-with all that is not spilled, is a `Trace` like any other (`parts`), so that the same code analyses
-it; what it finds is added up without rounding (`Groups.exact`), and comes out as it does in memory,
-to the last digit. `run.LargeRun` does so in this process, `cluster` as Dask tasks on the workers
-that have the files.
+Each file is looked through once: what there is little of stays in memory, of task runs and
+transfers it is noted in which stretches of bytes they lie, and when (`windows`). A window, read
+with what is around it and with all that there is little of, is a `Trace` like any other. All
+windows first tell what only the whole run knows (`extent`); then each answers questions of what
+began in it, and the answers are added up. `run.LargeRun` does so in this process, `cluster` as Dask
+tasks on workers that see the files.
 """

@@ -1,180 +1,108 @@
-"""`ClusterRun`: a run that is analysed part by part as Dask tasks, where its files are."""
+"""`ClusterRun`: a run that is analysed window by window as Dask tasks, on workers that see it."""
 
 from __future__ import annotations
 
 import itertools
 import os
-import shutil
-import tempfile
 import uuid
-import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from distributed import Client, Future, get_worker
+from distributed import Client, Future
 
 from dasfprof.analysis.large.extent import Extent
-from dasfprof.analysis.large.holders import FileFacts, find_holders
-from dasfprof.analysis.large.parts import Asked, tell_part
-from dasfprof.analysis.large.run import GROWTH, PART, LargeRun
-from dasfprof.analysis.large.spill import spill
-from dasfprof.analysis.large.spilled import SpilledFile
+from dasfprof.analysis.large.run import GROWTH, PART, WINDOW, Asked, LargeRun, tell_window
+from dasfprof.analysis.large.windows import WindowedFile
 from dasfprof.analysis.trace.progress import track
-from dasfprof.database.columns import Array
+from dasfprof.database import FileDatabase
+from dasfprof.database.multi import identity_of, open_run
 from dasfprof.database.reader import TraceFile
-from dasfprof.errors import InvalidArgumentError
+from dasfprof.errors import DasfprofError, InvalidArgumentError, SourceNotFoundError
+from dasfprof.text import count_of
+
+#: What is told of a file: its path, what tells it from all others, and its bytes.
+FileFacts = tuple[str, str, int]
 
 
 class ClusterRun(LargeRun):
-    """A run whose files are spilled and read by the workers that have them.
+    """A run whose files are read by workers that see all of them.
 
     Parameters
     ----------
     client
         A client of the cluster, not an asynchronous one.
     files
-        The files, as the client or the workers know them.
-    holders
-        For each the addresses of the workers that have it.
+        The files.
+    workers
+        The addresses of the workers that see them.
     progress
         Whether to show bars.
     """
 
     def __init__(
-        self,
-        client: Client,
-        files: Sequence[FileFacts],
-        holders: Sequence[list[str]],
-        *,
-        progress: bool,
+        self, client: Client, files: Sequence[FileFacts], workers: Sequence[str], *, progress: bool
     ) -> None:
         # `client.scheduler_info()` may tell of no workers: the client itself asks, without them.
-        workers = client.sync(client.scheduler.identity)["workers"].values()
-        threads = sum(worker["nthreads"] for worker in workers)
-        # All threads of a worker may have a part at once, and its memory is not for them alone.
+        known = client.sync(client.scheduler.identity)["workers"]
+        facts = [known[address] for address in workers if address in known]
+        self._threads = sum(worker["nthreads"] for worker in facts)
+        # All threads of a worker may have a window at once, and its memory is not for them alone.
         shares = [
             worker["memory_limit"] // worker["nthreads"] // 3
-            for worker in workers
+            for worker in facts
             if worker["memory_limit"]
         ]
-        needed = GROWTH * sum(size for _, _, size in files)
-        parts = max(2, threads, -(-needed // max(1, min([PART, *shares]))))
+        needed = GROWTH * WINDOW * sum(size for _, _, size in files)
+        parts = max(2, self._threads, -(-needed // max(1, min([PART, *shares]))))
         super().__init__([TraceFile(Path(path)) for path, _, _ in files], parts, progress=progress)
-        self._client, self._holders = client, holders
-        self._sizes = [size for _, _, size in files]
-        self._token = uuid.uuid4().hex
-        self._keepers: list[Future] = []
+        self._client, self._workers = client, list(workers)
 
     @cached_property
-    def _spilled(self) -> list[Future]:
-        futures: dict[int, Future] = {}
-        # The largest first: nobody waits for one that is begun last.
-        for place in sorted(range(len(self.sources)), key=self._sizes.__getitem__, reverse=True):
-            futures[place] = self._client.submit(
-                _spill,
-                str(self.sources[place].path),
-                self.parts,
-                key=f"spill-{self._token}-{place}",
-                workers=self._holders[place],
-            )
-        return [futures[place] for place in range(len(self.sources))]
+    def _looked_through(self) -> list[Future]:
+        """The files, looked through on the workers."""
+        return [self._submit(WindowedFile.of, source) for source in self.sources]
 
     @cached_property
-    def _places(self) -> list[tuple[str, str]]:
-        """For each file the address of the worker that has spilled it, and the directory."""
-        places = self._client.map(_place, self._spilled, pure=False)
-        found = list(self._results(iter(places), len(places), "Reading traces"))
-        self._keepers = [
-            self._client.submit(
-                _Keeper, directory, key=f"keep-{self._token}-{place}", workers=[address]
-            )
-            for place, (address, directory) in enumerate(found)
-        ]
-        return found
+    def _files(self) -> list[WindowedFile]:
+        count = len(self.sources)
+        return list(self._results(iter(self._looked_through), count, "Reading traces"))
 
-    @cached_property
-    def _homes(self) -> list[tuple[frozenset[int], list[str]]]:
-        """For each thread which spilled files it sees, and all workers that see the same ones.
-
-        Workers of one host do, or with a common disk: nothing then moves between them.
-        """
-        directories = [directory for _, directory in self._places]
-        groups: dict[frozenset[int], list[str]] = {}
-        for address, seen in self._client.run(_seen, directories).items():
-            groups.setdefault(seen, []).append(address)
-        threads = self._client.nthreads()
-        by_turns = itertools.zip_longest(
-            *(
-                [(seen, having)] * sum(threads.get(address, 0) for address in having)
-                for seen, having in groups.items()
+    def _of_windows(self, asked: Asked | None, extent: Extent, what: str) -> Iterator[Any]:
+        futures = (
+            self._submit(
+                tell_window, asked, extent.of_window(place), self._looked_through, window, place
             )
+            for place, window in enumerate(self.windows)
         )
-        return [home for turn in by_turns for home in turn if home]
+        return self._results(futures, len(self.windows), what)
 
-    @cached_property
-    def _files(self) -> list[SpilledFile]:
-        """What is not spilled."""
-        assert self._places
-        found: list[SpilledFile] = [file for file, _, _ in self._client.gather(self._spilled)]
-        return found
-
-    def _of_parts(self, asked: Asked | None, extent: Extent | None, what: str) -> Iterator[Any]:
-        name = uuid.uuid4().hex
-        parts = (self._part(asked, extent, part, f"{name}-{part}") for part in range(self.parts))
-        return self._results(parts, self.parts, what)
-
-    def _part(self, asked: Asked | None, extent: Extent | None, part: int, key: str) -> Future:
-        seen, workers = self._homes[part % len(self._homes)]
-        moved: list[Future | None] = [None] * len(self._places)
-        for place, (address, _) in enumerate(self._places):
-            if place not in seen:
-                moved[place] = self._client.submit(
-                    _moved,
-                    self._spilled[place],
-                    part,
-                    key=f"moved-{key}-{place}",
-                    workers=[address],
-                )
-        return self._client.submit(
-            _tell,
-            asked,
-            extent,
-            self._spilled,
-            moved,
-            part,
-            self.parts,
-            key=f"tell-{key}",
-            workers=workers,
-        )
+    def _submit(self, function: Any, *arguments: Any) -> Future:
+        key = f"{function.__qualname__}-{uuid.uuid4().hex}"
+        return self._client.submit(function, *arguments, key=key, workers=self._workers)
 
     def _results(self, futures: Iterator[Future], total: int, what: str) -> Iterator[Any]:
-        """Yield results in their order, and let go of each.
+        """Yield results in their order.
 
-        Few more are submitted than there are threads: what moves for them is in memory.
+        Few more are submitted than there are threads: what they tell waits in memory.
         """
-        ahead = 2 * sum(self._client.nthreads().values())
-        waiting = deque(itertools.islice(futures, ahead))
+        waiting = deque(itertools.islice(futures, 2 * self._threads))
         for _ in track(range(total), what, shown=self._progress, total=total, unit="task"):
-            future = waiting.popleft()
-            yield future.result()
-            future.release()
+            yield waiting.popleft().result()
             waiting.extend(itertools.islice(futures, 1))
 
 
 def cluster_run(client: Client, source: Any, *, progress: bool) -> ClusterRun:
-    """Find who has the files of a run.
+    """Find the workers that see the files of a run.
 
     Raises
     ------
     InvalidArgumentError
-        If the client is asynchronous, or the source no path.
+        If the client is asynchronous, or the source no path, or of DASF's own profiler.
     SourceNotFoundError
-        If neither the client nor a worker has such a run, or no worker has one of its files.
-    MissingExtraError
-        If a worker lacks what it takes.
+        If neither the client nor a worker has such a run, or no worker sees all of its files.
     """
     if client.asynchronous:
         raise InvalidArgumentError("client= takes a client that is not asynchronous.")
@@ -182,54 +110,67 @@ def cluster_run(client: Client, source: Any, *, progress: bool) -> ClusterRun:
         raise InvalidArgumentError(
             f"with client= the source is a path or a run's name, not {type(source).__name__}."
         )
-    return ClusterRun(client, *find_holders(client, source), progress=progress)
+    return ClusterRun(client, *seen_by_workers(client, os.fspath(source)), progress=progress)
 
 
-#: A spilled file, the address of the worker that has spilled it, and the directory.
-_Spilled = tuple[SpilledFile, str, str]
+def seen_by_workers(client: Client, source: str) -> tuple[list[FileFacts], list[str]]:
+    """Find the files of a run, and which workers see all of them, under one path.
 
-
-class _Keeper:
-    """Removes a directory when the worker lets go of it.
-
-    No task takes it, so that there is no other copy: Dask drops any of several.
+    Raises
+    ------
+    InvalidArgumentError
+        If a file is of DASF's own profiler.
+    SourceNotFoundError
+        If neither the client nor a worker has such a run, or no worker sees all of its files.
     """
-
-    def __init__(self, directory: str) -> None:
-        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
-
-    def __reduce__(self) -> Any:
-        return object, ()  # a copy keeps nothing
-
-
-def _spill(path: str, parts: int) -> _Spilled:
-    worker = get_worker()
-    directory = tempfile.mkdtemp(prefix="dasfprof-", dir=worker.local_directory)
-    file = spill(TraceFile(Path(path)), Path(directory), parts)
-    return file, str(worker.address), directory
-
-
-def _place(spilled: _Spilled) -> tuple[str, str]:
-    return spilled[1:]
-
-
-def _seen(directories: list[str]) -> frozenset[int]:
-    """Return which directories this process sees: nowhere else has one of that name."""
-    return frozenset(place for place, path in enumerate(directories) if Path(path).is_dir())
-
-
-def _moved(spilled: _Spilled, part: int) -> list[dict[str, Array]]:
-    return spilled[0].read(part)
+    everywhere: dict[str, list[FileFacts]] = client.run(_files_there, source)
+    try:
+        here = files_of(source)
+    except SourceNotFoundError:
+        here = []
+        if not any(everywhere.values()):
+            raise
+    wanted = {identity or path for path, identity, _ in itertools.chain(here, *everywhere.values())}
+    having = {
+        address: files
+        for address, files in everywhere.items()
+        if {identity or path for path, identity, _ in files} == wanted
+    }
+    if not having:
+        most = max(map(len, everywhere.values()), default=0)
+        raise SourceNotFoundError(
+            f"no worker of {client.scheduler.address} sees all {count_of(len(wanted), 'file')} of "
+            f"{source!r}, but {most} at most: put them into a directory that the client and the "
+            "workers see under the same path, or gather them on one machine (collect() of a run "
+            "copies them to the client) and analyse them there, without client=."
+        )
+    files = max(having.values(), key=lambda found: sum(size for _, _, size in found))
+    return files, [address for address, found in having.items() if found == files]
 
 
-def _tell(  # noqa: PLR0917
-    asked: Asked | None,
-    extent: Extent | None,
-    spilled: list[_Spilled],
-    moved: list[list[dict[str, Array]] | None],
-    part: int,
-    parts: int,
-) -> Any:
-    files = [file for file, _, _ in spilled]
-    rows = [file.rows(part, columns) for file, columns in zip(files, moved, strict=True)]
-    return tell_part(asked, extent, files, rows, part, parts)
+def files_of(source: str) -> list[FileFacts]:
+    """Return the files of a run that this process sees.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If one is of DASF's own profiler.
+    """
+    databases = open_run(source).databases
+    if not all(isinstance(item, FileDatabase) for item in databases):
+        raise InvalidArgumentError(
+            "files of DASF's own profiler are analysed in memory: leave client= out."
+        )
+    return [_facts(item.path) for item in databases if isinstance(item, FileDatabase)]
+
+
+def _facts(path: Path) -> FileFacts:
+    path = path.resolve()
+    return str(path), identity_of(TraceFile(path).read_header()), path.stat().st_size
+
+
+def _files_there(source: str) -> list[FileFacts]:
+    try:
+        return files_of(source)
+    except DasfprofError:
+        return []

@@ -1,153 +1,366 @@
-"""What only the whole run tells: `Extent`, which its parts find together, and each then knows."""
+"""What only the whole run tells: `Extent`, which its windows find together, and each then knows."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from dasfprof.analysis.large.windows import Window
+from dasfprof.analysis.model.attempts import at_keys, earlier_attempts
 from dasfprof.analysis.model.clock_offsets import message_bounds
 from dasfprof.analysis.model.interrupts import interrupted_ends
 from dasfprof.analysis.model.once_per_trace import tell
-from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.open_runs import appended, with_open_runs
+from dasfprof.analysis.model.part import Part, part_of
 from dasfprof.analysis.model.run_end import Endings, RunEnd, find_run_end, run_end_of
+from dasfprof.analysis.model.slots import most_slots
+from dasfprof.analysis.model.times import to_ticks
+from dasfprof.analysis.model.untold_tasks import live_at_counts
 from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.under_way import places_not_ended
 from dasfprof.database.columns import Array
 
-#: A worker's life, as headers and the scheduler tell it.
-Life = tuple[Any, Any, Any]
-#: The least and the largest offset of each clock that messages allow.
-Bounds = dict[Life, tuple[float, float]]
+#: Seconds around a window that are read as well: more than a worker and the scheduler, by their
+#: clocks, tell of the same run at different times.
+AROUND = 10.0
+#: What tells when task runs came to the scheduler, and to their worker.
+_CAME, _SENT = ("scheduler_waiting", "queued"), ("sent", "received")
+#: What accounts need of those that came early.
+_KEPT = (
+    *("worker_id", "run_id", "function", "state", "source", "thread", "start", "duration"),
+    *("received", "ready", "executing", "seceded", "done", "scheduler_state", "scheduler_start"),
+    *("scheduler_stop", "scheduler_waiting", "queued", "stolen", "sent", "known", "lost", "reason"),
+)
+#: Of those that had come to no worker so many are told at least: there are fewer idle threads.
+_FEWEST = 1000
+
+#: Two numbers of each worker, in the order of `Trace.workers`: the least and the largest offset of
+#: its clock that messages allow; or when its facts begin and end.
+Bounds = tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a window tells of the whole run."""
+
+    seen: Bounds
+    bounds: Bounds
+    interrupted: Array
+    #: The places in `Trace.under_way_history` of task runs whose end it does not hold.
+    open: Array
+    endings: Endings
+    #: See `live_at_counts`, and `most_slots`: 0 of workers whose threads are known.
+    live: Array
+    most: Array
+    #: Task runs, and those of the scheduler alone, that came long before the window.
+    early: tuple[pd.DataFrame, pd.DataFrame]
+    #: See `at_keys`.
+    attempts: pd.DataFrame
+    #: How many task runs and transfers of workers' files began in it.
+    rows: int
+    #: By worker the task runs that it tells of, those that the scheduler does as well, and those
+    #: that the scheduler alone saw end.
+    by_both: Array
+
+    @classmethod
+    def of(cls, own: Trace, since: float) -> Told:
+        """Find that of a window.
+
+        Parameters
+        ----------
+        own
+            What began in the window, see `Extent.tell`.
+        since
+            Other windows have read what began before, in Unix seconds.
+        """
+        around, workers = part_of(own).around, own.workers
+        nameless = ((workers["kind"] == "worker") & workers["nthreads"].isna()).any()
+        threads = max(int(workers["nthreads"].sum()), _FEWEST)
+        return cls(
+            _seen(own),
+            message_bounds(around),
+            interrupted_ends(own),
+            places_not_ended(around.under_way_history, around.tasks, around.scheduler_only),
+            Endings.of(own),
+            live_at_counts(with_open_runs(own)),
+            most_slots(around) if nameless else np.zeros(len(workers), dtype=np.int64),
+            (
+                _early(own.tasks, _begins(own)[0], since, threads),
+                _early(own.scheduler_only, _begins(own)[1], since, threads),
+            ),
+            at_keys(own),
+            int((own.tasks["source"] == "worker").sum()) + len(own.transfers),
+            _by_both(own),
+        )
 
 
 @dataclass(frozen=True)
 class Extent:
-    """What only the whole run tells: when each worker's facts begin and end, and of its clock."""
+    """What only the whole run tells; None: not yet known."""
 
     begin: float
     end: float
-    lives: dict[Life, tuple[float, float]]
-    bounds: Bounds
-    #: See `interrupted_ends`.
-    interrupted: Array
-    #: Whether a task run is under way, or was given up by a client.
-    is_open: bool
-    #: How the run ended; None: not looked at, for which all parts must know the rest of this.
-    ending: Ending | None = None
+    seen: Bounds
+    #: Seconds around each window that are read as well.
+    around: float
+    open: Array
+    bounds: Bounds | None = None
+    #: With task runs that had not ended.
+    bounds_of_open: Bounds | None = None
+    interrupted: Array | None = None
+    live: Array | None = None
+    most: Array | None = None
+    #: The attempts at keys that several windows have, see `at_keys`, with the place of the window.
+    attempts: pd.DataFrame | None = None
+    #: What each window tells of what came before it, in their order.
+    early: Sequence[tuple[pd.DataFrame, pd.DataFrame]] = ()
+    #: How the run ended, if that is known.
+    run_end: RunEnd | None = None
+    knows_end: bool = False
 
     @classmethod
-    def of(cls, trace: Trace) -> Extent:
-        """Find that of a trace."""
-        lives, workers, endings = _lives(trace), trace.workers, Endings.of(trace)
-        seen = zip(workers["first_seen"].tolist(), workers["last_seen"].tolist(), strict=True)
-        return cls(
-            trace.begin,
-            trace.end,
-            dict(zip(lives, seen, strict=True)),
-            _bounds_of(trace),
-            interrupted_ends(trace),
-            endings.open or bool(np.isfinite(endings.given_up)),
+    def of(cls, frame: Trace, begin: float, end: float) -> Extent:
+        """Find what is known before windows were read.
+
+        Parameters
+        ----------
+        frame
+            The run without task runs and transfers.
+        begin, end
+            When the first of these begins, and the last ends.
+        """
+        delays = np.abs(frame.clocks["scheduler_delay"].to_numpy(dtype=float))
+        around = max(AROUND, 5 * float(np.fmax.reduce(delays, initial=0.0)))
+        seen = (
+            frame.workers["first_seen"].to_numpy(),
+            frame.workers["last_seen"].to_numpy(),
+        )
+        begin, end = float(np.fmin(begin, frame.begin)), float(np.fmax(end, frame.end))
+        return cls(begin, end, seen, around, np.empty(0, dtype=np.int64))
+
+    def widened(self, frame: Trace, told: Sequence[Told]) -> Extent:
+        """Return what all windows tell together."""
+        seen = _widest([self.seen, *(one.seen for one in told)])
+        opens, counts = np.unique(np.concatenate([one.open for one in told]), return_counts=True)
+        return dataclasses.replace(
+            self,
+            begin=float(np.fmin(frame.begin, np.fmin.reduce(seen[0], initial=np.nan))),
+            end=float(np.fmax(frame.end, np.fmax.reduce(seen[1], initial=np.nan))),
+            seen=seen,
+            open=opens[counts == len(told)],
+            bounds=_narrowest([one.bounds for one in told]),
+            interrupted=np.concatenate([one.interrupted for one in told]),
+            live=np.sum([one.live for one in told], axis=0),
+            most=np.max([one.most for one in told], axis=0),
+            attempts=_of_several([one.attempts for one in told]),
+            early=[one.early for one in told],
         )
 
-    @classmethod
-    def of_all(cls, extents: Sequence[Extent]) -> Extent:
-        """Put those of all parts together."""
-        lives: dict[Life, tuple[float, float]] = {}
-        for extent in extents:
-            for life, (first, last) in extent.lives.items():
-                known = lives.get(life, (np.nan, np.nan))
-                lives[life] = float(np.fmin(known[0], first)), float(np.fmax(known[1], last))
-        return cls(
-            float(np.fmin.reduce([extent.begin for extent in extents])),
-            float(np.fmax.reduce([extent.end for extent in extents])),
-            lives,
-            _narrowest([extent.bounds for extent in extents]),
-            np.concatenate([extent.interrupted for extent in extents]),
-            any(extent.is_open for extent in extents),
+    def clocks_fit(self, told: Sequence[Told]) -> bool:
+        """Return whether what was read around windows is enough for how far clocks are apart.
+
+        Else a worker and the scheduler may have told of the same runs in different windows.
+        """
+        assert self.bounds is not None
+        lower, upper = self.bounds
+        of_worker, of_both, of_scheduler = np.sum([one.by_both for one in told], axis=0)
+        apart = np.maximum(lower, -upper) > self.around / 4
+        apart |= (of_worker > 0) & (of_both == 0) & (of_scheduler > 0)
+        return not apart.any()
+
+    def may_be_unfinished(self, frame: Trace, told: Sequence[Told]) -> bool:
+        """Return whether only all windows tell that nothing was under way as the run ended."""
+        nothing = dataclasses.replace(Endings.of(self.tell(frame)), last=np.nan)
+        return (
+            len(self.open) > 0
+            or any(one.endings.open or np.isfinite(one.endings.given_up) for one in told)
+            or run_end_of(self.tell(frame), nothing) is not None
         )
 
-    def may_be_unfinished(self, frame: Trace) -> bool:
-        """Return whether only all parts tell that nothing was under way as the run ended."""
-        nothing = dataclasses.replace(Endings.of(frame), last=np.nan)
-        return self.is_open or run_end_of(frame, nothing) is not None
-
-    def tell(self, trace: Trace) -> Trace:
-        """Return the trace of a part that knows of the whole run."""
-        lives = _lives(trace)
-        unknown = np.nan, np.nan
-        seen = np.array([self.lives.get(life, unknown) for life in lives]).reshape(-1, 2)
-        workers = trace.workers.assign(first_seen=seen[:, 0], last_seen=seen[:, 1])
-        told = dataclasses.replace(trace, begin=self.begin, end=self.end, workers=workers)
-        tell(told, message_bounds, _as_arrays(self.bounds, lives))
-        tell(told, interrupted_ends, self.interrupted)
-        if self.ending is not None:
-            tell(told, find_run_end, self.ending.run_end)
-            if self.ending.bounds is not None:
-                opened = with_open_runs(told)
-                opened = dataclasses.replace(told) if opened is told else opened
-                tell(opened, find_run_end, self.ending.run_end)
-                tell(opened, message_bounds, _as_arrays(self.ending.bounds, lives))
-                tell(told, with_open_runs, opened)
-        return told
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a run ended, and what runs that had not ended tell of clocks."""
-
-    run_end: RunEnd | None
-    #: With those of runs that had not ended; None: there are none.
-    bounds: Bounds | None
-
-    @classmethod
-    def of_all(cls, frame: Trace, parts: Sequence[PartEnding]) -> Ending:
-        """Put together what all parts tell, and the run without its task runs."""
-        return cls(
-            run_end_of(frame, Endings.of_all([part.endings for part in parts])),
-            _narrowest([part.bounds for part in parts])
-            if any(part.has_open_runs for part in parts)
-            else None,
+    def with_end(self, frame: Trace, told: Sequence[Told]) -> Extent:
+        """Return what windows tell that know of each other which task runs had not ended."""
+        endings = Endings.of_all([one.endings for one in told])
+        return dataclasses.replace(
+            self,
+            bounds_of_open=_narrowest([one.bounds for one in told]),
+            live=np.sum([one.live for one in told], axis=0),
+            most=np.max([one.most for one in told], axis=0),
+            attempts=_of_several([one.attempts for one in told]),
+            run_end=run_end_of(self.tell(frame), endings),
         )
 
+    def tell(self, trace: Trace, window: Window | None = None, place: int = 0) -> Trace:
+        """Return what began in a window, which then knows of the whole run and of its `Part`.
 
-@dataclass(frozen=True)
-class PartEnding:
-    """What a part tells of the end of its run."""
+        Parameters
+        ----------
+        trace
+            What was read for the window.
+        window, place
+            The window, and which it is; None: the run without task runs and transfers.
+        """
+        first, last = self.seen
+        history = trace.under_way_history
+        whole = dataclasses.replace(
+            trace,
+            begin=self.begin,
+            end=self.end,
+            workers=trace.workers.assign(first_seen=first, last_seen=last),
+            under_way=history.iloc[self.open].reset_index(drop=True),
+        )
+        opened = with_open_runs(self._known(whole, self.bounds))
+        bounds = self.bounds if opened is whole else self.bounds_of_open
+        self._known(opened, bounds)
+        if window is None:
+            return whole
+        begin, end = window.begin - self.begin, window.end - self.begin
+        own = of_own = self._known(_taken(whole, *map(window.has, _begins(whole))), self.bounds)
+        if opened is not whole:
+            of_own = _taken(opened, *map(window.has, _begins(opened)))
+        until = Window(-np.inf, window.end + self.around / 2)
+        around = _taken(opened, *map(until.has, _begins(opened, sent=True)))
+        around = self._with_early(around, until.end, place)
+        for one in (of_own, around):
+            tell(self._known(one, bounds), with_open_runs, one)
+        tell(own, with_open_runs, of_own)
+        if self.knows_end and self.attempts is not None:
+            before = self.attempts[self.attempts["window"] < place].groupby(level=0)
+            tell(own, earlier_attempts, before.agg({"attempts": "sum", "follows": "last"}))
+        tell(own, part_of, Part(around, *to_ticks(np.array([begin, end])).tolist()))
+        return own
 
-    endings: Endings
-    bounds: Bounds
-    has_open_runs: bool
+    def of_window(self, place: int) -> Extent:
+        """Return what a window needs to know: of others, only what the later ones tell."""
+        nothing = (pd.DataFrame(), pd.DataFrame())
+        early = [nothing] * min(place + 1, len(self.early))
+        return dataclasses.replace(self, early=[*early, *self.early[place + 1 :]])
 
-    @classmethod
-    def of(cls, trace: Trace) -> PartEnding:
-        """Find that of a part that knows the extent of the run."""
-        has_open_runs = len(trace.under_way) > 0
-        return cls(Endings.of(trace), _bounds_of(with_open_runs(trace)), has_open_runs)
+    def _known(self, trace: Trace, bounds: Bounds | None) -> Trace:
+        """Return a trace that was told what is known of the whole run."""
+        if bounds is not None:
+            tell(trace, message_bounds, bounds)
+        if self.interrupted is not None:
+            tell(trace, interrupted_ends, self.interrupted)
+        if self.knows_end:
+            assert self.live is not None
+            assert self.most is not None
+            tell(trace, live_at_counts, self.live)
+            tell(trace, most_slots, self.most)
+            tell(trace, find_run_end, self.run_end)
+        return trace
+
+    def _with_early(self, around: Trace, until: float, place: int) -> Trace:
+        """Add task runs that later windows tell of, and that came before a time."""
+        tables = {}
+        for name, at in (("tasks", 0), ("scheduler_only", 1)):
+            rows = [pair[at] for pair in self.early[place + 1 :] if len(pair[at])]
+            tables[name] = getattr(around, name)
+            if rows:
+                more = pd.concat(rows, ignore_index=True)
+                begins = _scheduler_begins(more, "sent") if at else more["start"].to_numpy()
+                came = np.fmin.reduce([more[name] for name in (*_CAME, *_SENT) if name in more])
+                more = more[(begins >= until) & (came < until)].reset_index(drop=True)
+                tables[name] = appended(tables[name], more)
+        lengths = np.full(len(tables["tasks"]), -1, dtype=np.int32)
+        nothing = np.empty(0, dtype=np.int64)
+        return dataclasses.replace(around, **tables, task_dependencies=(lengths, nothing))
 
 
-def _bounds_of(trace: Trace) -> Bounds:
-    lower, upper = message_bounds(trace)
-    bounds = zip(lower.tolist(), upper.tolist(), strict=True)
-    return dict(zip(_lives(trace), bounds, strict=True))
+def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return what windows tell of the keys that another window has as well, in their order."""
+    hashes = np.sort(np.concatenate([one.index.to_numpy() for one in attempts]))
+    several = np.unique(hashes[:-1][hashes[:-1] == hashes[1:]])
+    of_windows = [
+        one[np.isin(one.index.to_numpy(), several)].assign(window=place)
+        for place, one in enumerate(attempts)
+    ]
+    return pd.concat(of_windows)
 
 
-def _narrowest(parts: Sequence[Bounds]) -> Bounds:
-    found: Bounds = {}
-    for bounds in parts:
-        for life, (lower, upper) in bounds.items():
-            least, most = found.get(life, (-np.inf, np.inf))
-            found[life] = max(least, lower), min(most, upper)
-    return found
+def _begins(trace: Trace, *, sent: bool = False) -> tuple[Array, Array, Array]:
+    """Return when task runs, those of the scheduler alone and transfers begin.
+
+    Of a run whose function is not known to have begun that is when it was sent, or else its end.
+    """
+    only = _scheduler_begins(trace.scheduler_only, "sent" if sent else "known")
+    return trace.tasks["start"].to_numpy(), only, trace.transfers["start"].to_numpy()
 
 
-def _as_arrays(bounds: Bounds, lives: list[Life]) -> tuple[Array, Array]:
-    found = np.array([bounds.get(life, (-np.inf, np.inf)) for life in lives]).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
+def _scheduler_begins(runs: pd.DataFrame, otherwise: str) -> Array:
+    start = runs["scheduler_start"].to_numpy(dtype=float)
+    return np.where(np.isnan(start), runs[otherwise].to_numpy(dtype=float), start)
 
 
-def _lives(trace: Trace) -> list[Life]:
-    columns = (trace.workers[name] for name in ("host", "worker", "address"))
-    return list(zip(*columns, strict=True))
+def _taken(trace: Trace, tasks: Array, only: Array, transfers: Array) -> Trace:
+    """Return a trace with some of its rows; the graph is left out."""
+    tables = {"tasks": tasks, "scheduler_only": only, "transfers": transfers}
+    taken = {
+        name: getattr(trace, name)
+        if kept.all()
+        else getattr(trace, name)[kept].reset_index(drop=True)
+        for name, kept in tables.items()
+    }
+    lengths = np.full(len(taken["tasks"]), -1, dtype=np.int32)
+    nothing = np.empty(0, dtype=np.int64)
+    return dataclasses.replace(trace, **taken, task_dependencies=(lengths, nothing))
+
+
+def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.DataFrame:
+    """Return the task runs that came before a time, and began after it: long before they did.
+
+    Those that had been sent to a worker by then; of others as many as there may be threads: no more
+    of them explain why those were idle.
+    """
+    late = begins >= since
+    sent, *came = (
+        np.fmin.reduce([runs[name].to_numpy(dtype=float) for name in names if name in runs])
+        if any(name in runs for name in names)
+        else np.full(len(runs), np.nan)
+        for names in (_SENT, *((name,) for name in _CAME))
+    )
+    found = [np.flatnonzero(late & (sent < since))]
+    for times in came:
+        waiting = np.flatnonzero(late & (times < since))
+        first = waiting[np.argsort(times[waiting], kind="stable")][:threads]
+        found.append(first)
+    rows = np.unique(np.concatenate(found))
+    return runs.iloc[rows][[name for name in _KEPT if name in runs]]
+
+
+def _seen(own: Trace) -> Bounds:
+    """Return when the task runs and transfers of each worker begin and end."""
+    count = len(own.workers)
+    first, last = np.full(count, np.nan), np.full(count, np.nan)
+    only = own.scheduler_only
+    spans = [
+        (table["worker_id"], table["start"], table["start"] + table["duration"])
+        for table in (own.tasks, own.transfers)
+    ]
+    for columns in [*spans, (only["worker_id"], only["sent"], only["known"])]:
+        who, begins, ends = (column.to_numpy() for column in columns)
+        kept = np.isfinite(begins) & np.isfinite(ends)
+        np.fmin.at(first, who[kept], begins[kept])
+        np.fmax.at(last, who[kept], ends[kept])
+    return first, last
+
+
+def _by_both(own: Trace) -> Array:
+    tasks, only = own.tasks, own.scheduler_only
+    joined = tasks["sent"].notna() if "sent" in tasks else np.zeros(len(tasks), dtype=bool)
+    ids = [table["worker_id"] for table in (tasks, tasks[joined], only[only["lost"]])]
+    count = len(own.workers)
+    return np.stack([np.bincount(who[who >= 0], minlength=count) for who in ids])
+
+
+def _widest(spans: Sequence[Bounds]) -> Bounds:
+    firsts, lasts = zip(*spans, strict=True)
+    return np.fmin.reduce(firsts), np.fmax.reduce(lasts)
+
+
+def _narrowest(bounds: Sequence[Bounds]) -> Bounds:
+    lower, upper = zip(*bounds, strict=True)
+    return np.max(lower, axis=0), np.min(upper, axis=0)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import psutil
 from dask.utils import parse_bytes
 
-from dasfprof.analysis.large.extent import Ending, Extent, PartEnding
-from dasfprof.analysis.large.parts import Asked, needs_extent, read_frame, tell_part
-from dasfprof.analysis.large.sorting import SortedPieces, write_rows
-from dasfprof.analysis.large.spill import spill
-from dasfprof.analysis.large.spilled import SpilledFile
+from dasfprof.analysis.large.extent import Extent, Told
+from dasfprof.analysis.large.windows import Window, WindowedFile, cut_into_windows, read_window
 from dasfprof.analysis.tables import questions
 from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.questions import Question, Request
@@ -28,24 +22,21 @@ from dasfprof.analysis.trace.progress import track
 from dasfprof.config import setting
 from dasfprof.database import EventDatabase, FileDatabase
 from dasfprof.database.reader import TraceFile
-from dasfprof.errors import (
-    BeyondMemoryError,
-    CannotWriteError,
-    InvalidArgumentError,
-    MissingExtraError,
-)
+from dasfprof.errors import BeyondMemoryError, InvalidArgumentError
 from dasfprof.text import format_size
 
 #: Bytes that the analysis takes in memory for each byte of trace files, at most.
 GROWTH = 16
-#: Bytes of memory that a part takes, at most.
+#: How many times as much a window takes: it is cut from what was read for it, and accounted for.
+WINDOW = 3
+#: Bytes of memory that a window takes, at most.
 PART = 600_000_000
-#: What the extra installs.
-_EXTRA = ("duckdb", "pyarrow")
+#: Names of questions with their arguments: what can travel between processes.
+Asked = Sequence[tuple[str, dict[str, Any]]]
 
 
 class LargeRun:
-    """A run on disk, in parts.
+    """A run on disk, read window by window.
 
     Parameters
     ----------
@@ -60,15 +51,19 @@ class LargeRun:
     def __init__(self, sources: Sequence[TraceFile], parts: int, *, progress: bool) -> None:
         self.parts, self.sources = parts, sources
         self._progress = progress
-        self._directory = _temporary()
         self._told: dict[str, list[Any]] = {}
 
     @cached_property
-    def _files(self) -> list[SpilledFile]:
-        """The files, spilled as soon as something is asked."""
-        directory, files = Path(self._directory.name), self.sources
+    def _files(self) -> list[WindowedFile]:
+        """The files, looked through as soon as something is asked."""
+        files = self.sources
         bar = track(files, "Reading traces", shown=self._progress, total=len(files), unit="file")
-        return [spill(file, directory / str(place), self.parts) for place, file in enumerate(bar)]
+        return list(map(WindowedFile.of, bar))
+
+    @cached_property
+    def windows(self) -> list[Window]:
+        """The windows of time that are its parts."""
+        return cut_into_windows(self._files, self.parts)
 
     def answers(self, question: Question, arguments: Mapping[str, Any]) -> bool:
         """Return whether a question can be answered part by part.
@@ -92,14 +87,7 @@ class LargeRun:
         request = Request(question, arguments)
         self.gather([request])
         told = self._told[request.file_stem]
-        if how.sorted_by:
-            rows = SortedPieces(self._rows_of(request), how.sorted_by)
-            return how.combine(self.frame, told, rows, **arguments)
         return how.combine(self.frame, told, **arguments)
-
-    def _rows_of(self, request: Request) -> Path:
-        """Return the directory of the rows that parts told."""
-        return Path(self._directory.name) / f"rows-{request.file_stem}"
 
     def gather(self, requests: Iterable[Request]) -> None:
         """Look at all parts once for several questions."""
@@ -112,29 +100,25 @@ class LargeRun:
         }
         if asked:
             told: dict[str, list[Any]] = {name: [] for name in asked}
-            for request in asked.values():
-                shutil.rmtree(self._rows_of(request), ignore_errors=True)  # of an earlier try
             names = [(item.question.name, dict(item.arguments)) for item in asked.values()]
-            for part in self._of_parts(names, self.extent, "Analysing traces"):
+            for part in self._of_windows(names, self.extent, "Analysing traces"):
                 for (name, request), own in zip(asked.items(), part, strict=True):
-                    told[name].append(self._kept(request, own))
+                    told[name].append(own)
+                    how = request.question.in_parts
+                    if isinstance(how, InParts) and how.fold is not None and len(told[name]) > 1:
+                        told[name] = [how.fold(*told[name])]
             self._told |= told
-
-    def _kept(self, request: Request, told: Any) -> Any:
-        """Keep the rows that a part told on disk; returns the rest of what it told."""
-        if not (
-            isinstance(request.question.in_parts, InParts) and request.question.in_parts.sorted_by
-        ):
-            return told
-        rest, rows = told
-        write_rows(rows, self._rows_of(request))
-        return rest
 
     @cached_property
     def why_not(self) -> str:
         """Why the run cannot be analysed in parts; empty: it can."""
         if sum(file.unknown_inputs for file in self._files):
             return "some files do not tell the sizes of inputs, which takes the graph"
+        rows = sum(one.rows for one in self._first_told)
+        if rows != sum(file.of_workers for file in self._files):
+            return "some files have other clocks than Unix time"
+        if not self.extent.clocks_fit(self._first_told):
+            return "the clocks of some workers are too far from the scheduler's"
         return ""
 
     @cached_property
@@ -143,49 +127,67 @@ class LargeRun:
         return self.extent.tell(self._frame)
 
     @cached_property
-    def extent(self) -> Extent:
-        """What only the whole run tells."""
-        extent = Extent.of(self._frame)
-        in_parts = needs_extent(self._files, self._frame)
-        if in_parts:
-            parts = self._of_parts(None, None, "Joining task runs")
-            extent = Extent.of_all([extent, *parts])
-        frame = extent.tell(self._frame)
-        endings = [PartEnding.of(frame)]
-        if in_parts and extent.may_be_unfinished(frame):
-            endings += self._of_parts(None, extent, "Looking for unfinished task runs")
-        return dataclasses.replace(extent, ending=Ending.of_all(frame, endings))
+    def _frame(self) -> Trace:
+        return read_window(self._files, None)
 
     @cached_property
-    def _frame(self) -> Trace:
-        return read_frame(self._files)
-
-    def _of_parts(self, asked: Asked | None, extent: Extent | None, what: str) -> Iterator[Any]:
-        """Yield what each part tells, see `tell_part`."""
-        bar = track(range(self.parts), what, shown=self._progress, total=self.parts, unit="part")
-        for part in bar:
-            rows = [file.rows(part) for file in self._files]
-            yield tell_part(asked, extent, self._files, rows, part, self.parts)
-
-
-def _temporary() -> tempfile.TemporaryDirectory[str]:
-    """Make a directory for what is spilled.
-
-    Raises
-    ------
-    CannotWriteError
-        If there can be none.
-    """
-    wanted = setting("spill-directory")
-    try:
-        return tempfile.TemporaryDirectory(
-            prefix="dasfprof-", dir=wanted, ignore_cleanup_errors=True
+    def _unread(self) -> Extent:
+        spans = np.concatenate([file.spans for file in self._files])
+        begin, end = np.where(np.isfinite(spans), spans, np.nan).T
+        return Extent.of(
+            self._frame, np.fmin.reduce(begin, initial=np.nan), np.fmax.reduce(end, initial=np.nan)
         )
-    except OSError as error:
-        raise CannotWriteError(
-            f"cannot keep parts of a run in {wanted or tempfile.gettempdir()} ({error.strerror}): "
-            "name a directory that exists in the setting dasfprof.spill-directory."
-        ) from error
+
+    @cached_property
+    def _first_told(self) -> list[Told]:
+        return list(self._of_windows(None, self._unread, "Joining task runs"))
+
+    @cached_property
+    def extent(self) -> Extent:
+        """What only the whole run tells."""
+        told = self._first_told
+        extent = self._unread.widened(self._frame, told)
+        if extent.may_be_unfinished(self._frame, told):
+            again = self._of_windows(None, extent, "Looking for unfinished task runs")
+            extent = extent.with_end(self._frame, list(again))
+        return dataclasses.replace(extent, knows_end=True)
+
+    def _of_windows(self, asked: Asked | None, extent: Extent, what: str) -> Iterator[Any]:
+        """Yield what each window tells, see `tell_window`."""
+        count = len(self.windows)
+        for place in track(range(count), what, shown=self._progress, total=count, unit="part"):
+            yield tell_window(asked, extent, self._files, self.windows[place], place)
+
+
+def tell_window(
+    asked: Asked | None,
+    extent: Extent,
+    files: Sequence[WindowedFile],
+    window: Window,
+    place: int,
+) -> Any:
+    """Return what a window tells of each of some questions, or of the whole run if none is asked.
+
+    Parameters
+    ----------
+    asked
+        The questions.
+    extent
+        What is known of the whole run.
+    files
+        All files of the run, in their order.
+    window, place
+        The window, and which it is.
+    """
+    own = extent.tell(read_window(files, window.widened(extent.around)), window, place)
+    if asked is None:
+        return Told.of(own, window.begin + extent.around / 2)
+    told = []
+    for name, arguments in asked:
+        how = questions.named(name).in_parts
+        if isinstance(how, InParts):
+            told.append(how.of_part(own, **arguments))
+    return told
 
 
 def memory_limit() -> int:
@@ -212,26 +214,11 @@ def memory_limit() -> int:
 
 
 def parts_of(databases: Sequence[EventDatabase]) -> int:
-    """Return in how many parts to analyse a run; 0: it fits into memory.
-
-    Raises
-    ------
-    MissingExtraError
-        If it does not fit, and what that takes is not installed.
-    """
+    """Return in how many parts to analyse a run; 0: it fits into memory."""
     needed, limit = needed_memory(databases), memory_limit()
     if needed <= limit or not all(isinstance(item, FileDatabase) for item in databases):
         return 0
-    missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
-    if missing:
-        if setting("analysis-memory") is None and needed <= psutil.virtual_memory().available:
-            return 0
-        raise MissingExtraError(
-            f"this run takes about {format_size(needed)} of memory, and {format_size(limit)} are "
-            "there for it (the setting dasfprof.analysis-memory). To analyse it part by part, "
-            f'pip install "dasfprof[big]": {" and ".join(missing)} not installed.'
-        )
-    return max(2, -(-needed // max(min(limit // 2, PART), 1)))
+    return max(2, -(-WINDOW * needed // max(min(limit // 2, PART), 1)))
 
 
 def needed_memory(databases: Sequence[EventDatabase]) -> int:

@@ -1,24 +1,27 @@
-"""`AccountSums`: accounts of thread-seconds, added up window by window."""
+"""`WindowAccount`: the thread-seconds of a window, which add up to the accounts of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.analysis.model import busy_time, idle_time
 from dasfprof.analysis.model.idle_pool import Pool, PoolDemand, pool_of
-from dasfprof.analysis.model.slots import TaskSlots, UnfinishedRuns
+from dasfprof.analysis.model.slots import TaskSlots, UnfinishedRuns, unseen_runs
+from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime, idle_classes
-from dasfprof.analysis.model.times import TaskTimes
 from dasfprof.analysis.model.workers import WorkerLives
-from dasfprof.analysis.numeric.groups import Groups, rounded
+from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 #: A worker, by its row of `Trace.workers`, a function, and a step of the pipeline.
 Group = tuple[int, str, str]
+#: Thread-seconds of a task run before, in and after its function.
+_USED = ["before", "inside", "after"]
 
 
 @dataclass(frozen=True)
@@ -37,111 +40,146 @@ class Accounts:
     steps: list[str]
 
 
-class AccountSums:
-    """Adds up accounts, window by window.
+@dataclass(frozen=True)
+class WindowAccount:
+    """What the threads of all workers were used for in a window of time."""
 
-    Time is counted in whole units (see `idle_time.UNITS`) and sums of seconds do not round, so that
-    the accounts are the same whatever the windows are.
+    #: The parts of lives within it.
+    lives: WorkerLives
+    #: Idle thread-seconds by worker and cause.
+    idle: Array
+    #: What task runs are grouped by, and their thread-seconds by use and group.
+    names: list[Group]
+    uses: Array
+    #: Task runs that held a thread before or after the window too, and what they used within it.
+    cut: pd.DataFrame
+    #: See `knows_tasks`.
+    knows_tasks: bool
 
-    Parameters
-    ----------
-    lives
-        The lives of the workers.
-    workers
-        The number of workers, those that had no life too.
-    names
-        Those of the groups of task runs.
-    """
-
-    def __init__(self, lives: WorkerLives, workers: int, names: list[Group]) -> None:
-        self.lives, self._workers, self._names = lives, workers, names
-        #: Thread-time by worker and cause, in units that may be more than 64 bits hold.
-        self._idle = np.zeros((workers, idle_time.CAUSES), dtype=object)
-        self._uses = np.zeros((busy_time.USES + 1, 3, len(names)))
-
-    def add_window(
-        self, lives: WorkerLives, threads: list[idle_time.IdleThreads], demand: PoolDemand
-    ) -> Pool:
-        """Add the idle threads of a window.
+    @classmethod
+    def of(  # noqa: PLR0917
+        cls,
+        trace: Trace,
+        slots: TaskSlots,
+        lives: WorkerLives,
+        threads: list[tuple[Array, idle_time.IdleThreads]],
+        demand: PoolDemand,
+        window: tuple[float, float],
+    ) -> tuple[WindowAccount, Pool]:
+        """Account for a window.
 
         Parameters
         ----------
+        trace, slots
+            A trace and its slots, with all that reach into the window.
         lives, threads
-            Within the window, and the idle threads of each.
+            The lives within the window, of each the rows of its slots, and its threads.
         demand
-            What there was to do, in the window at least.
+            What there was to do.
+        window
+            When it begins, and before when it ends.
 
         Returns
         -------
-        Pool
-            What is left of all threads.
+        account, pool
+            The account, and what is left of all threads.
         """
-        pool = pool_of(threads, demand)
-        for number, own in zip(lives.ids.tolist(), threads, strict=True):
+        pool = pool_of([own for _, own in threads], demand)
+        idle = np.zeros((len(trace.workers), idle_time.CAUSES))
+        for number, (_, own) in zip(lives.ids.tolist(), threads, strict=True):
             for cause, spent in (*own.causes.items(), *pool.of_worker(own).items()):
-                self._idle[number, cause] += spent
-        return pool
-
-    def add_runs(
-        self, codes: Array, times: TaskTimes, costs: Mapping[str, Array], used: Array
-    ) -> None:
-        """Add task runs, all of whose windows were added.
-
-        Parameters
-        ----------
-        codes
-            The group of each.
-        times, costs
-            Its times, and see `recorded_costs`.
-        used
-            What `used_time` returned, summed over all windows.
-        """
-        groups = Groups(codes, len(self._names))
-        before, inside, after = used / idle_time.UNITS
-        seconds = busy_time.uses_of(times, costs, before, inside, after)
-        self._uses += np.stack([groups.exact(values) for values in (*seconds, after)])
-
-    def accounts(self, trace: Trace, knows_tasks: bool) -> Accounts:
-        """Return the accounts.
-
-        Parameters
-        ----------
-        trace
-            The trace, which need not have its task runs.
-        knows_tasks
-            See `knows_tasks`.
-        """
-        seconds = self._busy(trace)
-        worker = np.array([who for who, _, _ in self._names], dtype=np.int64)
-        of_workers = _grouped(seconds, worker, self._workers)
-        for cause, spent in idle_classes(knows_tasks).items():
-            of_workers[:, spent] += (
-                np.maximum(self._idle[:, cause].astype(float), 0.0) / idle_time.UNITS
-            )
-        functions, of_functions = _numbered([function for _, function, _ in self._names])
-        steps, of_steps = _numbered([step for _, _, step in self._names])
-        return Accounts(
-            self.lives,
-            of_workers[self.lives.ids],
-            _grouped(seconds, of_functions, len(functions)),
-            functions,
-            _grouped(seconds, of_steps, len(steps)),
-            steps,
+                idle[number, cause] += spent
+        times, begin, end = slots.times, *window
+        used = _used_time(slots, threads)
+        costs = busy_time.recorded_costs(trace, len(times))
+        with np.errstate(invalid="ignore"):  # of times beyond any clock
+            length = times.stop - times.start
+        codes, names = slot_groups(trace, slots)
+        there = (times.executing < end) & (slots.end >= begin)
+        whole = there & (times.executing >= begin) & (slots.end < end)
+        cut = np.flatnonzero(there & ~whole)
+        some = np.flatnonzero(np.bincount(codes[whole], minlength=len(names)))
+        uses = _uses(np.where(whole, codes, -1), len(names), used, length, costs)[:, some]
+        rows = pd.DataFrame(
+            {
+                "group": pd.Series([names[code] for code in codes[cut].tolist()], dtype=object),
+                "key": trace.keys.texts(_identities(trace, "key_id")[cut]),
+                "run_id": _identities(trace, "run_id")[cut],
+                "executing": times.executing[cut],
+                "end": slots.end[cut],
+                "length": length[cut],
+                **{name: values[cut] for name, values in costs.items()},
+                **dict(zip(_USED, used[:, cut], strict=True)),
+            }
         )
+        of_uses = [names[code] for code in some.tolist()]
+        return cls(lives, idle, of_uses, uses, rows, knows_tasks(trace)), pool
 
-    def _busy(self, trace: Trace) -> Array:
-        """Return the thread-seconds of each group of task runs by class."""
-        worker = np.array([who for who, _, _ in self._names], dtype=np.int64)
-        uses, after = np.array([rounded(sums) for sums in self._uses[:-1]]), self._uses[-1]
-        of_workers = [np.bincount(worker, weights=limb, minlength=self._workers) for limb in after]
-        share = busy_time.spilling_shares(trace, rounded(np.stack(of_workers)))
-        spill = rounded(after) * share[worker]
-        uses[busy_time.SPILL] += spill
-        uses[busy_time.OVERHEAD] -= spill
-        seconds = np.zeros((len(self._names), len(ThreadTime)))
-        for use, spent in OF_USES.items():
-            seconds[:, spent] = uses[use]
-        return seconds
+
+def accounts_of(trace: Trace, windows: Sequence[WindowAccount]) -> Accounts:
+    """Put the windows of a run together; the trace need not have its task runs."""
+    cut = pd.concat([window.cut for window in windows], ignore_index=True)
+    groups: dict[Group, int] = {}
+    places = [
+        np.array([groups.setdefault(name, len(groups)) for name in own], dtype=np.int64)
+        for own in (*(window.names for window in windows), cut["group"].tolist())
+    ]
+    uses = np.zeros((busy_time.USES + 1, len(groups)))
+    for window, own in zip(windows, places[:-1], strict=True):
+        uses[:, own] += window.uses
+    uses += _of_cut(cut.assign(group=places[-1]), len(groups))
+    names = list(groups)
+    worker = np.array([who for who, _, _ in names], dtype=np.int64)
+    seconds = _busy(trace, uses, worker)
+    of_workers = _grouped(seconds, worker, len(trace.workers))
+    idle = np.maximum(np.sum([window.idle for window in windows], axis=0), 0.0)
+    knows = any(window.knows_tasks for window in windows)
+    for cause, spent in idle_classes(knows).items():
+        of_workers[:, spent] += idle[:, cause]
+    lives = WorkerLives.joined([window.lives for window in windows])
+    functions, of_functions = _numbered([function for _, function, _ in names])
+    steps, of_steps = _numbered([step for _, _, step in names])
+    return Accounts(
+        lives,
+        of_workers[lives.ids],
+        _grouped(seconds, of_functions, len(functions)),
+        functions,
+        _grouped(seconds, of_steps, len(steps)),
+        steps,
+    )
+
+
+def _of_cut(rows: pd.DataFrame, count: int) -> Array:
+    """Return the uses, by group, of task runs that windows have cut: each is one again."""
+    identity = ["group", "key", "run_id", "executing", "end"]
+    runs = rows.groupby(identity, sort=False)
+    columns = {name: runs[name].first().to_numpy() for name in ("length", *busy_time.COSTS)}
+    columns |= {name: runs[name].sum().to_numpy() for name in _USED}
+    group = rows["group"].to_numpy()[~rows.duplicated(identity)]
+    used = np.stack([columns[name] for name in _USED])
+    return _uses(group, count, used, columns["length"], columns)
+
+
+def _uses(
+    codes: Array, count: int, used: Array, length: Array, costs: Mapping[str, Array]
+) -> Array:
+    """Return the thread-seconds of task runs by use and group, and of all that after functions."""
+    groups = Groups(codes, count)
+    seconds = busy_time.uses_of(length, costs, *used)
+    return np.stack([groups.sum(values) for values in (*seconds, used[2])])
+
+
+def _busy(trace: Trace, uses: Array, worker: Array) -> Array:
+    """Return the thread-seconds of each group of task runs by class, given its worker."""
+    after = uses[-1]
+    finishing = np.bincount(worker, weights=after, minlength=len(trace.workers))
+    spill = after * busy_time.spilling_shares(trace, finishing)[worker]
+    seconds = np.zeros((len(after), len(ThreadTime)))
+    for use, spent in OF_USES.items():
+        seconds[:, spent] = uses[use]
+    seconds[:, ThreadTime.UNSPILL_AND_SPILL] += spill
+    seconds[:, ThreadTime.TASK_OVERHEAD] -= spill
+    return seconds
 
 
 def own_causes_of(
@@ -174,6 +212,30 @@ def own_causes_of(
         yield rows, own
 
 
+def slot_groups(trace: Trace, slots: TaskSlots) -> tuple[Array, list[Group]]:
+    """Group the slots of task runs by worker, function and step.
+
+    Returns
+    -------
+    codes, names
+        Slot ``i`` belongs to ``names[codes[i]]``.
+    """
+    of_step, steps = step_groups(trace.tasks, unseen_runs(trace))
+    functions = len(slots.functions)
+    packed = (slots.worker * functions + slots.function) * len(steps) + of_step
+    codes, distinct = pd.factorize(packed)
+    rest, step = np.divmod(distinct, len(steps))
+    numbers = zip(
+        *(each.tolist() for each in (*np.divmod(rest, functions or 1), step)), strict=True
+    )
+    return codes, [(who, slots.functions[what], steps[where]) for who, what, where in numbers]
+
+
+def knows_tasks(trace: Trace) -> bool:
+    """Return whether the scheduler's file tells of tasks, without which idle has no known cause."""
+    return "sent" in trace.tasks or len(trace.scheduler_states) > 0
+
+
 def _rows_by(numbers: Array, count: int) -> Callable[[int], Array]:
     """Return a function that finds the rows that have a number."""
     order = np.argsort(numbers, kind="stable")
@@ -181,8 +243,8 @@ def _rows_by(numbers: Array, count: int) -> Callable[[int], Array]:
     return lambda number: order[bounds[number] : bounds[number + 1]]
 
 
-def used_time(slots: TaskSlots, threads: Iterable[tuple[Array, idle_time.IdleThreads]]) -> Array:
-    """Return the thread-time of each slot before, in and after its function, in units.
+def _used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads]]) -> Array:
+    """Return the thread-seconds of each slot before, in and after its function.
 
     Parameters
     ----------
@@ -191,7 +253,7 @@ def used_time(slots: TaskSlots, threads: Iterable[tuple[Array, idle_time.IdleThr
     threads
         Of each worker the rows of its slots, and its threads.
     """
-    used = np.zeros((3, len(slots.times)), dtype=np.int64)
+    used = np.zeros((3, len(slots.times)))
     times = slots.times
     for rows, own in threads:
         end = slots.end[rows]
@@ -199,6 +261,11 @@ def used_time(slots: TaskSlots, threads: Iterable[tuple[Array, idle_time.IdleThr
         until = own.used(np.minimum(edges, end))
         used[:, rows] = np.maximum(np.diff(until, axis=0), 0)
     return used
+
+
+def _identities(trace: Trace, name: str) -> Array:
+    """Return a column that tells task runs apart, of all slots."""
+    return np.append(trace.tasks[name].to_numpy(), unseen_runs(trace)[name].to_numpy())
 
 
 def _grouped(seconds: Array, codes: Array, count: int) -> Array:

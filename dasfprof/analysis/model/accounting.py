@@ -5,24 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
 from dasfprof.analysis.model import idle_time
 from dasfprof.analysis.model.account_sums import (
     Accounts,
-    AccountSums,
-    Group,
+    WindowAccount,
+    accounts_of,
+    knows_tasks,
     own_causes_of,
-    used_time,
 )
-from dasfprof.analysis.model.busy_time import recorded_costs
 from dasfprof.analysis.model.idle_cells import IdleCells, idle_cells, own_cells
 from dasfprof.analysis.model.idle_pool import PoolDemand
+from dasfprof.analysis.model.idle_time import idle_threads
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.part import part_of
 from dasfprof.analysis.model.run_end import find_run_end
-from dasfprof.analysis.model.slots import TaskSlots, task_slots, unfinished_runs, unseen_runs
-from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.slots import task_slots, unfinished_runs
 from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime, idle_classes
 from dasfprof.analysis.model.workers import worker_lives
 from dasfprof.analysis.trace import Trace
@@ -73,23 +72,34 @@ def thread_seconds(trace: Trace) -> ThreadSeconds:
 def find_thread_seconds(trace: Trace, most: int) -> ThreadSeconds:
     """Do what `thread_seconds` does, with about so many cells."""
     slots, unfinished = task_slots(trace), unfinished_runs(trace)
-    lives, workers = worker_lives(trace, slots), len(trace.workers)
+    lives = worker_lives(trace, slots)
     span = float(lives.end.max() - lives.begin.min()) if len(lives.ids) else 0.0
     count = max(most // max(len(lives.ids), 1), 8)
-    demand = PoolDemand.of(trace, slots, unfinished)
+    demand = PoolDemand.of(trace)
     bounds = _bounds(trace, demand)
     of_lives = [
         (rows, own_cells(causes, bounds, span, count))
-        for rows, causes in own_causes_of(slots, unfinished, lives, workers)
+        for rows, causes in own_causes_of(slots, unfinished, lives, len(trace.workers))
     ]
-    owns = [own for _, own in of_lives]
-    groups, names = slot_groups(trace, slots)
-    sums = AccountSums(lives, workers, names)
-    pool = sums.add_window(lives, [own.threads for own in owns], demand)
-    used = used_time(slots, ((rows, own.threads) for rows, own in of_lives))
-    sums.add_runs(groups, slots.times, recorded_costs(trace, len(groups)), used)
-    cells = list(idle_cells(lives, owns, pool, span, count))
-    return ThreadSeconds(sums.accounts(trace, knows_tasks(trace)), cells)
+    threads = [(rows, own.threads) for rows, own in of_lives]
+    whole = -np.inf, np.inf
+    account, pool = WindowAccount.of(trace, slots, lives, threads, demand, whole)
+    cells = list(idle_cells(lives, [own for _, own in of_lives], pool, span, count))
+    return ThreadSeconds(accounts_of(trace, [account]), cells)
+
+
+def account_window(trace: Trace) -> WindowAccount:
+    """Account for the window of time that a part of a run is."""
+    part = part_of(trace)
+    whole = with_open_runs(part.around)
+    slots, unfinished = task_slots(whole), unfinished_runs(whole)
+    lives = worker_lives(whole, slots).within(part.begin, part.end)
+    threads = [
+        (rows, idle_threads(causes))
+        for rows, causes in own_causes_of(slots, unfinished, lives, len(whole.workers))
+    ]
+    window = part.begin, part.end
+    return WindowAccount.of(whole, slots, lives, threads, PoolDemand.of(whole), window)[0]
 
 
 def by_class(trace: Trace, causes: Array) -> Array:
@@ -105,27 +115,3 @@ def _bounds(trace: Trace, demand: PoolDemand) -> Array:
     end = find_run_end(trace)
     ends = [] if end is None else [end.time - trace.begin]
     return np.concatenate([demand.arrival[:1], demand.known[-1:], ends])
-
-
-def slot_groups(trace: Trace, slots: TaskSlots) -> tuple[Array, list[Group]]:
-    """Group the slots of task runs by worker, function and step.
-
-    Returns
-    -------
-    codes, names
-        Slot ``i`` belongs to ``names[codes[i]]``.
-    """
-    of_step, steps = step_groups(trace.tasks, unseen_runs(trace))
-    functions = len(slots.functions)
-    packed = (slots.worker * functions + slots.function) * len(steps) + of_step
-    codes, distinct = pd.factorize(packed)
-    rest, step = np.divmod(distinct, len(steps))
-    numbers = zip(
-        *(each.tolist() for each in (*np.divmod(rest, functions or 1), step)), strict=True
-    )
-    return codes, [(who, slots.functions[what], steps[where]) for who, what, where in numbers]
-
-
-def knows_tasks(trace: Trace) -> bool:
-    """Return whether the scheduler's file tells of tasks, without which idle has no known cause."""
-    return "sent" in trace.tasks or len(trace.scheduler_states) > 0

@@ -10,6 +10,7 @@ import pandas as pd
 
 from dasfprof.analysis.model.given_up import CANCELLED as CANCELLED_BY
 from dasfprof.analysis.model.given_up import DROPPED, NOT_NEEDED, given_up
+from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.open_runs import (
     LOST,
     RELEASED,
@@ -66,7 +67,7 @@ def find_attempts(trace: Trace) -> pd.DataFrame:
         succeeded), ``message`` and ``raised_at`` (the last line of user code in its traceback).
     """
     workers, ended = NamedWorkers(trace), len(trace.tasks)
-    lost = left_unasked(trace)
+    lost, earlier = left_unasked(trace), earlier_attempts(trace)
     trace = with_open_runs(trace)
     steps, step_names = step_groups(trace.tasks, trace.scheduler_only)
     parts = [_recorded(trace, steps[: len(trace.tasks)], ended)]
@@ -78,13 +79,38 @@ def find_attempts(trace: Trace) -> pd.DataFrame:
     columns = {name: column[order] for name, column in columns.items()}
     columns["life"] = columns.pop("worker_id")
     columns["worker"] = workers.of_lives[columns["life"]]
-    columns["attempt"] = _numbered(columns["key_id"])
+    number = _numbered(columns["key_id"])
     functions = trace.tasks["function"].cat.categories
     columns["function"] = pd.Categorical.from_codes(columns["function"], categories=functions)
     columns["step"] = make_categorical(columns["step"], step_names)
     _name_outcomes(columns)
-    columns["again"] = _why_again(columns)
+    columns["attempt"], columns["again"] = number, _why_again(columns, number)
+    if len(earlier):
+        known = earlier.reindex(trace.keys.hashes()[columns["key_id"]])
+        columns["attempt"] = number + known["attempts"].fillna(0).to_numpy(dtype=np.int64)
+        again = known["follows"].fillna(FIRST).to_numpy(dtype=np.int64)
+        columns["again"] = np.where(number == 1, again, columns["again"])
     return pd.DataFrame(columns, copy=False)
+
+
+@once_per_trace
+def earlier_attempts(trace: Trace) -> pd.DataFrame:
+    """Return what is known of attempts before the part of a run that a trace is: see `at_keys`."""
+    return pd.DataFrame({"attempts": [], "follows": []}, index=np.empty(0, dtype=np.uint64))
+
+
+def at_keys(trace: Trace) -> pd.DataFrame:
+    """Return what is known of the attempts at each key, by its hash.
+
+    ``attempts`` is their number; ``follows`` says why there would be another one, as ``again`` of
+    `find_attempts` does.
+    """
+    attempts = find_attempts(trace)
+    last = attempts[~attempts["key_id"].duplicated(keep="last")]
+    columns = {str(name): column.to_numpy() for name, column in last.items()}
+    told = {"attempts": columns["attempt"], "follows": _follows(columns)}
+    table = pd.DataFrame(told, index=trace.keys.hashes()[columns["key_id"]])
+    return table.astype({"attempts": np.int32, "follows": np.int8})
 
 
 def _recorded(trace: Trace, steps: Array, ended: int) -> dict[str, Array]:
@@ -185,16 +211,20 @@ def _numbered(key_ids: Array) -> Array:
     return numbers
 
 
-def _why_again(columns: dict[str, Any]) -> Array:
+def _why_again(columns: dict[str, Any], number: Array) -> Array:
     """Say why each attempt was made, by how the one before it of the same key ended."""
-    key_ids, attempt = columns["key_id"], columns["attempt"]
-    order = np.lexsort((attempt, key_ids))
+    order = np.lexsort((number, columns["key_id"]))
     before = np.empty(len(order), dtype=np.int64)
     before[order] = np.r_[order[:1], order[:-1]]
-    erred = np.asarray(columns["status"] == "erred")
-    causes = [attempt == 1, columns["succeeded"][before], erred[before]]
-    again: Array = np.select(causes, [FIRST, RECOMPUTED, RETRIED], default=RESTARTED)
+    again: Array = np.where(number == 1, FIRST, _follows(columns)[before])
     return again
+
+
+def _follows(columns: dict[str, Any]) -> Array:
+    """Say why there would be an attempt after each."""
+    ended = [columns["succeeded"], np.asarray(columns["status"] == "erred")]
+    follows: Array = np.select(ended, [RECOMPUTED, RETRIED], default=RESTARTED)
+    return follows
 
 
 def _name_outcomes(columns: dict[str, Any]) -> None:

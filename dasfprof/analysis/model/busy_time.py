@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.slots import TaskSlots
-from dasfprof.analysis.model.times import TaskTimes
 from dasfprof.analysis.numeric.constants import as_type, is_nothing
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -38,7 +37,8 @@ def busy_seconds(
         Seconds, of shape (`USES`, runs); they sum to those given.
     """
     costs = recorded_costs(trace, len(inside))
-    seconds = uses_of(slots.times, costs, before, inside, after)
+    length = slots.times.stop - slots.times.start
+    seconds = uses_of(length, costs, before, inside, after)
     finishing = np.bincount(slots.worker, weights=after, minlength=len(trace.workers))
     spill = after * spilling_shares(trace, finishing)[slots.worker]
     seconds[SPILL] += spill
@@ -56,11 +56,12 @@ def recorded_costs(trace: Trace, count: int) -> dict[str, Array]:
 
 
 def uses_of(
-    times: TaskTimes, costs: Mapping[str, Array], before: Array, inside: Array, after: Array
+    length: Array, costs: Mapping[str, Array], before: Array, inside: Array, after: Array
 ) -> Array:
     """Split the thread-seconds of task runs as `busy_seconds`, as far as each alone tells.
 
-    What their workers wrote to disk after their functions counts as overhead.
+    What their workers wrote to disk after their functions counts as overhead; `length` has the
+    seconds of functions.
     """
     seconds = np.zeros((USES, len(inside)))
     unspill = np.minimum(costs["disk_read"], before)
@@ -68,8 +69,6 @@ def uses_of(
     seconds[SPILL] = unspill
     seconds[OVERHEAD] = (before - unspill - seconds[DESERIALIZE]) + after
     # A run that seceded held its thread for a part of its function only.
-    with np.errstate(invalid="ignore"):  # of times beyond any clock
-        length = times.stop - times.start
     share = np.divide(inside, length, out=np.zeros_like(inside), where=length > 0)
     known = ~np.isnan(costs["cpu"])
     split = _split_running(inside, costs["cpu"] * share, costs["run_queue"] * share)

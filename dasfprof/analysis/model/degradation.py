@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.numeric.sorted_rows import GROUP, Rows, SortedRows, group_ids, in_groups
 from dasfprof.database.columns import Array
 
 #: A quantity rises if its rank correlation with time is so high, and its last third so many times
@@ -85,50 +81,29 @@ class Trends:
     order: Array
 
 
-def find_trends(attempts: pd.DataFrame) -> Trends:
-    """Find the trends of what `find_attempts` gives."""
-    sums, rows = trend_rows(attempts)
-    order = np.argsort(pd.factorize(rows[GROUP])[0], kind="stable")  # each group by time
-    ordered = {str(name): column.to_numpy()[order] for name, column in rows.items()}
-    return trends_of([sums], [ordered])
+def trend_rows(attempts: pd.DataFrame) -> pd.DataFrame:
+    """Return what trends rest on, of what `find_attempts` gives: 25 bytes for most attempts."""
+    rows = attempts[attempts["succeeded"] & np.isfinite(attempts["start"])]
+    kept: pd.DataFrame = rows[["function", "start", *MEASURES]]
+    return kept.astype(dict.fromkeys(MEASURES, np.float32))
 
 
-def trend_rows(attempts: pd.DataFrame) -> tuple[GroupSums, pd.DataFrame]:
-    """Return sums of the attempts that succeeded, by function, and rows of what has a trend."""
-    attempts = attempts[attempts["succeeded"] & np.isfinite(attempts["start"])]
-    function = attempts["function"].cat
-    codes, names = function.codes.to_numpy(), list(function.categories)
-    columns = {name: attempts[name].to_numpy() for name in ("start", *MEASURES)}
-    summed = {name: columns[name] for name in MEASURES}
+def find_trends(rows: pd.DataFrame) -> Trends:
+    """Find the trends of what `trend_rows` gives."""
+    codes, found = pd.factorize(rows["function"])
+    names = np.asarray(found, dtype=object)
     groups = Groups(codes, len(names))
-    sums = GroupSums.of(names, groups, summed, {"start": columns["start"]})
-    return sums, pd.DataFrame({GROUP: group_ids(names)[codes], **columns})
-
-
-def trends_of(parts: Sequence[GroupSums], rows: Iterable[Rows]) -> Trends:
-    """Find trends.
-
-    Parameters
-    ----------
-    parts
-        The sums of all parts of the run.
-    rows
-        The rows of all parts, sorted by group and start, in pieces.
-    """
-    sums = GroupSums.merged(parts)
-    names: list[Any] = sums.names
-    sizes = sums.rows
-    medians = {name: np.full((len(names), _STEPS), np.nan) for name in MEASURES}
-    starts = np.zeros(len(names) * _STEPS, dtype=np.int64)
-    for piece in _whole_steps(in_groups(rows, names), sizes):
-        starts += np.bincount(_time_steps(piece, sums), minlength=len(starts))
-        codes, cells = pd.factorize(piece.codes * _STEPS + _steps(piece, sizes))
-        groups = Groups(codes, len(cells))
-        for name, table in medians.items():
-            table.ravel()[cells] = groups.median(piece.columns[name])
-    for name, table in medians.items():
-        table[sums.known[name] < FEWEST] = np.nan
-    correlation, count = _count_trend(starts.reshape(-1, _STEPS), sums)
+    sizes, start = groups.sizes, rows["start"].to_numpy()
+    of_rows = sizes[codes]
+    # The step of each attempt: equal shares of each function's, in the order of time.
+    steps = groups.places(start) * np.minimum(of_rows, _STEPS) // np.maximum(of_rows, 1)
+    cells = Groups(codes * _STEPS + steps, len(names) * _STEPS)
+    medians = {}
+    for name in MEASURES:
+        values = rows[name].to_numpy()
+        few = (groups.known(values) < FEWEST)[:, None]
+        medians[name] = np.where(few, np.nan, cells.median(values).reshape(-1, _STEPS))
+    correlation, count = _count_trend(groups, start)
     # The number falls where its inverse would rise.
     falls = (correlation <= -RANK_CORRELATION) & (count <= 1 / LAST_BY_FIRST)
     change = {name: _last_by_first(table) for name, table in medians.items()}
@@ -136,73 +111,20 @@ def trends_of(parts: Sequence[GroupSums], rows: Iterable[Rows]) -> Trends:
         name: (_rank_correlation(table) >= RANK_CORRELATION) & (change[name] >= LAST_BY_FIRST)
         for name, table in medians.items()
     }
-    ranks = np.argsort(np.argsort(np.array(names, dtype=object)))
+    ranks = np.argsort(np.argsort(names))
     return Trends(
-        np.array(names, dtype=object),
+        names,
         sizes,
         count,
         falls,
         change,
         rises,
         _verdicts(falls, count, rises, change, sizes),
-        np.lexsort((ranks, -sums.sum("run"))),
+        np.lexsort((ranks, -groups.sum(rows["run"].to_numpy()))),
     )
 
 
-def _steps(rows: SortedRows, sizes: Array) -> Array:
-    """Return the step of each attempt: equal shares of each function's, in the order of time."""
-    of_rows = sizes[rows.codes]
-    steps: Array = rows.places * np.minimum(of_rows, _STEPS) // np.maximum(of_rows, 1)
-    return steps
-
-
-def _whole_steps(pieces: Iterable[SortedRows], sizes: Array) -> Iterator[SortedRows]:
-    """Cut pieces anew so that each step of a function is in one of them."""
-    kept: list[SortedRows] = []
-    for piece in pieces:
-        whole = _joined([*kept, piece])
-        cells = whole.codes * _STEPS + _steps(whole, sizes)
-        last = int(np.flatnonzero(cells != cells[-1]).max(initial=-1)) + 1
-        if last:
-            yield _cut(whole, slice(None, last))
-        kept = [_cut(whole, slice(last, None))]
-    yield from kept
-
-
-def _joined(pieces: list[SortedRows]) -> SortedRows:
-    if len(pieces) == 1:
-        return pieces[0]
-    return SortedRows(
-        np.concatenate([piece.codes for piece in pieces]),
-        np.concatenate([piece.places for piece in pieces]),
-        {
-            name: np.concatenate([piece.columns[name] for piece in pieces])
-            for name in pieces[0].columns
-        },
-    )
-
-
-def _cut(rows: SortedRows, part: slice) -> SortedRows:
-    columns = {name: column[part] for name, column in rows.columns.items()}
-    return SortedRows(rows.codes[part], rows.places[part], columns)
-
-
-def _time_steps(rows: SortedRows, sums: GroupSums) -> Array:
-    """Return in which of the equal steps of its function's time each attempt started."""
-    first, last = sums.lowest["start"], sums.highest["start"]
-    of_row = _count_steps(sums.rows)[rows.codes]
-    within = ratio(rows.columns["start"] - first[rows.codes], (last - first)[rows.codes])
-    places = np.minimum(np.nan_to_num(within) * of_row, of_row - 1).astype(np.int64)
-    steps: Array = rows.codes * _STEPS + places
-    return steps
-
-
-def _count_steps(sizes: Array) -> Array:
-    steps: Array = np.clip(sizes // _COUNTED, 3, _STEPS)
-    return steps
-
-
-def _count_trend(starts: Array, sums: GroupSums) -> tuple[Array, Array]:
+def _count_trend(groups: Groups, start: Array) -> tuple[Array, Array]:
     """Compare the number of starts with time.
 
     The time from a function's first start to its last is cut into equal steps.
@@ -213,9 +135,14 @@ def _count_trend(starts: Array, sums: GroupSums) -> tuple[Array, Array]:
         The rank correlation of the number in each step with the step, and the mean of its last
         third of steps by that of its first; NaN where too few attempts are known.
     """
-    table = starts.astype(float)
-    told = (sums.rows >= FEWEST) & (sums.highest["start"] > sums.lowest["start"])
-    steps = _count_steps(sums.rows)
+    codes, sizes = groups.codes, groups.sizes
+    first, last = groups.min(start), groups.max(start)
+    steps = np.clip(sizes // _COUNTED, 3, _STEPS)
+    of_row = steps[codes]
+    within = np.nan_to_num(ratio(start - first[codes], (last - first)[codes]))
+    places = codes * _STEPS + np.minimum(within * of_row, of_row - 1).astype(np.int64)
+    table = np.bincount(places, minlength=len(sizes) * _STEPS).reshape(-1, _STEPS).astype(float)
+    told = (sizes >= FEWEST) & (last > first)
     table[(np.arange(_STEPS) >= steps[:, None]) | ~told[:, None]] = np.nan
     return _rank_correlation(table), _last_by_first(table)
 

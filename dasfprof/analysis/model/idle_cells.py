@@ -99,7 +99,7 @@ def idle_cells(
         for cause, spent in pool.spent.items():
             at_edges = np.interp(edges, pool.grid, spent)
             until = _pool_until(edges, own.threads, at_edges, np.append(spent, spent[-1])[on_grid])
-            seconds[:, cause] = np.diff(until) / idle_time.UNITS
+            seconds[:, cause] = np.diff(until)
         number = int(lives.ids[place])
         yield IdleCells(number, int(lives.threads[place]), edges, np.maximum(seconds, 0.0))
 
@@ -127,9 +127,9 @@ def _pool_until(
 def _changes(pool: idle_pool.Pool) -> Array:
     """Return at which times of the pool's grid the share of a cause changes."""
     changed = np.zeros(len(pool.grid), dtype=bool)
-    steps = np.diff(pool.grid) * idle_time.UNITS
-    # Time is in whole units, which matters in short steps.
-    rounding = 2 / np.maximum(np.minimum(steps[1:], steps[:-1]), 1.0)
+    steps = np.diff(pool.grid)
+    # What is spent until a time is rounded, which matters in short steps.
+    rounding = 1e-9 / np.maximum(np.minimum(steps[1:], steps[:-1]), 1e-9)
     for spent in pool.spent.values():
         share = np.divide(np.diff(spent), steps, out=np.zeros(len(steps)), where=steps > 0)
         changed[1:-1] |= np.abs(np.diff(share)) > 1e-6 + rounding

@@ -19,11 +19,9 @@ from dasfprof.analysis.model.idle_time import (
     SCHEDULER,
     IdleThreads,
     Spans,
-    passed,
-    total_of,
 )
-from dasfprof.analysis.model.slots import TaskSlots, UnfinishedRuns
-from dasfprof.analysis.model.untold_tasks import Steps, live_at_counts, untold_tasks
+from dasfprof.analysis.model.slots import task_slots, unfinished_runs
+from dasfprof.analysis.model.untold_tasks import Steps, untold_tasks
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -37,16 +35,16 @@ class Pool:
 
     #: Times between which no cause changes.
     grid: Array
-    #: Time by cause until each of them, in `UNITS`; causes that none was spent on are left out.
+    #: Seconds by cause until each of them; causes that none was spent on are left out.
     spent: dict[int, Array]
 
-    def of_worker(self, threads: IdleThreads) -> dict[int, int]:
-        """Sum the thread-time of a worker's threads in the pool by cause, in `UNITS`."""
+    def of_worker(self, threads: IdleThreads) -> dict[int, float]:
+        """Sum the thread-seconds of a worker's threads in the pool by cause."""
         held = np.flatnonzero(threads.idle[:-1])
         begins = np.searchsorted(self.grid, threads.times[held])
         ends = np.searchsorted(self.grid, threads.times[held + 1])
         return {
-            cause: total_of(threads.idle[held], spent[ends] - spent[begins])
+            cause: float(threads.idle[held] @ (spent[ends] - spent[begins]))
             for cause, spent in self.spent.items()
         }
 
@@ -72,19 +70,13 @@ def pool_of(workers: list[IdleThreads], demand: PoolDemand) -> Pool:
     times, idle, surplus = times[order[kept]], idle[kept], surplus[kept]
     grid = demand.grid(times, idle)
     places = np.searchsorted(times, grid[:-1], side="right") - 1
-    there = np.maximum(idle[places], 1)
+    shares = np.diff(grid) / np.maximum(idle[places], 1)
     threads = demand.split(grid[:-1], idle[places], surplus[places])
-    spent: dict[int, Array] = {}
-    # Those before a cause and with it: what is rounded off one is the next one's.
-    before, until = np.zeros(len(there)), np.zeros(len(there), dtype=np.int64)
-    for cause, held in threads.items():
-        if not held.any():
-            continue
-        before = before + held
-        share = before / there
-        with_it = passed(share, grid[1:]) - passed(share, grid[:-1])
-        spent[cause] = np.append(0, np.cumsum(with_it - until))
-        until = with_it
+    spent = {
+        cause: np.append(0.0, np.cumsum(held * shares))
+        for cause, held in threads.items()
+        if held.any()
+    }
     return Pool(grid, spent)
 
 
@@ -111,18 +103,9 @@ class PoolDemand:
     untold: Steps
 
     @classmethod
-    def of(cls, trace: Trace, slots: TaskSlots, unfinished: UnfinishedRuns) -> PoolDemand:
+    def of(cls, trace: Trace) -> PoolDemand:
         """Find what there was to do."""
-        arrivals = [slots.times.arrival, unfinished.arrival]
-        live = live_at_counts(trace, arrivals, [slots.times.known, unfinished.known])
-        return cls.of_runs(slots, unfinished, call_spans(trace), untold_tasks(trace, live))
-
-    @classmethod
-    def of_runs(
-        cls, slots: TaskSlots, unfinished: UnfinishedRuns, calls: Spans, untold: Steps
-    ) -> PoolDemand:
-        """Find what there was to do of some of the runs, calls of actors, and untold tasks."""
-        times, more = slots.times, unfinished
+        times, more, calls = task_slots(trace).times, unfinished_runs(trace), call_spans(trace)
         return cls(
             arrival=_ascending([times.arrival, more.arrival]),
             runnable=_ascending([times.runnable, more.runnable]),
@@ -130,7 +113,7 @@ class PoolDemand:
             done=_ascending([times.done, more.known]),
             known=_ascending([times.known, more.known]),
             calls=(np.sort(calls[0]), np.sort(calls[1])),
-            untold=untold,
+            untold=untold_tasks(trace),
         )
 
     def grid(self, times: Array, idle: Array) -> Array:

@@ -24,12 +24,6 @@ Spans = tuple[Array, Array]
 SCHEDULER, ELSEWHERE, DEPENDENCIES, ACTORS, CLIENT = range(7, 12)
 CAUSES = 12
 
-#: Time is counted in whole ones of these (15 ps), so that it adds up exactly wherever it is cut: a
-#: run may be accounted for window by window.
-UNITS = float(1 << 36)
-#: What 64 bits hold of them with room for differences: times two years from the begin, and beyond.
-_FAR = float(1 << 62)
-
 _BY_STATUS = {STARTING: IDLE_STARTING, PAUSED: IDLE_PAUSED, CLOSING: IDLE_CLOSING}
 
 
@@ -37,8 +31,8 @@ _BY_STATUS = {STARTING: IDLE_STARTING, PAUSED: IDLE_PAUSED, CLOSING: IDLE_CLOSIN
 class IdleThreads:
     """The threads of one worker over its life."""
 
-    #: Thread-time by cause, in `UNITS`; the pool's is not in it.
-    causes: dict[int, int]
+    #: Thread-seconds by cause; the pool's are not in it.
+    causes: dict[int, float]
     #: Times at which one of the following changes, and the values from each on.
     times: Array
     #: Threads left for the pool.
@@ -54,16 +48,12 @@ class IdleThreads:
     used_times: Array
 
     def used(self, times: Array) -> Array:
-        """Return the thread-time that a slot has had by some times, in `UNITS` since any time."""
+        """Return the thread-seconds that a slot has had by some times, since any time."""
         times = np.clip(times, self.begin, self.end)
         if self.share is None:
-            return passed(1.0, times)
-        edges, share = self.used_times, self.share
-        begun, over = passed(share, edges[:-1]), passed(share, edges[1:])
-        # What passed at other shares before each of them.
-        offsets = np.append(0, np.cumsum(over - begun)[:-1]) - begun
-        place = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, len(share) - 1)
-        used: Array = offsets[place] + passed(share[place], times)
+            return times
+        passed = np.append(0.0, np.cumsum(self.share * np.diff(self.used_times)))
+        used: Array = np.interp(times, self.used_times, passed)
         return used
 
 
@@ -127,8 +117,8 @@ def own_causes(
 def idle_threads(own: OwnCauses) -> IdleThreads:
     """Sum what a worker's own affairs explain, and keep what they leave."""
     times, running, threads = own.times, own.running, own.threads
-    steps = np.diff(passed(1.0, times))
-    causes = {cause: total_of(held, steps) for cause, held in own.causes.items() if held.any()}
+    steps = np.diff(times)
+    causes = {cause: float(held @ steps) for cause, held in own.causes.items() if held.any()}
     free, surplus = own.idle, own.surplus
     changes = np.flatnonzero((np.diff(free, prepend=-1) != 0) | (np.diff(surplus, prepend=-1) != 0))
     share, used_times = None, times[:0]
@@ -146,23 +136,6 @@ def idle_threads(own: OwnCauses) -> IdleThreads:
         share,
         used_times,
     )
-
-
-def passed(share: float | Array, times: Array) -> Array:
-    """Return shares of the seconds until some times, in whole `UNITS`.
-
-    Differences of these add up to that of their ends, which rounded differences would not.
-    """
-    units = share * times
-    units *= UNITS
-    np.clip(units, -_FAR, _FAR, out=units)
-    return np.rint(units, out=units).astype(np.int64)
-
-
-def total_of(threads: Array, units: Array) -> int:
-    """Sum products, which 64 bits need not hold."""
-    high, low = units >> 20, units & 0xFFFFF
-    return (int((threads * high).sum()) << 20) + int((threads * low).sum())
 
 
 def _count(order: Array, ends: Array, first: int, second: int) -> Array:

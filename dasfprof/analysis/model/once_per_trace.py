@@ -11,6 +11,9 @@ from dasfprof.analysis.trace import Trace
 
 Result = TypeVar("Result")
 
+#: Stands for the trace itself as the answer, also after it was pickled.
+_ITSELF = ...
+
 
 def once_per_trace(analysis: Callable[[Trace], Result]) -> Callable[[Trace], Result]:
     """Keep the answer of an analysis as long as the trace lives.
@@ -26,15 +29,17 @@ def once_per_trace(analysis: Callable[[Trace], Result]) -> Callable[[Trace], Res
         if name not in answers:
             with lock:
                 if name not in answers:
-                    answers[name] = analysis(trace)
-        return cast("Result", answers[name])
+                    tell(trace, analysis, analysis(trace))
+        answer = answers[name]
+        return cast("Result", trace if answer is _ITSELF else answer)
 
     return known
 
 
 def tell(trace: Trace, analysis: Callable[[Trace], Result], answer: Result) -> None:
     """Set the answer of an analysis: that of the run of which the trace is a part."""
-    _answers(trace)[_name(analysis)] = answer
+    # A trace that held itself would stay in memory until the garbage collector looks.
+    _answers(trace)[_name(analysis)] = _ITSELF if answer is trace else answer
 
 
 def _name(analysis: Callable[[Trace], Any]) -> str:

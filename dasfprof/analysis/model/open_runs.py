@@ -37,7 +37,7 @@ def with_open_runs(trace: Trace) -> Trace:
         return trace
     rows = _rows(trace, table)
     joined, rest = _with_scheduler(trace, rows)
-    tasks = _appended(trace.tasks, joined)
+    tasks = appended(trace.tasks, joined)
     lengths, ids = trace.task_dependencies
     lengths = np.append(lengths, np.full(len(rows), -1, dtype=lengths.dtype))
     whole = dataclasses.replace(
@@ -150,7 +150,7 @@ def _with_scheduler(trace: Trace, rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.
     return pd.concat([rows, found], axis=1), only[~index.isin(own)]
 
 
-def _appended(tasks: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+def appended(tasks: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """Append rows to task runs; what they lack is NA."""
     count = len(rows)
     columns: dict[str, Any] = {}
@@ -166,7 +166,7 @@ def _appended(tasks: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
             columns[name] = np.concatenate([old.to_numpy(), new.to_numpy(dtype=object)])
         else:
             values = pd.to_numeric(new).to_numpy(dtype=float)
-            whole = old.dtype.kind in "iu"
+            whole = old.dtype.kind in "iub"
             values = np.nan_to_num(values, nan=-1).astype(old.dtype) if whole else values
             columns[name] = np.concatenate([old.to_numpy(), values])
     return pd.DataFrame(columns, copy=False)

@@ -56,18 +56,6 @@ class TaskSlots:
         return seconds
 
 
-def most_at_a_time(worker: Array, begin: Array, end: Array, workers: int) -> Array:
-    """Count the most slots that each worker had at a time."""
-    time = np.concatenate([begin, end])
-    step = np.repeat([1, -1], len(begin))
-    of_worker = np.tile(worker, 2)
-    order = np.lexsort((step, time, of_worker))  # ends before begins of the same time
-    running = np.cumsum(step[order])
-    most = np.zeros(workers, dtype=np.int64)
-    np.maximum.at(most, of_worker[order], running)
-    return most
-
-
 @once_per_trace
 def task_slots(trace: Trace) -> TaskSlots:
     """Find the slots of a trace's task runs."""
@@ -95,6 +83,21 @@ def task_slots(trace: Trace) -> TaskSlots:
         end=slot_ends(times, released, taken_next(times, worker, *_threads(trace, len(times)))),
         reception_unknown=np.isnan(recorded["received"]),
     )
+
+
+@once_per_trace
+def most_slots(trace: Trace) -> Array:
+    """Count the most slots that each worker had at a time."""
+    slots = task_slots(trace)
+    begin, end = slots.times.executing, slots.end
+    time = np.concatenate([begin, end])
+    step = np.repeat([1, -1], len(begin))
+    of_worker = np.tile(slots.worker, 2)
+    order = np.lexsort((step, time, of_worker))  # ends before begins of the same time
+    running = np.cumsum(step[order])
+    most = np.zeros(len(trace.workers), dtype=np.int64)
+    np.maximum.at(most, of_worker[order], running)
+    return most
 
 
 def slot_ends(times: TaskTimes, released: Array, taken: Array) -> Array:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.slots import task_slots, unfinished_runs
 from dasfprof.analysis.model.times import to_ticks
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -16,35 +16,26 @@ Steps = tuple[Array, Array]
 NONE: Steps = (np.empty(0), np.empty(0, dtype=np.int64))
 
 
-def live_at_counts(trace: Trace, arrivals: Iterable[Array], ends: Iterable[Array]) -> Array:
-    """Count the tasks of which rows tell that had come and not ended when the scheduler counted.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    arrivals, ends
-        When they came and ended: seconds from the trace's begin.
-    """
+@once_per_trace
+def live_at_counts(trace: Trace) -> Array:
+    """Count the tasks of which rows tell that had come and not ended when the scheduler counted."""
     at = _counted(trace)
+    if not len(at):
+        return np.empty(0, dtype=np.int64)
+    times, more = task_slots(trace).times, unfinished_runs(trace)
     order = np.argsort(at, kind="stable")
     live = np.zeros(len(at), dtype=np.int64)
-    for sign, times in ((1, arrivals), (-1, ends)):
-        for some in times:
-            passed = np.bincount(np.searchsorted(at[order], some), minlength=len(at) + 1)
-            live[order] += sign * np.cumsum(passed[:-1])
+    for sign, some in (
+        *((1, arrivals) for arrivals in (times.arrival, more.arrival)),
+        *((-1, ends) for ends in (times.known, more.known)),
+    ):
+        passed = np.bincount(np.searchsorted(at[order], some), minlength=len(at) + 1)
+        live[order] += sign * np.cumsum(passed[:-1])
     return live
 
 
-def untold_tasks(trace: Trace, told: Array) -> Steps:
+def untold_tasks(trace: Trace) -> Steps:
     """Count the unfinished tasks that the scheduler knew and of which no row tells.
-
-    Parameters
-    ----------
-    trace
-        The trace, which need not have its task runs.
-    told
-        See `live_at_counts`.
 
     Returns
     -------
@@ -57,7 +48,7 @@ def untold_tasks(trace: Trace, told: Array) -> Steps:
         return _unsent(trace)
     at = _counted(trace)
     more = np.nan_to_num(states["unfinished"].to_numpy(dtype=float)).astype(np.int64)
-    more = np.maximum(more - told, 0)
+    more = np.maximum(more - live_at_counts(trace), 0)
     if not more.any():
         return NONE
     gone = states["occasion"].iloc[-1] == "client-left"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.clock_offsets import clock_offsets
-from dasfprof.analysis.model.slots import TaskSlots, most_at_a_time
+from dasfprof.analysis.model.slots import TaskSlots, most_slots
 from dasfprof.analysis.model.times import to_ticks
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -49,43 +49,32 @@ class WorkerLives:
         statuses = [self.statuses[place] for place in kept.tolist()]
         return WorkerLives(self.ids[kept], self.threads[kept], first[kept], last[kept], statuses)
 
+    @classmethod
+    def joined(cls, windows: Sequence[WorkerLives]) -> WorkerLives:
+        """Put the parts of lives in several windows together."""
+        begins, ends, threads, all_ids = (
+            np.concatenate([getattr(window, name) for window in windows])
+            for name in ("begin", "end", "threads", "ids")
+        )
+        ids, places, of_ids = np.unique(all_ids, return_index=True, return_inverse=True)
+        begin, end = np.full(len(ids), np.inf), np.full(len(ids), -np.inf)
+        np.minimum.at(begin, of_ids, begins)
+        np.maximum.at(end, of_ids, ends)
+        statuses = [own for window in windows for own in window.statuses]
+        kept = [statuses[place] for place in places.tolist()]
+        return cls(ids, threads[places], begin, end, kept)
+
 
 def worker_lives(trace: Trace, slots: TaskSlots) -> WorkerLives:
     """Find the lives of the workers of a trace; those without any fact have none."""
-    count = len(trace.workers)
-
-    def most() -> Array:
-        return most_at_a_time(slots.worker, slots.times.executing, slots.end, count)
-
-    return lives_of(trace, slot_spans(slots, count), most)
-
-
-def slot_spans(slots: TaskSlots, workers: int) -> tuple[Array, Array]:
-    """Return when each worker knew of its first run, and of the end of its last."""
-    first, last = np.full(workers, np.inf), np.full(workers, -np.inf)
-    np.fmin.at(first, slots.worker, slots.received)
-    np.fmax.at(last, slots.worker, slots.times.done)
-    return first, last
-
-
-def lives_of(trace: Trace, spans: tuple[Array, Array], most: Callable[[], Array]) -> WorkerLives:
-    """Find the lives of the workers of a trace, whose task runs it need not have.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    spans
-        See `slot_spans`.
-    most
-        Gives the most slots that each worker had at a time: asked where no file tells threads.
-    """
     workers, offsets = trace.workers, clock_offsets(trace)
     begin = to_ticks(workers["first_seen"].to_numpy() - trace.begin - offsets)
     end = to_ticks(workers["last_seen"].to_numpy() - trace.begin - offsets)
     joined = to_ticks(workers["joined"].to_numpy() - trace.begin)
     left = to_ticks(workers["left"].to_numpy() - trace.begin)
-    first, last = spans
+    first, last = np.full(len(workers), np.inf), np.full(len(workers), -np.inf)
+    np.fmin.at(first, slots.worker, slots.received)
+    np.fmax.at(last, slots.worker, slots.times.done)
     begin = np.fmin(np.fmin(begin, joined), first)
     end = np.fmax(np.fmax(end, joined), np.fmax(left, last))
     there = np.isfinite(begin) & np.isfinite(end) & (workers["kind"] == "worker").to_numpy()
@@ -93,7 +82,7 @@ def lives_of(trace: Trace, spans: tuple[Array, Array], most: Callable[[], Array]
     known = workers["nthreads"].to_numpy(dtype=float, na_value=np.nan)
     threads = known
     if np.isnan(known[ids]).any():
-        threads = np.where(np.isnan(known), most(), known)
+        threads = np.where(np.isnan(known), most_slots(trace), known)
     times, codes, bounds = _sampled_statuses(trace, offsets)
     statuses = []
     for row in ids.tolist():

@@ -1,4 +1,4 @@
-"""`GroupSums`: sums of groups that have names; those of parts of a run add up exactly."""
+"""`GroupSums`: sums of groups that have names; those of parts of a run add up."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.numeric.groups import Groups, ratio, rounded
+from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.database.columns import Array
 
 
 @dataclass(frozen=True)
 class GroupSums:
-    """Sums over the rows of groups, as `Groups.exact` makes them."""
+    """Sums over the rows of groups."""
 
     #: What each group is called.
     names: list[Hashable]
     #: The number of rows of each.
     rows: Array
-    #: For each quantity the sums, in multiples of each unit, and how many of its values are
-    #: known.
+    #: For each quantity the sums, and how many of its values are known.
     sums: dict[str, Array]
     known: dict[str, Array]
     #: For each quantity the lowest and the highest value, NaN where none is known.
@@ -40,7 +39,7 @@ class GroupSums:
         return cls(
             list(names),
             groups.sizes,
-            {name: groups.exact(values) for name, values in summed.items()},
+            {name: groups.sum(values) for name, values in summed.items()},
             {name: groups.known(values) for name, values in summed.items()},
             {name: groups.min(values) for name, values in ranged.items()},
             {name: groups.max(values) for name, values in ranged.items()},
@@ -61,15 +60,14 @@ class GroupSums:
             of_parts.append((part, some, np.array(named, dtype=np.int64)))
         count, first = len(places), parts[0]
         rows = np.zeros(count, dtype=np.int64)
-        sums = {name: np.zeros((len(one), count)) for name, one in first.sums.items()}
+        sums = {name: np.zeros(count) for name in first.sums}
         known = {name: np.zeros(count, dtype=np.int64) for name in first.known}
         lowest = {name: np.full(count, np.nan) for name in first.lowest}
         highest = {name: np.full(count, np.nan) for name in first.highest}
         for part, some, at in of_parts:
             np.add.at(rows, at, part.rows[some])
             for name, total in sums.items():
-                for limb, own in zip(total, part.sums[name], strict=True):
-                    np.add.at(limb, at, own[some])
+                np.add.at(total, at, part.sums[name][some])
                 np.add.at(known[name], at, part.known[name][some])
             for name, least in lowest.items():
                 np.fmin.at(least, at, part.lowest[name][some])
@@ -89,7 +87,7 @@ class GroupSums:
 
     def sum(self, name: str) -> Array:
         """Return the sums of a quantity."""
-        return rounded(self.sums[name])
+        return self.sums[name]
 
     def told(self, name: str) -> Array:
         """Return the sums of a quantity; NaN where there are rows, and no value is known."""

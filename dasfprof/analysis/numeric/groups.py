@@ -5,17 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.database.columns import Array
-
-#: Floating-point sums depend on their order: a run that is read part by part, or by several
-#: processes, would come out differently in the last digits. So each number is split into multiples
-#: of one part in these, whose sums a float holds without rounding: of seconds up to 136 years, of
-#: whole bytes up to 9 PB, of 100 million rows. What is finer than the last is rounded away.
-_UNITS = (2.0**21, 2.0**48, 2.0**75)
-
-#: Rows that are split at once: few enough to stay in the processor's cache.
-_CHUNK = 1 << 15
 
 
 class Groups:
@@ -53,38 +45,13 @@ class Groups:
 
     def known(self, values: Array) -> Array:
         """Count the values of each group."""
-        return self._sum(np.isfinite(values).astype(float)).astype(np.int64)
+        return self.sum(np.isfinite(values)).astype(np.int64)
 
     def sum(self, values: Array) -> Array:
-        """Sum the values of each group; in whatever order the rows are, the sums are the same."""
-        return rounded(self.exact(values))
-
-    def exact(self, values: Array) -> Array:
-        """Sum the values of each group without rounding, so that sums of parts add up exactly.
-
-        Returns
-        -------
-        array
-            Sums of multiples of each of `_UNITS`, shape (3, groups); see `rounded`.
-        """
+        """Sum the values of each group."""
         values = np.where(np.isfinite(values), values, 0.0)
-        codes = self.codes
-        if self.sizes.sum() < len(codes):
-            inside = codes >= 0
-            codes, values = codes[inside], values[inside]
-        sums = np.zeros((len(_UNITS), self.count))
-        multiples = np.empty_like(values, dtype=float)
-        for sum_, unit in zip(sums, _UNITS, strict=True):
-            some = False
-            for rows in (slice(start, start + _CHUNK) for start in range(0, len(codes), _CHUNK)):
-                piece = np.rint(values[rows] * unit, out=multiples[rows])
-                piece /= unit
-                values[rows] -= piece
-                some = some or bool(values[rows].any())
-            sum_[:] = np.bincount(codes, weights=multiples, minlength=self.count)
-            if not some:
-                break
-        return sums
+        inside = self.codes >= 0 if self.sizes.sum() < len(self.codes) else slice(None)
+        return np.bincount(self.codes[inside], values[inside], self.count).astype(float)
 
     def told(self, values: Array) -> Array:
         """Sum the values of each group; one that has rows, but no value, is NaN."""
@@ -107,20 +74,9 @@ class Groups:
 
     def median(self, values: Array) -> Array:
         """Return the median of each group."""
-        rows = np.flatnonzero(np.isfinite(values) & (self.codes >= 0))
-        codes = self.codes[rows]
-        # Values alone, group by group, are sorted in a tenth of the time of rows by value.
-        ordered = values[rows[np.argsort(_narrow(codes), kind="stable")]]
-        sizes = np.bincount(codes, minlength=self.count)
-        first = np.r_[0, np.cumsum(sizes)][:-1]
-        several = sizes > 1
-        for begin, size in zip(first[several].tolist(), sizes[several].tolist(), strict=True):
-            ordered[begin : begin + size].sort()
-        found = np.full(self.count, np.nan)
-        some = sizes > 0
-        low = ordered[(first + (sizes - 1) // 2)[some]]
-        high = ordered[(first + sizes // 2)[some]]
-        found[some] = (low + high) / 2
+        known = np.where(np.isfinite(values) & (self.codes >= 0), values, np.nan)
+        medians = pd.Series(known).groupby(self.codes).median()
+        found: Array = medians.reindex(range(self.count)).to_numpy()
         return found
 
     def deviation(self, values: Array) -> Array:
@@ -129,30 +85,23 @@ class Groups:
         return self.median(np.abs(values - medians[self.codes]))
 
     def places(self, values: Array) -> Array:
-        """Return each row's place in its group, from 0, when sorted by values (-1: in no group)."""
-        inside = np.flatnonzero(self.codes >= 0)
-        order = inside[sorted_rows(self.codes[inside], values[inside])]
-        places = np.full(len(self.codes), -1, dtype=np.int64)
-        places[order] = np.arange(len(order)) - np.repeat(self.begins[:-1], self.sizes)
-        return places
+        """Return each row's place in its group, from 0, when sorted by values (-1: in no group).
+
+        NaN comes last, and equal rows stay in their order.
+        """
+        order = np.argsort(values, kind="stable")
+        places = np.empty(len(order), dtype=np.int64)
+        places[order] = pd.Series(order).groupby(self.codes[order]).cumcount()
+        return np.where(self.codes >= 0, places, -1)
 
     def ranks(self, values: Array) -> Array:
         """Return each row's rank in its group, from 1; equal values share the mean of their ranks.
 
         A row whose value is NaN, or that is in no group, has NaN.
         """
-        rows = np.flatnonzero(np.isfinite(values) & (self.codes >= 0))
-        codes = self.codes[rows]
-        order = sorted_rows(codes, values[rows], stable=False)
-        rows, codes = rows[order], codes[order]
-        first = np.r_[0, np.cumsum(np.bincount(codes, minlength=self.count))][codes]
-        own = np.arange(len(rows)) - first + 1.0
-        new = np.ones(len(rows), dtype=bool)
-        new[1:] = (np.diff(codes) != 0) | (np.diff(values[rows]) != 0)
-        ties = np.cumsum(new) - 1
-        found = np.full(len(self.codes), np.nan)
-        found[rows] = ratio(np.bincount(ties, weights=own), np.bincount(ties))[ties]
-        return found
+        known = np.where(np.isfinite(values) & (self.codes >= 0), values, np.nan)
+        ranks: Array = pd.Series(known).groupby(self.codes).rank().to_numpy()
+        return ranks
 
     def gini(self, values: Array) -> Array:
         """Return the Gini coefficient of each group's values, which are not negative.
@@ -166,31 +115,6 @@ class Groups:
             found = 2 * self.sum(places * values) / (sizes * total) - (sizes + 1) / sizes
         return np.where(total > 0, np.maximum(found, 0.0), np.nan)
 
-    def _sum(self, values: Array) -> Array:
-        inside = self.codes >= 0
-        if inside.all():
-            sums = np.bincount(self.codes, weights=values, minlength=self.count)
-        else:
-            sums = np.bincount(self.codes[inside], weights=values[inside], minlength=self.count)
-        return sums.astype(float)
-
-
-def rounded(sums: Array) -> Array:
-    """Return exact sums as floats, shape (groups,)."""
-    whole: Array = sums[0] + (sums[1] + sums[2])
-    return whole
-
-
-def sorted_rows(codes: Array, values: Array, *, stable: bool = True) -> Array:
-    """Sort rows by group and, within it, by value; NaN comes last.
-
-    Equal rows stay in their order, if that is wanted: it takes twice the time.
-    """
-    # Two sorts: numpy's lexsort takes thrice as long where the codes are small integers.
-    order = np.argsort(values, kind="stable" if stable else "quicksort")
-    rows: Array = order[np.argsort(_narrow(codes[order]), kind="stable")]
-    return rows
-
 
 def ratio(part: Array, whole: Array) -> Array:
     """Divide; what has no whole, or an unknown one, is NaN."""
@@ -198,12 +122,6 @@ def ratio(part: Array, whole: Array) -> Array:
     with np.errstate(invalid="ignore"):
         np.divide(part, whole, out=found, where=np.asarray(whole) > 0)
     return found
-
-
-def _narrow(codes: Array) -> Array:
-    """Return codes in 16 bits where they fit: numpy sorts those by radix."""
-    small = codes.max(initial=0) < 1 << 15 and codes.min(initial=0) >= -1 << 15
-    return codes.astype(np.int16) if small else codes
 
 
 def distinct(values: Array) -> Array:

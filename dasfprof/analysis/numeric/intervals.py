@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.numeric.groups import Groups, rounded
+from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
 #: How many intervals a run has at most, where nobody chose their length.
 _USUAL = 60
-#: Amounts are summed in these, so that bytes a second are within the range of `Groups.exact`.
-_SCALE = float(1 << 30)
 #: More are refused: a table of one row each would not fit into memory.
 _MOST = 10_000_000
 _NICE = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
@@ -78,10 +76,6 @@ class Intervals:
 
         What begins or ends outside of the run counts in the nearest interval.
         """
-        return self.spread_of(self.exact_spread(starts, seconds, amounts))
-
-    def exact_spread(self, starts: Array, seconds: Array, amounts: Array) -> Array:
-        """Prepare `spread`: what is found of parts can be added up, for `spread_of`."""
         stops = starts + seconds
         first, last = self.places(starts), self.places(stops)
         within = first == last
@@ -94,21 +88,14 @@ class Intervals:
         # Whole intervals between the first and the last: steps up and down of their rates.
         steps = [(first + 1, rate), (last, -rate)]
         spans = [(first + 1, np.ones(len(rate))), (last, -np.ones(len(rate)))]
-        return np.stack([self._exact(pairs) for pairs in (inside, steps, spans)])
-
-    def spread_of(self, found: Array) -> Array:
-        """Finish `spread`."""
-        inside, steps, spans = (rounded(sums)[: self.count] * _SCALE for sums in found)
-        there = np.cumsum(spans) > 0
-        whole = np.maximum(np.cumsum(steps), 0.0) * self.seconds
-        spread: Array = inside + np.where(there, whole, 0.0)
+        amounts, rates, whole = map(self._summed, (inside, steps, spans))
+        rates = np.where(np.cumsum(whole) > 0, np.maximum(np.cumsum(rates), 0.0), 0.0)
+        spread: Array = amounts + rates * self.seconds
         return spread
 
-    def _exact(self, pairs: list[tuple[Array, Array]]) -> Array:
-        codes = np.concatenate([code for code, _ in pairs])
-        return Groups(codes, self.count + 1).exact(
-            np.concatenate([values for _, values in pairs]) / _SCALE
-        )
+    def _summed(self, pairs: list[tuple[Array, Array]]) -> Array:
+        codes, values = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+        return Groups(codes, self.count + 1).sum(values)[: self.count]
 
 
 def union(begins: Array, ends: Array) -> tuple[Array, Array]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.attempts import find_attempts
-from dasfprof.analysis.model.degradation import Trends, find_trends, trend_rows, trends_of
-from dasfprof.analysis.numeric.group_sums import GroupSums
-from dasfprof.analysis.numeric.sorted_rows import GROUP, Rows
-from dasfprof.analysis.tables.in_parts import InParts
+from dasfprof.analysis.model.degradation import Trends, find_trends, trend_rows
+from dasfprof.analysis.tables.in_parts import InParts, joined_rows
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import flags, text
 from dasfprof.analysis.trace import Trace
@@ -25,18 +23,16 @@ _LABELS = {
 }
 
 
-def _of_part(trace: Trace) -> tuple[GroupSums, pd.DataFrame]:
+def _rows(trace: Trace) -> pd.DataFrame:
     return trend_rows(find_attempts(trace))
 
 
-def _combined(_: Trace, parts: Sequence[GroupSums], rows: Iterable[Rows]) -> pd.DataFrame:
-    return _table(trends_of(parts, rows))
+def _combined(_: Trace, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    return _table(find_trends(joined_rows(parts)))
 
 
 @question(
-    "Functions that get slower as the run goes on",
-    "reports",
-    in_parts=InParts(_of_part, _combined, sorted_by=(GROUP, "start")),
+    "Functions that get slower as the run goes on", "reports", in_parts=InParts(_rows, _combined)
 )
 def degradation(trace: Trace) -> pd.DataFrame:
     """Test whether each function gets slower as the run goes on, by the steps of the guide.
@@ -58,7 +54,7 @@ def degradation(trace: Trace) -> pd.DataFrame:
         1.3 times its first; a number falls by the same measure. NA stands for fewer than 12
         attempts, or where no file tells.
     """
-    return _table(find_trends(find_attempts(trace)))
+    return _table(find_trends(_rows(trace)))
 
 
 def _table(trends: Trends) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -11,12 +11,12 @@ import pandas as pd
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.workers import NamedWorkers, known_thread_counts, workers_with_tasks
 from dasfprof.analysis.numeric.group_sums import GroupSums
-from dasfprof.analysis.numeric.groups import Groups, ratio, sorted_rows
-from dasfprof.analysis.numeric.sorted_rows import GROUP, Rows, gini, group_ids
-from dasfprof.analysis.tables.in_parts import InParts
+from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.tables.in_parts import InParts, joined_rows
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text
 from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
@@ -24,7 +24,7 @@ By = Literal["function", "step"]
 
 
 def _of_part(trace: Trace, by: By = "function") -> tuple[GroupSums, pd.DataFrame]:
-    """Sum up durations by function (or step), host and worker; and return each, with its group."""
+    """Sum up durations by function (or step), host and worker; return each too, in 5 bytes."""
     workers, tasks = NamedWorkers(trace), trace.tasks
     of_task, duration = workers.numbers(tasks), tasks["duration"].to_numpy()
     if by == "step":
@@ -33,19 +33,20 @@ def _of_part(trace: Trace, by: By = "function") -> tuple[GroupSums, pd.DataFrame
         function = tasks["function"].cat
         codes, names = function.codes.to_numpy(dtype=np.int64), list(function.categories)
     pairs, distinct = pd.factorize(codes.astype(np.int64) * max(len(workers), 1) + of_task)
-    group, worker = np.divmod(distinct, max(len(workers), 1))
+    named_as, worker = np.divmod(distinct, max(len(workers), 1))
     labels = zip(workers.hosts[worker].tolist(), workers.labels[worker].tolist(), strict=True)
-    named = [(names[at], *label) for at, label in zip(group.tolist(), labels, strict=True)]
+    named = [(names[at], *label) for at, label in zip(named_as.tolist(), labels, strict=True)]
     groups = Groups(pairs, len(distinct))
     sums = GroupSums.of(named, groups, {"duration": duration}, {"duration": duration})
-    return sums, pd.DataFrame({GROUP: group_ids(names)[codes], "duration": duration})
+    group = make_categorical(codes, names)
+    return sums, pd.DataFrame({"group": group, "duration": duration.astype(np.float32)})
 
 
 def _table(
-    trace: Trace, parts: Sequence[GroupSums], rows: Iterable[Rows], *, by: By = "function"
+    trace: Trace, parts: Sequence[tuple[GroupSums, pd.DataFrame]], *, by: By = "function"
 ) -> pd.DataFrame:
     """Make the table of what all parts tell."""
-    sums = GroupSums.merged(parts)
+    sums = GroupSums.merged([sums for sums, _ in parts])
     cells: list[Any] = sums.names
     of_groups = sums.by([cell[0] for cell in cells])
     names: list[Any] = of_groups.names
@@ -63,6 +64,10 @@ def _table(
     )
     load = seconds / _weights(known_thread_counts(trace, workers)[listed], among)
     of_loads = Groups(np.repeat(np.arange(count), among), count)
+    tasks = joined_rows([rows for _, rows in parts])
+    of_names = pd.Index(names, dtype=object, tupleize_cols=False)
+    places = of_names.get_indexer(tasks["group"].cat.categories)
+    of_tasks = Groups(places[tasks["group"].cat.codes.to_numpy()], count)
     highest, mean = load.max(axis=1, initial=0.0), load.mean(axis=1)
     busiest = listed[load.argmax(axis=1)] if len(listed) else np.empty(0, dtype=np.int64)
     table = pd.DataFrame(
@@ -79,7 +84,7 @@ def _table(
             "Busiest Worker": text(workers.labels[busiest]),
             "Host": text(workers.hosts[busiest]),
             "Max/Mean of Tasks": ratio(of_groups.highest["duration"], of_groups.mean("duration")),
-            "Gini of Tasks": gini(rows, "duration", names),
+            "Gini of Tasks": of_tasks.gini(tasks["duration"].to_numpy()),
         }
     )
     ranks = np.argsort(np.argsort(np.array(names, dtype=object)))
@@ -88,9 +93,7 @@ def _table(
 
 
 @question(
-    "How unequally work was spread over workers",
-    "balance",
-    in_parts=InParts(_of_part, _table, sorted_by=(GROUP, "duration")),
+    "How unequally work was spread over workers", "balance", in_parts=InParts(_of_part, _table)
 )
 def imbalance(trace: Trace, by: By = "function") -> pd.DataFrame:
     """Measure how unequally each function's work is spread over workers, and over its tasks.
@@ -124,10 +127,7 @@ def imbalance(trace: Trace, by: By = "function") -> pd.DataFrame:
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
-    sums, rows = _of_part(trace, by)
-    order = sorted_rows(pd.factorize(rows[GROUP])[0], rows["duration"].to_numpy(), stable=False)
-    ordered = {str(name): column.to_numpy()[order] for name, column in rows.items()}
-    return _table(trace, [sums], [ordered], by=by)
+    return _table(trace, [_of_part(trace, by)], by=by)
 
 
 def _weights(of_workers: Array, count: int) -> Array:

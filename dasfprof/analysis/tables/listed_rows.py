@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from dasfprof.database.columns import Array
@@ -16,28 +14,28 @@ from dasfprof.text import count_of
 LISTED = 10_000
 
 
-def first_rows(
-    parts: Sequence[tuple[pd.DataFrame, int]], order: Callable[[pd.DataFrame], Array]
-) -> pd.DataFrame:
-    """Put the first rows of parts together, and keep the first of all.
+#: The first rows of a part, and how many it has.
+Listed = tuple[pd.DataFrame, int]
 
-    Parameters
-    ----------
-    parts
-        The first `LISTED` rows of each part, and how many it has.
-    order
-        Sorts the rows.
+
+def folded(parts: Sequence[Listed], order: Callable[[pd.DataFrame], Array]) -> Listed:
+    """Put the first rows of parts together, and keep the first of all; `order` sorts them."""
+    # Those without rows may have columns of other types.
+    tables = [table for table, count in parts if count] or [parts[0][0]]
+    table = pd.concat(tables, ignore_index=True)
+    table = table.take(order(table)[:LISTED]).reset_index(drop=True)
+    return table, sum(count for _, count in parts)
+
+
+def first_rows(parts: Sequence[Listed], order: Callable[[pd.DataFrame], Array]) -> pd.DataFrame:
+    """Put the first rows of parts together, and keep the first of all; `order` sorts them.
 
     Warns
     -----
     UserWarning
         If there are more rows.
     """
-    rows = sum(count for _, count in parts)
-    # Those without rows may have columns of other types.
-    tables = [table for table, count in parts if count] or [parts[0][0]]
-    table = pd.concat(tables, ignore_index=True)
-    table = table.take(order(table)[:LISTED]).reset_index(drop=True)
+    table, rows = folded(parts, order)
     if rows > LISTED:
         warnings.warn(
             f"this table has the first {LISTED} rows of {count_of(rows, 'row')}: the whole would "
@@ -45,9 +43,3 @@ def first_rows(
             stacklevel=2,
         )
     return table
-
-
-def column(table: pd.DataFrame, name: str) -> Array:
-    """Return a column of numbers of a table."""
-    values: Any = table[name].to_numpy(dtype=float)
-    return np.asarray(values)

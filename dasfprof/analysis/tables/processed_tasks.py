@@ -15,10 +15,11 @@ from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.tables.in_parts import InParts
-from dasfprof.analysis.tables.listed_rows import LISTED, first_rows
+from dasfprof.analysis.tables.listed_rows import LISTED, first_rows, folded
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import text, utc
 from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
 
 By = Literal["task", "function", "step"]
@@ -38,17 +39,26 @@ def _of_part(trace: Trace, by: By = "task") -> Any:
     return (table, len(attempts)), sent_tasks(trace)
 
 
+def _folded(first: Any, second: Any) -> Any:
+    if isinstance(first, GroupSums):
+        return GroupSums.merged([first, second])
+    return folded([first[0], second[0]], _in_order), first[1] | second[1]
+
+
 def _combined(trace: Trace, parts: Sequence[Any], by: By = "task") -> pd.DataFrame:
     if by != "task":
         return _sum_up(parts, by)
     unsent = unsent_tasks(trace, set().union(*(sent for _, sent in parts)))
     rest = _by_task(trace, find_attempts(trace).iloc[:0], unsent).assign(**{_START: np.nan})
     tables = [*(attempts for attempts, _ in parts), (rest, len(unsent))]
-    table = first_rows(tables, lambda rows: np.argsort(rows[_START].to_numpy(), kind="stable"))
-    return table.drop(columns=_START)
+    return first_rows(tables, _in_order).drop(columns=_START)
 
 
-@question("Attempts at tasks", "reports", in_parts=InParts(_of_part, _combined))
+def _in_order(rows: pd.DataFrame) -> Array:
+    return np.argsort(rows[_START].to_numpy(), kind="stable")
+
+
+@question("Attempts at tasks", "reports", in_parts=InParts(_of_part, _combined, _folded))
 def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
     """List what became of each attempt at a task, or sum it up by function.
 

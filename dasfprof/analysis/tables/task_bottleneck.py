@@ -17,7 +17,7 @@ from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.key_text_array import KeyTextArray
-from dasfprof.analysis.tables.listed_rows import LISTED, first_rows
+from dasfprof.analysis.tables.listed_rows import LISTED, first_rows, folded
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import running_columns, step_column
 from dasfprof.analysis.trace import Trace
@@ -32,7 +32,11 @@ _CHUNK = 100_000
 _LARGE = 1_000_000
 
 
-def _part(trace: Trace, *, first: int = LISTED) -> tuple[pd.DataFrame, int, GroupSums]:
+#: The first task runs, how many there are, and the seconds of each worker.
+Told = tuple[pd.DataFrame, int, GroupSums]
+
+
+def _part(trace: Trace, *, first: int = LISTED) -> Told:
     """Return the first task runs, how many there are, and the seconds of each worker."""
     trace = with_open_runs(trace)
     workers, tasks = NamedWorkers(trace), trace.tasks
@@ -43,16 +47,13 @@ def _part(trace: Trace, *, first: int = LISTED) -> tuple[pd.DataFrame, int, Grou
     return _table(trace, order, np.ones(len(workers)), progress=False), len(tasks), sums
 
 
-def _combined(
-    _: Trace, parts: Sequence[tuple[pd.DataFrame, int, GroupSums]], **__: Any
-) -> pd.DataFrame:
-    def order(table: pd.DataFrame) -> Array:
-        names = list(zip(table["Host"], table["Worker"], strict=True))
-        ranks = {name: rank for rank, name in enumerate(sorted(set(names)))}
-        worker = np.array([ranks[name] for name in names], dtype=np.int64)
-        return np.lexsort((worker, table["Start (s)"], -table["Duration (s)"]))
+def _folded(*parts: Told) -> Told:
+    listed = folded([(rows, count) for rows, count, _ in parts], _in_order)
+    return *listed, GroupSums.merged([sums for _, _, sums in parts])
 
-    table = first_rows([(rows, count) for rows, count, _ in parts], order)
+
+def _combined(_: Trace, parts: Sequence[Told], **__: Any) -> pd.DataFrame:
+    table = first_rows([(rows, count) for rows, count, _ in parts], _in_order)
     sums = GroupSums.merged([part for _, _, part in parts])
     of_worker = dict(zip(sums.names, sums.sum("duration").tolist(), strict=True))
     names = zip(table["Host"], table["Worker"], strict=True)
@@ -61,12 +62,19 @@ def _combined(
     return table
 
 
+def _in_order(table: pd.DataFrame) -> Array:
+    names = list(zip(table["Host"], table["Worker"], strict=True))
+    ranks = {name: rank for rank, name in enumerate(sorted(set(names)))}
+    worker = np.array([ranks[name] for name in names], dtype=np.int64)
+    return np.lexsort((worker, table["Start (s)"], -table["Duration (s)"]))
+
+
 @question(
     "Tasks that took the most time",
     "time",
     short="task",
     overview=5,
-    in_parts=InParts(_part, _combined),
+    in_parts=InParts(_part, _combined, _folded),
     expendable=("Run ID", "Function", "State", "Start (s)"),
 )
 def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from dasfprof.analysis.model.times import ordered_times
 from dasfprof.analysis.numeric.group_sums import GroupSums
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.tables.in_parts import InParts
-from dasfprof.analysis.tables.listed_rows import LISTED, first_rows
+from dasfprof.analysis.tables.listed_rows import LISTED, Listed, first_rows, folded
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.tables.shared_columns import step_column, text
 from dasfprof.analysis.trace import Trace
@@ -52,16 +52,23 @@ _TOTAL = "Total"
 _NOTHING = "No time of its task runs is known."
 
 
-def _first(trace: Trace) -> tuple[pd.DataFrame, int]:
+def _first(trace: Trace) -> Listed:
     trace = with_open_runs(trace)
     return _listed(trace, LISTED), len(trace.tasks)
 
 
-def _first_of_all(_: Trace, parts: Sequence[tuple[pd.DataFrame, int]]) -> pd.DataFrame:
-    return first_rows(parts, lambda table: np.lexsort((table["Arrival (s)"], -table["Total (s)"])))
+def _in_order(table: pd.DataFrame) -> Array:
+    return np.lexsort((table["Arrival (s)"], -table["Total (s)"]))
 
 
-@question("What each task waited for and did", "time", in_parts=InParts(_first, _first_of_all))
+_FIRST = InParts(
+    _first,
+    lambda _, parts: first_rows(parts, _in_order),
+    lambda *parts: folded(parts, _in_order),
+)
+
+
+@question("What each task waited for and did", "time", in_parts=_FIRST)
 def per_task_status(trace: Trace) -> pd.DataFrame:
     """Show what each task run waited for and did, from its arrival to its known outcome.
 

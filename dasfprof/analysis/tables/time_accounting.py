@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.account_sums import Accounts
-from dasfprof.analysis.model.accounting import make_accounts
-from dasfprof.analysis.model.accounting_in_parts import (
-    ARRIVAL,
-    AccountedPart,
-    account_rows,
-    accounts_of_rows,
-)
+from dasfprof.analysis.model.account_sums import Accounts, WindowAccount, accounts_of
+from dasfprof.analysis.model.accounting import account_window, make_accounts
 from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.thread_time import ThreadTime
-from dasfprof.analysis.numeric.sorted_rows import Rows
 from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.tables.questions import question
 from dasfprof.analysis.trace import Trace
@@ -34,17 +27,14 @@ _MEANINGS = np.array([spent.meaning for spent in ThreadTime], dtype=object)
 NO_TASK = "(idle)"
 
 
-def _of_part(trace: Trace, by: Grouping = "cluster") -> tuple[AccountedPart, pd.DataFrame]:
-    return account_rows(trace)
+def _of_part(trace: Trace, by: Grouping = "cluster") -> WindowAccount:
+    return account_window(trace)
 
 
 def _combined(
-    trace: Trace,
-    parts: Sequence[AccountedPart],
-    rows: Iterable[Rows],
-    by: Grouping = "cluster",
+    trace: Trace, parts: Sequence[WindowAccount], by: Grouping = "cluster"
 ) -> pd.DataFrame:
-    return _by(trace, accounts_of_rows(trace, parts, rows), by)
+    return _by(trace, accounts_of(trace, parts), by)
 
 
 @question(
@@ -52,7 +42,7 @@ def _combined(
     "time",
     short="time",
     overview=3,
-    in_parts=InParts(_of_part, _combined, sorted_by=(ARRIVAL,)),
+    in_parts=InParts(_of_part, _combined),
 )
 def time_accounting(trace: Trace, by: Grouping = "cluster") -> pd.DataFrame:
     """Put every second of every thread of every worker's life into exactly one class.

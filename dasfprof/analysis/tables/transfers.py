@@ -92,8 +92,8 @@ def _time_sums(trace: Trace, interval: float | None) -> tuple[Array, Array, Arra
     start, size, seconds = start[timed], size[timed], seconds[timed]
     return (
         np.bincount(intervals.places(start), minlength=intervals.count),
-        intervals.exact_spread(start, seconds, size),
-        intervals.exact_spread(start, seconds, seconds),
+        intervals.spread(start, seconds, size),
+        intervals.spread(start, seconds, seconds),
     )
 
 
@@ -101,8 +101,7 @@ def _over_time(
     trace: Trace, parts: Sequence[tuple[Array, Array, Array]], interval: float | None
 ) -> pd.DataFrame:
     intervals = Intervals.of_span(trace.begin, trace.end, interval)
-    began, size, seconds = (sum(found[1:], found[0]) for found in zip(*parts, strict=True))
-    moved, spent = intervals.spread_of(size), intervals.spread_of(seconds)
+    began, moved, spent = (np.sum(found, axis=0) for found in zip(*parts, strict=True))
     return pd.DataFrame(
         {
             INTERVAL: intervals.starts(),

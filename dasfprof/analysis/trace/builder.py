@@ -21,7 +21,7 @@ from dasfprof.analysis.trace.surroundings import Surroundings
 from dasfprof.analysis.trace.under_way import (
     RecordingEnd,
     UnderWayTables,
-    not_ended,
+    places_not_ended,
     recording_end,
 )
 from dasfprof.database.columns import Array
@@ -92,7 +92,8 @@ class TraceBuilder:
         self._steps = step_table(self._columns.pop("Step"), self._columns.pop("Step End"))
         self._under_way = UnderWayTables(self._facts, self._columns, self._ids)
         self._window = reader.window
-        self._recording = recording_end(zip(reader.plugins, reader.writers, strict=True))
+        files = zip(reader.plugins, reader.writers, reader.written_by, strict=True)
+        self._recording = recording_end(files)
         self._scheduler_goes_on = reader.scheduler_goes_on
 
     def make(self) -> dict[str, Any]:
@@ -130,11 +131,11 @@ class TraceBuilder:
         if self._recording is RecordingEnd.GOES_ON:
             self._notes.append(Note("goes-on", "", "the run is still being recorded."))
         self._notes += gaps.of_shuffles(tables["tasks"], tables["shuffle_messages"])
+        history = tables["under_way_history"]
+        places = places_not_ended(history, tables["tasks"], tables["scheduler_only"])
         return {
             **tables,
-            "under_way": not_ended(
-                tables["under_way_history"], tables["tasks"], tables["scheduler_only"]
-            ),
+            "under_way": history.iloc[places].reset_index(drop=True),
             "clients_under_way": under_way.table("Client Under Way"),
             "client_samples": under_way.table("Client Sample"),
             "stacks": under_way.stacks,

@@ -21,7 +21,7 @@ from dasfprof.schema.declaration import Form
 #: Floats beyond are no int64.
 _LIMIT = float(1 << 63)
 #: Seconds that no clock tells, and numbers that no counter reaches: both are taken as missing.
-_LATEST, _LARGEST = 1e12, 1e20
+LATEST, _LARGEST = 1e12, 1e20
 #: Of columns of categories that have none: making it takes longer than making the column.
 _NO_CATEGORIES = pd.CategoricalDtype(pd.Index([], dtype=object))
 
@@ -108,7 +108,7 @@ class FactColumns:
         self._add_piece("worker_id", workers, np.int32)
         for name in ("timestamp", "duration"):
             if name in batch.fields:
-                times = _within(to_numbers(batch.fields[name]), _LATEST)
+                times = _within(to_numbers(batch.fields[name]), LATEST)
                 self._add_piece(name, times, np.float64)
         args = dict(batch.args)
         for name, form in self._forms.items():
@@ -184,7 +184,7 @@ class FactColumns:
                 numbers = np.where(np.abs(numbers) < _LIMIT, numbers, -1)
             self._add_piece(name, as_type(numbers, np.int64), np.int64)
         else:
-            numbers = _within(to_numbers(column), _LATEST if form == "time" else _LARGEST)
+            numbers = _within(to_numbers(column), LATEST if form == "time" else _LARGEST)
             dtype = np.float32 if numbers.dtype == np.float32 else np.float64
             self._add_piece(name, as_type(numbers, dtype), dtype)
 

@@ -9,17 +9,11 @@ import numpy as np
 from dasfprof.analysis.numeric.constants import is_constant
 from dasfprof.database.columns import Array
 
-#: A column grows in place. A large one grows a little at a time: the system moves pages, not bytes,
-#: and most of the time of reading large traces is the first touch of new memory. A small one grows
-#: by more: there, most of the time is the calls.
-_GROWTH, _GROWTH_OF_SMALL = 1.125, 1.5
-_LEAST_ROWS, _SMALL_ROWS = 10_000, 1 << 20
-
 
 class GrowingColumn:
     """A column that grows; rows between the arrays that it takes are missing.
 
-    As long as all rows hold one value, it takes the memory of one.
+    If all rows hold one value, it takes the memory of one.
 
     Parameters
     ----------
@@ -31,79 +25,29 @@ class GrowingColumn:
 
     def __init__(self, dtype: Any, width: int = 1) -> None:
         self._width = width
-        self._rows = 0
-        self._gaps: list[tuple[int, int]] = []
-        self._array: Array = np.empty(self._shape(0), dtype)
-        #: The value of all rows so far, in an array of one.
-        self._constant: Array | None = None
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type that holds all values so far."""
-        return self._array.dtype
+        self._dtype = np.dtype(dtype)
+        self._pieces: list[tuple[int, Array]] = []
 
     def add(self, row: int, piece: Array) -> None:
         """Take the values of the rows from `row` on."""
-        if piece.dtype != self._array.dtype:
-            self._widen(np.result_type(piece.dtype, self._array.dtype))
-        if not len(piece):
-            return
-        end = row + len(piece)
-        if is_constant(piece) and (not self._rows or self._constant is not None):
-            value = piece[:1].astype(self.dtype)
-            if self._constant is None or _same(value, self._constant):
-                self._note_gap(row)
-                self._rows, self._constant = end, value
-                return
-        self._spread()
-        self._make_room(end)
-        self._note_gap(row)
-        self._array[row:end] = piece
-        self._rows = end
+        if piece.dtype != self._dtype:
+            self._dtype = np.result_type(piece.dtype, self._dtype)
+        if len(piece):
+            self._pieces.append((row, piece))
 
     def finish(self, rows: int, missing: float) -> Array:
         """Return the column of `rows` rows, once; one of a single value is read-only."""
-        self._note_gap(rows)
-        value = np.array([missing]).astype(self.dtype)
-        nothing = self._gaps == [(0, rows)]
-        constant = value if nothing else self._constant
-        if constant is not None and (not self._gaps or _same(constant, value)):
-            return np.broadcast_to(constant, rows)
-        self._spread()
-        self._resize(rows)
-        for begin, end in self._gaps:
-            self._array[begin:end] = missing
-        return self._array
-
-    def _note_gap(self, row: int) -> None:
-        if row > self._rows:
-            self._gaps.append((self._rows, row))
-
-    def _widen(self, dtype: np.dtype[Any]) -> None:
-        if dtype != self._array.dtype:
-            self._array = self._array.astype(dtype)
-            if self._constant is not None:
-                self._constant = self._constant.astype(dtype)
-
-    def _spread(self) -> None:
-        """Write the one value into all rows."""
-        if self._constant is not None:
-            self._make_room(self._rows)
-            self._array[: self._rows] = self._constant
-            self._constant = None
-
-    def _make_room(self, rows: int) -> None:
-        if rows > len(self._array):
-            growth = _GROWTH_OF_SMALL if rows < _SMALL_ROWS else _GROWTH
-            self._resize(max(rows, int(len(self._array) * growth), _LEAST_ROWS))
-
-    def _resize(self, rows: int) -> None:
-        self._array.resize(self._shape(rows), refcheck=False)  # nobody else has seen it
-
-    def _shape(self, rows: int) -> tuple[int, ...]:
-        return (rows,) if self._width == 1 else (rows, self._width)
-
-
-def _same(first: Array, second: Array) -> bool:
-    """Return whether two values are equal to the bit: NaN is itself, 0.0 is not -0.0."""
-    return first.tobytes() == second.tobytes()
+        pieces, self._pieces = self._pieces, []
+        value = np.array([missing]).astype(self._dtype)
+        is_whole = sum(len(piece) for _, piece in pieces) == rows
+        if self._width == 1 and all(is_constant(piece) for _, piece in pieces):
+            values = [piece[:1].astype(self._dtype) for _, piece in pieces]
+            values += [] if is_whole and values else [value]
+            # Equal to the bit: NaN is itself, 0.0 is not -0.0.
+            if len({one.tobytes() for one in values}) == 1:
+                return np.broadcast_to(values[0], rows)
+        shape = (rows,) if self._width == 1 else (rows, self._width)
+        column = np.empty(shape, self._dtype) if is_whole else np.full(shape, value)
+        for row, piece in pieces:
+            column[row : row + len(piece)] = piece
+        return column

@@ -1,4 +1,4 @@
-"""Numbers keys in the order of their first use: by places in their collections, or by hash."""
+"""Numbers keys in the order of their first use, by hash."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from dasfprof.database.columns import Array
 
 #: Rows of a chunk, see `_chunks`.
 _CHUNK = 1 << 16
-#: A head's keys are numbered by their places if it has no more than so many for each use of a key.
-_MOST_PLACES = 2
 
 
 def number_keys(head_ids: Array, tails: Array) -> tuple[Array, Array]:
@@ -22,86 +20,29 @@ def number_keys(head_ids: Array, tails: Array) -> tuple[Array, Array]:
     ids, first
         Each row's number, and the first row of each number.
     """
-    places, count = _places(head_ids, tails)
-    rest = np.flatnonzero(places < 0)
-    if len(rest):
-        rows = rest if len(rest) < len(places) else slice(None)
-        numbers, distinct = _number_by_hash(head_ids[rows], tails[rows])
-        places[rows] = numbers + count
-        count += distinct
-    first = _first_rows(places, count)
-    is_first = np.zeros(len(places), dtype=bool)
-    is_first[first[first < len(places)]] = True
-    numbers = np.cumsum(is_first, dtype=np.int32 if len(places) < 1 << 31 else np.int64)
-    numbers -= 1
-    ids = np.empty(len(places), dtype=numbers.dtype)
-    for rows in _chunks(len(places)):
-        ids[rows] = numbers[first[places[rows]]]
-    return ids, np.flatnonzero(is_first)
-
-
-def _places(head_ids: Array, tails: Array) -> tuple[Array, int]:
-    """Return each row's place in a table of all tails that its head's largest numbers allow.
-
-    Returns
-    -------
-    places, count
-        -1 for rows of heads that have few of those tails, as hashes are; and the table's size.
-    """
-    heads = int(head_ids.max(initial=-1)) + 1
-    sizes, spans = np.ones(heads), []
-    for word in np.flatnonzero(tails.max(axis=0, initial=0)).tolist():
-        most = np.zeros(heads, dtype=tails.dtype)
-        np.maximum.at(most, head_ids, tails[:, word])
-        spans.append((word, most.astype(np.int64) + 1))
-        sizes *= spans[-1][1]
-    dense = sizes <= _MOST_PLACES * np.bincount(head_ids, minlength=heads)
-    ends = np.cumsum(np.where(dense, sizes, 0.0)).astype(np.int64)
-    begins = np.append(0, ends)[:-1]
-    places = np.empty(len(head_ids), dtype=np.int64)
-    for rows in _chunks(len(head_ids)):
-        of_rows = head_ids[rows]
-        place = np.zeros(len(of_rows), dtype=np.int64)
-        for word, span in spans:
-            place *= span[of_rows]
-            place += tails[rows, word]
-        places[rows] = np.where(dense[of_rows], place + begins[of_rows], -1)
-    return places, int(ends[-1]) if heads else 0
-
-
-def _number_by_hash(head_ids: Array, tails: Array) -> tuple[Array, int]:
-    """Number rows by a 64-bit hash, and check that no two distinct ones share one.
-
-    Returns
-    -------
-    numbers, count
-        Each row's number, and how many there are.
-    """
     import pandas as pd  # what follows a run while it goes on does without
 
-    numbers, distinct = pd.factorize(hashes_of(head_ids, tails))
-    first = _first_rows(numbers, len(distinct))
-    for rows in _chunks(len(numbers)):
-        same = first[numbers[rows]]
+    ids, first = _in_order(pd.factorize(hashes_of(head_ids, tails))[0])
+    for rows in _chunks(len(ids)):
+        same = first[ids[rows]]
         if (head_ids[rows] != head_ids[same]).any() or (tails[rows] != tails[same]).any():
+            # Distinct ones share a hash.
             whole = np.column_stack([head_ids.astype(np.uint32), tails])
-            distinct, numbers = np.unique(whole, axis=0, return_inverse=True)
-            return numbers.ravel(), len(distinct)
-    return numbers, len(distinct)
+            found = np.unique(whole, axis=0, return_inverse=True)[1]
+            return _in_order(pd.factorize(found.ravel())[0])
+    return ids, first
+
+
+def _in_order(numbers: Array) -> tuple[Array, Array]:
+    """Return numbers of first use in a narrow type, and the first row of each."""
+    most = np.maximum.accumulate(numbers)
+    ids = numbers.astype(np.int32 if len(numbers) < 1 << 31 else np.int64)
+    return ids, np.flatnonzero(np.diff(most, prepend=-1))
 
 
 def _chunks(rows: int) -> Iterator[slice]:
     """Return pieces of a column: what is computed of a piece stays in the processor's cache."""
     return (slice(start, start + _CHUNK) for start in range(0, rows, _CHUNK))
-
-
-def _first_rows(ids: Array, count: int) -> Array:
-    """Return the first row of each id; that of one without rows is the number of all rows."""
-    first = np.full(count, len(ids), dtype=np.int32 if len(ids) < 1 << 31 else np.int64)
-    for rows in reversed(list(_chunks(len(ids)))):
-        start = rows.start
-        first[ids[rows][::-1]] = np.arange(start, start + len(ids[rows]))[::-1]
-    return first
 
 
 def hashes_of(head_ids: Array, tails: Array) -> Array:

@@ -8,6 +8,7 @@ and function names are made for the ids that ask for them.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from dask.utils import key_split
 
 from dasfprof.analysis.trace.growing_column import GrowingColumn
-from dasfprof.analysis.trace.key_numbers import number_keys
+from dasfprof.analysis.trace.key_numbers import hashes_of, number_keys
 from dasfprof.analysis.trace.key_texts import TEXT_ENDS, as_tuple, text_begin, unpack_key
 from dasfprof.database import keys
 from dasfprof.database.columns import Array, Column, KeyColumn
@@ -81,6 +82,12 @@ class KeyTable:
         for place in np.flatnonzero(self._kinds != keys.TEXT).tolist():
             begins[place] = text_begin(self.heads[place])
         return begins
+
+    def hashes(self) -> Array:
+        """Return a number of each key, in 64 bits, that it has in every trace."""
+        texts = [repr(head).encode("utf-8", "backslashreplace") for head in self.heads]
+        codes = np.array([zlib.crc32(text) for text in texts], dtype=np.int64)
+        return hashes_of(codes[self.head_ids], self.tails)
 
     def functions(self) -> tuple[Array, list[str]]:
         """Return the name that `dask.utils.key_split` has for each key.

@@ -12,6 +12,7 @@ NoteKind = Literal[
     "dropped-facts",  # the recorder could not write them
     "caught-errors",  # hooks of the recorder failed
     "goes-on",  # the run is still being recorded
+    "client-gone",  # the run ended by itself, as its client was gone
     "not-closed",  # its process ended without closing it, or runs elsewhere
     "lost-events",  # had been written and are gone: how many in all
     "segment-missing",  # of a file of a long run, or events of one

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dasfprof.analysis.trace import gaps
 from dasfprof.analysis.trace.columns import FactColumns
 from dasfprof.analysis.trace.keys import KeyCollector
 from dasfprof.analysis.trace.notes import Note, NoteKind
@@ -77,6 +78,8 @@ class TraceReader:
         self.plugins: list[str] = []
         #: For each of them what is known of the process that writes it; None: it is finished.
         self.writers: list[Writer | None] = []
+        #: And which process it is: of what boot of a host, its number and when it began.
+        self.written_by: list[tuple[Any, ...]] = []
         #: The headers of files.
         self.headers: list[dict[str, Any]] = []
         #: What these call the run.
@@ -169,6 +172,7 @@ class TraceReader:
             self.writers.append(None if file.end is not None else writer_of(header))
             if file.end is None:
                 self._unclosed[file.path.name] = len(self.writers) - 1
+            self.written_by.append(tuple(map(header.get, ("boot_id", "pid", "process_started"))))
             if isinstance(header.get("pid"), int):
                 self.processes.add((str(header.get("host", "")), header["pid"]))
         if header.get("run"):
@@ -176,6 +180,8 @@ class TraceReader:
         self._ends.append((file.path.name, owner, file.end is not None))
         self._segments.add(file, owner)
         self._note_losses(file, header)
+        if file.ended_by_itself and header.get("plugin") == "SchedulerPlugin":
+            self.notes.append(gaps.of_client_gone(file.end or {}))
         if self._unknown:
             self._note(
                 "unknown-events", file.path.name, describe_unknown_events(self._unknown) + "."

@@ -67,6 +67,13 @@ class WorkerProfiler(RecordingPlugin):
             part.setup(worker)
         self._ship(worker)
 
+    def end_with(self, ending: dict[str, Any]) -> None:
+        """Let the files say of their end what a run's client does not, see `TraceWriter.ending`."""
+        for part in self.parts:
+            database = getattr(part, "database", None)
+            if database is not None:
+                database.writer.ending = ending
+
     def _ship(self, worker: Any) -> None:
         try:
             found = [getattr(part, "database", None) for part in self.parts]

@@ -1,0 +1,236 @@
+"""`WindowedFile`: a trace file of which windows of time are read, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.builder import TraceBuilder
+from dasfprof.analysis.trace.columns import LATEST, as_list_column, to_numbers
+from dasfprof.analysis.trace.reader import TraceReader
+from dasfprof.database import FileDatabase
+from dasfprof.database.block_codec import Batch
+from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberColumn
+from dasfprof.database.reader import TraceFile
+from dasfprof.database.schemas import split_names
+from dasfprof.schema.tasks import COMPUTE, TASK_RUN, TRANSFER
+
+#: What a run has many of.
+_MANY = {(kind.phase, kind.name) for kind in (COMPUTE, TASK_RUN, TRANSFER)}
+
+
+#: One of so many tells where to cut.
+_EACH = 50
+
+
+class Window(NamedTuple):
+    """A window of time; one without end is the last."""
+
+    begin: float
+    #: The first time that is no more in it.
+    end: float
+
+    def has(self, times: Array) -> Array:
+        """Return which times are in it; those that nobody knows are in the first window."""
+        times = np.where(np.isnan(times), -np.inf, times)
+        inside: Array = (times >= self.begin) & (times < self.end)
+        return inside
+
+    def widened(self, seconds: float) -> Window:
+        """Return the window with so many seconds before and after it."""
+        return Window(self.begin - seconds, self.end + seconds)
+
+
+@dataclass(frozen=True)
+class WindowedFile:
+    """What a trace file holds.
+
+    Parameters
+    ----------
+    source
+        The file, read.
+    rest
+        What there is little of, and batches without rows that name all workers.
+    stretches
+        The bytes in which task runs and transfers lie: begin and end of each.
+    spans
+        When the first of each begins, and the last ends, by the clock of who recorded it.
+    begins
+        When some of the task runs and transfers begin: about one of `_EACH`.
+    of_workers
+        How many there are in a worker's file.
+    unknown_inputs
+        Task runs of which only the sizes of their dependencies tell how much they took in.
+    """
+
+    source: TraceFile
+    rest: list[Batch]
+    stretches: Array
+    spans: Array
+    begins: Array
+    of_workers: int
+    unknown_inputs: int
+
+    @classmethod
+    def of(cls, source: TraceFile) -> WindowedFile:
+        """Look through a trace file.
+
+        Raises
+        ------
+        SourceNotFoundError, NotATraceError
+            If there is no such file, or it is no trace.
+        """
+        rest, workers = list[Batch](), _Workers()
+        stretches, spans, some = list[tuple[int, int]](), list[tuple[float, float]](), [np.empty(0)]
+        unknown = of_workers = 0
+        for batch in chain.from_iterable(map(split_names, source.batches())):
+            if (batch.phase, batch.name) not in _MANY:
+                rest.append(batch)
+            elif batch.rows:
+                workers.add(batch)
+                begins, ends = _spans(batch)
+                stretches.append(source.frame)
+                spans.append((begins.min(), ends.max()))
+                some.append(begins[::_EACH])
+                of_workers += batch.rows if batch.name != TASK_RUN.name else 0
+                unknown += _unknown_inputs(batch) if batch.name == COMPUTE.name else 0
+        return cls(
+            source,
+            [*workers.named(), *rest],
+            np.array(stretches, dtype=np.int64).reshape(-1, 2),
+            np.array(spans).reshape(-1, 2),
+            np.concatenate(some),
+            of_workers,
+            unknown,
+        )
+
+    def many(self, window: Window) -> Iterator[Batch]:
+        """Yield the task runs and transfers that overlap a window."""
+        inside = (self.spans[:, 0] < window.end) & (self.spans[:, 1] >= window.begin)
+        # Of events of several names a stretch may have several entries.
+        stretches = list(dict.fromkeys(map(tuple, self.stretches[inside].tolist())))
+        file = replace(self.source, stretches=stretches)
+        for batch in chain.from_iterable(map(split_names, file.batches())):
+            if (batch.phase, batch.name) in _MANY:
+                begins, ends = _spans(batch)
+                rows = np.flatnonzero((begins < window.end) & (ends >= window.begin))
+                yield batch if len(rows) == batch.rows else batch.take(rows)
+
+
+def cut_into_windows(files: Sequence[WindowedFile], count: int) -> list[Window]:
+    """Cut the time of a run into windows of about as many task runs and transfers each."""
+    begins = np.sort(np.concatenate([file.begins for file in files]))
+    begins = begins[np.isfinite(begins)]
+    edges = np.unique(begins[np.arange(1, count) * len(begins) // count] if len(begins) else begins)
+    return list(map(Window, [-np.inf, *edges.tolist()], [*edges.tolist(), np.inf]))
+
+
+def read_window(files: Sequence[WindowedFile], window: Window | None) -> Trace:
+    """Read what overlaps a window of a run; None: what there is little of alone."""
+    databases: list[FileDatabase] = [_WindowDatabase(_WindowFile(file, window)) for file in files]
+    return Trace(**TraceBuilder(TraceReader(list(databases), progress=False)).make())
+
+
+class _WindowFile(TraceFile):
+    """A window of a file, to be read as a trace file."""
+
+    def __init__(self, file: WindowedFile, wanted: Window | None) -> None:
+        super().__init__(**deepcopy(vars(file.source)))  # readers may add to what they find
+        self._windowed, self._wanted = file, wanted
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the batches of the window."""
+        yield from self._windowed.rest
+        if self._wanted is not None:
+            yield from self._windowed.many(self._wanted)
+
+
+class _WindowDatabase(FileDatabase):
+    """A window of a file, for a `TraceReader`."""
+
+    def __init__(self, file: TraceFile) -> None:
+        self._file, self.window = file, file.window
+
+    def trace_file(self) -> TraceFile:
+        return self._file
+
+
+class _Workers:
+    """The workers that task runs and transfers name, in the order in which they do."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, str], dict[tuple[str, str], tuple[Any, Any]]] = {}
+        self._addresses: dict[str, Any] = {}
+
+    def add(self, batch: Batch) -> None:
+        """Take the workers of a batch."""
+        names = self._names.setdefault((batch.phase, batch.name), {})
+        hosts, labels = (batch.fields.get(name) for name in ("process_id", "thread_id"))
+        if len(_entries(hosts)) > 1 or len(_entries(labels)) > 1:  # not of our plugins
+            pairs = zip(_items(hosts, batch.rows), _items(labels, batch.rows), strict=True)
+        else:
+            pairs = zip(_entries(hosts), _entries(labels), strict=True)
+        for host, label in pairs:
+            names.setdefault((str(host), str(label)), (host, label))
+        if batch.name == TASK_RUN.name and "worker" in batch.args:
+            for address in _entries(batch.args["worker"]):
+                self._addresses.setdefault(str(address), address)
+
+    def named(self) -> Iterator[Batch]:
+        """Yield batches without rows that name the workers, so that all windows have the same."""
+        none = np.empty(0, dtype=np.int64)
+        times = dict.fromkeys(("timestamp", "duration"), NumberColumn(np.empty(0)))
+        args: dict[str, Column] = {"worker": DictionaryColumn(none, list(self._addresses.values()))}
+        for (phase, name), pairs in self._names.items():
+            for host, label in pairs.values():
+                who = {
+                    "process_id": DictionaryColumn(none, [host]),
+                    "thread_id": DictionaryColumn(none, [label]),
+                }
+                named = args if name == TASK_RUN.name else {}
+                yield Batch(phase, name, 0, none, {**times, **who}, named)
+
+
+def _entries(column: Column | None) -> list[Any]:
+    """Return the values of a column, each once if it has them so."""
+    if column is None:
+        return [None]
+    return column.entries if isinstance(column, DictionaryColumn) else column.to_list()
+
+
+def _items(column: Column | None, rows: int) -> list[Any]:
+    return [None] * rows if column is None else column.to_list()
+
+
+def _spans(batch: Batch) -> tuple[Array, Array]:
+    """Return when each event begins and ends: a task run when its function does, if it did.
+
+    Of events without times they are without bounds.
+    """
+    begins = _times(batch.fields["timestamp"])
+    ends = np.fmax(begins, begins + _times(batch.fields["duration"]))
+    if batch.name == TASK_RUN.name and "start" in batch.args:
+        starts = _times(batch.args["start"])
+        begins = np.where(np.isnan(starts), begins, np.fmin(starts, ends))
+    return np.nan_to_num(begins, nan=-np.inf), np.nan_to_num(ends, nan=np.inf)
+
+
+def _times(column: Column) -> Array:
+    times = to_numbers(column).astype(float)
+    return np.where(np.abs(times) <= LATEST, times, np.nan)
+
+
+def _unknown_inputs(batch: Batch) -> int:
+    """Count the task runs with dependencies whose worker did not tell their sizes."""
+    if "dependencies" not in batch.args:
+        return 0
+    some = np.diff(as_list_column(batch.args["dependencies"]).offsets) > 0
+    if "input_size" in batch.args:
+        some &= np.isnan(to_numbers(batch.args["input_size"]))
+    return int(np.count_nonzero(some))
