@@ -142,10 +142,11 @@ def _report(recorder: ClientRecorder, target: str, head: int) -> None:
         echo(f"dasfprof: {clean(refusal)}", err=True)
     if not recorder.clusters and not recorder.refusals:
         say(
-            f"dasfprof: {clean(target)} connected no distributed.Client in its own process, so "
-            "nothing was recorded. What runs without one cannot be observed: on Dask's threaded "
-            "or process scheduler, by a client in another process, or on a scheduler that is not "
-            "distributed's. Make a distributed.Client() in the script.",
+            f"dasfprof: {clean(target)} connected no distributed.Client in its own process, or "
+            "replaced distributed.client.preload in Dask's config, so nothing was recorded. What "
+            "runs without one cannot be observed: on Dask's threaded or process scheduler, by a "
+            "client in another process, or on a scheduler that is not distributed's. Make a "
+            "distributed.Client() in the script.",
             err=True,
         )
     for cluster in recorder.clusters:

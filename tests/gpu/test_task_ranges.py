@@ -173,7 +173,7 @@ def main():
         dasfprof.profile(client, directory=sys.argv[1])  # imports what it needs
         {before}
         with profile(client) as run:
-            told["annotated"] = bool(dasfprof.recording.dask_internals.task_functions._patches)
+            told["annotated"] = hasattr(distributed.worker._run_task_async, "__wrapped__")
         events = run.database().get_traces()
         told["reasons"] = [event.args["availability"] for event in events if event.name == "NVTX"]
 """

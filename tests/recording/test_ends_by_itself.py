@@ -95,13 +95,14 @@ SCRIPT = """
     import dask, dasfprof
     from distributed import Client
 
-    file, directory, limit, name, closes = sys.argv[1:]
+    file, directory, limit, name, what = sys.argv[1:]
     client = Client(scheduler_file=file, timeout=120)
     client.wait_for_workers(2)
-    with dask.config.set({"dasfprof.orphan-timeout": limit}):
+    if what != "is run":
+        dask.config.set({"dasfprof.orphan-timeout": limit})
         run = dasfprof.register_default_profiler(client, name=name, directory=directory)
     client.gather(client.map(abs, range(5), key=[f"{name}-{i}" for i in range(5)]))
-    if closes == "closes":
+    if what == "closes":
         client.close()
     print("done", flush=True)
     sys.stdin.readline()
@@ -111,13 +112,18 @@ SCRIPT = """
 """
 
 
-def script(processes: Processes, traces: Path, name: str, closes: str = "") -> Any:
-    """Run a script until it has computed its tasks, and closed its client if asked to."""
+def script(processes: Processes, traces: Path, name: str, what: str = "registers") -> Any:
+    """Run a script until it has computed its tasks, and closed its client if asked to.
+
+    It registers a run, or is run by ``dasfprof run``.
+    """
     path = processes.directory / "script.py"
     path.write_text(textwrap.dedent(SCRIPT))
     where = str(processes.scheduler_file)
-    arguments = [str(path), where, str(traces), f"{LIMIT}s", name, closes]
-    process = processes.start(*arguments, stdin=subprocess.PIPE)
+    arguments = [str(path), where, str(traces), f"{LIMIT}s", name, what]
+    command = ["-m", "dasfprof", "run", "--name", name, "--directory", str(traces)]
+    program = command if what == "is run" else []
+    process = processes.start(*program, *arguments, stdin=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"done\n"
     return process
@@ -139,20 +145,22 @@ def compute(client: Client, name: str) -> set[str]:
     return set(keys)
 
 
+@pytest.mark.parametrize("what", ["registers", "is run"])
 def test_a_run_ends_some_time_after_its_client_was_killed(
-    processes: Processes, tmp_path: Path
+    what: str, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("DASK_DASFPROF__ORPHAN_TIMEOUT", f"{LIMIT}s")
     processes.cluster(False, False)
     traces = tmp_path / "traces"
-    dead = script(processes, traces, "dead")
+    dead = script(processes, traces, "dead", what)
     with processes.client() as client:
+        assert runs(client) == {"dead"}
         dead.kill()
-        early = compute(client, "early")
         assert record.wait_until(lambda: not runs(client), seconds=120)
         assert record.wait_until(lambda: not recorders(client), seconds=60)
         assert plugins_on_scheduler(client) == []
         compute(client, "late")
-    assert computed_keys(traces) == {*(f"dead-{i}" for i in range(5)), *early}
+    assert computed_keys(traces) == {f"dead-{number}" for number in range(5)}
     files = [path for path in traces.iterdir() if "-StepRecorder-" not in path.name]
     assert len(files) == 5
     assert all(TraceFile(path).is_closed() for path in files)

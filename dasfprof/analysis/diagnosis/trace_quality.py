@@ -65,12 +65,19 @@ def _advice(kinds: Set[NoteKind], died: bool) -> str:
             "Nothing needs to be changed: what processes had not yet written is lost where they "
             "die."
         )
-    words = []
+    words, told = [], set()
     if "caught-errors" in kinds:
+        told.add("caught-errors")
         words.append(
             "The logs of these processes tell what could not be recorded: please report it."
         )
-    if kinds != {"caught-errors"}:
+    if "lost-events" in kinds:
+        told |= {"lost-events", "segment-missing"}
+        words.append(
+            "Let the directory of the traces and its files be as they are until recording has "
+            "ended; what was moved may be put back beside the other files."
+        )
+    if kinds - told or not kinds:
         stop = "" if died else "let run.stop() return before the cluster closes, "
         words.append(
             f"Record the scheduler and all workers (register_default_profiler does), {stop}and "
