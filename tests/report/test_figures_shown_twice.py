@@ -10,23 +10,13 @@ from typing import Any
 import pytest
 from distributed import Client, wait
 from opened_pages import OpenedPage
+from shown_numbers import shown
 from traces import Plan, Task, filled
 
 import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.report.terminal.answers import print_answers
 from dasfprof.report.terminal.summary import print_summary
-
-UNITS = {"%": 0.01, "µs": 1e-6, "ms": 1e-3, "s": 1, "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
-
-
-def shows(text: str, value: float) -> bool:
-    """Tell whether a number with a unit is a value, to the last digit shown."""
-    if text == "under 0.1 %":
-        return value < 0.001
-    numeral, unit = text.replace(",", "").split(" ")
-    last_digit = 10.0 ** -len(numeral.partition(".")[2])
-    return abs(float(numeral) - value / UNITS[unit]) <= 0.5001 * last_digit
 
 
 def recorded(directory: Path) -> TraceAnalyser:
@@ -86,7 +76,7 @@ def test_page_terminal_and_tables_agree(
     if "First task" in tiles:
         assert f"The first task began {tiles['First task']} after recording did" in terminal
         whole = analyser.time_to_first_task()["Time (s)"].sum()
-        assert shows(tiles["First task"], whole)
+        assert shown(tiles["First task"]).shows(whole)
     assert ("First task" in tiles) == (made is recorded)
 
     table = analyser.time_accounting()
@@ -96,14 +86,14 @@ def test_page_terminal_and_tables_agree(
     rows = list(zip(classes, seconds, shares, strict=True))
     assert classes == table["Class"].tolist()
     for (_, took, share), row in zip(rows, table.to_dict("records"), strict=True):
-        assert shows(took, row["Thread Time (s)"])
-        assert shows(share, row["Share (%)"] / 100)
+        assert shown(took).shows(row["Thread Time (s)"])
+        assert shown(share).shows(row["Share (%)"] / 100)
         assert f"{row['Class']} {row['Thread Time (s)']:.3f} s {row['Share (%)']:.1f} %" in terminal
     running = table["Class"].isin(["Computing", "Waiting for a core", "Blocked"])
     if rows:
         held = table["Share (%)"][running].sum() / 100
         assert busy is not None
-        assert shows(tiles["Threads busy"], held) and shows(busy[1], held)
+        assert shown(tiles["Threads busy"]).shows(held) and shown(busy[1]).shows(held)
 
     findings = analyser.diagnose()
     told = page.text("#findings") + terminal
@@ -112,4 +102,4 @@ def test_page_terminal_and_tables_agree(
         assert told.count(words) >= 2, words
     moved = analyser.transfers("function")["Size (MB)"].sum() * 1e6
     if "Moved" in tiles and moved:
-        assert shows(tiles["Moved"], moved)
+        assert shown(tiles["Moved"]).shows(moved)

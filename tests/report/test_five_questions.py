@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster, wait
 from opened_pages import OpenedPage, chromium
-from refuters.figures import parsed
+from shown_numbers import shown
 from timeline_runs import sums_of
 
 import dasfprof
@@ -125,16 +125,16 @@ def test_why_is_worker_7_late(page: OpenedPage, analyser: TraceAnalyser) -> None
     blocked = accounts[accounts["Class"] == "Blocked"].set_index("Worker")["Thread Time (s)"]
     whole = accounts.groupby("Worker")["Thread Time (s)"].sum()
     spent, share, elsewhere = sums_of(page, "classes-in")["Blocked"]
-    assert parsed("duration", spent).shows(blocked[name])
+    assert shown(spent).shows(blocked[name])
     # Accounts go on while workers leave, after the last fact of the run.
-    assert parsed("share", share).value == pytest.approx(blocked[name] / whole[name], abs=0.02)
+    assert shown(share).value == pytest.approx(blocked[name] / whole[name], abs=0.02)
     others = blocked.drop(name).sum() / whole.drop(name).sum()
-    assert parsed("share", elsewhere).value == pytest.approx(others, abs=0.02)
+    assert shown(elsewhere).value == pytest.approx(others, abs=0.02)
     assert blocked[name] > 2 * blocked.drop(name).mean(), "that is why"
     # Its longest task run.
     longest = own.loc[own["duration"].idxmax()]
     row = sums_of(page, "functions-in")["clean"]
-    assert parsed("duration", row[-1]).shows(longest["duration"])
+    assert shown(row[-1]).shows(longest["duration"])
     page.tab.locator("#functions-in tr", has_text="clean").locator("button").click()
     key = analyser.trace.keys.texts(np.array([longest["key_id"]])).tolist()[0]
     page.until(lambda: page.details().get("Key") == key)
@@ -156,12 +156,12 @@ def test_what_ran_between_two_times(page: OpenedPage, analyser: TraceAnalyser) -
     start = tasks["start"] - analyser.trace.begin
     inside = (start + tasks["duration"]).clip(upper=end) - start.clip(lower=begin)
     there = tasks[inside >= 0]
-    shown = sums_of(page, "functions-in")
-    assert set(shown) == set(there["function"])
+    sums = sums_of(page, "functions-in")
+    assert set(sums) == set(there["function"])
     for function, own in there.groupby("function", observed=True):
-        count, seconds, *_ = shown[function]
+        count, seconds, *_ = sums[function]
         assert int(count) == len(own)
-        assert parsed("duration", seconds).shows(inside[own.index].sum())
+        assert shown(seconds).shows(inside[own.index].sum())
 
 
 def test_which_failures_where_and_the_first(page: OpenedPage, analyser: TraceAnalyser) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from opened_pages import RULER, OpenedPage
-from refuters.figures import parsed
+from shown_numbers import shown
 from timeline_runs import sums_of
 from traces.hung import FIRST, hung
 
@@ -52,7 +52,7 @@ def test_what_idles_beside_it_is_told(
     page.tab.locator("#timeline .overlay").focus()
     page.tab.keyboard.press("m")
     for name, (seconds, *_) in sums_of(page, "classes-in").items():
-        assert parsed("duration", seconds).shows(table[name]), name
+        assert shown(seconds).shows(table[name]), name
     page.close()
 
 

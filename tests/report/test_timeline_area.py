@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from opened_pages import GUTTER, Opener
-from refuters.figures import parsed
+from shown_numbers import shown
 from timeline_runs import TALL, many_workers, scroll_tracks, sums_of
 from traces import Plan, Task, filled
 
@@ -48,7 +48,7 @@ def test_the_whole_run_is_the_accounting(
     assert len(table) >= 8
     assert set(classes) == set(table.index)
     for name, seconds in table.items():
-        assert parsed("duration", classes[name][0]).shows(seconds), name
+        assert shown(classes[name][0]).shows(seconds), name
     tasks = analyser.trace.tasks
     for column, name in (("function", "functions-in"), ("worker", "workers-in")):
         for group, cells in sums_of(page, name).items():
@@ -56,7 +56,7 @@ def test_the_whole_run_is_the_accounting(
             assert cells[0] == str(len(own))
             middle = np.quantile(own, [0.5, 0.95, 1.0])
             for text, seconds in zip(cells[1:], [own.sum(), *middle], strict=True):
-                assert parsed("duration", text).shows(seconds), (group, text)
+                assert shown(text).shows(seconds), (group, text)
     page.tab.keyboard.press("Escape")
     page.until(lambda: not page.tab.locator("#area").is_visible())
 
@@ -83,7 +83,7 @@ def test_the_lanes_of_a_worker_are_its_accounts(
     for row in own.to_dict("records"):
         text = classes[row["Class"]][0]
         # The last pixel of the canvas may be left out.
-        low, high = parsed("duration", text).bounds
+        low, high = shown(text).bounds
         assert low * 0.98 <= row["Thread Time (s)"] <= high * 1.02, row["Class"]
 
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 from opened_pages import RULER, OpenedPage, Opener
-from refuters.figures import parsed
+from shown_numbers import shown
 from timeline_runs import LANE, MANY_SECONDS, TALL, many_workers, scroll_tracks, sums_of
 from traces import Plan, Task
 
@@ -126,10 +126,10 @@ def test_all_workers_fold_and_their_lanes_are_the_accounts(
     page.tab.keyboard.press("m")
     assert ", 3 tracks: 6 task runs" in page.text("#area h3")
     table = analyser.time_accounting().set_index("Class")["Thread Time (s)"]
-    shown = sums_of(page, "classes-in")
-    assert set(shown) == set(table.index[table > 0])
-    for name, (text, *_) in shown.items():
-        assert parsed("duration", text).shows(table[name]), name
+    sums = sums_of(page, "classes-in")
+    assert set(sums) == set(table.index[table > 0])
+    for name, (text, *_) in sums.items():
+        assert shown(text).shows(table[name]), name
     # The worker of the selected task run, by keyboard.
     page.tab.keyboard.press("Escape")
     page.tab.keyboard.press("Enter")
@@ -153,8 +153,8 @@ def test_transfers_are_those_of_the_table(
         source, about = told(page, middle + 0.01, next(lanes))[:2]
         assert source == f"from {labels[row.source]}"
         size, seconds = about.split(",")[0].split(" in ")
-        assert parsed("size", size).shows(row.size) or (size, row.size) == ("0 B", 0)
-        assert parsed("duration", seconds).shows(row.duration)
+        assert shown(size).shows(row.size) or (size, row.size) == ("0 B", 0)
+        assert shown(seconds).shows(row.duration)
     page.tab.uncheck("#transfers")
     assert told(page, 6.0, 2)[0] == "load"
 

@@ -1,0 +1,39 @@
+"""Numbers with units as a page shows them, to the last digit shown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_UNITS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "%": 0.01}
+_UNITS |= {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A number as a text shows it."""
+
+    value: float
+    #: Half a unit of the last digit shown: how far the number meant may be from `value`.
+    half: float
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the most that the number meant may be."""
+        return self.value - self.half, self.value + self.half
+
+    def shows(self, actual: float) -> bool:
+        """Tell whether an actual number would be written so; sums of floats differ a little."""
+        return abs(actual - self.value) <= self.half + 2e-5 * abs(actual) + 1e-9
+
+
+def shown(text: str) -> Shown:
+    """Read a number: ``1,230 B``, ``58.8 %``, ``under 0.1 %``, ``2 min 5 s``."""
+    parts = re.findall(r"(\d[\d,.]*) (\S+)", text)
+    numbers = [(numeral.replace(",", ""), _UNITS[unit]) for numeral, unit in parts]
+    value = sum(float(numeral) * unit for numeral, unit in numbers)
+    if text.startswith("under "):
+        return Shown(value / 2, value / 2)
+    numeral, unit = numbers[-1]
+    last_digit = 10.0 ** -len(numeral.partition(".")[2])
+    return Shown(value, 0.5 * last_digit * unit if value else 0.0)
