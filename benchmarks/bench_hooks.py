@@ -109,7 +109,7 @@ def worker_loop(keys: list[Any]) -> Callable[[Any, Any], float]:
 
 async def measure(rounds: int) -> Result:
     settings = make_settings(
-        "hooks",
+        name="hooks",
         directory=tempfile.mkdtemp(),
         flush_interval=3600,
         commit_threshold=1 << 30,

@@ -46,7 +46,7 @@ processes 1 1000 2 2000
 
 async def measure_here(ticks: int, seconds: float) -> dict[str, list[float]]:
     """Give seconds of CPU a tick, in all and for each probe."""
-    settings = make_settings("sampler", directory=tempfile.mkdtemp(), sample_interval=3600)
+    settings = make_settings(name="sampler", directory=tempfile.mkdtemp(), sample_interval=3600)
     async with LocalCluster(
         n_workers=1,
         processes=False,

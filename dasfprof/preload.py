@@ -11,7 +11,8 @@
 
 Settings are read from Dask's config, ``dasfprof.*``, of the process with the preload. If the
 cluster is already being recorded, no recording is started. Runs that clients register later are
-recorded beside that of a preload, which goes on. Workers without dasfprof work unrecorded.
+recorded beside that of a preload, which goes on. Workers without dasfprof work unrecorded. A client
+that is killed cannot end its run: that ends by itself after ``dasfprof.orphan-timeout``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import threading
 import uuid
 import weakref
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 # `dasfprof run` imports this module before the script imports Dask, so Dask is imported at use.
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from distributed import Client, Scheduler, Worker
 
     from dasfprof.recording import ProfiledRun
+    from dasfprof.recording.run import AsynchronousRun
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ _RETRY_INTERVAL = 0.1
 #: Handles the clients of this process; set by `dasfprof run`.
 recorder: ClientRecorder | None = None
 #: The runs that were started for clients without a `recorder`.
-_client_runs: weakref.WeakKeyDictionary[Client, ProfiledRun] = weakref.WeakKeyDictionary()
+_client_runs: weakref.WeakKeyDictionary[Client, AsynchronousRun] = weakref.WeakKeyDictionary()
 
 
 async def dask_setup(service: Any) -> None:
@@ -75,7 +76,6 @@ async def _record_cluster(scheduler: Scheduler) -> None:
     from distributed.diagnostics.plugin import SchedulerPlugin
     from distributed.protocol.pickle import dumps
 
-    from dasfprof.config import setting
     from dasfprof.database.storage import why_not_writable
     from dasfprof.errors import RegistrationError
     from dasfprof.recording.cluster.calls import aside, check_process
@@ -92,7 +92,7 @@ async def _record_cluster(scheduler: Scheduler) -> None:
             f"dasfprof records nothing here: {reason}. Set the directory for the trace files with "
             "`dasfprof.directory` in Dask's config or DASK_DASFPROF__DIRECTORY."
         )
-    for plugin in default_plugins(settings, bool(setting("enable-nvtx"))):
+    for plugin in default_plugins(settings):
         if isinstance(plugin, SchedulerPlugin):
             # The scheduler starts its plugins itself, right after its preloads.
             scheduler.add_plugin(plugin, name=plugin.name)
@@ -116,9 +116,9 @@ async def _record_worker(worker: Worker) -> None:
         return
     settings = make_settings(add_time_suffix=False)
     identity = uuid.uuid5(uuid.NAMESPACE_URL, f"{scheduler_id}/{settings.name}").hex
-    suffix = f"-{int(started)}" if setting("add-time-suffix") else ""
+    suffix = f"-{int(started)}" if setting("add_time_suffix") else ""
     settings = replace(settings, name=settings.name + suffix, uuid=identity, created=started)
-    for plugin in default_plugins(settings, bool(setting("enable-nvtx"))):
+    for plugin in default_plugins(settings):
         if isinstance(plugin, WorkerPlugin):
             await worker.plugin_add(plugin, name=plugin.name)
     logger.info("dasfprof records run %r in %s", settings.name, settings.source)
@@ -162,22 +162,12 @@ async def _record_client(client: Client) -> None:
     _client_runs[client] = await _start_run(client)
 
 
-def _start_run(client: Client, name: str | None = None, **options: Any) -> Any:
-    """Return an awaitable of a run that no client's registration ends.
-
-    Parameters
-    ----------
-    client
-        A client that is connecting.
-    name, **options
-        Of `register_default_profiler`.
-    """
+def _start_run(client: Client, **options: Any) -> Any:
+    """Return an awaitable of a run, of a client that is connecting, that no registration ends."""
     from dasfprof.recording.registration import PRELOAD, start_run
-    from dasfprof.recording.settings import make_settings, switch
+    from dasfprof.recording.settings import make_settings
 
-    nvtx = switch("enable-nvtx", options.pop("enable_nvtx", None))
-    settings = replace(make_settings(name, **options), owner=PRELOAD)
-    return start_run(client, settings, nvtx)
+    return start_run(client, replace(make_settings(**options), owner=PRELOAD))
 
 
 @dataclass
@@ -233,14 +223,11 @@ class ClientRecorder:
     ----------
     name
         Name of the runs; numbers are added to it for those after the first.
-    directory
-        The directory of the files, or a URL; None: by the config.
     options
-        Further options of `register_default_profiler`; those that are None: by the config.
+        Further options of a recording; those that are None: by the config.
     """
 
     name: str
-    directory: Path | str | None
     options: dict[str, Any] = field(default_factory=dict)
     pid: int = field(default_factory=os.getpid)
     clusters: list[RecordedCluster] = field(default_factory=list)
@@ -277,12 +264,8 @@ class ClientRecorder:
                 "goes on."
             )
             return
-        run = await _start_run(
-            client,
-            self.name if number == 1 else f"{self.name}-{number}",
-            directory=self.directory,
-            **self.options,
-        )
+        name = self.name if number == 1 else f"{self.name}-{number}"
+        run = await _start_run(client, name=name, **self.options)
         cluster = None if client.cluster is None else weakref.ref(client.cluster)
         self.clusters.append(RecordedCluster(run, address, client.security, cluster))
 

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import subprocess
 import sys
-from pathlib import Path
+from dataclasses import fields
+from typing import Any
 
 import dask
 import pytest
 import yaml
 
 import dasfprof
+from dasfprof.config.describe import YAML, as_yaml
+from dasfprof.config.options import RECORDING, RunOptions
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.recording.settings import RunSettings, make_settings
-
-DEFAULTS = yaml.safe_load((Path(dasfprof.__file__).parent / "dasfprof.yaml").read_text())
+from dasfprof.recording.settings import make_settings
 
 
-def test_defaults_are_under_dask_config() -> None:
-    import dasfprof.config  # noqa: F401
-
-    assert dask.config.get("dasfprof.commit-threshold") == 5000
-    assert dask.config.get("dasfprof") == DEFAULTS["dasfprof"]
+def test_the_yaml_shows_what_is_declared() -> None:
+    """It is written by ``python -m dasfprof.config.describe``."""
+    assert YAML.read_text() == as_yaml()
+    shown = yaml.safe_load(YAML.read_text())["dasfprof"]
+    assert {name: shown[name] for name in ("flush-interval", "profiler", "log-values")} == {
+        "flush-interval": "1s",
+        "profiler": "off",
+        "log-values": False,
+    }
+    assert dask.config.get("dasfprof") == shown
 
 
 def test_argument_beats_config_beats_default() -> None:
@@ -32,31 +40,101 @@ def test_argument_beats_config_beats_default() -> None:
         assert make_settings(flush_interval=3).flush_interval == 3.0
 
 
-def test_defaults_of_yaml_and_code_agree() -> None:
-    made = make_settings("x", add_time_suffix=False)
-    coded = RunSettings("x", made.directory)
-    fields = ("commit_threshold", "flush_interval", "max_pending", "segment_size")
-    for field in (
-        *fields,
-        "sample_interval",
-        "stack_frequency",
-        "profiler",
-        "memory",
-        "log_level",
-        "log_values",
-        "record_code",
-        "arguments",
-        "record_prints",
-        "response_timeout",
-        "ship",
-    ):
-        assert getattr(made, field) == getattr(coded, field)
+def test_what_a_run_holds_is_what_can_be_given() -> None:
+    elsewhere = {"name", "add_time_suffix", "directory"}
+    assert {field.name for field in fields(RunOptions)} == RECORDING.keys() - elsewhere
+
+
+def test_defaults() -> None:
+    made = make_settings()
+    assert {field.name: getattr(made, field.name) for field in fields(RunOptions)} == {
+        "enable_nvtx": False,
+        "commit_threshold": 5000,
+        "flush_interval": 1.0,
+        "max_pending": 100_000,
+        "segment_size": 256_000_000,
+        "response_timeout": 5.0,
+        "orphan_timeout": 300.0,
+        "ship": "auto",
+        "sample_interval": 0.1,
+        "stack_frequency": 0.0,
+        "profiler": None,
+        "memory": None,
+        "log_level": 30,
+        "log_values": False,
+        "record_prints": False,
+        "arguments": "types",
+        "record_code": True,
+    }
+
+
+#: What a run holds where an option is off.
+OFF = {
+    "stack_frequency": 0.0,
+    "profiler": None,
+    "memory": None,
+    "log_level": 1 << 30,
+    "arguments": "off",
+    "ship": "off",
+}
+
+
+@pytest.mark.parametrize("name", OFF)
+def test_off_is_written_in_one_way(name: str) -> None:
+    key = f"dasfprof.{name.replace('_', '-')}"
+    config: Any = yaml.safe_load("[off, 'off']")  # without quotes it is False
+    assert config[0] is False
+    assert getattr(make_settings(**{name: "off"}), name) == OFF[name]
+    for value in config:
+        with dask.config.set({key: value}):
+            assert getattr(make_settings(), name) == OFF[name]
+
+
+def test_off_as_it_was_written_before() -> None:
+    assert make_settings(ship="none").ship == "off"  # type: ignore[typeddict-item]
+    with dask.config.set({"dasfprof.profiler": None, "dasfprof.memory": None}):
+        assert (make_settings().profiler, make_settings().memory) == (None, None)
+
+
+@pytest.mark.parametrize("call", [dasfprof.register_default_profiler, dasfprof.profile])
+def test_calls_tell_their_options(call: Any) -> None:
+    shown = inspect.signature(call).parameters
+    assert list(shown) == ["pipeline", *RECORDING]
+    help_text = inspect.getdoc(call) or ""
+    for option in RECORDING.values():
+        assert f"\n{option.name}\n    {option.meaning[:40]}" in help_text
+    assert "{options}" not in help_text
+
+
+def test_flags_are_made_without_dask() -> None:
+    """A script that ``dasfprof run`` runs may change what Dask reads when it is imported."""
+    code = (
+        "import sys\n"
+        "from dasfprof.cli.run import run\n"
+        "context = run.make_context('run', ['--stack-frequency', '20', '--profiler', 'cProfile',"
+        " '--sample-interval', '0.2', '--no-record-code', '--name', 'n', sys.argv[0]])\n"
+        "print('dask' in sys.modules)\n"
+        "print({name: value for name, value in context.params.items() if value is not None})"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    has_dask, given = run.stdout.splitlines()
+    assert has_dask == "False"
+    assert ast.literal_eval(given) == {
+        "command": ("-c",),
+        "module": False,
+        "head": 10,
+        "name": "n",
+        "record_code": False,
+        "sample_interval": 0.2,
+        "stack_frequency": 20.0,
+        "profiler": "cprofile",
+    }
 
 
 @pytest.mark.parametrize("name", ["a/b", "", "..", "../x", "/tmp/x"])
 def test_name_with_a_path_separator_is_refused(name: str) -> None:
     with pytest.raises(InvalidArgumentError, match="a path separator"):
-        make_settings(name)
+        make_settings(name=name)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +150,7 @@ def test_name_with_a_path_separator_is_refused(name: str) -> None:
 )
 def test_senseless_numbers_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(InvalidArgumentError):
-        make_settings("x", **options)  # type: ignore[arg-type]
+        make_settings(**options)  # type: ignore[arg-type]
 
 
 def test_defaults_outlive_a_block_that_they_were_loaded_in() -> None:

@@ -22,8 +22,6 @@ ANYTHING = {
     "EventProfiler.fields": "the fields of the event, checked by its class",
     "FileDatabase.header": "users record facts of their own",
     "ProfiledRun.options": "passed on to TraceAnalyser",
-    "ProfiledRun.return": "a value, or an awaitable of it if the client is asynchronous",
-    "profile.options": "passed on to register_default_profiler",
 }
 #: Event classes have the same fields.
 EVENTS = ("InstantEvent", "DurationBeginEvent", "DurationEndEvent")

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import get_args
 
+import numpy as np
 import pytest
 
+from dasfprof.analysis.trace.columns import FactColumns
+from dasfprof.analysis.trace.keys import KeyCollector
+from dasfprof.database.block_codec import Batch
+from dasfprof.database.columns import Column, NumberColumn
 from dasfprof.database.encoders import encoder
 from dasfprof.schema import KINDS
 from dasfprof.schema.declaration import Codec, EventKind, Kind, event_kind
@@ -43,3 +48,16 @@ cause     key   stimulus what caused it
     assert kind.forms(stimuli=True) == {"cause": "key"}
     assert kind.columns[1].about == "in no table"
     assert kind.args == (("key", "key"), ("hidden", "int"), ("cause", "key"))
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
+def test_a_time_that_no_clock_tells_is_unknown(kind: EventKind) -> None:
+    """Another number as large may be one: bytes since boot."""
+    names = [name for name, form in kind.forms().items() if form in ("time", "float")]
+    facts = FactColumns(KeyCollector(), {name: kind.forms()[name] for name in names})
+    columns: dict[str, Column] = {name: NumberColumn(np.array([1e15])) for name in names}
+    one = np.arange(1)
+    facts.add(Batch(kind.phase, kind.name, 1, one, {}, columns), one)
+    found = facts.columns(np.empty(0, dtype=np.int32))
+    times = {column.name for column in kind.columns if column.kind == "time"}
+    assert {name for name in names if np.isnan(found[name][0])} == times & set(names)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from dasfprof.database.reader import TraceFile
 
 CLOSED = "closed cleanly"
+CLIENT_GONE = "closed as its client was gone"
 CONTINUED = "goes on in the next segment"
+BEHIND = "not closed, though workers' files are: cut, or not written yet"
 NO_END = "DASF's format, which has no end"
 
 #: Tell what GPUs a worker may use, why one cannot be read, and whether tasks were NVTX ranges.
@@ -47,6 +49,12 @@ class FileContents:
     losses: list[str] = field(default_factory=list)
     #: Addresses of workers that the scheduler says to have joined.
     joined: set[str] = field(default_factory=set)
+    #: And of those that it says to have left.
+    left: set[str] = field(default_factory=set)
+    #: Task runs that the scheduler saw end, by the worker's address.
+    task_runs: Counter[str] = field(default_factory=Counter)
+    #: Events that had been written beside those of this file and are in none that is here.
+    gone: int = 0
     #: Names and args of the events that tell of GPUs.
     gpu_events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
@@ -58,7 +66,7 @@ class FileContents:
     @property
     def is_closed(self) -> bool:
         """Whether its writer finished it."""
-        return self.state in (CLOSED, CONTINUED)
+        return self.state in (CLOSED, CLIENT_GONE, CONTINUED)
 
     @property
     def goes_on(self) -> bool:
@@ -97,6 +105,13 @@ class FileContents:
                 self.last = last if self.last is None else max(self.last, last)
             if batch.name == "Worker Added" and "worker" in batch.args:
                 self.joined.update(map(str, batch.args["worker"].to_list()))
+            if batch.name == "Worker Removed" and "worker" in batch.args:
+                self.left.update(map(str, batch.args["worker"].to_list()))
+            if batch.name == "Task Run" and {"worker", "start"} <= batch.args.keys():
+                ran = zip(
+                    batch.args["worker"].to_list(), batch.args["start"].to_list(), strict=True
+                )
+                self.task_runs.update(str(worker) for worker, start in ran if _is_time(start))
             if batch.name in _GPU_EVENTS and len(self.gpu_events) < _MAX_GPU_EVENTS:
                 told = [(event.name, event.args) for _, event in batch.events()]
                 self.gpu_events += told[:_MAX_GPU_EVENTS]
@@ -125,9 +140,28 @@ def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
             segments.add(file)
         else:
             contents.append(read_contents(database))
+    followed = segments.followed()
+    for one in contents:
+        if not one.is_closed and one.path.name in followed:
+            one.continues, one.state = True, CONTINUED
+    _doubt_scheduler(contents)
     for missing in segments.missing():
-        next(one for one in contents if one.path.name == missing.file).losses.append(missing.text)
+        one = next(one for one in contents if one.path.name == missing.file)
+        one.losses.append(missing.text)
+        one.gone += missing.events or 0
     return contents
+
+
+def _doubt_scheduler(contents: list[FileContents]) -> None:
+    """Mark a scheduler's file as cut that misses the end of workers, whose own files have it."""
+    workers = {
+        str(one.fact("worker", "address")): one for one in contents if one.fact("worker", "address")
+    }
+    if all(one.is_closed for one in contents if one.fact("worker", "address")) and workers:
+        left = set().union(*(one.left for one in contents))
+        for one in contents:
+            if one.goes_on and one.fact("plugin") == "SchedulerPlugin" and workers.keys() - left:
+                one.state = BEHIND
 
 
 def read_contents(database: EventDatabase) -> FileContents:
@@ -161,6 +195,10 @@ def _numbers(column: Column) -> Array:
     return finite
 
 
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) < _LATEST
+
+
 def _read_file(file: TraceFile) -> FileContents:
     from dasfprof.database.losses import describe_losses
     from dasfprof.database.writing_process import writer_of
@@ -172,6 +210,8 @@ def _read_file(file: TraceFile) -> FileContents:
         contents.unknown.clear()
     if file.end is not None and file.end.get("continues") is True:
         contents.continues, contents.state = True, CONTINUED
+    if file.ended_by_itself:
+        contents.state = CLIENT_GONE
     if file.end is None:
         contents.state = writer_of(file.header).value
     damage = file.damage

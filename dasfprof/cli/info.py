@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dasfprof.cli.absences import absences, lost_task_runs
 from dasfprof.cli.sources import open_source
 from dasfprof.report.terminal.output import echo, terminal_width
 from dasfprof.report.terminal.paragraphs import Part, heading, print_entry
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from dasfprof.database.runs import Run
 
 _MAX_VALUE = 400
-#: Workers without files that are named.
-_MOST_NAMED = 3
+#: Stretches of missing bytes that are told.
+_MOST_STRETCHES = 3
 #: Versions of these are shown first.
 _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 
@@ -59,7 +60,7 @@ def info(source: str) -> None:
             _list_runs(source, runs)
             return
     contents = read_all_contents(open_source(source).databases)
-    _print_run(source, contents)
+    _print_run(source, contents, is_whole=not directory.is_file())
     for file in contents:
         _print_file(file)
 
@@ -121,7 +122,8 @@ def _name_others(directory: Path, runs: list[Run]) -> None:
         echo(f"Note: not a trace in spite of its name: {named}{more}.", err=True)
 
 
-def _print_run(source: str, contents: list[FileContents]) -> None:
+def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> None:
+    """Print what is known of a run; of a single file of it nothing is absent."""
     names = sorted({str(file.fact("run")) for file in contents if file.fact("run")})
     title = f"Run {', '.join(names) or source}"
     heading(elide(title, terminal_width()))
@@ -147,14 +149,27 @@ def _print_run(source: str, contents: list[FileContents]) -> None:
     if open_files:
         words = f"{count_of(open_files, 'file')} of {len(contents)} still being written"
         _entry("goes on", f"{words}; dasfprof watch {clean(source)}")
-    absent = _without_files(contents)
-    if absent:
-        named = ", ".join(absent[:_MOST_NAMED])
-        more = f" and {len(absent) - _MOST_NAMED} more" if len(absent) > _MOST_NAMED else ""
-        words = "it was not recorded, or its file stayed on its own disk"
-        _entry("no file", f"of {count_of(len(absent), 'worker')}: {named}{more}; {words}")
+    absent = list(absences(contents)) if is_whole else []
+    for words in absent:
+        _entry("no file", words)
+    _entry("lost", _lost(contents, is_absent=bool(absent)))
+
+
+def _lost(contents: list[FileContents], is_absent: bool) -> str:
+    """Say how much of a run is lost, as far as its files tell."""
+    told = []
+    gone = sum(file.gone for file in contents)
+    if gone:
+        told.append(f"{count_of(gone, 'event')} of files that are gone, cut or damaged")
+    runs, lost_runs = lost_task_runs(contents)
+    if lost_runs and len(contents) > 1:
+        told.append(f"{lost_runs:,} of {count_of(runs, 'task run')} are in no worker's file here")
     lost = [file for file in contents if file.losses or not (file.goes_on or file.is_closed)]
-    _entry("lost", f"see {count_of(len(lost), 'file')} below" if lost else "nothing")
+    if lost:
+        told.append(f"see {count_of(len(lost), 'file')} below")
+    elif is_absent:
+        told.append("what is in the files that are not here")
+    return "; ".join(told) or "nothing"
 
 
 def _print_file(file: FileContents) -> None:
@@ -186,12 +201,6 @@ def _print_file(file: FileContents) -> None:
         _entry("missing", f"this Dask has no {path}: {loss}")
 
 
-def _without_files(contents: list[FileContents]) -> list[str]:
-    """Return the addresses of workers that the scheduler knew and none of the files is of."""
-    joined = set().union(*(file.joined for file in contents))
-    return sorted(joined - {str(file.fact("worker", "address")) for file in contents})
-
-
 def _arrival(file: FileContents) -> str:
     """Say how a file came that the scheduler or a storage received; else return an empty text."""
     from dasfprof.database.multi import was_received
@@ -200,7 +209,7 @@ def _arrival(file: FileContents) -> str:
     stored = stored_file(file.path)
     if stored is not None:
         came = f"in {count_of(len(stored.pieces), 'piece')} from the storage"
-        for begin, end in stored.missing()[:_MOST_NAMED]:
+        for begin, end in stored.missing()[:_MOST_STRETCHES]:
             came += f"; bytes {begin:,} to {end:,} are missing there"
     elif was_received(file.path):
         came = "the worker sent each block to the scheduler, as it was written"

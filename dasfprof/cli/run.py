@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dasfprof.cli.recording_flags import recording_flags
 from dasfprof.cli.script import run_script
-from dasfprof.errors import DasfprofError, InvalidArgumentError
+from dasfprof.errors import DasfprofError
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
 from dasfprof.report.terminal.output import echo
 from dasfprof.report.terminal.paragraphs import say
@@ -23,16 +24,6 @@ if TYPE_CHECKING:
     from dasfprof.recording import ProfiledRun
 
 _INTERRUPTED = 130
-
-
-class DirectoryOrURL(click.Path):
-    """A directory, or a URL as text."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a path, or the URL."""
-        from dasfprof.database.storage import is_url
-
-        return value if is_url(value) else super().convert(value, param, ctx)
 
 
 class ScriptInterrupted(SystemExit):
@@ -47,23 +38,7 @@ class ScriptInterrupted(SystemExit):
     "command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENTS]..."
 )
 @click.option("-m", "--module", is_flag=True, help="SCRIPT names a module, as for `python -m`.")
-@click.option("--name", help="Prefix of the trace file names.  [default: the script's name]")
-@click.option(
-    "--directory",
-    type=DirectoryOrURL(file_okay=False, writable=True, path_type=Path),
-    help="Directory of the trace files, on every host, or a URL such as s3://bucket/traces.  "
-    "[default: the working directory]",
-)
-@click.option(
-    "--profiler",
-    type=click.Choice(["cprofile", "profile", "off"]),
-    help="Count the calls of tasks' functions: see `register_default_profiler`.",
-)
-@click.option(
-    "--memory",
-    type=click.Choice(["tracemalloc"]),
-    help="Trace which lines of tasks allocate what they hold: see `register_default_profiler`.",
-)
+@recording_flags(name="the script's name", directory="the working directory")
 @click.option(
     "--head",
     type=click.IntRange(min=1),
@@ -74,14 +49,12 @@ class ScriptInterrupted(SystemExit):
 @click.pass_context
 def run(
     ctx: click.Context,
+    /,
     *,
     command: tuple[str, ...],
     module: bool,
-    name: str | None,
-    directory: Path | str | None,
-    profiler: str | None,
-    memory: str | None,
     head: int,
+    **options: Any,
 ) -> None:
     """Run a Python script and record every Dask cluster that it uses.
 
@@ -92,23 +65,16 @@ def run(
     \b
     Examples:
       dasfprof run pipeline.py --input data/
-      dasfprof run --directory traces -m my_package.pipeline
+      dasfprof run --directory traces --stack-frequency 20 -m my_package.pipeline
     """
     target, *args = command
     if not module and not Path(target).exists():
         raise click.UsageError(f"there is no script {target!r}.")
-    if name is not None:
-        from dasfprof.recording.settings import check_name
-
-        try:
-            check_name(name)
-        except InvalidArgumentError as error:
-            raise click.BadParameter(str(error), param_hint="--name") from error
-    if isinstance(directory, Path):
+    if isinstance(directory := options["directory"], Path):
         directory.mkdir(parents=True, exist_ok=True)
-        directory = directory.absolute()
-    chosen = name or (target if module else Path(target).stem)
-    recorder = _observe_clients(chosen, directory, {"profiler": profiler, "memory": memory})
+        options["directory"] = directory.absolute()
+    name = options.pop("name") or (target if module else Path(target).stem)
+    recorder = _observe_clients(name, options)
     outcome = run_script(target, tuple(args), as_module=module)
     sys.stdout.flush()
     try:
@@ -121,13 +87,11 @@ def run(
     ctx.exit(outcome.exit_code)
 
 
-def _observe_clients(
-    name: str, directory: Path | str | None, options: dict[str, str | None]
-) -> ClientRecorder:
+def _observe_clients(name: str, options: dict[str, Any]) -> ClientRecorder:
     """Register the cluster of every client of this process with a recorder."""
     from dasfprof import preload
 
-    preload.recorder = preload.ClientRecorder(name, directory, options)
+    preload.recorder = preload.ClientRecorder(name, options)
     if "distributed.client" in sys.modules:
         _add_preload()
     else:
@@ -178,10 +142,11 @@ def _report(recorder: ClientRecorder, target: str, head: int) -> None:
         echo(f"dasfprof: {clean(refusal)}", err=True)
     if not recorder.clusters and not recorder.refusals:
         say(
-            f"dasfprof: {clean(target)} connected no distributed.Client in its own process, so "
-            "nothing was recorded. What runs without one cannot be observed: on Dask's threaded "
-            "or process scheduler, by a client in another process, or on a scheduler that is not "
-            "distributed's. Make a distributed.Client() in the script.",
+            f"dasfprof: {clean(target)} connected no distributed.Client in its own process, or "
+            "replaced distributed.client.preload in Dask's config, so nothing was recorded. What "
+            "runs without one cannot be observed: on Dask's threaded or process scheduler, by a "
+            "client in another process, or on a scheduler that is not distributed's. Make a "
+            "distributed.Client() in the script.",
             err=True,
         )
     for cluster in recorder.clusters:

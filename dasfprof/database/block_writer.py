@@ -11,7 +11,7 @@ from dasfprof.database import frames, values
 from dasfprof.database.block_codec import BlockEncoder, Rows
 from dasfprof.database.deflate import deflate
 from dasfprof.database.handover import GivenUpError
-from dasfprof.database.losses import Losses, cause_of, is_full
+from dasfprof.database.losses import Cause, Losses, cause_of, is_full
 from dasfprof.database.sources import Folded, Source
 from dasfprof.schema.declaration import Schema
 
@@ -71,8 +71,8 @@ class BlockWriter:
         self._put = put
         self._losses = losses
         self._rest = rest
-        #: Positions used so far.
-        self.events = 0
+        #: Positions used so far, and rows that were appended.
+        self.events = self.stored = 0
         # Not even one row could be written: later blocks are not split again.
         self._full = False
 
@@ -114,14 +114,14 @@ class BlockWriter:
         try:
             folded = [(schema, rows, positions) for schema, rows, positions in fold() if rows]
         except Exception as error:
-            self.could_not_encode(count, error)
+            self.failed("recorder failed", count, error)
             return
         first = self.events
         for schema, rows, positions in folded:
             if schema not in blocks:
                 blocks[schema] = _Block(schema, source.constants)
             for reason in blocks[schema].extend(rows, [first + place for place in positions]):
-                self.could_not_encode(1, reason)
+                self.failed("not encoded", 1, reason)
             self.events += len(rows)
 
     def _store(self, block: _Block) -> bool:
@@ -131,12 +131,14 @@ class BlockWriter:
             payload = encoder.payload(self._rest, **self._about())
             frame = frames.EventsFrame(frames.build_frame(deflate(payload)))
             frame.about = (encoder.schema.name, *encoder.span)
+            frame.rows = encoder.rows
         except Exception as error:
-            self.could_not_encode(encoder.rows, error)
+            self.failed("recorder failed", encoder.rows, error)
             return True
         failure = self._append(frame, encoder.rows)
         if failure is None:
             self._full = False
+            self.stored += encoder.rows
             return True
         if is_full(failure) and encoder.rows > 1 and not self._full:
             first, second = block.halves(self._rest)
@@ -161,8 +163,8 @@ class BlockWriter:
             self._losses.add(cause_of(error), count)
         self._losses.warn("cannot write facts to", error)
 
-    def could_not_encode(self, count: int, error: Exception) -> None:
-        """Count facts that an error in encoding lost."""
-        self._losses.add("not encoded", count)
+    def failed(self, cause: Cause, count: int, error: Exception) -> None:
+        """Count facts that an error before they were written lost, by its cause."""
+        self._losses.add("no memory" if isinstance(error, MemoryError) else cause, count)
         self._losses.errors += 1
         self._losses.warn("cannot encode facts for", error, trace=True)

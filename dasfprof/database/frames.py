@@ -32,6 +32,8 @@ class EventsFrame(bytes):
 
     #: Name of its events, and the Unix seconds at which the first begins and the last ends.
     about: tuple[str, float, float]
+    #: Number of its events.
+    rows: int
 
 
 def build_frame(payload: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""`TraceOutput`: a file that is only appended to, even if its directory is removed meanwhile.
+"""`TraceOutput`: a file that is only appended to, and another where it was taken away meanwhile.
 
 A file of a long run is followed by others, its segments: each is a trace file of its own, and the
 closing frame of each that is followed by one says where its index is.
@@ -6,13 +6,20 @@ closing frame of each that is followed by one says where its index is.
 
 from __future__ import annotations
 
+import logging
+import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from dasfprof.database.disk_space import reserve
 from dasfprof.database.frames import EventsFrame
+from dasfprof.text import count_of
+
+logger = logging.getLogger(__name__)
 
 #: Bytes kept for the closing frame, so that it can tell of losses on a disk that stays full. It has
 #: at most about 200.
@@ -26,16 +33,20 @@ IndexedBlock = tuple[int, str, float, float]
 class TraceOutput:
     """Appends frames to a new file, after a header.
 
-    The file is opened for each append and closed again: no descriptor is kept, a directory that
-    was removed is created again, and a full disk is tried again. Beyond its end space is reserved
-    for the closing frame, where the file system can do that. Not thread-safe.
+    The file is opened for each append and closed again: no descriptor is kept, and a full disk is
+    tried again. Where it is then not there, or not as long as it was left, as others removed, moved
+    or cut it or its directory, writing goes on in the next segment; without segments in the same
+    file, made anew where it is not there. The next header says what was written before. Beyond the
+    end of the file space is reserved for the closing frame, where the file system can do that. Not
+    thread-safe.
 
     Parameters
     ----------
     path
         The file. If it exists, it is left alone and a number is added to the name.
     header
-        Returns the header's frame of a segment, by its number; called for each new file.
+        Returns the header's frame, by the number of the segment and further entries; called for
+        each new file.
     segment_size
         Bytes after which the next segment begins; 0: never.
     ending
@@ -47,7 +58,7 @@ class TraceOutput:
     def __init__(
         self,
         path: Path,
-        header: Callable[[int], bytes],
+        header: Callable[[int, dict[str, Any]], bytes],
         segment_size: int = 0,
         ending: Callable[[list[IndexedBlock], int], bytes] = lambda blocks, place: b"",
         ended: Callable[[], None] = lambda: None,
@@ -59,6 +70,16 @@ class TraceOutput:
         self.created = False
         self._header = header
         self._headed = False
+        #: The number of the segment, and what its header is to say of those before.
+        self._number = 1
+        self._about: dict[str, Any] = {}
+        #: Blocks and events that were written.
+        self._written = (0, 0)
+        #: When the last block was written, Unix seconds.
+        self._last: float | None = None
+        #: Bytes of the file as it was left, None: unknown, as writing failed; and its identity.
+        self._size: int | None = 0
+        self._identity: tuple[int, int] | None = None
         self._margin = MARGIN_BYTES
         self._segment_size = segment_size
         self._ending = ending
@@ -97,44 +118,106 @@ class TraceOutput:
         OSError
             If the frame cannot be written; a part of it may be in the file.
         """
-        self.create()
-        try:
-            file = self.path.open("ab", buffering=0)
-        except FileNotFoundError:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = self.path.open("ab", buffering=0)
-        with file:
-            # New, created again after it was removed, or the disk was full for the header.
+        with self._opened() as file:
+            # New, begun anew, or the disk was full for the header.
             begin, header = file.tell(), b""
-            if not self._headed or begin == 0:
-                header = self._header(len(self.paths))
-            if begin == 0:
-                self._blocks = []
+            if not self._headed:
+                header = self._header(self._number, self._about)
+            self._size = None
             if self._margin:
                 reserve(file, len(header) + len(frame) + self._margin)
             _write(file, header + frame)
             size = file.tell()
-        self._headed = True
-        if self._segment_size and isinstance(frame, EventsFrame):
+        self._headed, self._size = True, size
+        if isinstance(frame, EventsFrame):
+            blocks, events = self._written
+            self._written, self._last = (blocks + 1, events + frame.rows), time.time()
             self._blocks.append((begin + len(header), *frame.about))
             # At once: the next frame counts the losses of the segment in which it is.
-            if size >= self._segment_size:
+            if 0 < self._segment_size <= size:
                 self._begin_segment()
+
+    def _opened(self) -> FileIO:
+        """Open the file to append, or the one that takes its place."""
+        self.create()
+        is_cut = False
+        with suppress(FileNotFoundError):
+            file = _open(self.path)
+            size, identity = _facts(file)
+            is_same = identity == self._identity
+            # By its length: some file systems number a file anew each time, others give the number
+            # of one that was removed to the next.
+            if size == self._size or (is_same and self._size is None):
+                self._identity = identity
+                return file
+            file.close()
+            is_cut = is_same and size < (self._size or 0)
+        self._begin_anew(is_cut)
+        file = _open(self.path)
+        _, self._identity = _facts(file)
+        return file
+
+    def _begin_anew(self, cut: bool) -> None:
+        """Go on in another file; without segments in the same one, if that was only cut."""
+        left, (blocks, events) = self.path, self._written
+        if self._segment_size or not cut:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            path = create_exclusively(self._next_path())
+            if self._segment_size:
+                self.paths.append(path)
+            else:
+                self.paths[-1] = path
+        self._begin_header(anew=True)
+        if events:
+            logger.warning(
+                "the trace %s is not there any more, or not as it was left: it or its directory "
+                "was removed, moved, cut or unmounted. %s in %s had been written. "
+                "Recording goes on in %s.",
+                left,
+                count_of(events, "event"),
+                count_of(blocks, "block"),
+                self.path,
+            )
 
     def _begin_segment(self) -> None:
         """Go on in a new file; in the same one while none can be created."""
-        first, number = self.paths[0], len(self.paths) + 1
         try:
-            path = create_exclusively(first.with_name(f"{first.stem}.segment{number:04d}.msgpack"))
+            path = create_exclusively(self._next_path())
         except OSError:
             return
-        with suppress(OSError), self.path.open("ab", buffering=0) as file:
+        with suppress(OSError), _open(self.path) as file:
             _write(file, self._ending(self._blocks, file.tell()))
             self._ended()
         self.paths.append(path)
-        self._headed, self._blocks = False, []
+        self._begin_header()
         with suppress(OSError):
             self.append(b"")
+
+    def _next_path(self) -> Path:
+        """Return the path of the next segment; without segments that of the file."""
+        first = self.paths[0]
+        if not self._segment_size:
+            return first
+        return first.with_name(f"{first.stem}.segment{self._number + 1:04d}.msgpack")
+
+    def _begin_header(self, anew: bool = False) -> None:
+        """Have the next frame preceded by the header of the next segment."""
+        self._number += 1
+        self._headed, self._blocks, self._size = False, [], 0 if not anew else None
+        blocks, events = self._written
+        before = {"blocks": blocks, "events": events, "until": self._last}
+        self._about = {"before": {**before, "gone": True} if anew else before}
+
+
+def _open(path: Path) -> FileIO:
+    """Open a file to append that is there."""
+    return FileIO(path, "ab", opener=lambda name, flags: os.open(name, flags & ~os.O_CREAT))
+
+
+def _facts(file: FileIO) -> tuple[int, tuple[int, int]]:
+    """Return the length of a file in bytes, and what identifies it."""
+    facts = os.fstat(file.fileno())
+    return facts.st_size, (facts.st_dev, facts.st_ino)
 
 
 def _write(file: FileIO, data: bytes) -> None:

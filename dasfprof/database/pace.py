@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 #: CPU seconds of work between two pauses, and the length of a pause, also when another thread waits
@@ -28,3 +29,18 @@ class Pace:
         if time.thread_time() - self._rested > WORK_SECONDS:
             time.sleep(HURRIED_PAUSE_SECONDS if self.hurried else PAUSE_SECONDS)
             self._rested = time.thread_time()
+
+
+def comes_from_a_signal(error: BaseException) -> bool:
+    """Return whether a signal's handler raised an error, and not what it interrupted."""
+    if not isinstance(error, Exception):
+        return True
+    handlers = {
+        getattr(signal.getsignal(number), "__code__", 0) for number in range(1, signal.NSIG)
+    }
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in handlers:
+            return True
+        trace = trace.tb_next
+    return False

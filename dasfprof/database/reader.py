@@ -25,6 +25,8 @@ FORMAT_VERSION = 2
 #: DASF's files begin with the length of the first event, big-endian, and a msgpack map.
 DASF_LENGTH_BYTES = 8
 _MAP_MARKS = (*range(0x80, 0x90), 0xDE, 0xDF)
+#: The cause of an end of recording that nobody asked for, as closing frames name it.
+CLIENT_GONE = "client gone"
 #: Bytes to read for the closing frame, which is much shorter.
 _END_BYTES = 4096
 #: Bytes to read for a header, which is shorter as a rule.
@@ -50,12 +52,20 @@ class TraceFile:
     dropped_by: dict[str, int] = field(default_factory=dict)
     errors: int = 0
     events: int = 0
+    #: Its headers, each with the number of events before it: more than one where the file was cut
+    #: by others while it was written, or the disk was full for a part of the first.
+    headers: list[tuple[dict[str, Any], int]] = field(default_factory=list)
     #: What is read of it; None: all.
     window: Window | None = None
     #: Stretches of bytes that are read, of whole frames; None: all.
     stretches: list[tuple[int, int]] | None = None
     #: Where the frame of the last batch begins and ends.
     frame: tuple[int, int] = (0, 0)
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether the run ended as its client was gone for long."""
+        return self.end is not None and self.end.get("cause") == CLIENT_GONE
 
     def batches(self) -> Iterator[Batch]:
         """Yield every intact batch in the order of the file.
@@ -65,7 +75,7 @@ class TraceFile:
         SourceNotFoundError, NotATraceError
             If there is no such file or it holds no frame of this format.
         """
-        self.end, self.damage, self.events = None, frames.Damage(), 0
+        self.end, self.damage, self.events, self.headers = None, frames.Damage(), 0, []
         for frame, block, size in self._blocks(self.window):
             self.frame = frame
             kind = block.get("kind")
@@ -74,6 +84,7 @@ class TraceFile:
             self.errors = max(self.errors, _count(block, "errors"))
             if kind == "header":
                 self.header = self.header or block
+                self.headers.append((block, self.events))
             elif kind == "end":
                 self.end = block
             elif kind == "events":

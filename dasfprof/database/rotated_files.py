@@ -1,4 +1,4 @@
-"""The segments of files of long runs: which there are, and which are missing."""
+"""The segments of files of long runs: which there are, which are missing, and what was in these."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from dasfprof.database.multi import identity_of
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.window import Window
-from dasfprof.text import format_date
+from dasfprof.text import count_of, format_date
 
 
-@dataclass(frozen=True)
+@dataclass
 class Segment:
-    """A file of a run: one of several of its writer, or the only one."""
+    """A file of a run, one of several of its writer or the only one; a part of one that was cut."""
 
     number: int
     name: str
@@ -26,6 +26,18 @@ class Segment:
     end: float | None
     #: Whether another follows.
     continues: bool
+    #: The number of the worker.
+    owner: int | None
+    #: Events that its writer had written before; None: its header does not tell.
+    before: int | None
+    #: Whether it was begun as the one before was gone, or cut.
+    is_anew: bool
+    #: Events that are in it.
+    events: int
+
+
+#: Stands before the first segment.
+_NOTHING = Segment(0, "", None, None, True, None, 0, False, 0)
 
 
 def segment_number(header: dict[str, Any]) -> int:
@@ -40,7 +52,7 @@ def writer_identity(header: dict[str, Any]) -> str:
 
 
 class Missing(NamedTuple):
-    """Segments that are not there."""
+    """Segments, or events of one, that are not there."""
 
     #: The name of a segment of the same writer that is there.
     file: str
@@ -48,23 +60,34 @@ class Missing(NamedTuple):
     text: str
     #: The number of the worker.
     owner: int | None
+    #: How many events; None: nothing tells.
+    events: int | None
 
 
 class Segments:
     """The segments that were read."""
 
     def __init__(self) -> None:
-        self._of_writers: dict[str, dict[int, tuple[Segment, int | None]]] = {}
+        self._of_writers: dict[str, dict[int, Segment]] = {}
 
     def add(self, file: TraceFile, owner: int | None = None) -> None:
         """Take a file that was read, and the number of its worker."""
-        writer = writer_identity(file.header)
-        if writer:
-            segment = _segment_of(file)
-            self._of_writers.setdefault(writer, {})[segment.number] = segment, owner
+        # A file of user code has no segments, and may go on after it was removed or cut.
+        writer = writer_identity(file.header) or str(file.path)
+        known = self._of_writers.setdefault(writer, {})
+        for segment in _segments_of(file, owner):
+            known[segment.number] = segment
+
+    def followed(self) -> set[str]:
+        """Return the names of files whose writers went on in another that was read."""
+        names: set[str] = set()
+        for found in self._of_writers.values():
+            last = found[max(found)].name
+            names |= {segment.name for segment in found.values()} - {last}
+        return names
 
     def missing(self, window: Window | None = None) -> Iterator[Missing]:
-        """Yield each stretch of missing segments of each writer.
+        """Yield each stretch of missing segments of each writer, and those that lack events.
 
         Parameters
         ----------
@@ -72,31 +95,55 @@ class Segments:
             Segments of other times are not missed; None: all are.
         """
         for found in self._of_writers.values():
-            numbers = sorted(found)
-            segment, owner = found[numbers[0]]
-            for before, after in pairwise([0, *numbers]):
-                if after > before + 1:
-                    begin = found[before][0].end if before else None
-                    end = found[after][0].begin
-                    if _matters(window, begin, end):
-                        text = _describe(before + 1, after - 1, begin, end)
-                        yield Missing(segment.name, text, owner)
-            last, owner = found[numbers[-1]]
+            ordered = [found[number] for number in sorted(found)]
+            for before, after in pairwise([_NOTHING, *ordered]):
+                # Of a window only some events were read.
+                events = _gone(before, after) if window is None else None
+                if after.number == before.number + 1:
+                    if events:
+                        text = _describe_part(before, after, events)
+                        yield Missing(before.name, text, before.owner, events)
+                elif events != 0 and _matters(window, before.end, after.begin):
+                    text = _describe(before, after, events)
+                    yield Missing(ordered[0].name, text, ordered[0].owner, events)
+            last = ordered[-1]
             if last.continues and _matters(window, last.end, None):
-                yield Missing(last.name, _describe(last.number + 1, None, last.end, None), owner)
+                yield Missing(last.name, _describe(last, None, None), last.owner, None)
 
 
-def _segment_of(file: TraceFile) -> Segment:
+def _segments_of(file: TraceFile, owner: int | None) -> Iterator[Segment]:
+    """Yield the parts of a file, each of which begins with a header: one, unless it was cut."""
     end = file.end or {}
     continues, clock = end.get("continues") is True, end.get("clock")
     made = clock[0] if continues and isinstance(clock, list) and clock else None
-    return Segment(
-        segment_number(file.header),
-        file.path.name,
-        _seconds(file.header.get("created")),
-        _seconds(made),
-        continues,
-    )
+    begun = file.headers or [({}, 0)]
+    # A header that comes again, as the disk was full for a part of the first, has its number.
+    parts = {segment_number(header): (header, events) for header, events in reversed(begun)}
+    ends = [events for _, events in sorted(parts.values(), key=lambda part: part[1])][1:]
+    for (number, (header, first)), until in zip(
+        sorted(parts.items()), [*ends, file.events], strict=True
+    ):
+        told = header.get("before")
+        before = told if isinstance(told, dict) else {}
+        count = before.get("events", 0 if number == 1 else None)
+        yield Segment(
+            number,
+            file.path.name,
+            _seconds(header.get("created")),
+            _seconds(made),
+            continues,
+            owner,
+            count if type(count) is int and count >= 0 else None,
+            before.get("gone") is True,
+            max(until - first, 0),
+        )
+
+
+def _gone(before: Segment, after: Segment) -> int | None:
+    """Return how many events were written between two segments, or in the first, and are gone."""
+    if before.before is None or after.before is None:
+        return None
+    return max(after.before - before.before - before.events, 0)
 
 
 def _matters(window: Window | None, begin: float | None, end: float | None) -> bool:
@@ -106,16 +153,35 @@ def _matters(window: Window | None, begin: float | None, end: float | None) -> b
     return begin <= window.end and end >= window.begin
 
 
-def _describe(first: int, last: int | None, begin: float | None, end: float | None) -> str:
-    what = f"segment {first} is" if first == last else f"segments {first} to {last} are"
-    if last is None:
+def _describe(before: Segment, after: Segment | None, events: int | None) -> str:
+    first = before.number + 1
+    if after is None:
         what = f"segment {first} and what follows are"
-    since = "the begin" if begin is None else format_date(begin)
+    elif after.number == first + 1:
+        what = f"segment {first} is"
+    else:
+        what = f"segments {first} to {after.number - 1} are"
+    end = None if after is None else after.begin
+    since = "the begin" if before.end is None else format_date(before.end)
     until = "on" if end is None else f"to {format_date(end)}"
-    return (
-        f"{what} missing: what its process recorded from {since} {until} (UTC) is not there. The "
-        "other segments are used."
+    count = f", {count_of(events, 'event')}," if events else ""
+    cause = (
+        " It was removed, moved or unmounted while the run was recorded."
+        if after is not None and after.is_anew
+        else ""
     )
+    return (
+        f"{what} missing: what its process recorded from {since} {until} (UTC){count} is not "
+        f"there.{cause} The other segments are used."
+    )
+
+
+def _describe_part(before: Segment, after: Segment, events: int) -> str:
+    cause = "it is damaged, or was cut"
+    if after.is_anew:
+        at = "" if after.begin is None else f" before {format_date(after.begin)} (UTC)"
+        cause = f"it was cut{at}, while the run was recorded"
+    return f"{count_of(events, 'event')} that had been written to it are not there: {cause}."
 
 
 def _seconds(value: Any) -> float | None:

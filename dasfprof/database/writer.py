@@ -29,7 +29,7 @@ from dasfprof.database.block_writer import BlockWriter
 from dasfprof.database.handover import Appender
 from dasfprof.database.losses import Losses
 from dasfprof.database.output import IndexedBlock, TraceOutput
-from dasfprof.database.pace import Pace
+from dasfprof.database.pace import Pace, comes_from_a_signal
 from dasfprof.database.sources import Folded, Source
 
 __all__ = ["Folded", "Source", "TraceWriter"]
@@ -79,6 +79,8 @@ class TraceWriter:
         #: Whether `close` was called: what is recorded afterwards is not written.
         self.closed = False
         self.sources: list[Source] = []
+        #: Entries of the closing frame that say why recording ended by itself, see FORMAT.md.
+        self.ending: dict[str, Any] = {}
         #: Called when rows were written, in the thread that wrote them.
         self.after_drain: Callable[[], object] = lambda: None
         # The longest time that the platform can wait for.
@@ -97,6 +99,8 @@ class TraceWriter:
         self._drain_lock = threading.RLock()
         self._close_lock = threading.RLock()
         self._thread: threading.Thread | None = None
+        #: What a signal's handler raised while rows were written, which came first.
+        self._interrupt: BaseException | None = None
         self._at_exit: weakref.finalize[Any, Any] | None = None
 
     @property
@@ -109,11 +113,11 @@ class TraceWriter:
         """The segments, the one that is being written last."""
         return self._output.paths
 
-    def _header_frame(self, segment: int) -> bytes:
+    def _header_frame(self, segment: int, about: dict[str, Any]) -> bytes:
         header = {**self._header, "kind": "header"}
         if segment > 1:
             begun = {"created": time.time(), "first_created": header.get("created")}
-            header |= {**begun, "segment": segment}
+            header |= {**begun, "segment": segment, **about}
         return self._blocks.frame(header)
 
     def _ending_of_segment(self, blocks: list[IndexedBlock], place: int) -> bytes:
@@ -235,6 +239,7 @@ class TraceWriter:
         """Write everything that was recorded before the call, in the caller's thread."""
         self._pace.hurried = True
         self._drain()
+        self._raise_interrupt()
 
     def close(self) -> None:
         """Write what is pending and the closing frame; end the background thread."""
@@ -254,9 +259,17 @@ class TraceWriter:
             self._drain(finish=True)
             if self._output.created:
                 self._output.release_margin()
-                end = {"kind": "end", "events": self._blocks.events}
+                end = {"kind": "end", "events": self._blocks.events, **self.ending}
                 self._blocks.append(self._blocks.frame(end))
             self.losses.warn_of_all()
+        self._raise_interrupt()
+
+    def _raise_interrupt(self) -> None:
+        """Raise what a signal's handler raised meanwhile: Python runs it in the main thread."""
+        if threading.current_thread() is threading.main_thread():
+            error, self._interrupt = self._interrupt, None
+            if error is not None:
+                raise error
 
     def _work(self) -> None:
         due = time.monotonic() + self._interval
@@ -291,7 +304,11 @@ class TraceWriter:
         """Count a step, and let other threads run."""
         self._steps += 1
         if not (self.closed or self._recorder_drains):
-            self._pace.pause()
+            try:
+                self._pace.pause()
+            except BaseException as error:  # no pause is worth the rows that are being written
+                if comes_from_a_signal(error):
+                    self._interrupt = error
 
     def _drain(self, finish: bool = False) -> None:
         if os.getpid() == self._pid:
@@ -319,10 +336,16 @@ class TraceWriter:
             rows = source.take(min(remaining, self.commit_threshold))
             remaining -= source.in_flight
             last = finish and not remaining
+            stored = self._blocks.stored
             try:
                 self._blocks.write(source, rows, finish=last)
-            except Exception as error:  # the thread goes on after any error
-                self._blocks.could_not_encode(source.in_flight, error)
+            except BaseException as error:
+                lost = max(source.in_flight - (self._blocks.stored - stored), 0)
+                source.in_flight = 0
+                if not isinstance(error, Exception):
+                    self.losses.add("interrupted", lost)
+                    raise
+                self._blocks.failed("recorder failed", lost, error)  # the thread goes on
             source.in_flight = 0
             self._steps += 1
             finish = finish and not last

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import logging
+from argparse import BooleanOptionalAction
 from types import CodeType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distributed import Client, default_client
 from IPython.core.displayhook import DisplayHook
@@ -14,6 +15,8 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import display
 
+from dasfprof.config.kinds import Frequency, Switch
+from dasfprof.config.options import FLAGS
 from dasfprof.database.storage import is_url
 from dasfprof.errors import DasfprofError
 from dasfprof.jupyter.view import show
@@ -49,12 +52,13 @@ class CellMagic:
 
         ::
 
-            %%dasfprof [NAME] [-d DIRECTORY] [-o VARIABLE] [--live]
+            %%dasfprof [NAME] [-d DIRECTORY] [-o VARIABLE] [--live] [--stack-frequency 20 ...]
 
         NAME is the prefix of the run's file names. The files and the report go to DIRECTORY
         (default: Dask's config ``dasfprof.directory``, else the working directory). VARIABLE
         (default: ``_dasfprof``) is set to the displayed object, whose ``analyser`` answers further
-        questions. With --live the run is shown while the cell runs, too.
+        questions. With --live the run is shown while the cell runs, too. What is recorded is chosen
+        by the flags that ``dasfprof run --help`` lists.
 
         The cell runs as it would without the magic. If it raises, recording ends, the run so far is
         shown, and the exception is raised. The magic uses the client made last, which must be
@@ -64,26 +68,26 @@ class CellMagic:
 
             %%dasfprof
             %%dasfprof load -d traces -o loaded
+            %%dasfprof load --stack-frequency 20 --profiler cprofile
         """
         __tracebackhide__ = True  # of an error in the cell, only the cell is of interest
-        options = _parser().parse_argstring(line)
-        if not options.output.isidentifier():
-            raise UsageError(f"-o {options.output!r} is not the name of a variable.")
+        options = vars(_parser().parse_argstring(line))
+        variable, is_live = options.pop("output"), options.pop("live")
+        if not variable.isidentifier():
+            raise UsageError(f"-o {variable!r} is not the name of a variable.")
         codes = self._compile(cell)
         try:
-            run = register_default_profiler(
-                _current_client(), options.name, directory=options.directory
-            )
+            run = register_default_profiler(_current_client(), **options)
         except DasfprofError as error:
             raise UsageError(str(error)) from error
-        live = run.watch() if options.live else None
+        live = run.watch() if is_live else None
         try:
             if live is not None:
                 display(live)
             for code in codes:
                 exec(code, self._shell.user_global_ns, self._shell.user_ns)
         finally:
-            self._finish(run, options.output)
+            self._finish(run, variable)
             if live is not None:
                 live.stop()
 
@@ -138,7 +142,15 @@ def _current_client() -> Client:
 def _parser() -> MagicArgumentParser:
     parser = MagicArgumentParser(prog="%%dasfprof")
     parser.add_argument("name", nargs="?")
-    parser.add_argument("-d", "--directory")
     parser.add_argument("-o", "--output", default=VARIABLE)
     parser.add_argument("--live", action="store_true")
+    for name, option in FLAGS.items():
+        flags = ["-d"] if name == "directory" else []
+        kind: dict[str, Any] = {}
+        if isinstance(option, Switch):
+            kind = {"action": BooleanOptionalAction}
+        elif isinstance(option, Frequency):
+            kind = {"type": float}
+        if name != "name":
+            parser.add_argument(*flags, f"--{option.config_name}", **kind)
     return parser

@@ -7,6 +7,7 @@ from typing import Any
 
 import dask
 
+from dasfprof.config.options import RunOptions
 from dasfprof.recording.settings import RunSettings
 
 #: Of Dask's config, as the scheduler's process has it.
@@ -24,14 +25,14 @@ _OF_DASK = (
     "distributed.worker.memory.terminate",
     "optimization.fuse.active",
 )
-#: What differs from run to run, or does not touch the work.
-_NOT_SETTINGS = {"name", "directory", "uuid", "created", "response_timeout", "ship", "storage"}
+#: Options that do not touch the work, or whose files show them.
+_NOT_SETTINGS = {"response_timeout", "orphan_timeout", "ship", "enable_nvtx"}
 
 
 def recorded_settings(settings: RunSettings) -> dict[str, str]:
     """Return the settings, by their names in Dask's config, as texts."""
     found: dict[str, Any] = {name: dask.config.get(name, None) for name in _OF_DASK}
-    for field in fields(settings):
+    for field in fields(RunOptions):
         if field.name not in _NOT_SETTINGS:
             name = field.name.replace("_", "-")
             found[f"dasfprof.{name}"] = getattr(settings, field.name)

@@ -9,8 +9,7 @@ import os
 import uuid
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
@@ -23,14 +22,21 @@ from dasfprof.recording.cluster.home import Home
 from dasfprof.recording.cluster.link import ClusterLink
 from dasfprof.recording.cluster.readiness import NO_ANSWER, check_answers, check_processes
 from dasfprof.recording.cluster.removal import remove_plugins
+from dasfprof.recording.cluster.scheduler_watch import is_on_network
 from dasfprof.recording.cluster.time_limit import within
 from dasfprof.recording.guard import in_thread
-from dasfprof.recording.options import check_options, checked_options
+from dasfprof.recording.options import check_names, documented
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.worker_profiler import WorkerProfiler
 from dasfprof.recording.run import ProfiledRun
-from dasfprof.recording.settings import RunSettings, make_settings, switch
+from dasfprof.recording.settings import RunSettings, make_settings
 from dasfprof.recording.steps.recorder import StepRecorder, stop_recorders
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from dasfprof.config.options import Options
+    from dasfprof.recording.run import AsynchronousRun
 
 logger = logging.getLogger(__name__)
 
@@ -43,97 +49,28 @@ PRELOAD = "preload"
 _PROCESS = uuid.uuid4().hex
 
 
-@checked_options
+@documented
 def register_default_profiler(
     pipeline: object = None,
     name: str | None = None,
     enable_nvtx: bool | None = None,
     add_time_suffix: bool | None = None,
-    *,
-    directory: str | Path | None = None,
-    commit_threshold: int | None = None,
-    flush_interval: str | float | None = None,
-    max_pending: int | None = None,
-    segment_size: str | int | None = None,
-    sample_interval: str | float | None = None,
-    stack_frequency: float | None = None,
-    profiler: Literal["cprofile", "profile", "off"] | None = None,
-    memory: Literal["tracemalloc"] | None = None,
-    log_level: str | None = None,
-    log_values: bool | None = None,
-    record_prints: bool | None = None,
-    arguments: Literal["types", "values", "off"] | None = None,
-    record_code: bool | None = None,
-    response_timeout: str | float | None = None,
-    ship: Literal["auto", "scheduler", "storage", "none"] | None = None,
+    **options: Unpack[Options],
 ) -> ProfiledRun:
     """Record everything that a cluster does, until `stop()` is called or the cluster closes.
+
+    If this process is gone for `orphan_timeout`, the run ends by itself.
+
+    Options that are None are read from Dask's config, ``dasfprof.*``. A run of the same process
+    that is still being recorded on the cluster is stopped first, with a warning; its files are
+    complete. Runs of preloads and of other processes go on, each with its own files.
 
     Parameters
     ----------
     pipeline
         A DASF ``Pipeline``, any object with a ``.client``, a Dask ``Client`` or a ``Cluster``.
         Default: the client that Dask itself would use.
-    name
-        Prefix of the trace file names.
-    enable_nvtx
-        Show each task as a range in NVIDIA Nsight Systems.
-    add_time_suffix
-        Add the Unix time to the name, so that each run has its own files. Without it, numbers are
-        added to the names of the files of a second run with the same name.
-    directory
-        Directory for the files, on every host. Default: this process's working directory. Or a URL
-        that fsspec knows, such as ``"s3://bucket/traces"``: each process writes to a temporary
-        directory of its host, and puts what it has written there every 30 s, at 8 MB, and at
-        `flush` and the end. It finds its credentials itself.
-    commit_threshold, flush_interval
-        Number of pending events, and seconds (or text such as ``"500ms"``), after which they are
-        written.
-    max_pending
-        The most pending events; new ones beyond it are dropped and counted.
-    segment_size
-        Bytes (or text such as ``"1GB"``) of a file after which a process goes on in another.
-    sample_interval
-        Seconds between two samples of processes, hosts and GPUs.
-    stack_frequency
-        How many times a second the stacks of tasks, of event loops that do not turn and of the
-        client's main thread are looked at, with their lines, such as 20; 0: never. It slows down
-        tasks of microseconds.
-    profiler
-        ``"cprofile"``: calls and times of each function's tasks, in a ``.pstats`` file a worker and
-        function beside the trace. Tasks of many small calls take several times as long; from
-        Python 3.12 on other Python code of workers as well, event loops among it. ``"profile"``:
-        the same in pure Python, many times slower. ``"off"``: neither that, nor samples of stacks.
-    memory
-        ``"tracemalloc"``: the lines that allocated what each function held at its fullest. Python
-        traces a whole process: of task runs that share theirs with others nothing is told, so give
-        workers one thread. Tasks of many small objects take ten to forty times as long.
-    log_level
-        Which records of `logging` from tasks are kept, 20 of each task run: of this level and
-        above, such as ``"info"``; ``"off"``: the first error of each task run alone.
-    log_values
-        Fill the values into their messages, where they are texts and numbers. They may be secrets.
-    record_prints
-        Keep what tasks print, as logs of the level ``PRINT``: 20 lines of each task run.
-    arguments
-        What is kept of the arguments of task runs of 10 ms and more, and of failed ones:
-        ``"types"``, with dtype, shape and length; ``"values"``: also the values of those that are
-        numbers, texts, or built-in containers, cut (they may be secrets); ``"off"``: nothing.
-    record_code
-        Keep the source of tasks' functions, 100 lines of each; of a library's only name and line.
-    response_timeout
-        Seconds to wait for the answer of each process, in this call and in those of the handle.
-        `flush`, `stop` and `collect` name the processes that do not answer and go on.
-    ship
-        ``"auto"``: workers whose directory is neither the client's nor the scheduler's also send
-        what they write to the scheduler, and `flush`, `stop` and `collect` copy it from there to
-        the client's directory. ``"scheduler"``: all workers do. ``"storage"``: the directory is a
-        URL, where all processes put their files; so does ``"auto"`` with a URL. ``"none"``: files
-        stay where they are written, and `collect` copies those of workers that are still there.
-
-    Options that are None are read from Dask's config, ``dasfprof.*``. A run of the same process
-    that is still being recorded on the cluster is stopped first, with a warning; its files are
-    complete. Runs of preloads and of other processes go on, each with its own files.
+    {options}
 
     Returns
     -------
@@ -152,31 +89,13 @@ def register_default_profiler(
     InvalidArgumentError
         If the value of an option is invalid, or there is no such option.
     """
-    nvtx = switch("enable-nvtx", enable_nvtx)
     settings = make_settings(
-        name,
-        add_time_suffix,
-        directory,
-        commit_threshold=commit_threshold,
-        flush_interval=flush_interval,
-        max_pending=max_pending,
-        segment_size=segment_size,
-        sample_interval=sample_interval,
-        stack_frequency=stack_frequency,
-        profiler=profiler,
-        memory=memory,
-        log_level=log_level,
-        log_values=log_values,
-        record_prints=record_prints,
-        arguments=arguments,
-        record_code=record_code,
-        response_timeout=response_timeout,
-        ship=ship,
+        name=name, enable_nvtx=enable_nvtx, add_time_suffix=add_time_suffix, **options
     )
-    return start_run(pipeline, replace(settings, owner=_this_process()), nvtx)
+    return start_run(pipeline, replace(settings, owner=_this_process()))
 
 
-def start_run(pipeline: object, settings: RunSettings, nvtx: bool) -> ProfiledRun:
+def start_run(pipeline: object, settings: RunSettings) -> ProfiledRun:
     """Start to record a run of these settings, see `register_default_profiler`."""
     _check_profiler(settings)
     if settings.memory is not None:
@@ -186,15 +105,22 @@ def start_run(pipeline: object, settings: RunSettings, nvtx: bool) -> ProfiledRu
         )
     client, owned = find_client(pipeline)
     steps = StepRecorder(settings, client, pipeline)
-    run: ProfiledRun = client.sync(_register, client, settings, nvtx, owned, steps)
+    run: ProfiledRun = client.sync(_register, client, settings, owned, steps)
     return run
 
 
+@documented
 class profile:  # noqa: N801  (a context manager, used like a function)
     """Record what a cluster does during a ``with`` (or ``async with``) block.
 
-    Has the parameters of `register_default_profiler`; ``as`` binds its `ProfiledRun`. When the
-    block has ended, normally or by an exception, every event is on disk.
+    ``as`` binds a `ProfiledRun`. When the block has ended, normally or by an exception, every event
+    is on disk.
+
+    Parameters
+    ----------
+    pipeline
+        As of `register_default_profiler`.
+    {options}
 
     Examples
     --------
@@ -203,14 +129,22 @@ class profile:  # noqa: N801  (a context manager, used like a function)
     >>> run.analyser().per_function_bottleneck()  # doctest: +SKIP
     """
 
-    def __init__(self, pipeline: object = None, name: str | None = None, **options: Any) -> None:
-        check_options(register_default_profiler, options)
-        self._pipeline = pipeline
-        self._options = {"name": name, **options}
+    def __init__(
+        self,
+        pipeline: object = None,
+        name: str | None = None,
+        enable_nvtx: bool | None = None,
+        add_time_suffix: bool | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        check_names(options)
+        first = name, enable_nvtx, add_time_suffix
+        self._start = partial(register_default_profiler, pipeline, *first, **options)
         self._run: ProfiledRun | None = None
+        self._awaited: AsynchronousRun | None = None
 
     def __enter__(self) -> ProfiledRun:
-        run: Any = register_default_profiler(self._pipeline, **self._options)
+        run: Any = self._start()
         if inspect.iscoroutine(run):
             run.close()
             raise RegistrationError(
@@ -223,23 +157,25 @@ class profile:  # noqa: N801  (a context manager, used like a function)
         if self._run is not None:
             self._run.stop()
 
-    async def __aenter__(self) -> ProfiledRun:
-        self._run = await register_default_profiler(self._pipeline, **self._options)
-        assert self._run is not None
-        return self._run
+    async def __aenter__(self) -> AsynchronousRun:
+        self._awaited = await self._start()
+        return self._awaited
 
     async def __aexit__(self, *_: object) -> None:
-        if self._run is not None:
-            await self._run.stop()
+        if self._awaited is not None:
+            await self._awaited.stop()
 
 
 async def _register(
-    client: Client, settings: RunSettings, nvtx: bool, owned: bool, steps: StepRecorder
+    client: Client, settings: RunSettings, owned: bool, steps: StepRecorder
 ) -> ProfiledRun:
-    plugins, home = default_plugins(settings, nvtx), Home(settings)
+    home = Home(settings)
     try:
         if client.status != "running":
             await client
+        if is_on_network(client):
+            settings = replace(settings, client=client.id)
+        plugins = default_plugins(settings)
         link = ClusterLink(client, settings.response_timeout)
         await check_answers(link)
         await within(_PATIENCE * link.limit, check_processes(client, settings))
@@ -283,9 +219,9 @@ def _check_profiler(settings: RunSettings) -> None:
         )
 
 
-def default_plugins(settings: RunSettings, nvtx: bool) -> list[WorkerPlugin | SchedulerPlugin]:
+def default_plugins(settings: RunSettings) -> list[WorkerPlugin | SchedulerPlugin]:
     """Return the plugins of a run, in the order of their registration."""
-    return [SchedulerTaskPlugin(settings), WorkerProfiler(settings, nvtx)]
+    return [SchedulerTaskPlugin(settings), WorkerProfiler(settings)]
 
 
 def describe_plugin(plugin: Any) -> str:
@@ -307,7 +243,8 @@ async def _stop_earlier(client: Client, link: ClusterLink, owner: str) -> None:
         silent = (await remove_plugins(link, names)).silent
         if silent:
             logger.warning(
-                "the other run goes on in processes that did not answer: %s", ", ".join(silent)
+                "the other run ends in processes that did not answer once they do: %s",
+                ", ".join(silent),
             )
         await in_thread(partial(stop_recorders, names))
     if await client.run_on_scheduler(running_plugins):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from distributed import Client
 
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 class ProfiledRun:
     """A run that is recorded on a cluster: its files, its analysis, and the way to stop it.
@@ -74,10 +76,10 @@ class ProfiledRun:
         self._unanswered: dict[str, str] = {}
         self._live: LiveRun | None = None
 
-    def __await__(self) -> Generator[Any, None, ProfiledRun]:
+    def __await__(self) -> Generator[Any, None, AsynchronousRun]:
         """Return the handle: ``await register_default_profiler(...)`` works for any client."""
         yield from ()
-        return self
+        return cast("AsynchronousRun", self)
 
     @property
     def name(self) -> str:
@@ -115,7 +117,7 @@ class ProfiledRun:
             client, self._settings, self._plugins, False, self._steps, home=self._home
         )
 
-    def flush(self) -> Any:
+    def flush(self) -> None:
         """Write every event recorded so far. A cluster that has closed did so itself.
 
         What workers with disks of their own have sent to the scheduler is copied here.
@@ -125,16 +127,17 @@ class ProfiledRun:
         """
         return self._sync(self._flush)
 
-    def stop(self) -> Any:
+    def stop(self) -> None:
         """End the recording; the cluster goes on without the profiler.
 
         When the call returns, every event of finished work is on disk here, also of workers with
-        disks of their own, unless ``ship="none"``. It works after the client
+        disks of their own, unless ``ship="off"``. It works after the client
         has closed, through the scheduler's address. It does nothing if the run has stopped or the
         cluster has closed.
 
         Processes that do not answer within ``dasfprof.response-timeout`` are named in a warning and
-        in `unanswered`. Call `stop` again to try again.
+        in `unanswered`. The recording ends in such a worker as soon as it answers the scheduler
+        again; call `stop` again to have all of its files here.
         """
         return self._sync(self._stop)
 
@@ -153,7 +156,7 @@ class ProfiledRun:
             self._steps.stop()
         return self._home.files()
 
-    def collect(self, destination: str | Path) -> Any:
+    def collect(self, destination: str | Path) -> list[Path]:
         """Copy the run's files from every host's disk into one directory of this machine.
 
         The cluster must still run; what was recorded so far is written first. Existing copies in
@@ -251,13 +254,15 @@ class ProfiledRun:
             return f"{state}, in {clean(self.source)}"
         return f"{state}, {count_of(len(files), 'file')}, {size} in {clean(self.directory)}"
 
-    def _sync(self, function: Any, *args: Any) -> Any:
+    def _sync(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """Return a coroutine's result; where the client is asynchronous, an awaitable of it."""
         if self._client.status == "closed" and not self._client.asynchronous:
             # The client's event loop may have ended. This thread may run an event loop of its own,
             # as in a notebook, so another thread runs the coroutine.
             with ThreadPoolExecutor(1) as thread:
                 return thread.submit(lambda: asyncio.run(function(*args))).result()
-        return self._client.sync(function, *args)
+        result: T = self._client.sync(function, *args)
+        return result
 
     def _state(self) -> str:
         if self._stopped:
@@ -301,12 +306,12 @@ class ProfiledRun:
             return
         if self._steps is not None:
             await in_thread(self._steps.stop)
-        self._obstacle, self._unanswered = "", {}
+        silent, self._obstacle, self._unanswered = self._unanswered, "", {}
         began = monotonic()
         try:
             answers = Answers()
             if not self._link.is_closed:
-                answers = await remove_plugins(self._link, self._plugins)
+                answers = await remove_plugins(self._link, self._plugins, silent)
             self._unanswered = answers.silent
             await self._bring_home(answers)
         except GONE as error:
@@ -315,8 +320,8 @@ class ProfiledRun:
         if self._unanswered:
             self._obstacle = f"{silent_processes(self._unanswered)} did not answer"
             logger.warning(
-                "run %r is not stopped: %s. Its files are complete up to the last write; "
-                "call stop() to try again.",
+                "run %r is not stopped: %s. Its files are complete up to the last write. Workers "
+                "end it as soon as the scheduler hears of them; call stop() to try again.",
                 self.name,
                 self._obstacle,
             )
@@ -347,3 +352,13 @@ class ProfiledRun:
         if silent:
             self._miss(silent)
         return sorted(path for path in collector.files.values() if path.suffix == ".msgpack")
+
+
+if TYPE_CHECKING:
+
+    class AsynchronousRun(ProfiledRun):
+        """A handle as type checkers see it where it was awaited: its client is asynchronous."""
+
+        flush: Callable[[], Awaitable[None]]  # type: ignore[assignment]
+        stop: Callable[[], Awaitable[None]]  # type: ignore[assignment]
+        collect: Callable[[str | Path], Awaitable[list[Path]]]  # type: ignore[assignment]

@@ -21,7 +21,7 @@ import re
 import sys
 from typing import Any
 
-from dasfprof.report.page.document import asset
+from dasfprof.report.page.assets import asset
 from dasfprof.text import elide, escape
 
 _CHARSET = '<meta charset="utf-8">'

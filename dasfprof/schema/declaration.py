@@ -33,12 +33,12 @@ Kind = Literal[
     "object",
 ]
 
-#: How the analysis keeps a column: floats (NaN where unknown), int64 (-1 where unknown), codes of
-#: categories, objects that equal rows share, numbers of keys, lists of those.
-Form = Literal["float", "int", "category", "object", "key", "keys"]
+#: How the analysis keeps a column: times and other floats (NaN where unknown), int64 (-1 where
+#: unknown), codes of categories, objects that equal rows share, numbers of keys, lists of those.
+Form = Literal["time", "float", "int", "category", "object", "key", "keys"]
 
 _FORMS: dict[Kind, Form] = {
-    "time": "float",
+    "time": "time",
     "seconds": "float",
     "bytes": "float",
     "count": "float",

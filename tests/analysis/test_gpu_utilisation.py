@@ -12,7 +12,7 @@ from traces import Plugin, compute, record, row, usage
 
 from dasfprof.analysis import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.schema.gpus import GPU_DEVICES, GPU_FAILURE, GPU_USAGE
+from dasfprof.schema.gpus import DEVICE_MEMORY, GPU_DEVICES, GPU_FAILURE, GPU_USAGE
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE
 
@@ -25,6 +25,19 @@ def reading(uuid: str, second: float, utilization: float | None, **values: Any) 
     return row(
         GPU_USAGE, timestamp=T + second, uuid=uuid, index=index, utilization=utilization, **about
     )
+
+
+def moved(second: float, size: float, seconds: float) -> tuple[Any, ...]:
+    counted = {name: 0 for name, codec in DEVICE_MEMORY.args if codec in ("float", "time", "int")}
+    facts = {"device_to_host": seconds, "device_to_host_size": size, "device_to_host_count": 1}
+    return row(DEVICE_MEMORY, timestamp=T + second, **{**counted, **facts})
+
+
+def test_moves_of_results_by_window(two_gpus: TraceAnalyser) -> None:
+    table = two_gpus.per_gpu_utilisation(interval=4.0)
+    first = table[table["UUID"] == "GPU-x"]
+    assert first["GPU to Host (GB)"].tolist() == [4.0 + 2.0, 2.0]
+    assert first["Moving Results (s)"].tolist() == [1.0 + 0.5, 0.5]
 
 
 def ran(key: str, start: float, stop: float) -> tuple[Any, ...]:
@@ -51,15 +64,28 @@ def two_gpus(tmp_path: Path) -> TraceAnalyser:
         Plugin(tmp_path, "ResourceMonitor", name=name, address=f"tcp://1:400{name}")
         for name in range(3)
     ]
+    more = {"power": 100.0, "sm_clock": 1500.0, "memory_clock": 800.0, "pcie_rx": 3e6}
     first = [
-        reading("GPU-x", second, percent, memory_used=(second + 1) * 1e9, power=100.0)
+        reading(
+            "GPU-x",
+            second,
+            percent,
+            memory_used=(second + 1) * 1e9,
+            temperature=40.0 + second,
+            pcie_tx=second * 1e6,
+            **more,
+        )
         for second, percent in enumerate(busy)
     ]
     unused = [reading("GPU-z", float(second), 0.0) for second in range(9)]
-    plugins[0].write((GPU_DEVICES, [devices("GPU-x")]), (GPU_USAGE, first + unused))
+    plugins[0].write(
+        (GPU_DEVICES, [devices("GPU-x")]),
+        (GPU_USAGE, first + unused),
+        (DEVICE_MEMORY, [moved(1.0, 1e9, 0.25), moved(3.0, 4e9, 1.0), moved(7.0, 6e9, 1.5)]),
+    )
     second = [reading("GPU-y", float(second), 80.0) for second in range(4)]
     plugins[1].write((GPU_DEVICES, [devices("GPU-y")]), (GPU_USAGE, second))
-    plugins[2].write((GPU_DEVICES, [devices("GPU-x")]))
+    plugins[2].write((GPU_DEVICES, [devices("GPU-x")]), (DEVICE_MEMORY, [moved(2.0, 2e9, 0.5)]))
     return TraceAnalyser(tmp_path)
 
 
@@ -79,6 +105,17 @@ def test_devices_in_total(two_gpus: TraceAnalyser) -> None:
     assert table["GPU Memory (GB)"].tolist() == [10.0, 10.0, 10.0]
     assert table["Mean Power (W)"].tolist()[0] == 100.0
     assert table["Mean Power (W)"].isna().tolist() == [False, True, True]
+    clocks = table[["Mean SM Clock (MHz)", "Mean Memory Clock (MHz)", "Max Temperature (C)"]]
+    assert clocks.iloc[0].tolist() == [1500.0, 800.0, 47.0]
+    # 0 to 7 MB in the eight seconds.
+    assert table.loc[0, ["Mean PCIe Sent (MB/s)", "Mean PCIe Received (MB/s)"]].tolist() == [
+        pytest.approx(3.5, rel=1e-4),  # counted in 32 bits
+        3.0,
+    ]
+    # 6 GB and 2 GB of its two workers, of each as much as it had moved in all.
+    moves = ["GPU to Host (GB)", "Host to GPU (GB)", "Moving Results (s)"]
+    assert table.loc[0, moves].tolist() == [8.0, 0.0, 2.0]
+    assert table.loc[1:, moves].isna().all(axis=None)
     # Tasks ran on GPU 0's workers from 0 to 4 and from 5.5 to 6, on GPU 1's from 3 to 8.
     assert table["Tasks Ran (%)"].tolist() == [4.5 / 8 * 100, 3 / 6 * 100, 0.0]
     # It idled 50 50 0 100 % in the first four, all of the half second, and of the rest

@@ -97,6 +97,42 @@ def test_a_script_without_a_client(tmp_path: Path) -> None:
     assert find_runs(tmp_path) == []
 
 
+IN_ANOTHER_PROCESS = """
+import multiprocessing
+from distributed import Client
+def work():
+    with Client(n_workers=1, processes=False, dashboard_address=None) as client:
+        print(client.submit(sum, [1, 2]).result())
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=work)
+    process.start()
+    process.join()
+"""
+WITH_PRELOADS_OF_ITS_OWN = """
+import dask
+from distributed import Client
+if __name__ == "__main__":
+    with dask.config.set({"distributed.client.preload": []}):
+        with Client(n_workers=1, processes=False, dashboard_address=None) as client:
+            print(client.submit(sum, [1, 2]).result())
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (IN_ANOTHER_PROCESS, "by a client in another process"),
+        (WITH_PRELOADS_OF_ITS_OWN, "or replaced distributed.client.preload in Dask's config"),
+    ],
+)
+def test_a_client_that_was_not_seen_is_not_denied(script: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(script)
+    done = shell("dasfprof", "run", "script.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "3\n")
+    assert words in " ".join(done.stderr.split())
+    assert find_runs(tmp_path) == []
+
+
 BLOCKED = """
 import dask
 from distributed import Client, LocalCluster
@@ -305,6 +341,32 @@ def test_a_recorded_cluster_is_not_recorded_twice(tmp_path: Path) -> None:
         assert f"{address} was being recorded already" in done.stderr
     assert find_runs(tmp_path) == []
     assert computed(find_runs(tmp_path / "other")[0]) == {"abs": 1}
+
+
+REGISTERS = """
+import sys
+import dasfprof
+from distributed import Client, LocalCluster
+if __name__ == "__main__":
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            client.submit(abs, -1).result()
+            with dasfprof.profile(client, name="own", directory=sys.argv[1]):
+                client.submit(abs, -2).result()
+            client.submit(abs, -3).result()
+"""
+
+
+def test_a_script_that_records_a_part_of_itself(tmp_path: Path) -> None:
+    """Its run and that of the command stand beside each other."""
+    (tmp_path / "script.py").write_text(REGISTERS)
+    done = shell("dasfprof", "run", "--name", "whole", "script.py", "own", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "stopped" not in done.stderr
+    (whole,) = find_runs(tmp_path)
+    (own,) = find_runs(tmp_path / "own")
+    assert computed(whole) == {"abs": 3}
+    assert computed(own) == {"abs": 1}
 
 
 def test_a_cluster_that_cannot_be_recorded(tmp_path: Path) -> None:

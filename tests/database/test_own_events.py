@@ -19,7 +19,7 @@ from dasfprof.analysis import TraceAnalyser
 from dasfprof.cli.contents import read_contents
 from dasfprof.database import EventProfiler, FileDatabase
 from dasfprof.errors import InvalidArgumentError, ReadOnlyError, SourceNotFoundError
-from dasfprof.recording.settings import make_settings, switch
+from dasfprof.recording.settings import make_settings
 from dasfprof.schema.events import CompleteEvent, Event, InstantEvent
 
 
@@ -238,7 +238,7 @@ def test_limits_that_are_no_numbers_are_refused(tmp_path: Path, options: dict[st
 @pytest.mark.parametrize("value", ["x", "5000", 2.5, True])
 def test_settings_that_are_no_whole_numbers_are_refused(option: str, value: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=f"{option}={value!r} must be a whole number"):
-        make_settings("n", **{option: value})
+        make_settings(**{option: value})
 
 
 @pytest.mark.parametrize(
@@ -258,13 +258,14 @@ def test_what_is_no_file_s_name_is_refused(path: Any) -> None:
 
 
 def test_switches_are_true_or_false() -> None:
+    value: Any
     for value in ("yes", "no", 1, 0):
         with pytest.raises(InvalidArgumentError, match=f"add_time_suffix={value!r} must be True"):
-            make_settings("n", value)  # type: ignore[arg-type]
+            make_settings(add_time_suffix=value)
         with pytest.raises(InvalidArgumentError, match=f"enable_nvtx={value!r} must be True"):
-            switch("enable-nvtx", value)
-    assert make_settings("n", False).name == "n"
-    assert switch("enable-nvtx", None) is False
+            make_settings(enable_nvtx=value)
+    assert make_settings(name="n", add_time_suffix=False).name == "n"
+    assert make_settings().enable_nvtx is False
 
 
 def test_reading_a_name_that_is_not_there_names_files_near_it(tmp_path: Path) -> None:

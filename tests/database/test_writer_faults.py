@@ -20,7 +20,7 @@ import pytest
 import trace_by_format
 
 from dasfprof.analysis import TraceAnalyser
-from dasfprof.database import FileDatabase, disk_space, handover
+from dasfprof.database import FileDatabase, disk_space, handover, output
 from dasfprof.database.output import TraceOutput
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.errors import CannotWriteError, ReadOnlyError
@@ -73,7 +73,11 @@ def test_a_directory_that_is_removed_is_made_again(tmp_path: Path, messages: lis
     assert trace.read_header()["run"] == "r"
     assert [batch.sequence.tolist() for batch in trace.batches()] == [[5, 6, 7]]
     assert not trace.damage
-    assert messages == []
+    before = trace.header["before"]
+    assert (before["blocks"], before["events"], before["gone"]) == (1, 5, True)
+    assert before["until"] <= trace.header["created"]
+    (message,) = messages
+    assert "removed, moved, cut or unmounted. 5 events in 1 block had been written" in message
 
 
 def test_a_directory_that_is_replaced_costs_facts_and_nothing_else(
@@ -335,13 +339,8 @@ def test_a_disk_that_fills_up_within_a_frame(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str], room: int
 ) -> None:
     """Also within the header: it comes again, since nothing can be told of a file without it."""
-    plain_open = Path.open
-
-    def opened(path: Path, mode: str = "r", **options: Any) -> Any:
-        file = plain_open(path, mode, **options)
-        return FillingFile(file) if mode == "ab" else file
-
-    monkeypatch.setattr(Path, "open", opened)
+    plain_open = output._open
+    monkeypatch.setattr(output, "_open", lambda path: FillingFile(plain_open(path)))
     FillingFile.room = room
     database = FileDatabase(tmp_path / "t.msgpack", header={"run": "r"})
     for number in range(4):
@@ -580,7 +579,104 @@ def test_a_fold_that_fails_costs_its_slice(tmp_path: Path, messages: list[str]) 
     written = trace_by_format.read(writer.path.read_bytes())
     assert [args["number"] for *_, args in written.events] == [*range(250), *range(500, 1000)]
     assert (written.frames[-1]["dropped"], written.frames[-1]["errors"]) == (250, 2)
+    assert written.frames[-1]["dropped_by"] == {"recorder failed": 250}
     assert len(messages) == 2
+
+
+def test_memory_that_there_is_not_is_no_bad_value(tmp_path: Path) -> None:
+    writer = writer_of(tmp_path)
+
+    def fold(rows: list[Any]) -> Any:
+        raise MemoryError
+
+    source = Source(fold)
+    writer.add_source(source)
+    source.rows.extend(range(3))
+    writer.close()
+    assert writer.losses.by_cause == {"no memory": 3}
+
+
+PAUSED = """
+import signal, sys, time
+from dasfprof.database import FileDatabase, pace
+from dasfprof.schema.events import InstantEvent
+
+class OutOfTime(OSError):
+    pass
+
+def out_of_time(*_):
+    raise OutOfTime
+
+def interrupted_sleep(seconds):
+    global raised
+    raised += 1
+    if raised == 1:
+        signal.raise_signal(signal.SIGALRM)
+    elif sys.argv[2] == "broken":
+        raise OSError(22, "no sleep")
+
+raised = 0
+signal.signal(signal.SIGALRM, out_of_time)
+pace.time.sleep, pace.WORK_SECONDS = interrupted_sleep, -1
+database = FileDatabase(sys.argv[1], flush_interval=1e300)
+for number in range(2000):
+    database.record(InstantEvent("n", 1.0, args={"number": number}))
+try:
+    database.commit()
+except OutOfTime:
+    print("out of time")
+database.close()
+print(raised, database.writer.losses.by_cause)
+"""
+
+
+@pytest.mark.parametrize("sleep", ["sound", "broken"])
+def test_a_pause_that_fails_costs_nothing(tmp_path: Path, sleep: str) -> None:
+    """Neither where the system's sleep fails, nor where a signal's handler raises out of it.
+
+    What the handler raised is the program's own: it comes when the rows are in the file.
+    """
+    path = tmp_path / "t.msgpack"
+    first, second = run_script(PAUSED, str(path), sleep).stdout.splitlines()
+    assert first == "out of time"
+    raised, causes = second.split(" ", 1)
+    assert int(raised) > 5
+    assert causes == "{}"
+    assert numbers_in(FileDatabase(path)) == [*range(2000)]
+
+
+INTERRUPTED = """
+import sys
+from dasfprof.database import FileDatabase
+from dasfprof.database.writer import Source
+from dasfprof.schema.declaration import Schema
+
+SCHEMA = Schema("I", "n", (("timestamp", "float"),), (("number", "int"),))
+
+def fold(rows):
+    if 300 in rows:
+        raise KeyboardInterrupt
+    yield SCHEMA, [(1.0, row) for row in rows], range(len(rows))
+
+database = FileDatabase(sys.argv[1], flush_interval=1e300)
+source = Source(fold)
+database.writer.add_source(source)
+source.rows.extend(range(1000))
+try:
+    database.commit()
+except KeyboardInterrupt:
+    print("interrupted")
+source.rows.append(1000)
+database.close()
+print(database.writer.losses.by_cause)
+"""
+
+
+def test_ctrl_c_while_rows_are_written_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "t.msgpack"
+    told = run_script(INTERRUPTED, str(path)).stdout.splitlines()
+    assert told == ["interrupted", "{'interrupted': 1000}"]
+    assert numbers_in(FileDatabase(path)) == [1000]
 
 
 # --- processes -----------------------------------------------------------------------------------

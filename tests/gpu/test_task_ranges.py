@@ -173,7 +173,7 @@ def main():
         dasfprof.profile(client, directory=sys.argv[1])  # imports what it needs
         {before}
         with profile(client) as run:
-            told["annotated"] = dasfprof.recording.task_runs.nvtx_ranges._ranges is not None
+            told["annotated"] = hasattr(distributed.worker._run_task_async, "__wrapped__")
         events = run.database().get_traces()
         told["reasons"] = [event.args["availability"] for event in events if event.name == "NVTX"]
 """

@@ -33,8 +33,11 @@ CELLS = [
     "view = _dasfprof\n"
     "print(len(view.analyser.trace.tasks), str(view.report), view.findings['Finding'].tolist(),\n"
     "      len(futures), sep='|')",
-    "%%dasfprof -o kept -d traces\nclient.submit(abs, -3).result();",
-    "# the kept one\nprint(kept.analyser.trace.tasks['function'].tolist(), kept is not view)",
+    "%%dasfprof -o kept -d traces --stack-frequency 5 --profiler cProfile --no-record-code\n"
+    "client.submit(abs, -3).result();",
+    "# the kept one\nprint(kept.analyser.trace.tasks['function'].tolist(), kept is not view,\n"
+    "      [kept.analyser.trace.surroundings.settings[f'dasfprof.{name}']\n"
+    "       for name in ('stack-frequency', 'profiler', 'record-code', 'log-values')])",
     "%%dasfprof fails -d traces\nclient.submit(abs, -4).result()\n1 / 0\nnever = 1",
     "%%dasfprof erred -d traces\nclient.submit(divmod, 1, 0).result()",
     "%%dasfprof idle -d traces\n1 / 0",
@@ -104,7 +107,9 @@ def test_the_timeline_is_a_frame_with_the_whole_report(cells: list[Any], place: 
 
 
 def test_its_options(cells: list[Any]) -> None:
-    assert printed(cell(cells, "# the kept one")).strip() == "['abs'] True"
+    assert printed(cell(cells, "# the kept one")).strip() == (
+        "['abs'] True ['5.0', 'cprofile', 'False', 'False']"
+    )
 
 
 def test_an_error_goes_on_and_the_run_is_shown(cells: list[Any]) -> None:

@@ -27,7 +27,11 @@ class Processes:
         self.running: list[subprocess.Popen[bytes]] = []
 
     def start(
-        self, *arguments: str, disk: Path | None = None, size: str = "64m"
+        self,
+        *arguments: str,
+        disk: Path | None = None,
+        size: str = "64m",
+        stdin: int | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start Python; with `disk` it has a disk of its own there, which vanishes with it."""
         apart = ["unshare", "--mount", "sh", "-c", MOUNT, size, str(disk)] if disk else []
@@ -35,6 +39,7 @@ class Processes:
             [*apart, sys.executable, *arguments],
             cwd=self.directory,
             env={**os.environ, "PYTHONPATH": PATHS},
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
@@ -46,11 +51,10 @@ class Processes:
         scheduler = self.scheduler()
         return scheduler, [self.worker(nanny) for nanny in nannies]
 
-    def scheduler(self, **disk: Any) -> subprocess.Popen[bytes]:
+    def scheduler(self, *options: str, **disk: Any) -> subprocess.Popen[bytes]:
         """Start a scheduler, and wait for it."""
-        process = self.start(
-            "-m", "distributed.cli.dask_scheduler", *self._common, "--port=0", **disk
-        )
+        command = "-m", "distributed.cli.dask_scheduler", *self._common, "--port=0", *options
+        process = self.start(*command, **disk)
         record.wait_until(self.scheduler_file.exists)
         return process
 
@@ -68,8 +72,8 @@ class Processes:
         for process in self.running:
             process.kill()
             process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
+            for stream in filter(None, (process.stdin, process.stdout)):
+                stream.close()
 
     def client(self) -> Client:
         return Client(scheduler_file=str(self.scheduler_file), timeout=120)

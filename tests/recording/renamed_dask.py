@@ -88,8 +88,8 @@ def forget(path: str) -> None:
     """Rename in our list instead: for attributes whose names are words that all code uses."""
     from dasfprof.recording.dask_internals import names
 
-    (name,) = (one for one in names.NAMES if one.path == path)
-    name.path += LATER
+    (group,) = (one for one in names.NAMES if path in one.paths)
+    group.paths = tuple(one + LATER * (one == path) for one in group.paths)
 
 
 def work(client: Any, step: Any) -> list[Any]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import pytest
 from distributed import Client, Event, LocalCluster
 from independent_record import wait_until
@@ -302,10 +303,12 @@ def test_files_of_damage_and_of_other_places_are_not_read(client: Client, tmp_pa
 def test_the_profiler_is_chosen_by_argument_and_config() -> None:
     assert make_settings().profiler is None
     assert make_settings(profiler="profile").profiler == "profile"
-    off = make_settings(profiler="off", stack_frequency=20)
-    assert (off.profiler, off.stack_frequency) == (None, 0)
+    assert make_settings(profiler="cProfile").profiler == "cprofile"
+    with dask.config.set({"dasfprof.profiler": "Profile"}):
+        assert make_settings().profiler == "profile"
+        assert make_settings(profiler="off").profiler is None
     with pytest.raises(
-        InvalidArgumentError, match="profiler='yappi' must be 'cprofile', 'profile'"
+        InvalidArgumentError, match="profiler='yappi' must be 'cprofile', 'profile' or 'off'"
     ):
         make_settings(profiler="yappi")
 

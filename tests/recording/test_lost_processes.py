@@ -15,8 +15,10 @@ import pytest
 from dask.highlevelgraph import HighLevelGraph
 from dask_processes import Processes, is_alive
 from recorded_facts import computed, facts, trace_files
+from refuters import refute
 
 import dasfprof
+from dasfprof.analysis import TraceAnalyser
 from dasfprof.database.reader import TraceFile
 from dasfprof.recording.steps import recorder as step_recorder
 
@@ -84,6 +86,51 @@ def test_killed_scheduler(processes: Processes, tmp_path: Path) -> None:
     assert {("early", i) for i in range(50)} <= seen
 
 
+def naps_are_known(traces: Path) -> bool:
+    """Return whether the scheduler's file tells of the naps of 10,000 tasks."""
+    states = facts(traces, "SchedulerPlugin", "Scheduler State")
+    return bool(states) and states[-1]["unfinished"] > 1000
+
+
+def test_the_diagnosis_says_that_a_killed_scheduler_is_gone(
+    processes: Processes, tmp_path: Path
+) -> None:
+    scheduler, workers = processes.cluster(False, False)
+    traces = tmp_path / "traces"
+    with processes.client() as client:
+        client.wait_for_workers(2)
+        run = dasfprof.register_default_profiler(client, directory=traces)
+        naps = client.map(time.sleep, [0.05] * 10_000, pure=False)
+        record.wait_until(lambda: naps_are_known(traces))
+        scheduler.send_signal(signal.SIGKILL)
+        record.wait_until(lambda: all(map(ended, workers)), seconds=60)
+        run.stop()
+    del naps
+    findings = TraceAnalyser(traces, progress=False).diagnose()
+    findings = findings[findings["Rule"] == "unfinished-run"]
+    (said,) = findings["Finding"]
+    assert "were unfinished" in said
+    assert "The scheduler's process is gone: it ended without closing its file." in said
+    assert refute(traces, findings) == []
+
+
+def test_the_diagnosis_says_that_a_killed_program_is_gone(
+    processes: Processes, tmp_path: Path
+) -> None:
+    traces = tmp_path / "traces"
+    script = started_script(processes, "local", traces, "200ms", naps=10_000)
+    record.wait_until(lambda: naps_are_known(traces))
+    pids = {file.read_header()["pid"] for file in trace_files(traces, "TracePlugin")}
+    script.send_signal(signal.SIGKILL)
+    script.wait()
+    record.wait_until(lambda: not any(map(is_alive, pids)), seconds=60)
+    findings = TraceAnalyser(traces, progress=False).diagnose()
+    findings = findings[findings["Rule"] == "unfinished-run"]
+    (said,) = findings["Finding"]
+    assert "The client's process, which had the scheduler in it, is gone" in said
+    assert refute(traces, findings) == []
+
+
 def test_frozen_scheduler(
     processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -122,15 +169,18 @@ SCRIPT = """
         )
         keys = [("mine", i) for i in range(50)]
         assert sum(client.gather(client.map(abs, range(50), key=keys))) == 1225
+        naps = client.map(time.sleep, [0.05] * {naps}, pure=False)
         print("done", flush=True)
         time.sleep(600)
 """
 
 
-def started_script(processes: Processes, where: str, traces: Path, interval: str) -> Any:
-    """Run a script until it has computed its tasks and waits to be killed."""
+def started_script(
+    processes: Processes, where: str, traces: Path, interval: str, naps: int = 0
+) -> Any:
+    """Run a script until it has computed its tasks and waits to be killed, naps under way."""
     script = processes.directory / "script.py"
-    script.write_text(textwrap.dedent(SCRIPT.format(interval=interval)))
+    script.write_text(textwrap.dedent(SCRIPT.format(interval=interval, naps=naps)))
     process = processes.start(str(script), where, str(traces))
     assert process.stdout is not None
     assert process.stdout.readline() == b"done\n"

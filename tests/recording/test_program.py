@@ -61,7 +61,8 @@ CORES = """import os, sys
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 from dasfprof import InstantEvent
 from dasfprof.recording.settings import make_settings
-with make_settings("run", directory=sys.argv[1]).open_database("Any", "worker", {}) as database:
+settings = make_settings(name="run", directory=sys.argv[1])
+with settings.open_database("Any", "worker", {}) as database:
     database.record(InstantEvent("here", 1.0))
     print(database.trace_file().read_header()["cores"])
 """

@@ -33,7 +33,7 @@ def cluster_client() -> Iterator[Client]:
 
 @pytest.fixture
 def client(cluster_client: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
-    monkeypatch.setattr(names.FINALIZE_METRICS, "path", "distributed.worker:Worker._of_the_future")
+    monkeypatch.setattr(names.METERING, "paths", ("distributed.worker:Worker._future",))
     record.clear(cluster_client)
     return cluster_client
 

@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from dasfprof.database import FileDatabase, frames
 from dasfprof.database.multi import identity_of, received_path, was_received
 from dasfprof.database.reader import TraceFile
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.recording.settings import RunSettings, make_settings
+from dasfprof.recording.settings import make_settings
 from dasfprof.recording.shipping.receiver import (
     MOST_WAITING,
     PAUSE_A_WORKER,
@@ -125,10 +126,10 @@ def shippers() -> int:
 
 
 def test_settings() -> None:
-    assert make_settings("r").ship == "auto"
+    assert make_settings().ship == "auto"
     for name in ("yes", True, 1):
         with pytest.raises(InvalidArgumentError, match="'scheduler'"):
-            make_settings("r", ship=name)
+            make_settings(ship=name)
 
 
 def recorded(path: Path, run_uuid: str, count: int = 3, blocks: int = 1) -> FileDatabase:
@@ -239,7 +240,8 @@ def test_what_a_scheduler_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     traces.mkdir()
 
     async def scenario() -> None:
-        receiver = Receiver(RunSettings("r", str(traces), uuid="a"), Scheduler())
+        settings = make_settings(name="r", directory=traces, add_time_suffix=False)
+        receiver = Receiver(replace(settings, uuid="a"), Scheduler())
         names = ("../r.msgpack", "/r.msgpack", "r.txt", "other.msgpack", "r\0.msgpack")
         for name in names:
             reply = await receiver.receive("x", message(good, name), wait=True)

@@ -158,7 +158,9 @@ class Recorded:
     """A process's file that is recorded and put into a storage."""
 
     def __init__(self, storage: str, name: str = "run") -> None:
-        self.settings = RunSettings(name, "", storage=storage, ship="storage", response_timeout=2)
+        self.settings = make_settings(
+            name=name, directory=storage, add_time_suffix=False, response_timeout=2
+        )
         self.database: FileDatabase = self.settings.open_database("TracePlugin", "worker", {})
         uploader = upload_files(self.settings, "worker 1", [self.database])
         assert uploader is not None
@@ -311,7 +313,7 @@ def test_a_piece_that_was_put_and_reported_as_failed_is_there_once(s3: S3Server)
 
 def test_restarted_workers_of_one_name_have_files_of_their_own() -> None:
     """A pod that is started anew has the same name and an empty disk."""
-    settings = RunSettings("pods", "", storage="memory://traces/pods", ship="storage")
+    settings = make_settings(name="pods", directory="memory://traces/pods", add_time_suffix=False)
     for life in range(2):
         database = settings.open_database("TracePlugin", "pod-0", {})
         uploader = upload_files(settings, "pod-0", [database])
@@ -452,7 +454,7 @@ def test_urls_that_cannot_be_used(s3: S3Server, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(TraceError, match="this process has no credentials for it"):
         open_run(S3)
     password = "ftp://me:secret@host/traces"
-    settings = RunSettings("run", "", storage=password, ship="storage")
+    settings = make_settings(name="run", directory=password)
     assert "secret" not in settings.source
 
 

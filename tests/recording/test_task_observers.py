@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +17,7 @@ from dask._task_spec import Task
 
 from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.task_runs import nvtx_ranges as task_ranges
+from dasfprof.recording.task_runs.nvtx_ranges import TaskRanges
 from dasfprof.recording.task_runs.run_queue import RunQueue
 
 FUNCTIONS = ("_run_task_simple", "_run_task_async")
@@ -98,8 +100,8 @@ def test_ranges_and_run_queue_in_every_order(
     originals: list[Any], come: tuple[str, ...], leave: tuple[str, ...]
 ) -> None:
     worker, domain, guard = Worker(), Domain(), HookGuard()
-    queue = RunQueue(guard)
-    leave_queue: Any = None
+    queue, ranges = RunQueue(guard), TaskRanges(worker, domain, guard)
+    leaving: dict[str, Any] = {}
     here: set[str] = set()
 
     def check() -> None:
@@ -113,24 +115,20 @@ def test_ranges_and_run_queue_in_every_order(
         assert run_coroutine(worker) == 5
         assert domain.calls == (["start", "end"] if "r" in here else [])
         assert queue.readings == {}
-        # One wrapper, whatever stands around the tasks.
-        for function, original in zip(functions(), originals, strict=True):
-            assert getattr(function, "__wrapped__", original) is original
-            assert (function is original) == (not here)
+        for function, original, around in zip(functions(), originals, ("rq", "r"), strict=True):
+            assert inspect.unwrap(function) is original
+            assert (function is original) == (not here & set(around))
 
     for name in come:
         if name == "r":
-            assert task_ranges.start(worker, domain, guard)
+            leaving[name] = observe(worker, ranges.wrap, ranges.wrap_coroutine)
         else:
-            leave_queue = observe(worker, queue)
+            leaving[name] = observe(worker, queue.wrap)
         here.add(name)
         check()
     for name in leave:
-        if name == "r":
-            task_ranges.stop(worker, guard)
-        else:
-            leave_queue()
-            leave_queue()  # once more does nothing
+        leaving[name]()
+        leaving[name]()  # once more does nothing
         here.remove(name)
         check()
     queue.stop()
@@ -140,9 +138,9 @@ def test_workers_of_one_process_are_observed_apart(originals: list[Any]) -> None
     one, two = Worker(), Worker()
     first, second, again = (RunQueue(HookGuard()) for _ in range(3))
     leave_one, leave_two, leave_again = (
-        observe(one, first),
-        observe(two, second),
-        observe(one, again),
+        observe(one, first.wrap),
+        observe(two, second.wrap),
+        observe(one, again.wrap),
     )
     assert leave_one
     assert leave_two
@@ -168,7 +166,7 @@ def test_workers_of_one_process_are_observed_apart(originals: list[Any]) -> None
 @pytest.mark.parametrize("last", ["ours", "theirs"])
 def test_a_wrapper_of_somebody_else_in_between(originals: list[Any], last: str) -> None:
     worker, queue = Worker(), RunQueue(HookGuard())
-    leave = observe(worker, queue)
+    leave = observe(worker, queue.wrap)
     assert leave
     ours, calls = distributed.worker._run_task_simple, []
 
@@ -182,7 +180,7 @@ def test_a_wrapper_of_somebody_else_in_between(originals: list[Any], last: str) 
         assert distributed.worker._run_task_simple is theirs
         assert run_task(worker) == 5
         assert (len(calls), queue.readings) == (1, {})
-        anew = observe(worker, queue)
+        anew = observe(worker, queue.wrap)
         assert anew
         assert run_task(worker) == 5
         assert (len(calls), set(queue.readings)) == (2, {"inc-1"})
@@ -197,7 +195,7 @@ def test_a_wrapper_of_somebody_else_in_between(originals: list[Any], last: str) 
 
 def test_a_forked_child_is_not_observed() -> None:
     worker, queue = Worker(), RunQueue(HookGuard())
-    leave = observe(worker, queue)
+    leave = observe(worker, queue.wrap)
     assert leave
     child = os.fork()
     if child == 0:
@@ -217,9 +215,11 @@ def test_a_forked_child_is_not_observed() -> None:
 def test_observers_are_blind_to_how_dask_calls(given: int) -> None:
     """Any number of the arguments may come by name, the task too."""
     worker, queue, domain, guard = Worker(), RunQueue(HookGuard()), Domain(), HookGuard()
-    assert task_ranges.start(worker, domain, guard)
-    leave = observe(worker, queue)
+    ranges = TaskRanges(worker, domain, guard)
+    leave_ranges = observe(worker, ranges.wrap, ranges.wrap_coroutine)
+    leave = observe(worker, queue.wrap)
     assert leave
+    assert leave_ranges
     names = ("task", "data", "time_delay")
     for task in (Task("inc-1", int, 5), Task("inc-1", five)):
         arguments = (task, {}, 0.0)
@@ -236,14 +236,14 @@ def test_observers_are_blind_to_how_dask_calls(given: int) -> None:
     with inside(worker), pytest.raises(TypeError, match="surprise"):
         distributed.worker._run_task_simple(surprise=1)
     leave()
-    task_ranges.stop(worker, guard)
+    leave_ranges()
     queue.stop()
 
 
 def test_what_a_task_raises_is_passed_on_and_its_wait_is_unknown() -> None:
     """Dask returns what tasks raise, but for what is to end the thread."""
     worker, queue = Worker(), RunQueue(HookGuard())
-    leave = observe(worker, queue)
+    leave = observe(worker, queue.wrap)
     assert leave
     with inside(worker), pytest.raises(KeyboardInterrupt):
         distributed.worker._run_task_simple(Task("inc-1", interrupt), {}, 0.0)
@@ -254,3 +254,33 @@ def test_what_a_task_raises_is_passed_on_and_its_wait_is_unknown() -> None:
 
 def interrupt() -> None:
     raise KeyboardInterrupt
+
+
+def test_files_of_threads_are_closed_with_the_recording_and_with_their_threads() -> None:
+    """Also where the error of a task, whose traceback keeps all frames around it, lives on."""
+
+    def is_open() -> int:
+        links = (os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
+        return sum("schedstat" in os.readlink(link) for link in links if os.path.islink(link))
+
+    worker, queue = Worker(), RunQueue(HookGuard())
+    leave = observe(worker, queue.wrap)
+    assert leave
+    kept: list[Any] = []
+
+    def fail() -> None:
+        with inside(worker):
+            task = Task("inc-1", int, "no number")
+            kept.append(distributed.worker._run_task_simple(task, {}, 0.0))
+
+    before = is_open()
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+    assert kept[0]["op"] == "task-erred"
+    assert is_open() == before  # the thread's own went with it
+    run_task(worker)
+    assert is_open() == before + 1
+    leave()
+    queue.stop()
+    assert is_open() == before

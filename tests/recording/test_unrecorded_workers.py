@@ -24,7 +24,7 @@ from dasfprof.errors import RegistrationError
 from dasfprof.recording import ResourceMonitor, WorkerTaskPlugin
 from dasfprof.recording.cluster.by_value import by_value
 from dasfprof.recording.plugins.nvtx import GPUAnnotationPlugin
-from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.settings import make_settings
 
 #: Run by Python as it starts: nothing of dasfprof can be imported in that process.
 BLOCKED = """
@@ -179,7 +179,7 @@ def test_a_worker_that_cannot_write_is_not_recorded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [WorkerTaskPlugin, ResourceMonitor, GPUAnnotationPlugin])
 def test_plugins_travel_as_source_text(kind: Any, tmp_path: Path) -> None:
-    settings = RunSettings("r", str(tmp_path))
+    settings = make_settings(name="r", directory=tmp_path)
     plugin = kind("dasfprof-x-GPU", settings) if kind is GPUAnnotationPlugin else kind(settings)
     for shipped in (pickle.dumps(plugin), dumps(plugin)):
         back = pickle.loads(shipped)

@@ -54,7 +54,7 @@ def test_spilled_results_stay_where_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metered: bool
 ) -> None:
     if not metered:
-        monkeypatch.setattr(names.FINALIZE_METRICS, "path", "distributed.worker:Worker._future")
+        monkeypatch.setattr(names.METERING, "paths", ("distributed.worker:Worker._future",))
 
     def fill(client: Client) -> None:
         kept.append(arrays := [])

@@ -61,11 +61,12 @@ class Evidence:
 
     def __init__(self, files: Iterable[Path]) -> None:
         maps: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self.paths = sorted(files)
         self.headers: list[dict[str, Any]] = []
         #: Of the same files, and of those that have no end.
         self.names: list[str] = []
         self.unclosed: list[str] = []
-        for path in sorted(files):
+        for path in self.paths:
             file = FileDatabase(path).trace_file()
             header = file.read_header()
             self.headers.append(header)

@@ -102,7 +102,7 @@ def late_receipt(said: Said, evidence: Evidence) -> Iterator[str]:
     )
     late = evidence.idle_by_worker("sent", "received")
     yield from exceeds(told["share"], late / evidence.thread_seconds, "idle threads")
-    stolen = np.array([row["noted"].get("stolen") or 0.0 for row in evidence.runs])
+    stolen = np.array([row["noted"].get("stolen") or np.nan for row in evidence.runs])
     way = evidence.runs.numbers("received") - np.fmax(evidence.runs.numbers("sent"), stolen)
     yield from differs(told["duration"], float(np.nanmax(way)), "the longest way")
     path = said.figures("{duration} of the critical path; most of it tasks of")["duration"]

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dasfprof.database.reader import TraceFile
 from refuters.evidence import Evidence
-from refuters.registry import Said, exceeds, refuter
+from refuters.registry import Said, differs, exceeds, refuter
 
 
 @refuter("missing-evidence")
@@ -33,6 +34,24 @@ def missing_evidence(said: Said, evidence: Evidence) -> Iterator[str]:
         }
         if killed and killed <= left and evidence.scheduler_closed:
             yield "their workers had left before recording ended: no stop() would have waited"
+
+
+@refuter("ended-by-itself")
+def ended_by_itself(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with what closing frames say, and look for events that came later."""
+    gone = said.figures_if_any("had been gone for {duration}.")
+    for path in evidence.paths:
+        file = TraceFile(path)
+        for _ in file.batches():
+            pass
+        end = file.end or {}
+        if end and end.get("cause") != "client gone":
+            yield f"{path.name} was closed for another reason"
+        if file.header.get("plugin") == "SchedulerPlugin":
+            if not end:
+                yield "the scheduler's file was not closed"
+            elif gone:
+                yield from differs(gone["duration"], end["clock"][0] - end["since"], "was gone")
 
 
 @refuter("clocks-apart")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import psutil
 from dask.utils import key_split
 
 from refuters.attempts import a_client_left, attempts, by_client, clients_gone, is_killed
@@ -27,6 +28,9 @@ def unfinished_run(said: Said, evidence: Evidence) -> Iterator[str]:
         open_ = evidence.rows("Task Run").where(lambda row: row["state"] == "processing")
         seen = {repr(row["key"]) for row in evidence.rows("Task Under Way")}
         counts |= {len(open_), len(seen), len(open_) + _unsent(evidence)}
+        if evidence.unclosed:
+            known = states.where(lambda row: row["unfinished"] is not None)
+            counts |= {int(row["unfinished"]) - _ended_unseen(evidence, row) for row in known}
         if told["count"].value not in counts:
             yield f"{told['count'].text} are said, the events have one of {sorted(counts)[-4:]}"
         if told["count"].value == 0:
@@ -48,7 +52,48 @@ def unfinished_run(said: Said, evidence: Evidence) -> Iterator[str]:
         erred = [row for row in attempts(evidence) if row["ended"] == "erred"]
         if not erred:
             yield "no task erred"
+    if "process is gone" in said.finding or "scheduler in it, is gone" in said.finding:
+        yield from _of_the_gone(said, evidence)
     yield from _no_strangers(said, evidence)
+
+
+def _ended_unseen(evidence: Evidence, state: dict[str, Any]) -> int:
+    """Count tasks that ended after a state of the scheduler, whose file does not tell of them.
+
+    What had ended less than a second before may have been reported since.
+    """
+    ended = [
+        repr(row["key"])
+        for row in evidence.runs
+        if not row["noted"]
+        and row["state"] in ("memory", "erred")
+        and row["stop"] > state["timestamp"] - 1.0
+    ]
+    return len(set(ended))
+
+
+def _of_the_gone(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Look for the scheduler's process, and for those that are said to have outlived it."""
+    headers = dict(zip(evidence.names, evidence.headers, strict=True))
+    own = [one for one in headers.values() if one.get("plugin") == "SchedulerPlugin"]
+    if evidence.scheduler_closed or not own:
+        yield "the scheduler closed its file, or has none"
+    # A number that is used again is no process of before.
+    if any(
+        psutil.pid_exists(one["pid"])
+        and psutil.Process(one["pid"]).create_time() <= one["created"]
+        and psutil.Process(one["pid"]).status() != psutil.STATUS_ZOMBIE
+        for one in own
+    ):
+        yield "the scheduler's process runs"
+    clients = [one["pid"] for one in headers.values() if one.get("plugin") == "StepRecorder"]
+    if ("scheduler in it" in said.finding) != any(one["pid"] in clients for one in own):
+        yield "the scheduler's process is the client's, or is not"
+    if "closed their files after it" in said.evidence:
+        left = {row["worker"] for row in evidence.rows("Worker Removed")}
+        closed = [one for name, one in headers.items() if name not in evidence.unclosed]
+        if not {one["worker"]["address"] for one in closed if "worker" in one} - left:
+            yield "no worker closed its file after the scheduler had ended"
 
 
 def _of_sigint(exception: str) -> bool:

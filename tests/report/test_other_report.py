@@ -118,9 +118,11 @@ def test_files_that_are_no_report(
     contents = {
         "text": "nothing of ours",
         "empty": "",
-        "cut": whole[: whole.index('id="column-head_texts">')],
-        "damaged": whole.replace('id="column-starts">', 'id="column-starts">AAAA', 1),
-        "other version": whole.replace('{"data":1,', '{"data":0,', 1),
+        "cut": whole[: whole.index('id="column-keys/texts">')],
+        "damaged": whole.replace(
+            'id="column-picture/starts">', 'id="column-picture/starts">AAAA', 1
+        ),
+        "other version": whole.replace('{"data":2,', '{"data":1,', 1),
     }
     if kind == "comparison":
         compare(runs["old"], runs["new"]).report(path)

@@ -15,7 +15,7 @@ from dasfprof.analysis.model.slots import task_slots, unseen_runs
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.thread_time import NEEDS_SCHEDULER, ThreadTime
 from dasfprof.analysis.tables.critical_path import KINDS
-from dasfprof.analysis.tables.time_accounting import CLASSES, NO_TASK
+from dasfprof.analysis.tables.time_accounting import NO_TASK
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -27,8 +27,8 @@ Parts = dict[tuple[str, str], float]
 #: words.
 _RUNNING = (ThreadTime.COMPUTING, ThreadTime.WAITING_FOR_A_CORE, ThreadTime.BLOCKED)
 #: The labels of what functions do.
-RUNNING = (KINDS[SegmentKind.COMPUTE][0], *(CLASSES[spent][0] for spent in _RUNNING))
-MEANINGS = dict(CLASSES.values()) | dict(KINDS.values())
+RUNNING = (KINDS[SegmentKind.COMPUTE][0], *(spent.label for spent in _RUNNING))
+MEANINGS = {spent.label: spent.meaning for spent in ThreadTime} | dict(KINDS.values())
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def path_parts(trace: Trace, by: By, evidence: Evidence) -> Parts:
     labels = [KINDS[kind][0] for kind in SegmentKind]
     if evidence.running:
         kinds, seconds = _split_running(trace, len(labels))
-        labels += [CLASSES[spent][0] for spent in _RUNNING]
+        labels += [spent.label for spent in _RUNNING]
     if not evidence.scheduler:
         for kind in (SegmentKind.CLIENT, SegmentKind.SCHEDULER):
             labels[kind] = KINDS[SegmentKind.UNKNOWN][0]
@@ -85,13 +85,13 @@ def thread_parts(trace: Trace, by: By, evidence: Evidence) -> Parts:
     idle = accounts.of_lives.sum(axis=0)
     idle[:USES] = 0.0
     seconds = np.vstack([busy.reshape(-1, len(ThreadTime)), idle])
-    labels = [CLASSES[spent][0] for spent in ThreadTime]
+    labels = [spent.label for spent in ThreadTime]
     if not evidence.running:
         for spent in (*_RUNNING, ThreadTime.RUNNING_CPU_UNKNOWN):
             labels[spent] = KINDS[SegmentKind.COMPUTE][0]
     if not evidence.scheduler:
         for spent in NEEDS_SCHEDULER:
-            labels[spent] = CLASSES[ThreadTime.IDLE_CAUSE_UNKNOWN][0]
+            labels[spent] = ThreadTime.IDLE_CAUSE_UNKNOWN.label
     codes, kinds = np.nonzero(seconds)
     return _summed(labels, names, kinds, codes, seconds[codes, kinds])
 

@@ -15,9 +15,11 @@ from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.text import count_of, excerpt, format_duration
 
 #: Notes that are no fault of a trace: the run goes on, it has no GPU, its data came from the
-#: client, or only some of the pipeline has steps. That there are no samples is said here in other
-#: words.
-_NO_FAULT: frozenset[NoteKind] = frozenset(("goes-on", "gpu", "input-sizes", "steps", "no-samples"))
+#: client, or only some of the pipeline has steps. That there are no samples, and that the client
+#: was gone, is said in other words.
+_NO_FAULT: frozenset[NoteKind] = frozenset(
+    ("goes-on", "gpu", "input-sizes", "steps", "no-samples", "client-gone")
+)
 #: Notes that workers cause that die.
 _OF_THE_DEAD: frozenset[NoteKind] = frozenset(("not-closed", "lost-task-runs"))
 #: Seconds that a clock may be off before it is told of.
@@ -30,6 +32,7 @@ _MOST_NOTES = 5
 def missing_evidence(run: RunFigures) -> Iterator[Finding]:
     """Find files, facts and readings that the trace lacks."""
     told = [note for note in run.trace.notes if note.kind not in _NO_FAULT]
+    told.sort(key=lambda note: note.kind != "lost-events")
     notes = [note.text for note in told]
     workers = run.trace.workers
     cut = ~workers["closed"].fillna(True).to_numpy(dtype=bool)
@@ -62,18 +65,41 @@ def _advice(kinds: Set[NoteKind], died: bool) -> str:
             "Nothing needs to be changed: what processes had not yet written is lost where they "
             "die."
         )
-    words = []
+    words, told = [], set()
     if "caught-errors" in kinds:
+        told.add("caught-errors")
         words.append(
             "The logs of these processes tell what could not be recorded: please report it."
         )
-    if kinds != {"caught-errors"}:
+    if "lost-events" in kinds:
+        told |= {"lost-events", "segment-missing"}
+        words.append(
+            "Let the directory of the traces and its files be as they are until recording has "
+            "ended; what was moved may be put back beside the other files."
+        )
+    if kinds - told or not kinds:
         stop = "" if died else "let run.stop() return before the cluster closes, "
         words.append(
             f"Record the scheduler and all workers (register_default_profiler does), {stop}and "
             "collect the files of other hosts: run.collect()."
         )
     return " ".join(words)
+
+
+@rule("ended-by-itself")
+def ended_by_itself(run: RunFigures) -> Iterator[Finding]:
+    """Find that a run ended as its client was gone."""
+    for note in run.trace.notes:
+        if note.kind == "client-gone":
+            yield Finding(
+                note.text[:1].upper() + note.text[1:],
+                "The scheduler's file, and those of its workers, were closed then.",
+                "Let the program that begins a run stay until run.stop() has returned; "
+                "dasfprof.orphan-timeout says how long a run goes on without it. A scheduler that "
+                "is started with --preload dasfprof.preload records without a client.",
+                at_least="low",
+                at_most="low",
+            )
 
 
 @rule("clocks-apart")

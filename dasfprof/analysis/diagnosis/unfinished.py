@@ -13,6 +13,7 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.open_runs import RELEASED
 from dasfprof.analysis.model.run_end import How, RunEnd
 from dasfprof.analysis.model.worker_exits import exit_words
+from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.under_way.cause import Cause
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.failed_tasks import ended_with_the_run
@@ -39,6 +40,13 @@ _WHEN_ALONE = (
     "when its only worker left, just before the recording ended: nothing tells whether it died or "
     "was shut down"
 )
+#: Where no cause is seen but what ended the evidence.
+_NO_CAUSE = {
+    RecordingEnd.SCHEDULER_GONE: "The scheduler's process is gone; no other cause is seen.",
+    RecordingEnd.PROGRAM_GONE: (
+        "The client's process, which had the scheduler in it, is gone; no other cause is seen."
+    ),
+}
 #: What findings say of a run in which little ran, as nothing ended.
 _BY_HANGING = (
     "blocked-tasks",
@@ -99,7 +107,8 @@ def _summary(
             begin = f"The run did not end: {begin}"
     longest = _longest(state)
     under_way = f" ({names}, for up to {format_duration(longest)})" if names and longest else ""
-    why = cause.text if cause is not None else "No cause is seen."
+    unknown = _NO_CAUSE.get(run.trace.recording, "No cause is seen.")
+    why = cause.text if cause is not None else unknown
     seconds = max(longest, (cause.seconds or 0.0) if cause is not None else 0.0)
     seconds = seconds or state.quiet or run.wall
     return Finding(

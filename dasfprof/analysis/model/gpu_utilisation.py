@@ -16,6 +16,15 @@ from dasfprof.analysis.numeric.sample_means import held_until
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
+#: Columns of "GPU Usage" whose means are told.
+READINGS = ("power", "sm_clock", "memory_clock", "pcie_tx", "pcie_rx")
+#: Columns of "Device Memory" that count from the begin of recording.
+MOVES = tuple(
+    f"{way}{what}"
+    for way in ("device_to_host", "host_to_device", "host_to_disk", "disk_to_host")
+    for what in ("", "_size")
+)
+
 
 @dataclass(frozen=True)
 class GpuUtilisation:
@@ -31,8 +40,11 @@ class GpuUtilisation:
     mean_memory: Array
     max_memory: Array
     memory_total: Array
-    #: Watts.
-    mean_power: Array
+    #: By the names of further columns of "GPU Usage", in their units.
+    means: dict[str, Array]
+    max_temperature: Array
+    #: By the names of columns of "Device Memory", what its workers moved: bytes and seconds.
+    moved: dict[str, Array]
     #: Percent of the time in which a task ran on one of its workers; in which no kernel ran though
     #: one did; and in which neither did.
     tasks_ran: Array
@@ -60,12 +72,34 @@ def gpu_utilisation(
     tasks = trace.tasks
     of_task, starts = workers.numbers(tasks), tasks["start"].to_numpy()
     stops = starts + tasks["duration"].to_numpy()
+    moved = _Moves(trace.device_memory, workers, edges)
     found = []
     for device in devices:
         own = np.isin(of_task, device.workers)
         running = union(starts[own], stops[own])
-        found.append(GpuUtilisation(device, **_integrate(device.samples, edges, running)))
+        facts = _integrate(device.samples, edges, running)
+        found.append(GpuUtilisation(device, moved=moved.of(device.workers), **facts))
     return edges[:-1] - trace.begin, found
+
+
+class _Moves:
+    """What workers of dask-cuda moved between GPU, memory and disk, by window of time."""
+
+    def __init__(self, samples: pd.DataFrame, workers: NamedWorkers, edges: Array) -> None:
+        self._samples = samples.sort_values("time", kind="stable")
+        self._numbers = workers.numbers(self._samples)
+        self._edges = edges
+
+    def of(self, numbers: tuple[int, ...]) -> dict[str, Array]:
+        """Return the sums of workers; NaN where none of them tells."""
+        own = self._samples[np.isin(self._numbers, numbers)]
+        sums = {name: np.full(len(self._edges) - 1, np.nan if own.empty else 0.0) for name in MOVES}
+        for _, life in own.groupby("worker_id"):
+            # Each sample has the totals of its life since recording began.
+            last = np.searchsorted(life["time"].to_numpy(), self._edges, side="right")
+            for name in MOVES:
+                sums[name] += np.diff(np.r_[0.0, life[name].to_numpy(dtype=float)][last])
+        return sums
 
 
 def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]) -> dict[str, Any]:
@@ -116,7 +150,8 @@ def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]
         "mean_memory": mean(memory),
         "max_memory": highest(memory),
         "memory_total": highest(reading("memory_total")),
-        "mean_power": mean(reading("power")),
+        "means": {name: mean(reading(name)) for name in READINGS},
+        "max_temperature": highest(reading("temperature")),
         "tasks_ran": mean(np.where(sampled, 100.0 * busy, np.nan)),
         "idle_while_tasks_ran": mean(idle * busy),
         "idle_while_no_task_ran": mean(idle * ~busy),

@@ -86,8 +86,10 @@ class Endings:
     last: float
     #: Whether one is under way.
     open: bool
-    #: How many ended soon after each of `_open_states`, of those that had come before it.
+    #: How many ended soon after each of `_open_states`, of those that had come before it; and how
+    #: many after it by the files of workers alone, as the scheduler's was cut or it was killed.
     soon: tuple[int, ...]
+    on_workers: tuple[int, ...]
     #: How many had ended before `_interrupted`, of those that had come before its state.
     uninterrupted: int
 
@@ -109,6 +111,7 @@ class Endings:
             last,
             bool(len(trace.under_way) or _open_at_scheduler(trace).any()),
             tuple(_ended(trace, end, _AFTERMATH) for end in _open_states(trace)),
+            tuple(_ended_on_workers(trace, end) for end in _open_states(trace)),
             _ended(trace, interrupted) if interrupted is not None else 0,
         )
 
@@ -120,6 +123,7 @@ class Endings:
             float(np.fmax.reduce([part.last for part in parts])),
             any(part.open for part in parts),
             tuple(map(sum, zip(*(part.soon for part in parts), strict=True))),
+            tuple(map(sum, zip(*(part.on_workers for part in parts), strict=True))),
             sum(part.uninterrupted for part in parts),
         )
 
@@ -141,7 +145,10 @@ def run_end_of(trace: Trace, endings: Endings) -> RunEnd | None:
         state = {**(interrupted.state or {}), "unfinished": left}
         return dataclasses.replace(interrupted, time=time, state=state)
     gave_up = float(np.fmax(left_with_work(states), endings.given_up))
-    for end, soon in zip(_open_states(trace), endings.soon, strict=True):
+    for open_, soon, on_workers in zip(
+        _open_states(trace), endings.soon, endings.on_workers, strict=True
+    ):
+        end = open_ if not on_workers else _without(open_, on_workers)
         # Workers that leave after their last client are shut down by it.
         if end.how is How.BROKEN_UP and gave_up <= end.time:
             continue
@@ -216,6 +223,28 @@ def _ended(trace: Trace, end: RunEnd, aftermath: float = 0.0) -> int:
             ended = runs["scheduler_state"].isin(["memory", "erred"]).to_numpy() & (came <= since)
             count += int(np.count_nonzero(ended & (known > since) & (known <= until)))
     return count
+
+
+def _ended_on_workers(trace: Trace, end: RunEnd) -> int:
+    """Count the tasks that ended after the state of an end, as workers alone recorded.
+
+    The scheduler's file tells of none of them where it was cut, or the scheduler was killed. Nor
+    does the state of those that had ended just before, and been reported since.
+    """
+    if end.how is not How.CUT:
+        return 0
+    tasks, since = trace.tasks, float((end.state or {})["time"])
+    stop = (tasks["start"] + tasks["duration"]).to_numpy(dtype=float)
+    ended = tasks["state"].isin(["memory", "erred"]).to_numpy() & (stop > since - _AFTERMATH)
+    if "known" in tasks:
+        ended = ended & np.isnan(tasks["known"].to_numpy(dtype=float))
+    return len(np.unique(tasks["key_id"].to_numpy()[ended]))
+
+
+def _without(end: RunEnd, ended: int) -> RunEnd:
+    """Return an end with fewer unfinished tasks; of which states and functions is unknown."""
+    state = {**(end.state or {}), "tasks": None}
+    return dataclasses.replace(end, state={**state, "unfinished": (end.unfinished or 0) - ended})
 
 
 def _went_on(trace: Trace, endings: Endings, since: float) -> bool:

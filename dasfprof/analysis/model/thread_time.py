@@ -8,28 +8,108 @@ from dasfprof.analysis.model import busy_time, idle_time
 
 
 class ThreadTime(IntEnum):
-    """What a thread-second was spent on; those of busy threads come first."""
+    """What a thread-second was spent on, in the order in which it is shown: busy threads first.
 
-    COMPUTING = 0
-    WAITING_FOR_A_CORE = 1
-    BLOCKED = 2
-    RUNNING_CPU_UNKNOWN = 3
-    DESERIALIZE = 4
-    UNSPILL_AND_SPILL = 5
-    TASK_OVERHEAD = 6
-    STARTING = 7
-    CLOSING = 8
-    PAUSED_FOR_MEMORY = 9
-    UNRECORDED = 10
-    WORKER_LATENCY = 11
-    TRANSFER_WAIT = 12
-    ON_ITS_WAY = 13
-    SCHEDULER_LATENCY = 14
-    RUNNABLE_ELSEWHERE = 15
-    NO_RUNNABLE_TASK = 16
-    CALLS_OF_ACTORS = 17
-    NOTHING_SUBMITTED = 18
-    IDLE_CAUSE_UNKNOWN = 19
+    Each has its label; its colour, a place among the page's series; its meaning; and whether it is
+    hatched backwards, as there are more classes of idle threads than colours.
+    """
+
+    label: str
+    colour: int
+    meaning: str
+    is_hatched_back: bool
+
+    def __new__(
+        cls, label: str, colour: int, meaning: str, is_hatched_back: bool = False
+    ) -> ThreadTime:
+        """Return a class, numbered in the order of declaration."""
+        made = int.__new__(cls, number := len(cls.__members__))
+        made._value_ = number
+        made.label, made.colour, made.meaning = label, colour, meaning
+        made.is_hatched_back = is_hatched_back
+        return made
+
+    COMPUTING = "Computing", 0, "A task's function used the CPU."
+    WAITING_FOR_A_CORE = (
+        "Waiting for a core",
+        1,
+        "A task's function could run, but the host gave it no core.",
+    )
+    BLOCKED = (
+        "Blocked",
+        2,
+        "A task's function did not use the CPU: it slept, or waited for I/O, a lock, the GIL or a"
+        " GPU; and for a core, where that was not recorded.",
+    )
+    RUNNING_CPU_UNKNOWN = (
+        "Running, CPU unknown",
+        7,
+        "A task's function ran; nobody recorded how much CPU it used.",
+    )
+    DESERIALIZE = "Deserialize", 6, "A task's function and arguments were deserialised."
+    UNSPILL_AND_SPILL = (
+        "Unspill and spill",
+        5,
+        "Inputs were read back from disk, or results written, around a task.",
+    )
+    TASK_OVERHEAD = "Task overhead", 3, "A task held the thread before and after its function."
+    STARTING = "Starting", 4, "The worker had not joined the cluster yet.", True
+    CLOSING = "Closing", 0, "The worker was leaving the cluster, or had left it.", True
+    PAUSED_FOR_MEMORY = (
+        "Paused for memory",
+        5,
+        "The worker took no task, because its memory was nearly full.",
+        True,
+    )
+    UNRECORDED = (
+        "Unrecorded",
+        7,
+        "Runs were on the worker, or on their way to it, that no file of it tells of: it died "
+        "with them, or was not recorded then.",
+        True,
+    )
+    WORKER_LATENCY = "Worker latency", 4, "A ready task was on the worker, and not begun yet."
+    TRANSFER_WAIT = (
+        "Transfer wait",
+        1,
+        "The worker's next task waited for inputs from other workers.",
+    )
+    ON_ITS_WAY = (
+        "On its way",
+        2,
+        "The scheduler had sent a task, and the worker had not taken it in: the event loop of "
+        "either was busy, or the network.",
+    )
+    SCHEDULER_LATENCY = (
+        "Scheduler latency",
+        0,
+        "A task could run and was held at the scheduler, or word of a task's end was on its way.",
+    )
+    RUNNABLE_ELSEWHERE = "Runnable elsewhere", 3, "Ready tasks queued on other workers."
+    NO_RUNNABLE_TASK = (
+        "No runnable task",
+        5,
+        "All tasks that could run did; the rest waited for their dependencies, or for a worker "
+        "that may run them.",
+    )
+    CALLS_OF_ACTORS = (
+        "Calls of actors",
+        6,
+        "The client had no unfinished task on the cluster, and an actor was being called: that "
+        "runs in no thread of tasks.",
+        True,
+    )
+    NOTHING_SUBMITTED = (
+        "Nothing submitted",
+        6,
+        "The client had no unfinished task on the cluster, and no recorded call of an actor was "
+        "under way.",
+    )
+    IDLE_CAUSE_UNKNOWN = (
+        "Idle, cause unknown",
+        7,
+        "No task was there; without a scheduler's file nothing tells why.",
+    )
 
 
 #: The classes in which a task's function runs in a thread.

@@ -20,83 +20,8 @@ from dasfprof.errors import InvalidArgumentError
 
 Grouping = Literal["cluster", "host", "worker", "function", "step"]
 
-
-#: The label of each class of thread-seconds, and what it means.
-CLASSES = {
-    ThreadTime.COMPUTING: ("Computing", "A task's function used the CPU."),
-    ThreadTime.WAITING_FOR_A_CORE: (
-        "Waiting for a core",
-        "A task's function could run, but the host gave it no core.",
-    ),
-    ThreadTime.BLOCKED: (
-        "Blocked",
-        "A task's function did not use the CPU: it slept, or waited for I/O, a lock, the GIL or a "
-        "GPU; and for a core, where that was not recorded.",
-    ),
-    ThreadTime.RUNNING_CPU_UNKNOWN: (
-        "Running, CPU unknown",
-        "A task's function ran; nobody recorded how much CPU it used.",
-    ),
-    ThreadTime.DESERIALIZE: ("Deserialize", "A task's function and arguments were deserialised."),
-    ThreadTime.UNSPILL_AND_SPILL: (
-        "Unspill and spill",
-        "Inputs were read back from disk, or results written, around a task.",
-    ),
-    ThreadTime.TASK_OVERHEAD: (
-        "Task overhead",
-        "A task held the thread before and after its function.",
-    ),
-    ThreadTime.STARTING: ("Starting", "The worker had not joined the cluster yet."),
-    ThreadTime.CLOSING: ("Closing", "The worker was leaving the cluster, or had left it."),
-    ThreadTime.PAUSED_FOR_MEMORY: (
-        "Paused for memory",
-        "The worker took no task, because its memory was nearly full.",
-    ),
-    ThreadTime.UNRECORDED: (
-        "Unrecorded",
-        "Runs were on the worker, or on their way to it, that no file of it tells of: it died with "
-        "them, or was not recorded then.",
-    ),
-    ThreadTime.WORKER_LATENCY: (
-        "Worker latency",
-        "A ready task was on the worker, and not begun yet.",
-    ),
-    ThreadTime.TRANSFER_WAIT: (
-        "Transfer wait",
-        "The worker's next task waited for inputs from other workers.",
-    ),
-    ThreadTime.ON_ITS_WAY: (
-        "On its way",
-        "The scheduler had sent a task, and the worker had not taken it in: the event loop of "
-        "either was busy, or the network.",
-    ),
-    ThreadTime.SCHEDULER_LATENCY: (
-        "Scheduler latency",
-        "A task could run and was held at the scheduler, or word of a task's end was on its way.",
-    ),
-    ThreadTime.RUNNABLE_ELSEWHERE: ("Runnable elsewhere", "Ready tasks queued on other workers."),
-    ThreadTime.NO_RUNNABLE_TASK: (
-        "No runnable task",
-        "All tasks that could run did; the rest waited for their dependencies, or for a worker "
-        "that may run them.",
-    ),
-    ThreadTime.CALLS_OF_ACTORS: (
-        "Calls of actors",
-        "The client had no unfinished task on the cluster, and an actor was being called: that "
-        "runs in no thread of tasks.",
-    ),
-    ThreadTime.NOTHING_SUBMITTED: (
-        "Nothing submitted",
-        "The client had no unfinished task on the cluster, and no recorded call of an actor was "
-        "under way.",
-    ),
-    ThreadTime.IDLE_CAUSE_UNKNOWN: (
-        "Idle, cause unknown",
-        "No task was there; without a scheduler's file nothing tells why.",
-    ),
-}
-_LABELS = np.array([CLASSES[spent][0] for spent in ThreadTime], dtype=object)
-_MEANINGS = np.array([CLASSES[spent][1] for spent in ThreadTime], dtype=object)
+_LABELS = np.array([spent.label for spent in ThreadTime], dtype=object)
+_MEANINGS = np.array([spent.meaning for spent in ThreadTime], dtype=object)
 
 #: What stands for a function or step in the rows of threads that no task held.
 NO_TASK = "(idle)"

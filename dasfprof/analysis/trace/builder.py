@@ -47,6 +47,7 @@ _EVENTS = {
     "disk_usage": "Disk Usage",
     "gpu_devices": "GPU Devices",
     "gpu_usage": "GPU Usage",
+    "device_memory": "Device Memory",
     "function_code": "Function Code",
     "logs": "Log Record",
     "tracebacks": "Traceback",
@@ -91,12 +92,15 @@ class TraceBuilder:
         self._steps = step_table(self._columns.pop("Step"), self._columns.pop("Step End"))
         self._under_way = UnderWayTables(self._facts, self._columns, self._ids)
         self._window = reader.window
-        self._recording = recording_end(zip(reader.plugins, reader.writers, strict=True))
+        files = zip(reader.plugins, reader.writers, reader.written_by, strict=True)
+        self._recording = recording_end(files)
+        self._scheduler_goes_on = reader.scheduler_goes_on
 
     def make(self) -> dict[str, Any]:
         """Make the tables."""
         self._align_clocks()
         self._meet_workers()
+        self._doubt_scheduler()
         tables = {name: self._event_table(event) for name, event in _EVENTS.items()}
         tables["host_processes"] = self._host_processes()
         for name in ("logs", "arguments", "tracebacks"):
@@ -199,6 +203,20 @@ class TraceBuilder:
             reason = exits["reason"][row]
             worker.exit_reason = reason if isinstance(reason, str) else None
         register.name_hosts()
+
+    def _doubt_scheduler(self) -> None:
+        """Note that the scheduler's file was cut, if it misses that workers have ended.
+
+        Its process may live on, so that the file alone looks as if the run went on.
+        """
+        closed = [worker for worker in self._register.workers if worker.closed]
+        if (
+            self._recording is RecordingEnd.GOES_ON
+            and all(all(worker.closed) for worker in closed)
+            and any(worker.left is None for worker in closed)
+        ):
+            self._recording = RecordingEnd.UNKNOWN
+            self._notes += map(gaps.of_cut_scheduler, self._scheduler_goes_on)
 
     def _see_workers(self, tables: dict[str, pd.DataFrame]) -> tuple[float, float]:
         """Note when each worker's facts begin and end; gives the trace's begin and end."""

@@ -22,25 +22,6 @@ from dasfprof.schema.declaration import Form
 _LIMIT = float(1 << 63)
 #: Seconds that no clock tells, and numbers that no counter reaches: both are taken as missing.
 LATEST, _LARGEST = 1e12, 1e20
-#: Args that are Unix times.
-_TIMES = frozenset(
-    [
-        "received",
-        "ready",
-        "executing",
-        "seceded",
-        "done",
-        "waiting",
-        "queued",
-        "stolen",
-        "start",
-        "stop",
-        "time",
-        "since",
-    ]
-)
-
-
 #: Of columns of categories that have none: making it takes longer than making the column.
 _NO_CATEGORIES = pd.CategoricalDtype(pd.Index([], dtype=object))
 
@@ -174,7 +155,7 @@ class FactColumns:
                 for row, place in self._key_places.get(name, []):
                     column.add(row, ids[place])
                 columns[name] = column.finish(self.rows, -1)
-            elif form == "float":
+            elif form in ("time", "float"):
                 columns[name] = self._finished(name, np.float32, np.nan)
             else:
                 columns[name] = self._finished(name, np.int64, -1)
@@ -203,7 +184,7 @@ class FactColumns:
                 numbers = np.where(np.abs(numbers) < _LIMIT, numbers, -1)
             self._add_piece(name, as_type(numbers, np.int64), np.int64)
         else:
-            numbers = _within(to_numbers(column), LATEST if name in _TIMES else _LARGEST)
+            numbers = _within(to_numbers(column), LATEST if form == "time" else _LARGEST)
             dtype = np.float32 if numbers.dtype == np.float32 else np.float64
             self._add_piece(name, as_type(numbers, dtype), dtype)
 

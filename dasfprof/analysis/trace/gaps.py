@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from dasfprof.analysis.trace.tasks import P2P_BARRIER
 from dasfprof.analysis.trace.workers import Worker
 from dasfprof.database.columns import Array
 from dasfprof.database.window import Window
-from dasfprof.text import count_of, format_date
+from dasfprof.text import count_of, format_date, format_duration
 
 NO_WORKER_FILES = Note(
     "no-worker-files",
@@ -27,6 +27,28 @@ NO_SCHEDULER_FILE = Note(
     "",
     "no scheduler's file: queueing, and what workers that died did last, are unknown.",
 )
+
+
+def of_cut_scheduler(name: str) -> Note:
+    """Return a note that the scheduler's file ends before those of workers, which are closed."""
+    text = (
+        f"{name}: it was not closed, and does not tell that workers ended, whose files are all "
+        "closed: it was cut, or its process has not written that yet. What follows is missing."
+    )
+    return Note("not-closed", name, text)
+
+
+def of_client_gone(end: Mapping[str, Any]) -> Note:
+    """Return a note that a run ended by itself, by the closing frame of the scheduler's file."""
+    since, clock, when, gone = end.get("since"), end.get("clock"), "", ""
+    at = clock[0] if isinstance(clock, tuple | list) and clock else None
+    if isinstance(at, int | float) and isinstance(since, int | float) and since <= at:
+        when, gone = f" on {format_date(at)} UTC", f" for {format_duration(at - since)}"
+    text = (
+        f"recording ended by itself{when}: the client that had begun it had been gone{gone}. What "
+        "the cluster did since is not recorded."
+    )
+    return Note("client-gone", "", text)
 
 
 def of_window(window: Window, tasks: pd.DataFrame) -> Note:

@@ -12,8 +12,11 @@ NoteKind = Literal[
     "dropped-facts",  # the recorder could not write them
     "caught-errors",  # hooks of the recorder failed
     "goes-on",  # the run is still being recorded
+    "client-gone",  # the run ended by itself, as its client was gone
     "not-closed",  # its process ended without closing it, or runs elsewhere
-    "segment-missing",  # of a file of a long run
+    "lost-events",  # had been written and are gone: how many in all
+    "segment-missing",  # of a file of a long run, or events of one
+    "file-missing",  # that another file of the same worker names
     "window",  # only a window of the run was read
     "missing-hook",  # a private name that the recorded Dask lacks
     "clock",  # times that compare with no other host's

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dasfprof.analysis.trace import gaps
 from dasfprof.analysis.trace.columns import FactColumns
 from dasfprof.analysis.trace.keys import KeyCollector
 from dasfprof.analysis.trace.notes import Note, NoteKind
@@ -18,6 +19,7 @@ from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.under_way import StackNumbers
 from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
+from dasfprof.database.absent_files import absent_files
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.losses import describe_losses, describe_unknown_events
 from dasfprof.database.reader import TraceFile
@@ -76,6 +78,8 @@ class TraceReader:
         self.plugins: list[str] = []
         #: For each of them what is known of the process that writes it; None: it is finished.
         self.writers: list[Writer | None] = []
+        #: And which process it is: of what boot of a host, its number and when it began.
+        self.written_by: list[tuple[Any, ...]] = []
         #: The headers of files.
         self.headers: list[dict[str, Any]] = []
         #: What these call the run.
@@ -99,6 +103,12 @@ class TraceReader:
         self.profile_directories: dict[int, Path] = {}
         self._stacks = StackNumbers()
         self._segments = Segments()
+        #: For each file its name, the number of its worker, and whether it has a closing frame.
+        self._ends: list[tuple[str, int | None, bool]] = []
+        #: The names of files of plugins without one, and their places in `writers`.
+        self._unclosed: dict[str, int] = {}
+        #: The names of the scheduler's files that a process seems to write.
+        self.scheduler_goes_on: list[str] = []
         #: What was read of the files; None: all.
         self.window = next((one.window for one in databases if one.window is not None), None)
         #: The facts of each kind of event.
@@ -113,7 +123,8 @@ class TraceReader:
                 for batch in database.batches():
                     self._add(batch, None, of_user=True)
             self.own_events.end_of_file()
-        self._note_missing_segments()
+        self._note_unclosed()
+        self._note_missing_files()
 
     def _add(self, batch: Batch, owner: int | None, *, of_user: bool) -> None:
         if batch.phase == EventPhases.INSTANT:
@@ -159,14 +170,18 @@ class TraceReader:
         if "plugin" in header:
             self.plugins.append(str(header["plugin"]))
             self.writers.append(None if file.end is not None else writer_of(header))
+            if file.end is None:
+                self._unclosed[file.path.name] = len(self.writers) - 1
+            self.written_by.append(tuple(map(header.get, ("boot_id", "pid", "process_started"))))
             if isinstance(header.get("pid"), int):
                 self.processes.add((str(header.get("host", "")), header["pid"]))
         if header.get("run"):
             self.runs.add(str(header["run"]))
-        if owner is not None:
-            self.register.workers[owner].closed.append(file.end is not None)
+        self._ends.append((file.path.name, owner, file.end is not None))
         self._segments.add(file, owner)
         self._note_losses(file, header)
+        if file.ended_by_itself and header.get("plugin") == "SchedulerPlugin":
+            self.notes.append(gaps.of_client_gone(file.end or {}))
         if self._unknown:
             self._note(
                 "unknown-events", file.path.name, describe_unknown_events(self._unknown) + "."
@@ -183,11 +198,41 @@ class TraceReader:
             lost = f"the last {database.lost_bytes} bytes hold no whole event."
             self._note("damaged-file", database.path.name, lost)
 
-    def _note_missing_segments(self) -> None:
-        for missing in self._segments.missing(self.window):
+    def _note_unclosed(self) -> None:
+        """Note which files were not closed, though their writers went on in no other."""
+        followed = self._segments.followed()
+        for name, owner, is_closed in self._ends:
+            if owner is not None:
+                self.register.workers[owner].closed.append(is_closed or name in followed)
+        for name, place in self._unclosed.items():
+            writer = self.writers[place]
+            if name in followed:
+                self.writers[place] = None
+            elif writer is not None and writer is not Writer.ALIVE:
+                lost = f"{writer.value}; what its process had not yet written is missing."
+                self._note("not-closed", name, lost)
+            elif self.plugins[place] == "SchedulerPlugin":
+                self.scheduler_goes_on.append(name)
+
+    def _note_missing_files(self) -> None:
+        found = list(self._segments.missing(self.window))
+        gone = sum(missing.events or 0 for missing in found)
+        if gone:
+            text = (
+                f"{count_of(gone, 'event')} that had been recorded and written are gone, of "
+                f"{count_of(len(found), 'file')}: it is unknown what they told."
+            )
+            self.notes.append(Note("lost-events", "", text))
+        for missing in found:
             self._note("segment-missing", missing.file, missing.text)
             if missing.owner is not None:
                 self.register.workers[missing.owner].closed.append(False)
+        for file in absent_files(self.headers):
+            text = (
+                f"{file.worker}: its process has a file of {file.plugin} too, which is not among "
+                "those that were read: it is gone, or elsewhere."
+            )
+            self.notes.append(Note("file-missing", file.worker, text))
 
     def _note_missing(self, header: dict[str, Any]) -> None:
         """Note what the recorder did not find in Dask: once, though many files say so."""
@@ -222,9 +267,6 @@ class TraceReader:
         if file.errors:
             caught = f"{count_of(file.errors, 'error')} caught while recording."
             self._note("caught-errors", name, caught)
-        if "plugin" in header and writer not in (None, Writer.ALIVE):
-            lost = f"{writer.value}; what its process had not yet written is missing."
-            self._note("not-closed", name, lost)
 
     def _note(self, kind: NoteKind, file: str, what: str) -> None:
         self.notes.append(Note(kind, file, f"{file}: {what}"))

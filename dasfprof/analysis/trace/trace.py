@@ -92,6 +92,9 @@ class Trace:
     gpu_devices: pd.DataFrame
     #: A row a reading of a GPU. ``worker_id`` is who read it: see `GpuSamples`.
     gpu_usage: pd.DataFrame
+    #: A row a sample of a worker of dask-cuda: what it holds on its GPU, in memory and on disk, and
+    #: what it moved between them since recording began, see the schema's `DEVICE_MEMORY`.
+    device_memory: pd.DataFrame
     #: The steps of the pipeline, a row each time that one was entered, in the order of time:
     #: ``step`` (its path, ``outer/inner``), ``name``, ``parent`` (a row; -1: none), ``start``,
     #: ``duration`` (NaN: nothing tells when it was left).

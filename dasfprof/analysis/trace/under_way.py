@@ -50,26 +50,36 @@ class RecordingEnd(str, Enum):
     """Its processes run and write."""
     CUT = "cut"
     """A process ended without finishing its file: it was killed."""
+    SCHEDULER_GONE = "scheduler gone"
+    """So did the scheduler's, as far as is known no client's process."""
+    PROGRAM_GONE = "program gone"
+    """So did the client's, which had the scheduler in it."""
     UNKNOWN = "unknown"
-    """Files are not finished, and their processes ran on another host."""
+    """Files are not finished, and their processes ran on another host; or one was cut, as it says
+    that the run goes on, where all workers' files are closed and it tells of none that left."""
 
 
-def recording_end(files: Iterable[tuple[str, Writer | None]]) -> RecordingEnd:
+def recording_end(files: Iterable[tuple[str, Writer | None, object]]) -> RecordingEnd:
     """Find how recording ended.
 
     Parameters
     ----------
     files
-        For each file the plugin that wrote it, and what is known of its process if the file is not
-        finished. The scheduler's decide where there are any: workers may die before the run ends.
+        For each file the plugin that wrote it, what is known of its process if the file is not
+        finished, and which process that is. The scheduler's decide where there are any: workers may
+        die before the run ends.
     """
-    told = list(files)
-    told = [file for file in told if file[0] == "SchedulerPlugin"] or told
-    writers = [writer for _, writer in told]
+    files = list(files)
+    of_scheduler = [file for file in files if file[0] == "SchedulerPlugin"]
+    writers = [writer for _, writer, _ in of_scheduler or files]
     if Writer.ALIVE in writers:
         return RecordingEnd.GOES_ON
     if Writer.ENDED in writers:
-        return RecordingEnd.CUT
+        if not of_scheduler:
+            return RecordingEnd.CUT
+        clients = [process for plugin, _, process in files if plugin == "StepRecorder"]
+        shared = any(process in clients for _, _, process in of_scheduler)
+        return RecordingEnd.PROGRAM_GONE if shared else RecordingEnd.SCHEDULER_GONE
     return RecordingEnd.UNKNOWN if Writer.UNKNOWN in writers else RecordingEnd.CLOSED
 
 

@@ -18,6 +18,7 @@ from dasfprof.analysis.under_way.state import ClusterState
 #: Each finds causes of one sort. Of equally grave ones the earlier function's come first.
 FINDERS: tuple[Callable[[ClusterState], Iterator[Cause]], ...] = (
     processes.silent_scheduler,
+    processes.dead_scheduler,
     primitives.lock_cycles,
     failures.killed_workers,
     failures.errors,

@@ -14,6 +14,7 @@ from dasfprof.analysis.model.open_runs import left_unasked
 from dasfprof.analysis.model.run_end import RunEnd, find_run_end
 from dasfprof.analysis.model.worker_exits import exit_words
 from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.under_way.failed_tasks import failed_tasks
 from dasfprof.analysis.under_way.lost_messages import knows_nothing
 from dasfprof.analysis.under_way.state import (
@@ -66,6 +67,7 @@ def state_from_trace(trace: Trace) -> ClusterState | None:
         primitives=tuple(map(_primitive, row.get("primitives") or ())),
         failed=failed,
         quiet=_quiet(trace, end.time, [task.seconds for task in tasks]),
+        scheduler_process="gone" if _scheduler_died_alone(trace) else None,
         scheduler_blocked=blocked,
         scheduler_stack=stacks[stack],
     )
@@ -220,6 +222,18 @@ def _blocked(trace: Trace, who: int | None, time: float) -> tuple[float, int]:
     if not len(own) or np.isfinite(own["until"].iloc[-1]):
         return 0.0, -1
     return max(time - float(own["since"].iloc[-1]), 0.0), int(own["stack"].iloc[-1])
+
+
+def _scheduler_died_alone(trace: Trace) -> bool:
+    """Return whether workers closed their files that it, as its process ended, had not seen leave.
+
+    Else what killed it may have killed all of them, such as the end of a job that hung.
+    """
+    workers = trace.workers
+    whole = (workers["kind"] == "worker") & workers["closed"].fillna(False).astype(bool)
+    return trace.recording is RecordingEnd.SCHEDULER_GONE and bool(
+        (whole & workers["left"].isna()).any()
+    )
 
 
 # --- clients -------------------------------------------------------------------------------------

@@ -71,6 +71,18 @@ def silent_scheduler(state: ClusterState) -> Iterator[Cause]:
         )
 
 
+def dead_scheduler(state: ClusterState) -> Iterator[Cause]:
+    """Find that the scheduler's process has ended while others of the cluster lived on."""
+    if state.scheduler_answered is None and state.scheduler_process == "gone":
+        yield Cause(
+            "scheduler-gone",
+            "certain",
+            "The scheduler's process is gone: it ended without closing its file.",
+            "It was killed, or ended itself: how is unknown. Workers closed their files after it.",
+            "Look at its log and the kernel's (out of memory?), and at who may have ended it.",
+        )
+
+
 def silent_workers(state: ClusterState) -> Iterator[Cause]:
     """Find workers that do not answer, and what they had to do."""
     for worker in state.workers:

@@ -93,10 +93,6 @@ class Allocations:
 
         return run_traced
 
-    def wrap_coroutine(self, run: Run) -> Run:
-        """Return the function unchanged: many coroutines take turns on the event loop's thread."""
-        return run
-
     def _function(self, name: str) -> _Function | None:
         with self._lock:
             if name not in self._functions:
@@ -181,7 +177,7 @@ def trace_allocations(
     undo.append(tracing.stop)
     allocations = Allocations(worker, rows, guard)
     undo.append(allocations.count)
-    leave = observe(worker, allocations)
+    leave = observe(worker, allocations.wrap)
     if leave is not None:
         undo.append(leave)
     counting = Pulse(f"allocations {worker.name}", [allocations.count], guard)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Protocol
 
-from dasfprof.recording.settings import ProfilerName
+from dasfprof.config.options import ProfilerName
 
 Run = Callable[..., Any]
 #: As in `pstats`, by file, line and function: primitive calls, calls, seconds without and with the

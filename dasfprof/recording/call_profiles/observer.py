@@ -13,13 +13,13 @@ from typing import Any
 
 from dask.utils import key_split
 
+from dasfprof.config.options import ProfilerName
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
 from dasfprof.recording.call_profiles.engines import Engine, Run, counts_right, make_engine
 from dasfprof.recording.call_profiles.functions import FunctionProfile, Profiler
 from dasfprof.recording.dask_internals.task_functions import RUN_TASK, availability, observe
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.settings import ProfilerName
 from dasfprof.recording.under_way.pulse import Pulse
 from dasfprof.schema.call_profiles import CALL_PROFILE
 
@@ -83,10 +83,6 @@ class CallProfiles:
                 self._put_back(function, profiler)
 
         return run_profiled
-
-    def wrap_coroutine(self, run: Run) -> Run:
-        """Return the function unchanged: many coroutines take turns on the event loop's thread."""
-        return run
 
     def _take(self, task: Any) -> tuple[FunctionProfile | None, Profiler | None]:
         """Return the function of a task and a profiler; None where it cannot be profiled."""
@@ -188,7 +184,7 @@ def profile_calls(
         return None
     profiles = CallProfiles(engine, profiler, database, note, guard)
     undo.append(profiles.commit)
-    leave = observe(worker, profiles)
+    leave = observe(worker, profiles.wrap)
     if leave is not None:
         undo.append(leave)
     pulse = Pulse(f"call-profiles {worker.name}", [profiles.look], guard)

@@ -88,8 +88,17 @@ async def settle_worker(prefix: str, dask_worker: Any) -> None:
 
 
 @by_value
-async def stop_on_worker(names: list[str], dask_worker: Any) -> list[str]:
+async def stop_on_worker(
+    names: list[str], ending: dict[str, Any] | None = None, *, dask_worker: Any
+) -> list[str]:
     """Remove plugins from a worker, which closes their files.
+
+    Parameters
+    ----------
+    names
+        The plugins.
+    ending
+        What the files say of their end, see `TraceWriter.ending`.
 
     Returns
     -------
@@ -101,34 +110,31 @@ async def stop_on_worker(names: list[str], dask_worker: Any) -> list[str]:
     for name in names:
         plugin = dask_worker.plugins.get(name)
         if plugin is not None:
+            if ending is not None and hasattr(plugin, "end_with"):
+                plugin.end_with(ending)
             await dask_worker.plugin_remove(name)
             shipper = getattr(plugin, "shipper", None)
             unshipped += [] if shipper is None else shipper.unshipped()
     return unshipped
 
 
+def hear_of_client(name: str, dask_scheduler: Any) -> bool:
+    """Note on the scheduler that the client's process of a run is there; return if the run is.
+
+    Parameters
+    ----------
+    name
+        The scheduler's plugin of the run.
+    """
+    plugin = dask_scheduler.plugins.get(name)
+    if plugin is not None:
+        plugin.absence.heard()
+    return plugin is not None
+
+
 def forget_worker_plugins(names: list[str], dask_scheduler: Any) -> None:
     """Remove plugins from those that new workers get."""
     forget_for_workers(dask_scheduler, names)
-
-
-async def stop_on_scheduler(names: list[str], dask_scheduler: Any) -> list[str]:
-    """Remove plugins from the scheduler and close their files.
-
-    Returns
-    -------
-    list of str
-        Files of which the run's storage lacks the end.
-    """
-    lacking: list[str] = []
-    for name in names:
-        plugin = dask_scheduler.plugins.get(name)
-        if plugin is not None:
-            dask_scheduler.remove_plugin(name)
-            await plugin.stop()
-            uploader = getattr(plugin, "uploader", None)
-            lacking += [] if uploader is None else uploader.unshipped()
-    return lacking
 
 
 @by_value

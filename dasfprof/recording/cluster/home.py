@@ -48,7 +48,7 @@ class Home:
         """
         if self._settings.storage:
             await check_storage(link, self._settings)
-        elif self._settings.ship != "none":
+        elif self._settings.ship != "off":
             await aside(place_mark, *self._mark)
             self._is_shared = await link.on_scheduler(aside, sees_mark, *self._mark)
 

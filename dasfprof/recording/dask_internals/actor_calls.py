@@ -12,7 +12,6 @@ from collections.abc import Callable
 from time import perf_counter, time
 from typing import Any
 
-from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.patch import Entries, Patch
 from dasfprof.recording.guard import HookGuard
 
@@ -20,17 +19,11 @@ from dasfprof.recording.guard import HookGuard
 #: had no answer at the end, which is then that of its seconds.
 Call = tuple[float, float, Any, str, str]
 
-_NEEDED = (names.HANDLERS, names.ACTOR_EXECUTE)
-
 
 def can_observe(worker: Any) -> bool:
     """Return whether calls of this worker's actors can be observed."""
-    handlers = getattr(worker, names.HANDLERS.attribute, None)
-    return (
-        all(name.exists() for name in _NEEDED)
-        and isinstance(handlers, dict)
-        and names.ACTOR_EXECUTE.attribute in handlers
-    )
+    handlers = getattr(worker, "handlers", None)
+    return isinstance(handlers, dict) and "actor_execute" in handlers
 
 
 class ActorCalls:
@@ -48,8 +41,7 @@ class ActorCalls:
         self._observer, self._guard = observer, guard
         #: Calls that have no answer yet: start, begin by the clock of durations, actor, method.
         self._open: dict[object, tuple[float, float, Any, str]] = {}
-        handlers = getattr(worker, names.HANDLERS.attribute)
-        self._patch = Patch(Entries(handlers), names.ACTOR_EXECUTE.attribute, self._wrap)
+        self._patch = Patch(Entries(worker.handlers), "actor_execute", self._wrap)
 
     def stop(self) -> None:
         """Observe no more; the observer gets the calls that have no answer. Idempotent."""
@@ -72,7 +64,7 @@ class ActorCalls:
             actor, method = kwargs.get("actor", given[0]), kwargs.get("function", given[1])
             self._open[call] = time(), perf_counter(), actor, str(method)
         except Exception:
-            self._guard.caught(names.ACTOR_EXECUTE.attribute)
+            self._guard.caught("a call of an actor")
         try:
             result = await answer
             state = _state(result)
@@ -87,7 +79,7 @@ class ActorCalls:
                 start, begin, actor, method = known
                 self._observer((start, perf_counter() - begin, actor, method, state))
         except Exception:
-            self._guard.caught(names.ACTOR_EXECUTE.attribute)
+            self._guard.caught("a call of an actor")
 
 
 def _state(result: Any) -> str:

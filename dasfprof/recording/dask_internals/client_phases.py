@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from types import FrameType
 
-from dasfprof.recording.dask_internals import names
-
 #: Phases by module and function of Dask; those of whole modules, by their first words.
 _FUNCTIONS = {
     ("distributed.utils", "sync"): "waiting",
     ("distributed.utils", "wait"): "waiting",  # within sync
     ("distributed.client", "__next__"): "waiting",  # of as_completed
     ("distributed.protocol.pickle", "dumps"): "pickling",
-    ("distributed.client", names.GRAPH_TO_FUTURES.attribute): "sending",
+    ("distributed.client", "_graph_to_futures"): "sending",
 }
 _MODULES = (
     ("cloudpickle", "pickling"),

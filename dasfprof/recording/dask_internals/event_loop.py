@@ -7,12 +7,10 @@ from typing import Any
 import dask
 from dask.utils import parse_timedelta
 
-from dasfprof.recording.dask_internals import names
-
 
 def last_turn(server: Any) -> float | None:
     """Return when the loop last turned, Unix seconds; None if this Dask does not tell."""
-    turned: float | None = getattr(server, names.LAST_TICK.attribute, None)
+    turned: float | None = getattr(server, "_last_tick", None)
     return turned
 
 

@@ -11,11 +11,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from dasfprof.recording.dask_internals import names
 from dasfprof.recording.steps.step import OpenStep
-
-#: The private names that are needed to follow the rewriting.
-NAMES = (names.FRAME, names.EXPR, names.EXPR_NAME, names.EXPR_OPERANDS)
 
 #: The most known expressions; beyond it all are forgotten, which bounds the memory.
 _MOST_NAMES = 500_000

@@ -18,7 +18,7 @@ from typing import Any
 import dask
 from distributed import Client
 
-from dasfprof.recording.dask_internals import expressions, names
+from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.expressions import FrameSteps, is_expression, output_keys
 from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
 from dasfprof.recording.dask_internals.submissions import forget_timers, place_timers
@@ -55,35 +55,35 @@ def remove_hooks() -> None:
 
 def watch_dataframes() -> None:
     """Place the hooks on dataframes too, if the program has imported them since."""
-    frame = names.FRAME.find()
+    frame = names.FRAMES.find("FrameBase")
     if frame is not None and (frame, "__init__") not in _placed:
         _patches.place_more()
 
 
 def _place() -> list[Patch]:
-    graph, client = names.GRAPH.find(), Client
+    graph, client = names.GRAPH.find("HighLevelGraph"), Client
     patches = [
-        *_wrapped(graph, names.FROM_COLLECTIONS.attribute, _noting_layer),
+        *_wrapped(graph, "from_collections", _noting_layer),
         *_wrapped(graph, "__init__", _noting_sources),
-        *_wrapped(client, names.GRAPH_TO_FUTURES.attribute, _annotating),
+        *_wrapped(client, "_graph_to_futures", _annotating),
     ]
     return patches + _place_on_dataframes() + place_timers()
 
 
 def _place_on_dataframes() -> list[Patch]:
-    frame, expr = names.FRAME.find(), names.EXPR.find()
+    frame, expr = names.FRAMES.find("FrameBase"), names.FRAMES.find("Expr")
     if (frame, "__init__") in _placed:
         return []
-    lost = [name for name in expressions.NAMES if not name.exists()]
+    lost = names.FRAMES.gone()
     if lost or frame is None or expr is None:  # missing, or dataframes are not yet imported
         if lost:
             _placed.add((frame, "__init__"))
-            logger.warning("this version of Dask has no %s: %s", lost[0].path, lost[0].loss)
+            logger.warning("this version of Dask has no %s: %s", lost[0], names.FRAMES.loss)
         return []
     patches = _wrapped(frame, "__init__", _noting_frame)
     for base in expr.__mro__:
         for method in names.REWRITING:
-            patches += _wrapped(base, method.attribute, _noting_rewritten)
+            patches += _wrapped(base, method, _noting_rewritten)
     return patches
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dasfprof.recording.dask_internals import names
-
 
 def add_handler(scheduler: Any, name: str, handler: Callable[..., Any]) -> Callable[[], object]:
     """Let a scheduler answer calls of a name; return how that ends.
 
     Without Dask's table of calls nothing is answered.
     """
-    handlers: dict[str, Any] = getattr(scheduler, names.HANDLERS.attribute, {})
+    handlers: dict[str, Any] = getattr(scheduler, "handlers", {})
     handlers[name] = handler
     return lambda: handlers.pop(name, None)

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import distributed
 from distributed import get_worker
 
-from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
 
 #: The most tasks of which locks are kept: those that never release any would fill the memory.
@@ -58,7 +57,7 @@ def _current_task() -> str | None:
             name = current.get_name()
             return name if name.startswith("execute(") else None
     with contextlib.suppress(ValueError):  # no worker's thread
-        threads = getattr(get_worker(), names.ACTIVE_THREADS.attribute, {})
+        threads = getattr(get_worker(), "active_threads", {})
         thread = threading.get_ident()
         if thread in threads:
             return _task_name(threads[thread])
@@ -140,7 +139,7 @@ def _place() -> list[Patch]:
     semaphore, multi_lock = distributed.Semaphore, distributed.MultiLock
     wrappers = (
         (semaphore, "acquire", _note_acquired),
-        (semaphore, names.ACQUIRE.attribute, _note_acquired_by_coroutine),
+        (semaphore, "_acquire", _note_acquired_by_coroutine),
         (semaphore, "release", _note_released),
         (multi_lock, "acquire", _note_acquired),
         (multi_lock, "release", _note_released),

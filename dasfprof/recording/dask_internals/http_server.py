@@ -37,5 +37,5 @@ def add_routes(
 
 def individual_plots() -> type | None:
     """Return the handler that lists the dashboard's plots; None if this Dask has none."""
-    found: type | None = names.INDIVIDUAL_PLOTS.find()
+    found: type | None = names.PLOTS.find("IndividualPlots")
     return found

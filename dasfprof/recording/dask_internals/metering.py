@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.dask_name import DaskName
+from dasfprof.recording.dask_internals.name_lookup import Names
 from dasfprof.recording.dask_internals.patch import Patch
 from dasfprof.recording.guard import HookGuard
 
@@ -22,19 +22,17 @@ class _Unknown:
     """Stands for a class that this Dask does not have, so that no object is of it."""
 
 
-def _outcome(*needed: DaskName) -> Any:
-    """Return the class of the first name, if all the names exist."""
-    classes = [name.find() for name in needed]
-    return classes[0] if all(isinstance(found, type) for found in classes) else _Unknown
+def _outcome(of: Names, name: str) -> Any:
+    found = of.find(name) if of.exist() else None
+    return found if isinstance(found, type) else _Unknown
 
 
-ExecuteSuccessEvent: Any = _outcome(names.EXECUTE_SUCCESS)
-ExecuteFailureEvent: Any = _outcome(names.EXECUTE_FAILURE)
-RescheduleEvent: Any = _outcome(names.RESCHEDULE)
-# Without all three classes the state of a transfer would be wrong: then none is recorded.
-GatherDepDoneEvent: Any = _outcome(names.GATHER_DONE, names.GATHER_SUCCESS, names.GATHER_BUSY)
-GatherDepSuccessEvent: Any = _outcome(names.GATHER_SUCCESS)
-GatherDepBusyEvent: Any = _outcome(names.GATHER_BUSY)
+ExecuteSuccessEvent = _outcome(names.METERING, "ExecuteSuccessEvent")
+ExecuteFailureEvent = _outcome(names.METERING, "ExecuteFailureEvent")
+RescheduleEvent = _outcome(names.METERING, "RescheduleEvent")
+GatherDepDoneEvent = _outcome(names.TRANSFERS, "GatherDepDoneEvent")
+GatherDepSuccessEvent = _outcome(names.TRANSFERS, "GatherDepSuccessEvent")
+GatherDepBusyEvent = _outcome(names.TRANSFERS, "GatherDepBusyEvent")
 
 
 def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -> Patch | None:
@@ -48,9 +46,7 @@ def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -
         To be removed at the end. None if this Dask lacks the method or a class of outcomes of task
         runs: use the public `transition` hook then.
     """
-    method = names.FINALIZE_METRICS.attribute
-    runs = (ExecuteSuccessEvent, ExecuteFailureEvent, RescheduleEvent)
-    if _Unknown in runs or not hasattr(worker, method):
+    if not names.METERING.exist():
         return None
 
     def wrap(original: Any, patch: Patch) -> Any:
@@ -65,12 +61,12 @@ def listen(worker: Any, observe: Callable[[Any, Any], None], guard: HookGuard) -
                         event, ledger, *_ = signature.bind(*args, **kwargs).arguments.values()
                         observe(event, ledger)
                 except Exception:
-                    guard.caught(method)
+                    guard.caught("the outcome of a task run or transfer")
             return original(*args, **kwargs)
 
         return observed
 
-    return Patch(worker, method, wrap)
+    return Patch(worker, "_finalize_metrics", wrap)
 
 
 def _signature(function: Any) -> inspect.Signature:

@@ -9,7 +9,7 @@ from dasfprof.recording.dask_internals import names
 
 def error_in(response: dict[str, Any]) -> BaseException:
     """Return the exception of a response whose status is ``error``, with its traceback."""
-    clean = names.CLEAN_EXCEPTION.find()
+    clean = names.REMOTE_ERRORS.find("clean_exception")
     try:
         _, error, trace = clean(**response)
         found: BaseException = error.with_traceback(trace)

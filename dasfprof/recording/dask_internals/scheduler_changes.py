@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.inspection.primitives import primitives
 
 
 def fingerprint(scheduler: Any) -> tuple[Any, ...]:
     """Return what is another after each change of tasks, workers, clients and primitives."""
     return (
-        getattr(scheduler, names.TRANSITION_COUNTER.attribute, None),
+        getattr(scheduler, "transition_counter", None),
         [(worker.address, worker.status) for worker in scheduler.workers.values()],
         list(scheduler.clients),
         primitives(scheduler),

@@ -19,7 +19,6 @@ from dasfprof.recording.guard import HookGuard
 Message = tuple[float, float, str, int, str]
 Observer = Callable[[Message], None]
 
-_NEEDED = (names.P2P_BUFFER, names.P2P_SEND, names.P2P_SENDER, names.P2P_ADDRESS)
 #: By the address of the worker that sends: of each run that is recorded there.
 _observers: dict[str, tuple[tuple[Observer, HookGuard], ...]] = {}
 
@@ -35,7 +34,7 @@ def observe(worker: Any, observer: Observer, guard: HookGuard) -> Callable[[], N
         Removes the observer.
     """
     address = worker.address
-    if not all(name.exists() for name in _NEEDED):
+    if not names.P2P.exist():
         return lambda: None
     added = observer, guard
     _observers[address] = (*_observers.get(address, ()), added)
@@ -51,7 +50,7 @@ def observe(worker: Any, observer: Observer, guard: HookGuard) -> Callable[[], N
 
 
 def _place() -> Iterator[Patch]:
-    yield Patch(names.P2P_BUFFER.find(), names.P2P_SEND.attribute, _wrap)
+    yield Patch(names.P2P.find("CommShardsBuffer"), "process", _wrap)
 
 
 def _wrap(original: Any, patch: Patch) -> Any:
@@ -71,17 +70,17 @@ def _tell(
 ) -> None:
     guards = [guard for observers in _observers.values() for _, guard in observers]
     try:
-        shuffle = getattr(buffer, names.P2P_SENDER.attribute).__self__
-        sender = getattr(shuffle, names.P2P_ADDRESS.attribute)
+        shuffle = buffer.send.__self__
+        sender = shuffle.local_address
         target, _, size = (*args, *kwargs.values())
         if target == sender:
             return
-        error = getattr(buffer, names.P2P_ERROR.attribute, None)
+        error = getattr(buffer, "_exception", None)
         for observer, _ in _observers.get(sender, ()):
             observer((start, seconds, target, size, "failed" if error else "success"))
     except Exception:
         for guard in guards:
-            guard.caught(names.P2P_SEND.attribute)
+            guard.caught("a message of a P2P shuffle")
 
 
 _patches = SharedPatches(_place, _observers.clear)

@@ -7,8 +7,9 @@ import threading
 from time import monotonic, time
 from typing import Any
 
+from distributed import Client
+
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.dask_name import DaskName
 from dasfprof.recording.dask_internals.patch import Patch
 from dasfprof.recording.steps import step as steps
 
@@ -17,21 +18,20 @@ logger = logging.getLogger(__name__)
 #: Of this thread: whether it optimises, and the seconds of that since its last graph, if it did.
 _own = threading.local()
 #: What is wrapped.
-_timed: set[DaskName] = set()
+_timed: set[tuple[Any, str]] = set()
 
 
 def place_timers() -> list[Patch]:
     """Wrap what sends graphs, and what optimises them where Dask has that; each once."""
     patches = []
-    for name, wrap in (
-        (names.GRAPH_TO_FUTURES, _timing_submission),
-        (names.OPTIMIZE, _timing_optimisation),
-        (names.REWRITING[-1], _timing_optimisation),
+    for owner, name, wrap in (
+        (Client, "_graph_to_futures", _timing_submission),
+        (names.OPTIMISING.find("Expr"), "optimize", _timing_optimisation),
+        (names.FRAMES.find("Expr"), "optimize", _timing_optimisation),
     ):
-        owner = name.owner()
-        if name not in _timed and owner is not None and name.attribute in vars(owner):
-            _timed.add(name)
-            patches.append(Patch(owner, name.attribute, wrap))
+        if owner is not None and (owner, name) not in _timed and name in vars(owner):
+            _timed.add((owner, name))
+            patches.append(Patch(owner, name, wrap))
     return patches
 
 
@@ -76,5 +76,6 @@ def _timing_submission(original: Any, patch: Patch) -> Any:
 
 def _would_have_seen_it() -> bool:
     """Return whether all is timed that optimises: dataframes may have been imported since."""
-    frames = names.REWRITING[-1]
-    return names.OPTIMIZE in _timed and (frames in _timed or frames.find() is None)
+    classes = names.OPTIMISING.find("Expr"), names.FRAMES.find("Expr")
+    timed = {owner for owner, _ in _timed}
+    return classes[0] in timed and classes[1] in {None, *timed}

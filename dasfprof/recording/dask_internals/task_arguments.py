@@ -28,8 +28,8 @@ def arguments_of(task: Any, most: int) -> list[tuple[str, Any]]:
     Positional ones have the names of the function's parameters, where it is plain Python, else
     numbers. Values that are not at hand are a `Result` or a `Part`.
     """
-    spec = getattr(task, names.RUN_SPEC.attribute, None)
-    node = names.GRAPH_NODE.find()
+    spec = getattr(task, "run_spec", None)
+    node = names.CODE.find("GraphNode")
     if node is None or not isinstance(spec, node):
         return []
     found = islice(_named(spec), most)
@@ -47,13 +47,13 @@ def _named(spec: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _value(value: Any, node: type) -> Any:
-    if type(value) is names.TASK_REF.find():
+    if type(value) is names.ARGUMENTS.find("TaskRef"):
         return Result(value.key)
     if not isinstance(value, node):
         return value
-    if type(value) is names.ALIAS.find():
+    if type(value) is names.ARGUMENTS.find("Alias"):
         return Result(getattr(value, "target", None))
-    if type(value) is names.DATA_NODE.find():
+    if type(value) is names.ARGUMENTS.find("DataNode"):
         return getattr(value, "value", None)
     kind = getattr(value, "klass", None)
     return Part(kind.__name__ if isinstance(kind, type) else "")

@@ -17,9 +17,9 @@ def functions_of(task: Any) -> list[FunctionType]:
 
     Only Dask's own specifications, containers and partial functions are looked into.
     """
-    node = names.GRAPH_NODE.find()
+    node = names.CODE.find("GraphNode")
     found: list[FunctionType] = []
-    pending: list[Any] = [getattr(task, names.RUN_SPEC.attribute, None)]
+    pending: list[Any] = [getattr(task, "run_spec", None)]
     for _ in range(_MOST):
         if not pending:
             break

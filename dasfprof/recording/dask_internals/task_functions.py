@@ -1,10 +1,8 @@
-"""Observers of the tasks of a process's workers, called in the thread that runs each task.
+"""Observers of the tasks of a worker, called in the thread that runs each task.
 
 They wrap Dask's private `distributed.worker._run_task_simple`, and `_run_task_async` for tasks that
-are coroutines. All workers of a process share these functions, so they are wrapped once, when the
-first observer is added, and restored when the last is removed, in any order. If other code has
-wrapped ours in the meantime, ours stays in place and only passes calls on; the next observer wraps
-the functions again.
+are coroutines. All workers of a process share these functions, so each observer's wrapper passes on
+what other workers run. Wrappers come and go in any order: see `Patch`.
 
 Tasks that Dask sends to a pool of processes are not observed: those processes have no worker.
 """
@@ -16,98 +14,94 @@ import os
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import distributed.worker
 from distributed import get_worker
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
+from dasfprof.recording.dask_internals.patch import Patch
 
-RUN_TASK = names.RUN_TASK.attribute
-RUN_COROUTINE = names.RUN_COROUTINE.attribute
+RUN_TASK, RUN_COROUTINE = "_run_task_simple", "_run_task_async"
 
 Run = Callable[..., Any]
+#: Returns a wrapper of a function whose first positional argument is the task. It must raise only
+#: what the function raises. Around a coroutine function it is a coroutine function.
+Wrap = Callable[[Run], Run]
+
+_lock = threading.Lock()
+#: The wrappers of this process, in the order in which they came.
+_patches: list[Patch] = []
 
 
-class TaskObserver(Protocol):
-    """Wraps the functions that run tasks. A wrapper must raise only what the function raises."""
-
-    def wrap(self, run: Run) -> Run:
-        """Return a wrapper of a function whose first positional argument is the task."""
-        ...
-
-    def wrap_coroutine(self, run: Run) -> Run:
-        """Return a wrapper of a coroutine function whose first argument is the task."""
-        ...
+def availability() -> str:
+    """Return ``available`` if tasks can be observed, else the reason."""
+    if names.RUN_TASK.exist():
+        return "available"
+    return "this version of Dask runs its tasks in another way"
 
 
-class _ObservedTasks:
-    """The observers of each worker, and the functions that they wrap."""
+def observe(
+    worker: Any, wrap: Wrap, wrap_coroutine: Wrap | None = None
+) -> Callable[[], None] | None:
+    """Wrap what runs a worker's tasks.
 
-    def __init__(self) -> None:
-        self._observers: dict[Any, tuple[TaskObserver, ...]] = {}
-        #: For each worker the wrappers of its tasks, by the wrapped function. An entry is replaced
-        #: as a whole, as the threads that run tasks read it without a lock.
-        self._chains: dict[str, dict[Any, Run]] = {}
-        self._originals: dict[str, Run] = {}
+    Parameters
+    ----------
+    worker
+        The worker.
+    wrap, wrap_coroutine
+        Of tasks that are functions, and of those that are coroutines; None: they are not observed.
 
-    def place(self) -> list[Patch]:
-        """Wrap Dask's functions, as far as they exist."""
-        return [
-            Patch(distributed.worker, name, partial(self._wrap, name))
-            for name in (RUN_TASK, RUN_COROUTINE)
-            if name not in self._chains and hasattr(distributed.worker, name)
+    Returns
+    -------
+    Callable or None
+        Ends it, but for running tasks, which are observed to their end. None if this Dask does not
+        have the functions to wrap.
+    """
+    if availability() != "available":
+        return None
+    wraps = {RUN_TASK: wrap, RUN_COROUTINE: wrap_coroutine}
+    with _lock:
+        placed = [
+            Patch(distributed.worker, name, partial(_around, worker, wrapper))
+            for name, wrapper in wraps.items()
+            if wrapper is not None and hasattr(distributed.worker, name)
         ]
+        _patches.extend(placed)
+    return partial(_remove, placed)
 
-    def _wrap(self, name: str, original: Any, patch: Patch) -> Any:
-        self._originals[name] = original
-        chains = self._chains[name] = {}
-        first = _first_parameter(original)
 
-        # For a coroutine function this returns the coroutine, which Dask awaits.
-        def run_observed(*args: Any, **kwargs: Any) -> Any:
-            try:
-                run = chains.get(get_worker(), original)
-            except ValueError:  # a process of a pool has no worker
-                run = original
-            if not args:
-                if first not in kwargs:  # the task is unknown
-                    return original(**kwargs)
-                args = (kwargs.pop(first),)
-            return run(*args, **kwargs)
+def _around(worker: Any, wrap: Wrap, original: Any, patch: Patch) -> Any:
+    ours, first = wrap(original), _first_parameter(original)
 
-        return run_observed
+    # For a coroutine function this returns the coroutine, which Dask awaits.
+    def run_observed(*args: Any, **kwargs: Any) -> Any:
+        if not args and first in kwargs:
+            args = (kwargs.pop(first),)
+        try:
+            own = bool(args) and patch.active and get_worker() is worker
+        except ValueError:  # a process of a pool has no worker
+            own = False
+        return (ours if own else original)(*args, **kwargs)
 
-    def forget(self) -> None:
-        """Forget the wrappers that were removed; those that stay in place only pass calls on."""
-        self._chains.clear()
-        self._originals.clear()
+    return run_observed
 
-    def change(self, worker: Any, observers: tuple[TaskObserver, ...]) -> None:
-        """Set the observers of a worker, from its next task on."""
-        if not observers:
-            self._observers.pop(worker, None)
-            for chains in self._chains.values():
-                chains.pop(worker, None)
-            return
-        for name, chains in self._chains.items():
-            chain = self._originals[name]
-            for observer in observers:
-                wrap = observer.wrap if name == RUN_TASK else observer.wrap_coroutine
-                chain = wrap(chain)
-            chains[worker] = chain
-        self._observers[worker] = observers
 
-    def of(self, worker: Any) -> tuple[TaskObserver, ...]:
-        """Return the observers of a worker, the innermost first."""
-        return self._observers.get(worker, ())
+def _remove(placed: list[Patch]) -> None:
+    with _lock:
+        for patch in placed:
+            patch.remove()
+            if patch in _patches:
+                _patches.remove(patch)
 
-    def abandon(self) -> None:
-        """Remove all observers in a forked child: the workers are the parent's."""
-        self._observers.clear()
-        for chains in self._chains.values():
-            chains.clear()
+
+def _abandon() -> None:
+    """Remove all wrappers in a forked child: the workers are the parent's."""
+    global _lock  # noqa: PLW0603  (another thread of the parent may have held it)
+    _lock = threading.Lock()
+    while _patches:
+        _patches.pop().remove()
 
 
 def _first_parameter(function: Any) -> str | None:
@@ -120,47 +114,5 @@ def _first_parameter(function: Any) -> str | None:
     return first.name if first is not None and by_both else None
 
 
-_lock = threading.Lock()
-_tasks = _ObservedTasks()
-_patches = SharedPatches(_tasks.place, _tasks.forget)
-
-
-def availability() -> str:
-    """Return ``available`` if tasks can be observed, else the reason."""
-    if names.RUN_TASK.exists() and names.TASK_KEY.exists():
-        return "available"
-    return "this version of Dask runs its tasks in another way"
-
-
-def observe(worker: Any, observer: TaskObserver) -> Callable[[], None] | None:
-    """Add an observer of a worker's tasks.
-
-    Returns
-    -------
-    Callable or None
-        Removes the observer; it still observes the running tasks to their end. None if this Dask
-        does not have the functions to wrap.
-    """
-    if availability() != "available":
-        return None
-    with _lock:
-        _patches.enter()
-        try:
-            _tasks.change(worker, (*_tasks.of(worker), observer))
-        except Exception:
-            _patches.leave()
-            raise
-    return partial(_leave, worker, observer)
-
-
-def _leave(worker: Any, observer: TaskObserver) -> None:
-    with _lock:
-        observers = _tasks.of(worker)
-        rest = tuple(other for other in observers if other is not observer)
-        if len(rest) < len(observers):
-            _tasks.change(worker, rest)
-            _patches.leave()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_tasks.abandon)
+    os.register_at_fork(after_in_child=_abandon)

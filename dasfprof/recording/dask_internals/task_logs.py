@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
 from dasfprof.recording.guard import HookGuard
 
@@ -47,7 +46,7 @@ class Ear:
         left_out: Callable[[], object],
         guard: HookGuard,
     ) -> None:
-        self._threads = getattr(worker, names.ACTIVE_THREADS.attribute)
+        self._threads = worker.active_threads
         self._tasks = worker.state.tasks
         self._level, self._listener, self._left_out = level, listener, left_out
         self._guard = guard

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dasfprof.recording.dask_internals import names
 from dasfprof.schema.worker_memory import MEMORY_SIZES
 
 
@@ -13,7 +12,7 @@ class _NoCorrection:
 
     def __init__(self, worker: Any) -> None:
         self._worker = worker
-        setattr(self, names.SCHEDULER_DELAY.attribute, 0.0)
+        self.scheduler_delay = 0.0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._worker, name)
@@ -21,12 +20,12 @@ class _NoCorrection:
 
 def with_correction(worker: Any) -> Any:
     """Return the worker, or a proxy with a correction of 0 if this Dask has no correction."""
-    return worker if hasattr(worker, names.SCHEDULER_DELAY.attribute) else _NoCorrection(worker)
+    return worker if hasattr(worker, "scheduler_delay") else _NoCorrection(worker)
 
 
 def memory_sizes(worker: Any) -> dict[str, int]:
     """Return the `MEMORY_SIZES` of a worker; 0 where there is none or it is unknown."""
-    manager = getattr(worker, names.MEMORY_MANAGER.attribute, None)
+    manager = getattr(worker, "memory_manager", None)
     limit = getattr(manager, "memory_limit", None) or 0
     shares = {name: getattr(manager, f"{name}_fraction", None) or 0 for name in MEMORY_SIZES}
     return {name: int(limit * share) for name, share in {**shares, "memory_limit": 1}.items()}
@@ -37,16 +36,16 @@ def value_in_memory(data: Any, key: Any) -> Any:
 
     ``data[key]`` would read it back from disk and change the order in which results are spilled.
     """
-    fast = getattr(getattr(data, names.SPILL_FAST.attribute, data), "d", data)
+    fast = getattr(getattr(data, "fast", data), "d", data)
     return fast.get(key) if isinstance(fast, dict) else None
 
 
 def spilled_bytes(data: Any) -> int:
     """Return how many bytes of a worker's results are on its disk."""
-    total = getattr(data, names.SPILLED_TOTAL.attribute, None)
+    total = getattr(data, "spilled_total", None)
     return getattr(total, "disk", 0)
 
 
 def spill_metrics(data: Any) -> dict[Any, float]:
     """Return seconds and bytes that a worker wrote to and read from its disk."""
-    return dict(getattr(data, names.SPILL_METRICS.attribute, {}))
+    return dict(getattr(data, "cumulative_metrics", {}))

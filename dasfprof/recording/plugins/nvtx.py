@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 import time
 from enum import Enum
-from functools import partial
 from typing import Any
 
+from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.task_runs import nvtx_ranges as task_ranges
+from dasfprof.recording.task_runs.nvtx_ranges import TaskRanges
 from dasfprof.schema.events import InstantEvent
 
 DOMAIN = "dasfprof"
@@ -60,7 +60,6 @@ class GPUAnnotationPlugin(RecordingPart):
     def _start(self, worker: Any) -> None:
         """Place the ranges, and record whether that was possible."""
         opened = self._open_database(self.settings, worker) if self.settings else None
-        self._undo.append(partial(task_ranges.stop, worker, self._guard))
         args = {"availability": self._place(worker).value, "domain": DOMAIN}
         if opened:
             database, constants = opened
@@ -77,5 +76,9 @@ class GPUAnnotationPlugin(RecordingPart):
         # NVTX looks for a tool at its first use in a process and then never again.
         if domain.get_event_attributes() is None:
             return NvtxAvailability.NO_TOOL
-        placed = task_ranges.start(worker, domain, self._guard)
-        return NvtxAvailability.AVAILABLE if placed else NvtxAvailability.NO_HOOK
+        ranges = TaskRanges(worker, domain, self._guard)
+        leave = observe(worker, ranges.wrap, ranges.wrap_coroutine)
+        if leave is None:
+            return NvtxAvailability.NO_HOOK
+        self._undo.append(leave)
+        return NvtxAvailability.AVAILABLE

@@ -22,6 +22,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.protocol.pickle import dumps
 
 from dasfprof.database.writer import Folded, Source
+from dasfprof.recording.cluster.absence import Absence
 from dasfprof.recording.cluster.calls import settle_worker
 from dasfprof.recording.cluster.link import ask_workers
 from dasfprof.recording.cluster.worker_exits import WorkerExits
@@ -86,6 +87,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._note: Callable[[tuple[Any, ...]], None] = discard
         self._under_way: SchedulerUnderWay | None = None
         self._exits: WorkerExits | None = None
+        self.absence = Absence(settings)
         self._receiver: Receiver | None = None
         self.uploader: Uploader | None = None
         #: For tasks that have not ended, by key: when and by which stimulus each became known, when
@@ -131,6 +133,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             frequency = self.settings.stack_frequency
             samples = SampleFile(writer, constants, rows.stacks, self._guard, frequency)
             self._undo.append(samples.sample(LOOP_SAMPLE, partial(EventLoop, scheduler)))
+            self.absence.begin(scheduler, writer, self._guard)
+            self._undo.append(self.absence.stop)
         except Exception:
             self._note = discard
             self._guard.caught("start")
@@ -207,6 +211,14 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             await in_thread(partial(self._guard.take_all, "stop", self._undo))
         except Exception:
             self._guard.caught("stop")
+
+    def add_client(self, scheduler: Any, client: str) -> None:
+        """Note that a client connected: it may be that of the run, again."""
+        self.absence.came(client)
+
+    def remove_client(self, scheduler: Any, client: str) -> None:
+        """Note that a client left."""
+        self.absence.left(client)
 
     def transition(
         self,

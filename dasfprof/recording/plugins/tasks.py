@@ -21,7 +21,7 @@ from typing import Any
 from dasfprof.database.writer import Source
 from dasfprof.recording.allocations.observer import trace_allocations
 from dasfprof.recording.call_profiles.observer import CallProfiles, profile_calls
-from dasfprof.recording.dask_internals import actor_calls, names, shuffles
+from dasfprof.recording.dask_internals import actor_calls, shuffles, task_threads
 from dasfprof.recording.dask_internals.metering import (
     ExecuteFailureEvent,
     ExecuteSuccessEvent,
@@ -156,13 +156,13 @@ class WorkerTaskPlugin(RecordingPart):
             self._writer, constants, rows.stacks, self._guard, self.settings.stack_frequency
         )
         self._undo.append(samples.sample(LOOP_SAMPLE, partial(EventLoop, worker)))
-        if names.ACTIVE_THREADS.exists():
+        if task_threads.are_known(worker):
             self._undo.append(samples.sample(TASK_SAMPLE, partial(TaskThreads, worker)))
 
     def _measure_run_queue(self, worker: Any) -> None:
         run_queue = RunQueue(self._guard)
         self._undo.append(run_queue.stop)
-        leave = observe(worker, run_queue)
+        leave = observe(worker, run_queue.wrap)
         if leave is not None:
             self._undo.append(leave)
         self._readings = run_queue.readings

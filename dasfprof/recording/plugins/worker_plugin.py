@@ -65,6 +65,8 @@ class RecordingPart(RecordingPlugin):
     def __init__(self, settings: RunSettings | None, name: str) -> None:
         self.settings = settings
         self.name = name
+        #: The parts of the same worker that have files: each header names them all.
+        self.plugins: list[str] = []
         self.database: FileDatabase | None = None
         self._guard = HookGuard()
         #: Steps of the teardown, called from last to first.
@@ -111,7 +113,7 @@ class RecordingPart(RecordingPlugin):
         """
         facts = worker_facts(worker)
         database = settings.open_database(
-            self.plugin, str(worker.name), {"worker": facts, **header}
+            self.plugin, str(worker.name), {"worker": facts, "plugins": self.plugins, **header}
         )
         self.database = database
         self._undo.append(database.close)

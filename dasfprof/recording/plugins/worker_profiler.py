@@ -28,11 +28,9 @@ class WorkerProfiler(RecordingPlugin):
     ----------
     settings
         The run.
-    nvtx
-        Whether tasks are shown as ranges.
     """
 
-    def __init__(self, settings: RunSettings, nvtx: bool) -> None:
+    def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
         self.name = settings.plugin_name("WorkerProfiler")
         #: The parts in the order of their setup. Each has a file of its own.
@@ -40,9 +38,11 @@ class WorkerProfiler(RecordingPlugin):
             WorkerTaskPlugin(settings),
             ResourceMonitor(settings),
         ]
-        if nvtx:
+        if settings.enable_nvtx:
             name = settings.plugin_name("GPUAnnotationPlugin")
             self.parts.append(GPUAnnotationPlugin(name, settings))
+        for part in self.parts:
+            part.plugins = [each.plugin for each in self.parts]
         self._guard = HookGuard()
         self.shipper: Shipper | Uploader | None = None
 
@@ -66,6 +66,13 @@ class WorkerProfiler(RecordingPlugin):
         for part in self.parts:
             part.setup(worker)
         self._ship(worker)
+
+    def end_with(self, ending: dict[str, Any]) -> None:
+        """Let the files say of their end what a run's client does not, see `TraceWriter.ending`."""
+        for part in self.parts:
+            database = getattr(part, "database", None)
+            if database is not None:
+                database.writer.ending = ending
 
     def _ship(self, worker: Any) -> None:
         try:

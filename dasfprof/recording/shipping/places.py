@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, NamedTuple
 
+from dasfprof.config.options import ShipName
 from dasfprof.database.storage import check_backend, is_url, shown
 from dasfprof.errors import InvalidArgumentError
-
-#: Where processes send what they write: workers whose disks the client does not see, or all.
-ShipName = Literal["auto", "scheduler", "storage", "none"]
 
 
 class Place(NamedTuple):
@@ -24,7 +22,7 @@ class Place(NamedTuple):
     ship: ShipName
 
 
-def choose_place(directory: Any, ship: Any) -> Place:
+def choose_place(directory: Any, ship: ShipName) -> Place:
     """Return where files are written and sent.
 
     Raises
@@ -35,12 +33,6 @@ def choose_place(directory: Any, ship: Any) -> Place:
         If a URL needs a package that is not installed here.
     """
     given = directory or "."
-    if ship not in get_args(ShipName):
-        raise InvalidArgumentError(
-            f"ship={ship!r} must be 'auto' (to the storage if the directory is a URL; else workers "
-            "whose directory is neither the client's nor the scheduler's send what they write to "
-            "the scheduler), 'scheduler' (all workers do), 'storage' or 'none'."
-        )
     if not isinstance(given, str | os.PathLike) or "\0" in str(given):
         raise InvalidArgumentError(
             f"directory={given!r} must be a str or a path, such as 'traces', or a URL, such as "
@@ -60,7 +52,7 @@ def choose_place(directory: Any, ship: Any) -> Place:
             f"ship='storage' needs the storage's URL as directory, such as 's3://bucket/traces'; "
             f"got {os.fspath(given)!r}."
         )
-    return Place(str(Path(given).expanduser().absolute()), "", cast("ShipName", ship))
+    return Place(str(Path(given).expanduser().absolute()), "", ship)
 
 
 def local_directory(run_uuid: str) -> str:

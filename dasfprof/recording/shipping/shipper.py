@@ -229,7 +229,7 @@ def ship_files(
     settings: RunSettings, worker: Any, databases: Sequence[FileDatabase]
 ) -> Shipper | None:
     """Begin to ship a worker's files if that is asked for and needed; else return None."""
-    if not databases or settings.ship in ("none", "storage") or is_receiving(settings.uuid):
+    if not databases or settings.ship in ("off", "storage") or is_receiving(settings.uuid):
         return None
     if settings.ship == "auto" and sees_mark(settings.directory, settings.uuid):
         return None

@@ -80,7 +80,8 @@ class StepRecorder:
             if other.is_over:
                 other.stop()
         self._cluster = self._client.cluster
-        self._watch = SchedulerWatch(self._client, self.stop)
+        plugin = self.settings.plugin_name("SchedulerPlugin")
+        self._watch = SchedulerWatch(self._client, plugin, self.settings.orphan_timeout, self.stop)
         self._watch.start()
         place_hooks()
         self._since = time()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dasfprof.recording.dask_internals import names, task_prints
+from dasfprof.recording.dask_internals import task_prints, task_threads
 from dasfprof.recording.dask_internals.task_logs import listen
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
@@ -66,7 +66,7 @@ def watch_logs(
             },
         )
 
-    if names.ACTIVE_THREADS.exists():
+    if task_threads.are_known(worker):
         too_many = partial(rows.losses.add, "too many logs")
         undo.append(listen(worker, settings.log_level, write, too_many, guard))
         if settings.record_prints:

@@ -16,9 +16,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from distributed import get_worker
-
-from dasfprof.recording.dask_internals.task_functions import RUN_TASK, observe
+from dasfprof.recording.dask_internals.task_functions import RUN_TASK
 from dasfprof.recording.guard import HookGuard
 
 #: The most prefixes of a process with ranges of their own name. NVTX keeps each name forever, and
@@ -34,19 +32,20 @@ _named: set[str] = set()
 
 
 class TaskRanges:
-    """Opens and closes ranges around the tasks of the workers that were added.
+    """Opens and closes ranges around the tasks of a worker.
 
     Parameters
     ----------
+    worker
+        The worker; only read.
     domain
         An enabled `nvtx.Domain`.
+    guard
+        Handles errors.
     """
 
-    def __init__(self, domain: Any) -> None:
-        #: The guards of the plugins that annotate each worker, one for each run. Replaced as a
-        #: whole, as the threads that run tasks read it without a lock.
-        self.workers: dict[Any, tuple[HookGuard, ...]] = {}
-        self._domain = domain
+    def __init__(self, worker: Any, domain: Any, guard: HookGuard) -> None:
+        self._worker, self._domain, self._guard = worker, domain, guard
         # Attributes are reused with another payload each time, so each thread has its own.
         self._attributes = threading.local()
 
@@ -56,13 +55,13 @@ class TaskRanges:
 
         @functools.wraps(run)
         def run_in_range(task: Any, /, *args: Any, **kwargs: Any) -> Any:
-            guard, attributes = self._next(task)
-            if guard is None or not _call(guard, push, attributes):
-                return run(task, *args, **kwargs)
+            attributes = self._next(task)
+            is_open = attributes is not None and self._call(push, attributes)
             try:
                 return run(task, *args, **kwargs)
             finally:
-                _call(guard, pop)
+                if is_open:
+                    self._call(pop)
 
         return run_in_range
 
@@ -72,36 +71,29 @@ class TaskRanges:
 
         @functools.wraps(run)
         async def run_in_range(task: Any, /, *args: Any, **kwargs: Any) -> Any:
-            guard, attributes = self._next(task)
+            attributes = self._next(task)
             identity: list[Any] = []
-            if guard is not None:
-                _call(guard, lambda: identity.append(domain.start_range(attributes)))
+            if attributes is not None:
+                self._call(lambda: identity.append(domain.start_range(attributes)))
             try:
                 return await run(task, *args, **kwargs)
             finally:
-                if guard is not None and identity:
-                    _call(guard, domain.end_range, identity[0])
+                if identity:
+                    self._call(domain.end_range, identity[0])
 
         return run_in_range
 
-    def _next(self, task: Any) -> tuple[HookGuard | None, Any]:
-        """Return the guard and the range's attributes of a task; without a guard, no range."""
+    def _next(self, task: Any) -> Any:
+        """Return the attributes of a task's range; None: it has no range."""
         try:
-            worker = get_worker()
-            guards = self.workers.get(worker)
-        except ValueError:
-            return None, None
-        if not guards:
-            return None, None
-        try:
-            state = worker.state.tasks[task.key]
+            state = self._worker.state.tasks[task.key]
             attributes = self._of_prefix(state.prefix)
             attributes.payload = state.run_id
             attributes.category = _category(state.annotations)
         except Exception:
-            guards[0].caught(RUN_TASK)
-            return None, None
-        return guards[0], attributes
+            self._guard.caught(RUN_TASK)
+            return None
+        return attributes
 
     def _of_prefix(self, prefix: str) -> Any:
         known: dict[str, Any] = self._attributes.__dict__
@@ -112,6 +104,14 @@ class TaskRanges:
                 message=name[:_MAX_LENGTH].encode(errors="replace").decode(), color=color_of(name)
             )
         return attributes
+
+    def _call(self, function: Callable[..., Any], *args: Any) -> bool:
+        try:
+            function(*args)
+        except Exception:
+            self._guard.caught(RUN_TASK)
+            return False
+        return True
 
 
 def color_of(prefix: str) -> int:
@@ -133,52 +133,3 @@ def _name_of(prefix: str) -> str:
 def _category(annotations: Any) -> int:
     category = annotations.get("nvtx_category", 0) if annotations else 0
     return category if isinstance(category, int) and 0 <= category < 2**32 else 0
-
-
-def _call(guard: HookGuard, function: Callable[..., Any], *args: Any) -> bool:
-    try:
-        function(*args)
-    except Exception:
-        guard.caught(RUN_TASK)
-        return False
-    return True
-
-
-# --- the ranges of this process ------------------------------------------------------------------
-
-_lock = threading.Lock()
-_ranges: TaskRanges | None = None
-#: Functions that end the observation of each worker.
-_leave: dict[Any, Callable[[], None]] = {}
-
-
-def start(worker: Any, domain: Any, guard: HookGuard) -> bool:
-    """Annotate the tasks of a worker; return whether this Dask has the functions to wrap."""
-    global _ranges  # noqa: PLW0603  (NVTX's names are the process's)
-    with _lock:
-        ranges = _ranges or TaskRanges(domain)
-        guards = ranges.workers.get(worker, ())
-        if not guards:
-            leave = observe(worker, ranges)
-            if leave is None:
-                return False
-            _leave[worker] = leave
-        _ranges = ranges
-        ranges.workers[worker] = (*guards, guard)
-    return True
-
-
-def stop(worker: Any, guard: HookGuard) -> None:
-    """Undo `start`, if it was called. Open ranges are still closed."""
-    global _ranges  # noqa: PLW0603
-    with _lock:
-        if _ranges is None or guard not in _ranges.workers.get(worker, ()):
-            return
-        rest = tuple(other for other in _ranges.workers[worker] if other is not guard)
-        if rest:
-            _ranges.workers[worker] = rest
-        else:
-            del _ranges.workers[worker]
-            _leave.pop(worker)()
-        if not _ranges.workers:
-            _ranges = None

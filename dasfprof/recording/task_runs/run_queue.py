@@ -18,7 +18,7 @@ import contextlib
 import functools
 import os
 import threading
-import weakref
+from collections.abc import Callable
 from time import thread_time
 from typing import Any
 
@@ -110,17 +110,13 @@ def correction_of(reading: Reading | None) -> float | None:
 
 
 class _OwnFile:
-    """One thread's file: its descriptor, which is closed with the thread, and the last text.
+    """One thread's file, closed with the last reference to it, and the last text."""
 
-    The descriptor is in the list while no thread uses it. A thread that takes it out owns it: so
-    the thread that reads and the one that stops the recording never use it at the same time, and
-    exactly one of them closes it.
-    """
+    __slots__ = ("cpu", "descriptor", "last", "read_at", "was_brief")
 
-    __slots__ = ("__weakref__", "cpu", "descriptors", "last", "read_at", "was_brief")
-
-    def __init__(self, descriptors: list[int]) -> None:
-        self.descriptors = descriptors
+    def __init__(self, descriptor: int | None) -> None:
+        #: None: there is no such file, or the recording has ended.
+        self.descriptor = descriptor
         self.last: bytes | None = None
         #: The thread's CPU seconds then.
         self.cpu = thread_time()
@@ -128,28 +124,18 @@ class _OwnFile:
         self.read_at = 0.0
         #: Whether the thread's last task was brief.
         self.was_brief = False
-        weakref.finalize(self, _close, descriptors).atexit = False
 
     def read(self) -> bytes | None:
-        """Return the file's text; None if there is no such file or the recording has ended."""
-        try:
-            descriptor = self.descriptors.pop()
-        except IndexError:
+        """Return the file's text; None if there is none."""
+        if self.descriptor is None:
             return None
-        try:
-            self.last = os.pread(descriptor, _LENGTH, 0)
-            self.cpu = thread_time()
-        finally:
-            self.descriptors.append(descriptor)
+        self.last = os.pread(self.descriptor, _LENGTH, 0)
+        self.cpu = thread_time()
         return self.last
 
-
-def _close(descriptors: list[int]) -> None:
-    try:
-        descriptor = descriptors.pop()
-    except IndexError:  # another thread closed it, or there is no such file
-        return
-    os.close(descriptor)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        if self.descriptor is not None:
+            close(self.descriptor)
 
 
 class RunQueue:
@@ -167,71 +153,65 @@ class RunQueue:
         self.readings: dict[Any, Reading] = {}
         self._has_schedstat = availability() == "available"
         self._guard = guard
+        #: Owns the file of each thread.
         self._local = threading.local()
-        self._lock = threading.Lock()
-        self._files: weakref.WeakSet[_OwnFile] = weakref.WeakSet()
         self._stopped = False
 
     def wrap(self, run: Run) -> Run:
         """Return a function that runs another, whose first argument is a task, between readings."""
-        local, readings, counted = self._local, self.readings, self._has_schedstat
 
         @functools.wraps(run)
         def run_measured(task: Any, /, *args: Any, **kwargs: Any) -> Any:
             before = file = None
             try:
                 try:
-                    file = local.file
+                    file = self._local.file
                 except AttributeError:
-                    file = local.file = self._open()
+                    file = self._local.file = self._open()
                 if not file.was_brief:
                     before = file.read()
             except Exception:
                 self._guard.caught(RUN_TASK)
-            outcome = run(task, *args, **kwargs)
             try:
-                if file is None or len(readings) >= _MOST:
-                    return outcome
-                stop, correction = outcome["stop"], args[1] if len(args) > 1 else None
-                if stop - outcome["start"] >= BRIEF or correction is None or not counted:
-                    begin, cpu, was_read = before or file.last, file.cpu, before is not None
-                    end = file.read()
-                    readings[task.key] = begin, end, correction, was_read, file.cpu - cpu
-                    file.was_brief, file.read_at = False, stop
-                else:
-                    readings[task.key] = correction
-                    file.was_brief = True
-                    if not 0 <= stop - file.read_at < STALE:
-                        file.read()
-                        file.read_at = stop
-                if self._stopped:
-                    _close(file.descriptors)
-            except Exception:
-                self._guard.caught(RUN_TASK)
-            return outcome
+                outcome = run(task, *args, **kwargs)
+                if file is not None and len(self.readings) < _MOST:
+                    self._ended(file, before, task.key, outcome, args)
+                return outcome
+            finally:
+                file = None  # the traceback of a task's error keeps this frame
 
         return run_measured
 
-    def wrap_coroutine(self, run: Run) -> Run:
-        """Return the function unchanged: many coroutines share the event loop's thread."""
-        return run
+    def _ended(
+        self, file: _OwnFile, before: bytes | None, key: Any, outcome: Any, args: tuple[Any, ...]
+    ) -> None:
+        try:
+            stop, correction = outcome["stop"], args[1] if len(args) > 1 else None
+            is_brief = stop - outcome["start"] < BRIEF
+            if not is_brief or correction is None or not self._has_schedstat:
+                begin, cpu, was_read = before or file.last, file.cpu, before is not None
+                end = file.read()
+                self.readings[key] = begin, end, correction, was_read, file.cpu - cpu
+                file.was_brief, file.read_at = False, stop
+            else:
+                self.readings[key] = correction
+                file.was_brief = True
+                if not 0 <= stop - file.read_at < STALE:
+                    file.read()
+                    file.read_at = stop
+        except Exception:
+            self._guard.caught(RUN_TASK)
 
     def stop(self) -> None:
-        """Stop reading. Descriptors are closed, those of running tasks when the tasks end."""
-        with self._lock:
-            self._stopped = True
-            files = list(self._files)
-        for file in files:
-            _close(file.descriptors)
+        """Stop reading. Files are closed, those of running tasks when the tasks end."""
+        self._stopped = True
+        self._local = threading.local()
         self.readings.clear()
 
     def _open(self) -> _OwnFile:
         """Return this thread's file, opened once; without it the thread has no readings."""
-        descriptors: list[int] = []
-        with self._lock:
-            if self._has_schedstat and not self._stopped:
-                with contextlib.suppress(OSError):
-                    descriptors.append(os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC))
-            file = _OwnFile(descriptors)
-            self._files.add(file)
-        return file
+        descriptor = None
+        if self._has_schedstat and not self._stopped:
+            with contextlib.suppress(OSError):
+                descriptor = os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
+        return _OwnFile(descriptor)

@@ -47,7 +47,7 @@ class SchedulerUnderWay:
         self._guard = guard
         self._loop = asyncio.get_running_loop()
         self._pulse = Pulse("under-way scheduler", [LoopWatch(scheduler, self._rows).look], guard)
-        self._can_record = names.has_under_way(names.SCHEDULER)
+        self._can_record = names.SCHEDULER_STATE.exist()
         self._stopped = False
         self._last: tuple[Any, ...] | None = None
         #: When a row is due that tells of no change, and until when there is none.

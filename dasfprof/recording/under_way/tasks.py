@@ -42,7 +42,7 @@ def watch_worker(
         Gets what ends it, to be called from last to first.
     """
     looks = [LoopWatch(worker, rows).look]
-    if names.has_under_way(names.WORKER):
+    if names.UNDER_WAY.exist():
         looks.append(TasksUnderWay(worker, received, rows).look)
         undo.append(watch_locks())
     pulse = Pulse(f"under-way {worker.name}", looks, guard)

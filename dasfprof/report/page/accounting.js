@@ -1,9 +1,14 @@
 // Where every second of every thread went: a bar of classes for the cluster and for each worker.
 
+import { rowsOf } from "./data.js";
+import { make } from "./dom.js";
+import { formatSeconds, formatShare, shortened, visible } from "./format.js";
+import { fitting, sumOf } from "./numbers.js";
+
 const MAX_BARS = 24;
 
 /** Fills the section; busy classes are solid, idle ones hatched. */
-function showAccounting(root, { cluster, workers }) {
+export function showAccounting(root, { cluster, workers }, classes) {
   const whole = rowsOf(cluster);
   if (!whole.length) {
     root.append(
@@ -15,7 +20,7 @@ function showAccounting(root, { cluster, workers }) {
     );
     return;
   }
-  const swatches = swatchesOf(whole);
+  const swatches = swatchesOf(classes);
   const bars = make("div", { class: "bars" });
   addBar(bars, "All threads", whole, swatches);
   const byWorker = Map.groupBy(rowsOf(workers), (row) => `${row.Host}\0${row.Worker}`);
@@ -46,24 +51,11 @@ function showAccounting(root, { cluster, workers }) {
   root.append(bars, list);
 }
 
-/** A table of the page as a list of maps. */
-function rowsOf({ columns }) {
-  const count = columns[0]?.values.length ?? 0;
-  return Array.from({ length: count }, (_, at) =>
-    Object.fromEntries(columns.map(({ label, values }) => [label, values[at]])),
-  );
+function swatchesOf(classes) {
+  return new Map(classes.map((one) => [one.name, one]));
 }
 
-function swatchesOf(rows) {
-  return new Map(
-    rows.map(({ Class: name, Busy: busy }) => {
-      const colour = CLASS_COLOURS[name] ?? HATCHED_BACK[name] ?? OTHER;
-      return [name, { colour, busy, back: name in HATCHED_BACK }];
-    }),
-  );
-}
-
-function swatch({ colour, busy, back }, tag = "i") {
+export function swatch({ colour, busy, back }, tag = "i") {
   const element = make(tag, { class: busy ? "busy" : back ? "idle back" : "idle" });
   element.style.backgroundColor = `var(--series-${colour})`;
   return element;
@@ -97,9 +89,9 @@ function shareOf(row) {
 }
 
 /** Fills one bar with all thread-seconds, and names its classes, those of under 1 % as one. */
-function showClasses(bar, names, cluster) {
+export function showClasses(bar, names, cluster, classes) {
   const rows = rowsOf(cluster);
-  const swatches = swatchesOf(rows);
+  const swatches = swatchesOf(classes);
   fillBar(bar, "All threads", rows, swatches);
   for (const [at, part] of [...bar.children].entries())
     part.addEventListener("click", () => (location.hash = classLink(rows[at].Class)));

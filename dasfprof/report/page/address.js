@@ -1,5 +1,8 @@
 // What is seen, as the fragment of the page's address: written as it changes, followed when it is given.
 
+import { byId, find } from "./dom.js";
+import { FILTERS } from "./timeline/filters.js";
+
 /** Browsers refuse to write the address more often than some hundred times a minute. */
 const WRITTEN_MS = 300;
 
@@ -8,7 +11,7 @@ function fragmentOf({ timeline, tasks, filters, findings, lanes, legends }) {
   const link = new URLSearchParams();
   lanes.write(link);
   legends.write(link);
-  const view = document.querySelector("input[name=view]:checked").value;
+  const view = find("input[name=view]:checked").value;
   if (findings.marked !== null) link.set("finding", String(findings.marked + 1));
   link.set("view", view);
   if (view === "compact") link.set("least", byId("threshold").value);
@@ -26,7 +29,7 @@ function fragmentOf({ timeline, tasks, filters, findings, lanes, legends }) {
   return `#${link}`;
 }
 
-class Address {
+export class Address {
   constructor(page) {
     this.page = page;
     // What is seen may be written over an address that was asked for and not followed yet.
@@ -66,7 +69,7 @@ class Address {
     } else page.markFinding(null);
     if (link.has("least")) byId("threshold").value = link.get("least");
     if (link.has("open")) page.timeline.opened = new Set(link.get("open").split(" "));
-    const view = document.querySelector(`input[name=view][value="${CSS.escape(link.get("view") ?? "")}"]`);
+    const view = find(`input[name=view][value="${CSS.escape(link.get("view") ?? "")}"]`);
     if (view) view.checked = true;
     if (page.lanes.read(link) || view) page.arrange();
     if (link.has("summed")) page.sum(link.get("summed") === "1");

@@ -14,45 +14,12 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dasfprof.report.page.assets import asset, joined
 from dasfprof.report.page.packing import PackedColumn, pack_all, packed_text
-
-#: Scripts of every page, in the order in which they rest on each other.
-SHARED_SCRIPTS = (
-    "format.js",
-    "outliers.js",
-    "data.js",
-    "timeline/tasks.js",
-    "timeline/views.js",
-    "timeline/path.js",
-    "timeline/gaps.js",
-    "timeline/palette.js",
-    "timeline/frame.js",
-    "timeline/painter.js",
-    "timeline/marks.js",
-    "timeline/colours.js",
-    "timeline/legend.js",
-    "summary.js",
-    "findings.js",
-    "timeline/gestures.js",
-    "timeline/selection.js",
-    "timeline/tip.js",
-    "timeline/timeline.js",
-    "tables/table.js",
-    "tables/printed.js",
-    "tables/columns.js",
-    "tables/sections.js",
-    "accounting.js",
-    "flame/graph.js",
-    "comparison/axis.js",
-    "comparison/names.js",
-    "comparison/pair.js",
-)
 
 
 def write_document(
@@ -60,7 +27,7 @@ def write_document(
     *,
     title: str,
     body: str,
-    scripts: Sequence[str],
+    script: str,
     facts: Mapping[str, Any],
     columns: Mapping[str, PackedColumn],
 ) -> None:
@@ -74,8 +41,8 @@ def write_document(
         Any text.
     body
         The name of the file of the body.
-    scripts
-        The names of the files of its scripts, beside those of every page.
+    script
+        The name of the file of its script.
     facts
         What is read first; the facts about the columns are added.
     columns
@@ -87,25 +54,18 @@ def write_document(
         If the file cannot be written.
     """
     about = {name: column.about for name, column in columns.items()}
-    script, packed = _script_of((*SHARED_SCRIPTS, *scripts))
-    loader = asset("loader.js")
-    head, tail = shell(title, loader, script)
+    loader, whole = joined("loader.js"), joined(script)
+    head, tail = shell(title, loader, whole)
     with path.open("wb") as file:
         file.write(f"{head}{asset(body)}".encode())
         data = _as_json({**facts, "columns": about})
         file.write(f'<script type="application/json" id="facts">{data}</script>\n'.encode())
-        file.write(f'<script type="text/plain" id="script">{packed}</script>\n'.encode())
+        file.write(
+            f'<script type="text/plain" id="script">{packed_text(whole)}</script>\n'.encode()
+        )
         file.write(f"<script>{loader}</script>\n".encode())
         file.writelines(_elements(columns))
         file.write(tail.encode())
-
-
-@cache
-def _script_of(names: tuple[str, ...]) -> tuple[str, str]:
-    """Return the script of files, and the same as `packed_text`."""
-    parts = "".join(f"// {name}\n{asset(name)}\n" for name in names)
-    script = f'(() => {{\n"use strict";\n{parts}}})();\n'
-    return script, packed_text(script)
 
 
 def shell(title: str, *scripts: str) -> tuple[str, str]:
@@ -131,11 +91,6 @@ def shell(title: str, *scripts: str) -> tuple[str, str]:
         for part in asset("document.html").split("{{body}}")
     ]
     return filled[0], filled[1]
-
-
-def asset(name: str) -> str:
-    """Return the text of a file of the pages."""
-    return files("dasfprof.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def ascii_html(text: str) -> str:

@@ -1,5 +1,10 @@
 // What the diagnosis found: each finding a link to the place in the timeline that it speaks of.
 
+import { rowsOf } from "./data.js";
+import { byId, make } from "./dom.js";
+import { counted, formatCell, formatSeconds, shortened, visible } from "./format.js";
+import { functionButton } from "./functions/drawer.js";
+
 /** How grave a finding is: a shape and a word, as not everyone tells the colours apart. */
 const SEVERITIES = {
   high: { shape: "▲", about: "a fifth of the run or more is at stake, or results are" },
@@ -11,7 +16,9 @@ const GRAVE = ["high", "medium"];
 /** Findings that are seen at first: the timeline begins on the first screen. */
 const MOST_SEEN = 3;
 
-class Findings {
+export class Findings {
+  places; follow; about;
+
   /**
    * `places` has all places of each row of `TraceAnalyser.diagnose`, null: its own are all.
    * `follow(at)` is called with the place of the row that a link is of, `about(name)` with a function
@@ -70,9 +77,9 @@ class Findings {
   /** Marks the finding that is looked at; null marks none. */
   mark(at) {
     this.marked = at;
-    for (const [place, item] of this.items.entries()) {
-      item.toggleAttribute("aria-current", place === at);
-      if (place === at && this.rest?.contains(item)) this.rest.open = true;
+    for (const [number, item] of this.items.entries()) {
+      item.toggleAttribute("aria-current", number === at);
+      if (number === at && this.rest?.contains(item)) this.rest.open = true;
     }
     const told = byId("followed");
     told.hidden = at === null;
@@ -87,8 +94,11 @@ class Findings {
 }
 
 /** What a finding speaks of: what its task runs have in common, and times (null: the whole run). */
-function placesOf(row, all) {
-  if (all) return { common: { function: all.function, worker: all.worker, state: all.state }, spans: all.spans.length ? all.spans : null };
+export function placesOf(row, all) {
+  if (all) {
+    const { spans, ...common } = all;
+    return { common, spans: spans.length ? spans : null };
+  }
   const { Function: name, Worker: worker, "Start (s)": start, "Stop (s)": stop } = row;
   return { common: { function: name, worker, state: null }, spans: start === null ? null : [[start, stop ?? start]] };
 }
@@ -102,7 +112,7 @@ function beneathCauses(rows) {
   });
 }
 
-function severity({ Severity: name }) {
+export function severity({ Severity: name }) {
   const { shape, about } = SEVERITIES[name] ?? SEVERITIES.info;
   const mark = make("i", { "aria-hidden": "true" }, shape);
   return make("span", { class: `severity ${name}`, title: about }, mark, visible(name));

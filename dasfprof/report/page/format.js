@@ -1,10 +1,9 @@
-// Numbers, texts and elements as people read them. Whatever a trace holds reaches the page through
-// textContent alone.
+// Numbers and texts as people read them.
 
 /** Characters that are not seen as themselves: controls, marks that reorder text, half pairs. */
 const UNSEEN = /[\p{Cc}\p{Bidi_Control}\p{Surrogate}\u2028\u2029]/gu;
 
-function visible(text) {
+export function visible(text) {
   return String(text).replace(UNSEEN, (character) => {
     const code = character.codePointAt(0).toString(16);
     return code.length > 2 ? `\\u${code.padStart(4, "0")}` : `\\x${code.padStart(2, "0")}`;
@@ -12,14 +11,14 @@ function visible(text) {
 }
 
 /** At most so many characters of a text, the middle left out: ends tell chunks apart. */
-function shortened(text, most) {
+export function shortened(text, most) {
   const characters = String(text);
   if (characters.length <= most) return visible(characters);
   const tail = Math.floor(most / 3);
   return visible(`${characters.slice(0, most - tail - 1)}…${characters.slice(-tail)}`);
 }
 
-function formatSeconds(seconds) {
+export function formatSeconds(seconds) {
   if (!Number.isFinite(seconds)) return "unknown";
   if (seconds < 0) return `−${formatSeconds(-seconds)}`;
   if (seconds === 0) return "0 s";
@@ -31,27 +30,32 @@ function formatSeconds(seconds) {
   return parts[0] ? `${parts[0]} h ${parts[1]} min` : `${parts[1]} min ${parts[2]} s`;
 }
 
-function formatBytes(bytes) {
+export function formatBytes(bytes) {
   return Number.isFinite(bytes) ? withPrefix(bytes, "B") : "unknown";
 }
 
-function withPrefix(number, unit) {
+export function withPrefix(number, unit) {
   const prefixes = ["", "k", "M", "G", "T", "P"];
   let step = 0;
   for (; number >= 999.5 && step < prefixes.length - 1; step += 1) number /= 1000;
   return `${step ? significant(number) : Math.round(number)} ${prefixes[step]}${unit}`;
 }
 
-function formatUnit(number, unit) {
+export function formatUnit(number, unit) {
   if (unit.startsWith("B")) return withPrefix(number, unit);
   return unit ? `${significant(number)} ${unit}` : formatCount(Math.round(number));
 }
 
-function formatCount(number) {
+export function formatCount(number) {
   return Number.isFinite(number) ? number.toLocaleString("en-US") : "unknown";
 }
 
-function formatShare(share) {
+/** So many of something: 1 task run, 2 task runs. */
+export function counted(number, noun) {
+  return `${formatCount(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+export function formatShare(share) {
   if (!Number.isFinite(share)) return "unknown";
   return share > 0 && share < 0.001 ? "under 0.1 %" : `${significant(share * 100)} %`;
 }
@@ -63,7 +67,7 @@ function significant(number) {
 }
 
 /** A number of a table: a fixed count of decimals, so that points stand under each other. */
-function formatCell(number, decimals) {
+export function formatCell(number, decimals) {
   if (number === null || Number.isNaN(number)) return "NA";
   return number.toLocaleString("en-US", {
     minimumFractionDigits: decimals,
@@ -71,51 +75,17 @@ function formatCell(number, decimals) {
   });
 }
 
-function formatDate(unixSeconds) {
+export function formatDate(unixSeconds) {
   const date = new Date(unixSeconds * 1000);
   if (Number.isNaN(date.getTime())) return "unknown time";
   return `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
 /** A cell of a CSV file that no spreadsheet takes for a formula. */
-function csvCell(value) {
+export function csvCell(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "";
   if (typeof value === "number") return String(value);
   let text = value.replace(/\p{Surrogate}/gu, visible).replaceAll("\0", "\\x00");
   if (/^[ \u00a0]*[=+\-@\t\r\n＝＋－＠]/.test(text)) text = `'${text}`;
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-}
-
-/** Makes an element; children that are no elements become text. */
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value === true) element.setAttribute(name, "");
-    else if (value !== false && value !== null) element.setAttribute(name, value);
-  }
-  element.append(...children);
-  return element;
-}
-
-function byId(id) {
-  return document.getElementById(id);
-}
-
-/** Does something once all of the page is there. */
-function onceParsed(act) {
-  if (document.readyState === "loading") addEventListener("DOMContentLoaded", act);
-  else act();
-}
-
-/** Lets the browser paint and answer before more work. */
-function breathe() {
-  return new Promise((resolve) => setTimeout(resolve));
-}
-
-/** Hands a file to the person; it comes in parts. */
-function download(name, parts, type = "text/csv;charset=utf-8") {
-  const url = URL.createObjectURL(new Blob(parts, { type }));
-  make("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }

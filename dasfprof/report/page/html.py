@@ -13,7 +13,7 @@ from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.tables import questions
 from dasfprof.report.page.document import write_document
 from dasfprof.report.page.flame.flame_data import FlameData
-from dasfprof.report.page.packing import pack_all
+from dasfprof.report.page.packing import in_group, pack_all
 from dasfprof.report.page.resources.resource_data import ResourceData
 from dasfprof.report.page.tables.table_data import table_facts
 from dasfprof.report.page.timeline.argument_data import argument_columns
@@ -30,28 +30,8 @@ if TYPE_CHECKING:
     from dasfprof.analysis import TraceAnalyser
     from dasfprof.report.page.packing import PackedColumn
 
-#: The page's own scripts, in the order in which they rest on each other.
-_SCRIPTS = (
-    "timeline/area.js",
-    "timeline/steps.js",
-    "timeline/lanes.js",
-    "timeline/handles.js",
-    "timeline/transfers.js",
-    "timeline/search.js",
-    "timeline/filters.js",
-    "timeline/details.js",
-    "resources/resources.js",
-    "flame/sources.js",
-    "flame/flames.js",
-    "functions/drawer.js",
-    "functions/histogram.js",
-    "comparison/other_report.js",
-    "address.js",
-    "taken.js",
-    "page.js",
-)
 #: Of what the page's data are: a page reads those of another one only if it has the same.
-_DATA_VERSION = 1
+_DATA_VERSION = 2
 
 
 def write_report(
@@ -80,7 +60,7 @@ def write_report(
     title = title or title_of(analyser.trace)
     facts, columns = _data(analyser, title)
     write_document(
-        path, title=title, body="page.html", scripts=_SCRIPTS, facts=facts, columns=columns
+        path, title=title, body="page.html", script="page.js", facts=facts, columns=columns
     )
     return path
 
@@ -101,12 +81,12 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
         path, path_facts = path_columns(trace, timeline.rows)
         transfers, transfer_facts = transfer_columns(trace, timeline.facts["workers"])
         columns = {
-            **path,
+            **in_group("path", path),
             **timeline.columns,
             **resources.columns,
-            **transfers,
+            **in_group("transfers", transfers),
             **flames.columns,
-            **argument_columns(whole, timeline.rows),
+            **in_group("details", argument_columns(whole, timeline.rows)),
         }
         facts = {
             "data": _DATA_VERSION,

@@ -5,11 +5,14 @@
   "use strict";
   const TALLEST = 20000; // pixels
   const SHARED = /(<style>|<script type="text\/plain" id="script">)([^<]*)/g;
+  /** @returns {NodeListOf<HTMLIFrameElement>} */
   const frames = () => document.querySelectorAll("iframe.dasfprof-report");
+  /** @type {any} Of the notebook, whose outputs share it. */
+  const shared = window;
 
-  if (!window.dasfprofParts) {
+  if (!shared.dasfprofParts) {
     /** Style and script, by their checksum: outputs that are not in view may be out of the document. */
-    window.dasfprofParts = new Map();
+    shared.dasfprofParts = new Map();
     window.addEventListener("message", (event) => {
       const height = event.data?.dasfprofHeight;
       if (!Number.isFinite(height) || height <= 0) return;
@@ -18,7 +21,7 @@
       }
     });
   }
-  const parts = window.dasfprofParts;
+  const parts = shared.dasfprofParts;
   for (const { dataset, srcdoc } of frames()) {
     if (!dataset.page) parts.set(dataset.parts, Array.from(srcdoc.matchAll(SHARED), (found) => found[2]));
   }
@@ -26,7 +29,7 @@
     const rest = frame.dataset.page && parts.get(frame.dataset.parts)?.slice();
     if (!rest) continue;
     // Chromium does not paint a frame whose page is replaced while it loads.
-    const whole = frame.cloneNode();
+    const whole = /** @type {HTMLIFrameElement} */ (frame.cloneNode());
     whole.srcdoc = frame.dataset.page.replace(SHARED, (_, begin) => begin + rest.shift());
     delete whole.dataset.page;
     frame.replaceWith(whole);

@@ -1,7 +1,7 @@
 """Columns of numbers as text inside of a page: shuffled bytes, zlib, base64.
 
 The page inflates them with what every browser has; ``page/data.js`` is the other half. Its script
-is packed alike, and inflated by ``page/loader.js``.
+is packed alike, and inflated by ``page/inflate.js``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -31,9 +31,9 @@ _MICROSECOND = 1e-6
 class PackedColumn:
     """A column as the page takes it."""
 
-    #: ``type`` (``u1, u2, u4, f8, text``), and where they apply ``delta`` (each number is the
-    #: distance from the one before, modulo 2**32), ``scale`` (what a step is worth) and
-    #: ``values`` (what the numbers are places in).
+    #: How the page decodes it: ``type`` (``u1, u2, u4, f8, text``), and where they apply ``delta``
+    #: (each number is the distance from the one before, modulo 2**32), ``scale`` (what a step is
+    #: worth) and ``values`` (what the numbers are places in).
     about: dict[str, Any]
     content: bytes
 
@@ -43,6 +43,11 @@ class PackedColumn:
         return base64.b64encode(zlib.compress(self.content, _LEVEL))
 
 
+def in_group(name: str, columns: Mapping[str, PackedColumn]) -> dict[str, PackedColumn]:
+    """Name columns as those of a group, which the page reads together."""
+    return {f"{name}/{own}": column for own, column in columns.items()}
+
+
 def pack_all(columns: Mapping[str, PackedColumn]) -> dict[str, bytes]:
     """Pack columns, several at a time."""
     with ThreadPoolExecutor() as pool:
@@ -50,6 +55,7 @@ def pack_all(columns: Mapping[str, PackedColumn]) -> dict[str, bytes]:
     return dict(zip(columns, packed, strict=True))
 
 
+@cache
 def packed_text(text: str) -> str:
     """Compress a text, and write it as ASCII."""
     return base64.b64encode(zlib.compress(text.encode(), _HIGHEST)).decode()
@@ -78,6 +84,17 @@ def whole_numbers(numbers: Array, *, delta: bool = False, **about: Any) -> Packe
     # All lowest bytes, then all second ones: the high ones are alike and compress to nothing.
     content = typed.view(np.uint8).reshape(-1, width).T.tobytes()
     return PackedColumn({"type": code, "count": len(numbers), **about}, content)
+
+
+def offsets(counts: Array) -> PackedColumn:
+    """Pack where each of several lists begins in the list of all of them, and the end of the last.
+
+    Parameters
+    ----------
+    counts
+        The lengths of the lists.
+    """
+    return whole_numbers(np.append(0, np.cumsum(counts)), delta=True)
 
 
 def seconds(values: Array, *, delta: bool = False, step: float = 0.0) -> PackedColumn:

@@ -1,5 +1,39 @@
 // The page: what is where, and what answers to whom.
 
+import { showAccounting } from "./accounting.js";
+import { Address } from "./address.js";
+import { OtherReport } from "./comparison/other_report.js";
+import { Columns, rowsOf } from "./data.js";
+import { breathe, byId, find, findAll, onceParsed } from "./dom.js";
+import { Findings, placesOf } from "./findings.js";
+import { Flames } from "./flame/flames.js";
+import { Sources } from "./flame/sources.js";
+import { formatCount, formatSeconds, shortened, visible } from "./format.js";
+import { Drawer } from "./functions/drawer.js";
+import { Resources } from "./resources/resources.js";
+import { showSummary, Strip } from "./summary.js";
+import { taskColumns } from "./tables/columns.js";
+import { preparePrint } from "./tables/printed.js";
+import { buildTables, exportButton } from "./tables/sections.js";
+import { DataTable } from "./tables/table.js";
+import { listenToTakers } from "./taken.js";
+import { Area } from "./timeline/area.js";
+import { statusLegend } from "./timeline/colours.js";
+import { showDetails } from "./timeline/details.js";
+import { FILTERS, Filters } from "./timeline/filters.js";
+import { Gaps } from "./timeline/gaps.js";
+import { Handles } from "./timeline/handles.js";
+import { Lanes } from "./timeline/lanes.js";
+import { Legends } from "./timeline/legend.js";
+import { clockText, endText, ticks } from "./timeline/marks.js";
+import { criticalView } from "./timeline/path.js";
+import { asTold, findRows } from "./timeline/search.js";
+import { StepBand } from "./timeline/steps.js";
+import { byDuration, Tasks } from "./timeline/tasks.js";
+import { Timeline } from "./timeline/timeline.js";
+import { Transfers } from "./timeline/transfers.js";
+import { compactView, flattenView, hierarchyView } from "./timeline/views.js";
+
 /** Pixels between a click and the pane that tells of what was clicked, and the least height of that. */
 const [DOCK_DISTANCE, DOCK_LEAST] = [24, 64];
 
@@ -38,7 +72,7 @@ class Page {
     this.area = new Area(this, byId("area"));
     this.sources = new Sources(facts.timeline.code);
     this.flames = new Flames(facts.flame, this.columns, this.sources);
-    showAccounting(byId("accounting"), facts.accounting);
+    showAccounting(byId("accounting"), facts.accounting, facts.timeline.gaps.classes);
     this.timeline.show(flattenView(this.tasks));
     this.onMoved(0, this.tasks.span);
   }
@@ -51,12 +85,11 @@ class Page {
     };
     await this.tasks.readPicture();
     await this.tasks.readGaps();
-    const swatches = swatchesOf(rowsOf(facts.accounting.cluster));
-    this.gaps = this.tasks.gaps = this.timeline.painter.gaps = new Gaps(this.tasks, swatches);
+    this.gaps = this.tasks.gaps = this.timeline.painter.gaps = new Gaps(this.tasks);
     if (this.tasks.steps) this.timeline.band = new StepBand(this.tasks);
     this.lanes = new Lanes(this.tasks, () => this.arrange());
-    this.timeline.handles = new Handles(document.querySelector("#timeline .handles"), this.timeline, this.lanes);
-    this.legends = new Legends(this, rowsOf(facts.accounting.cluster));
+    this.timeline.handles = new Handles(find("#timeline .handles"), this.timeline, this.lanes);
+    this.legends = new Legends(this, rowsOf(this.facts.accounting.cluster));
     this.colour("function");
     this.view(this.tasks.path.rows.length ? "critical" : "flatten");
     this.timeline.paint();
@@ -94,14 +127,14 @@ class Page {
     exportButton("task-csv", this.taskTable, "task_runs.csv");
     const chosen = (link) => this.only(link);
     this.listed = buildTables(facts, { about, chosen });
-    for (const list of document.querySelectorAll(".status-legend")) {
+    for (const list of findAll(".status-legend")) {
       list.replaceChildren(...statusLegend(facts.timeline.statuses));
     }
     this.countRows();
   }
 
   listen() {
-    for (const radio of document.querySelectorAll("input[name=view]")) {
+    for (const radio of findAll("input[name=view]")) {
       radio.addEventListener("change", () => this.view(radio.value));
     }
     const threshold = byId("threshold");
@@ -139,7 +172,7 @@ class Page {
     // Before the chart, which has its own way with the key.
     addEventListener("keydown", (event) => this.onEscape(event), { capture: true });
     addEventListener("keydown", (event) => {
-      if (event.key !== "/" || /INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) return;
+      if (event.key !== "/" || document.activeElement.matches("input, select, textarea")) return;
       search.focus();
       event.preventDefault();
     });
@@ -148,8 +181,8 @@ class Page {
       this.timeline.paint();
       this.resources.paintAll();
     });
-    if (!this.tasks.steps) document.querySelector("#colour [value=step]").remove();
-    for (const control of document.querySelectorAll("[data-waits]")) control.disabled = false;
+    if (!this.tasks.steps) find("#colour [value=step]").remove();
+    for (const control of findAll("[data-waits]")) control.disabled = false;
   }
 
   /** Gives up what was chosen last: an area, a task run, then filters and what a finding marks. */
@@ -176,7 +209,7 @@ class Page {
     byId("threshold-box").hidden = name !== "compact";
     byId("path-legend").hidden = name !== "critical";
     for (const id of ["gap-legend", "order-box", "lane-tools"]) byId(id).hidden = name === "hierarchy";
-    document.querySelector(`input[name=view][value=${name}]`).checked = true;
+    find(`input[name=view][value=${name}]`).checked = true;
     if (name === "compact") {
       const seconds = Number(byId("threshold").value) / 1000;
       const view = compactView(this.tasks, Number.isFinite(seconds) ? seconds : 0);
@@ -201,7 +234,7 @@ class Page {
     byId("transfers").checked = lanes.transfers !== null;
     byId("fold-all").setAttribute("aria-pressed", String(lanes.allFolded));
     const { scroll } = timeline;
-    this.view(document.querySelector("input[name=view]:checked").value);
+    this.view(find("input[name=view]:checked").value);
     timeline.scrollTo(scroll);
   }
 
@@ -237,8 +270,8 @@ class Page {
 
   /** The names that filters let through, by the filter. */
   get chosen() {
-    const names = FILTERS.map((name) => [name, this.filters.chosen(name)]);
-    return new Map(names.filter(([, name]) => name !== null));
+    const wanted = FILTERS.filter((name) => this.filters.chosen(name) !== null);
+    return new Map(wanted.map((name) => [name, this.filters.chosen(name)]));
   }
 
   countRows() {

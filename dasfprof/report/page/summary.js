@@ -1,5 +1,14 @@
 // The head of the page, and the strip that shows which part of the run the window is.
 
+import { showClasses } from "./accounting.js";
+import { byId, make } from "./dom.js";
+import {
+  counted, formatBytes, formatCount, formatDate, formatSeconds, formatShare, shortened, visible,
+} from "./format.js";
+import { Frame, GUTTER } from "./timeline/frame.js";
+import { fitCanvas } from "./timeline/marks.js";
+import { currentPalette } from "./timeline/palette.js";
+
 /** Times below are of clocks that began with their host, and no date. */
 const UNIX_TIME = 1e9;
 /** More hosts than this are counted, not named. */
@@ -7,7 +16,7 @@ const MOST_HOSTS = 3;
 /** Versions of these are told. */
 const PACKAGES = ["python", "dask", "distributed", "dasfprof"];
 
-function showSummary({ title, summary, accounting, notes }) {
+export function showSummary({ title, summary, accounting, notes, timeline }) {
   byId("title").textContent = visible(title);
   const threads = summary.threads === null ? "" : `, ${counted(summary.threads, "thread")}`;
   const cores = summary.cores === null ? "" : `, ${counted(summary.cores, "core")}`;
@@ -18,7 +27,7 @@ function showSummary({ title, summary, accounting, notes }) {
   byId("subtitle").textContent = parts.join(" · ");
   byId("recorded-with").textContent = recordedWith(summary);
   byId("verdict").textContent = visible(summary.verdict);
-  showClasses(byId("classes"), byId("class-names"), accounting.cluster);
+  showClasses(byId("classes"), byId("class-names"), accounting.cluster, timeline.gaps.classes);
   const tiles = [
     ["Run time", formatSeconds(summary.seconds ?? NaN), leastTime(summary)],
     ["Task runs", formatCount(summary.tasks), `of ${counted(summary.functions, "function")}`],
@@ -102,17 +111,16 @@ function tileElement(name, value, about, bad = false) {
   );
 }
 
-function counted(number, noun) {
-  return `${formatCount(number)} ${noun}${number === 1 ? "" : "s"}`;
-}
-
 /** The whole run in small: its busy threads, and a frame around what the timeline shows. */
-class Strip {
-  constructor(tasks, root, moved) {
+export class Strip {
+  from; to;
+
+  /** `move(from, to)` is called when the person chooses another part of the run. */
+  constructor(tasks, root, move) {
     this.tasks = tasks;
     this.root = root;
     this.canvas = root.querySelector("canvas");
-    this.moved = moved;
+    this.move = move;
     this.threads = tasks.tracks.filter((track) => track.thread !== null).length || 1;
     this.busy = busyThreads(tasks);
     this.canvas.addEventListener("pointerdown", (event) => this.onPress(event));
@@ -172,11 +180,10 @@ class Strip {
     const begin = frame.time(event.offsetX);
     const [from, to] = [this.from, this.to];
     const grabbed = begin > from && begin < to && to - from < this.tasks.span * 0.999;
-    const drag = (moved) => {
-      const time = frame.time(moved.offsetX);
-      if (grabbed) this.moved(from + time - begin, to + time - begin);
-      else if (Math.abs(moved.offsetX - event.offsetX) > 3)
-        this.moved(Math.min(begin, time), Math.max(begin, time));
+    const drag = ({ offsetX }) => {
+      const time = frame.time(offsetX);
+      if (grabbed) this.move(from + time - begin, to + time - begin);
+      else if (Math.abs(offsetX - event.offsetX) > 3) this.move(Math.min(begin, time), Math.max(begin, time));
     };
     const drop = () => this.canvas.removeEventListener("pointermove", drag);
     this.canvas.addEventListener("pointermove", drag);

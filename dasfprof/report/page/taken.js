@@ -1,5 +1,9 @@
 // What is taken elsewhere: verdict and findings as Markdown, the timeline as a picture, a link to what is seen.
 
+import { byId, download, findAll, make } from "./dom.js";
+import { formatSeconds, visible } from "./format.js";
+import { currentPalette } from "./timeline/palette.js";
+
 /** Height of a line of text in a saved picture, in CSS pixels. */
 const LINE = 20;
 
@@ -20,7 +24,7 @@ function markdownOf({ summary }, findings) {
 function plain(text) {
   return visible(text)
     .replace(/\s+/g, " ")
-    .replace(/[\\`*_[\]<>#|~&@]/g, (sign) => (/[<>&@]/.test(sign) ? `&#${sign.charCodeAt()};` : `\\${sign}`));
+    .replace(/[\\`*_[\]<>#|~&@]/g, (sign) => (/[<>&@]/.test(sign) ? `&#${sign.charCodeAt(0)};` : `\\${sign}`));
 }
 
 /** Puts text on the clipboard, and tells of it on the button that asked. */
@@ -49,7 +53,7 @@ function pictureOf(timeline, title) {
   const canvas = make("canvas", { width: picture.width });
   const context = canvas.getContext("2d");
   context.font = "12px system-ui, sans-serif";
-  const lists = [...document.querySelectorAll("#legend, #path-legend, #gap-legend")].filter((list) => !list.hidden);
+  const lists = findAll("#legend, #path-legend, #gap-legend").filter((list) => !list.hidden);
   const entries = lists.map((list) => placed(list.children, context, timeline.width));
   const lines = entries.reduce((sum, { count }) => sum + count, 1.5);
   canvas.height = picture.height + Math.round(lines * LINE * scale); // forgets the font
@@ -93,7 +97,7 @@ function placed(entries, context, width) {
 }
 
 /** Connects the buttons. */
-function listenToTakers(page) {
+export function listenToTakers(page) {
   const button = (id, taken) => byId(id).addEventListener("click", (event) => taken(event.target));
   button("copy-findings", (asked) => copy(markdownOf(page.facts, page.findings.rows), asked));
   button("copy-link", (asked) => copy(page.address.write(), asked));

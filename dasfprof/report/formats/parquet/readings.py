@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dasfprof.report.formats.parquet.schema import TIME, WHO, TableSchema, columns, recorded
 from dasfprof.schema.declaration import EventKind
-from dasfprof.schema.gpus import GPU_DEVICES, GPU_USAGE
+from dasfprof.schema.gpus import DEVICE_MEMORY, GPU_DEVICES, GPU_USAGE
 from dasfprof.schema.resources import DISK_USAGE, HOST_PROCESS, MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.schema.tasks import CLOCK
 
@@ -17,6 +17,7 @@ _READ: dict[str, EventKind] = {
     "host_processes": HOST_PROCESS,
     "gpu_devices": GPU_DEVICES,
     "gpu_usage": GPU_USAGE,
+    "device_memory": DEVICE_MEMORY,
 }
 
 #: What the tables have besides.

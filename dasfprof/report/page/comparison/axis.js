@@ -1,7 +1,13 @@
 // One axis for two runs: which time of each is where on it.
 
+import { shortened } from "../format.js";
+import { lastAtMost } from "../numbers.js";
+import { codeOf } from "../timeline/colours.js";
+import { paintRuler } from "../timeline/marks.js";
+import { SIDES } from "./names.js";
+
 /** Task runs whose times are places on an axis; `recorded` has them as they were. */
-function onAxis(tasks, place) {
+export function onAxis(tasks, place) {
   const moved = (starts, durations) => {
     const at = starts.map((start) => place(start));
     return [at, durations.map((seconds, row) => place(starts[row] + seconds) - at[row])];
@@ -16,7 +22,7 @@ function onAxis(tasks, place) {
 }
 
 /** From the first submission to the last end of a task. */
-function boundsOf({ path, starts, durations }) {
+export function boundsOf({ path, starts, durations }) {
   let begin = path.starts[0] ?? Infinity;
   let end = 0;
   for (let row = 0; row < starts.length; row += 1) {
@@ -27,7 +33,7 @@ function boundsOf({ path, starts, durations }) {
 }
 
 /** Both runs from their first submission on. */
-function wallAxis(runs) {
+export function wallAxis(runs) {
   const bounds = runs.map(boundsOf);
   return {
     whole: Math.max(...bounds.map(([begin, end]) => end - begin)) || 1,
@@ -40,7 +46,7 @@ function wallAxis(runs) {
  * Both runs so that the steps that both have (without steps, the functions) begin at the same
  * place: in the middle of where they begin in each. Between them time is stretched.
  */
-function stepAxis(runs, names) {
+export function stepAxis(runs, names) {
   const bounds = runs.map(boundsOf);
   const marks = commonBegins(runs, names, bounds);
   const known = [[...bounds.map(() => 0), ""], ...marks, [...bounds.map(([a, b]) => b - a), ""]];
@@ -87,7 +93,7 @@ function commonBegins(runs, names, bounds) {
 }
 
 /** A time between known ones, put as far between their places. */
-function stretched(time, times, places) {
+export function stretched(time, times, places) {
   const at = Math.min(Math.max(lastAtMost(times, time), 0), times.length - 2);
   const length = times[at + 1] - times[at];
   const share = length > 0 ? (time - times[at]) / length : 0;

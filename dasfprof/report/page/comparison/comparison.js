@@ -1,5 +1,16 @@
 // The page of a comparison: the verdict, what made the difference, both runs, what differs.
 
+import { Columns, rowsOf } from "../data.js";
+import { byId, download, make, onceParsed } from "../dom.js";
+import { severity } from "../findings.js";
+import { counted, csvCell, formatSeconds, visible } from "../format.js";
+import { buildTables } from "../tables/sections.js";
+import { Tasks } from "../timeline/tasks.js";
+import { DifferenceFlame } from "./flame.js";
+import { Names, SIDES } from "./names.js";
+import { Pair } from "./pair.js";
+import { showWaterfall } from "./waterfall.js";
+
 const STATUS_WORDS = { new: "only after", gone: "only before", same: "on both sides" };
 
 class ComparisonPage {

@@ -1,7 +1,10 @@
 // The sampled calls of both sides as one flame graph: as wide as they took, coloured by how much
 // that differs.
 
-class DifferenceFlame {
+import { FlameGraph, treeOf } from "../flame/graph.js";
+import { formatSeconds } from "../format.js";
+
+export class DifferenceFlame {
   /** `rows` of `RunComparison.call_tree`: each call followed by those that it makes. */
   constructor(root, rows) {
     this.rows = rows;

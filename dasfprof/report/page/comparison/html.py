@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.report.page.document import write_document
+from dasfprof.report.page.packing import in_group
 from dasfprof.report.page.tables.table_data import table_facts
 from dasfprof.report.page.timeline.path_data import path_columns
 from dasfprof.report.page.timeline.timeline_data import TimelineData
@@ -20,10 +21,8 @@ if TYPE_CHECKING:
     from dasfprof.analysis.trace import Trace
     from dasfprof.report.page.packing import PackedColumn
 
-#: The page's own scripts, in the order in which they rest on each other.
-_SCRIPTS = ("comparison/waterfall.js", "comparison/flame.js", "comparison/comparison.js")
-#: What a timeline is drawn from, and the keys' texts; details of single task runs are left out.
-_DRAWN = ("starts", "durations", "keys", "functions", "states", "steps", "head_", "tail", "path_")
+#: The groups of columns that a timeline is drawn from; details of single task runs are left out.
+_DRAWN = ("picture/", "path/", "keys/")
 _LONGEST = 60
 
 
@@ -59,7 +58,7 @@ def write_comparison(comparison: RunComparison, path: str | os.PathLike[str]) ->
         path,
         title=title,
         body="comparison/comparison.html",
-        scripts=_SCRIPTS,
+        script="comparison/comparison.js",
         facts={**_facts(comparison), "title": title, "sides": sides},
         columns=columns,
     )
@@ -132,6 +131,6 @@ def _timeline(trace: Trace) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
     """Return the columns and facts that a timeline is drawn from."""
     data = TimelineData.of(with_open_runs(trace))
     path, path_facts = path_columns(trace, data.rows)
-    columns = {**path, **data.columns}
+    columns = {**in_group("path", path), **data.columns}
     drawn = {name: column for name, column in columns.items() if name.startswith(_DRAWN)}
     return drawn, {**data.facts, "path": path_facts}

@@ -1,8 +1,8 @@
 // What a function or step of two sides is called, and how long each ran in a run.
 
-const SIDES = ["before", "after"];
+export const SIDES = ["before", "after"];
 
-class Names {
+export class Names {
   /** `renamed`: the name before of each name after that is another one. */
   constructor(renamed = {}) {
     this.before = new Map(Object.entries(renamed));
@@ -17,12 +17,12 @@ class Names {
 }
 
 /** The place of each name in the list of a run's names by what both sides call it. */
-function placesByLabel(names, side, list) {
+export function placesByLabel(names, side, list) {
   return new Map(list.map((name, place) => [names.label(side, name), place]));
 }
 
 /** What ran of each function, by its label: `seconds` of each task run that ended in memory. */
-function secondsByLabel(names, side, tasks) {
+export function secondsByLabel(names, side, tasks) {
   const found = new Map();
   for (let row = 0; row < tasks.count; row += 1) {
     if (tasks.stateName(row) !== "memory") continue;

@@ -1,5 +1,16 @@
 // The report of another run, compared with this one in the page: its file is dropped or chosen.
 
+import { Columns } from "../data.js";
+import { byId } from "../dom.js";
+import { formatSeconds, shortened, visible } from "../format.js";
+import { median, sumOf } from "../numbers.js";
+import { listedColumns } from "../tables/columns.js";
+import { DataTable } from "../tables/table.js";
+import { Tasks } from "../timeline/tasks.js";
+import { boundsOf } from "./axis.js";
+import { Names, SIDES } from "./names.js";
+import { Pair } from "./pair.js";
+
 /** The elements of a report's file, found without making a page of it. */
 class ReportFile {
   constructor(text) {
@@ -11,12 +22,12 @@ class ReportFile {
     const at = this.text.indexOf(opening);
     if (at < 0) return null;
     const begin = at + opening.length;
-    const textContent = this.text.slice(begin, this.text.indexOf("<\/script>", begin));
+    const textContent = this.text.slice(begin, this.text.indexOf("</script>", begin));
     return { textContent, remove: () => {} };
   }
 }
 
-class OtherReport {
+export class OtherReport {
   /** `own`: the page's facts and task runs. */
   constructor(own) {
     this.own = own;

@@ -1,8 +1,20 @@
 // Two timelines under one axis, with one window, one cursor and one selection.
 
+import { find, make } from "../dom.js";
+import { counted, formatCount, formatSeconds, shortened, visible } from "../format.js";
+import { median, sumOf } from "../numbers.js";
+import { pathLegend } from "../timeline/colours.js";
+import { plainLegend } from "../timeline/legend.js";
+import { OTHER } from "../timeline/palette.js";
+import { criticalView } from "../timeline/path.js";
+import { Timeline } from "../timeline/timeline.js";
+import { flattenView } from "../timeline/views.js";
+import { onAxis, stepAxis, wallAxis } from "./axis.js";
+import { placesByLabel, secondsByLabel, SIDES } from "./names.js";
+
 const PAIR_VIEWS = { threads: "Threads", critical: "Critical path" };
 
-class Pair {
+export class Pair {
   /** `runs`: before and after, each with `name` and `tasks`, whose keys are read. */
   constructor(root, runs, names) {
     this.runs = runs;
@@ -89,7 +101,7 @@ class Pair {
   }
 
   refresh() {
-    const checked = (name) => document.querySelector(`input[name=${name}]:checked`).value;
+    const checked = (name) => find(`input[name=${name}]:checked`).value;
     this.show(checked("pair-axis"), checked("pair-view"));
   }
 
@@ -149,7 +161,7 @@ class Pair {
         label === null
           ? undefined
           : placesByLabel(this.names, SIDES[side], tasks.facts.functions).get(label);
-      const flags = () => Uint8Array.from({ length: tasks.count }, (_, row) => tasks.functionOf(row) === code);
+      const flags = () => Uint8Array.from({ length: tasks.count }, (_, row) => Number(tasks.functionOf(row) === code));
       timeline.highlight(label === null ? null : flags());
     }
     this.chosen.textContent = label === null ? "" : visible(this.told(label));

@@ -1,5 +1,9 @@
 // From the seconds of one side to those of the other, part by part.
 
+import { make } from "../dom.js";
+import { counted, formatSeconds, shortened, visible } from "../format.js";
+import { sumOf } from "../numbers.js";
+
 const MOST_PARTS = 12;
 /** Parts of a smaller share of all that changed are put together. */
 const LEAST_PART = 0.005;
@@ -7,7 +11,7 @@ const LEAST_PART = 0.005;
 const ROOM = 0.06;
 
 /** Fills a table of class `waterfall`; its lines sum to the whole difference. */
-function showWaterfall(table, rows, name) {
+export function showWaterfall(table, rows, name) {
   const sums = (label) => sumOf(rows.map((row) => row[label]));
   const [before, after] = [sums("Before (s)"), sums("After (s)")];
   const lines = linesOf(rows, name);

@@ -21,7 +21,14 @@ from dasfprof.analysis.under_way.lines import is_of_user
 from dasfprof.analysis.under_way.state import Frame
 from dasfprof.database.columns import Array
 from dasfprof.report.page.flame.line_data import STEP, LineData
-from dasfprof.report.page.packing import PackedColumn, seconds, texts, whole_numbers
+from dasfprof.report.page.packing import (
+    PackedColumn,
+    in_group,
+    offsets,
+    seconds,
+    texts,
+    whole_numbers,
+)
 
 
 @dataclass(frozen=True)
@@ -52,10 +59,11 @@ class FlameData:
         views = []
         names: dict[Name, int] = {}
         for name, title, tree, number in _views(trace, samples.stack, functions, parts):
-            columns |= {f"flame-{name}-{key}": each for key, each in _packed(tree, names).items()}
+            columns |= in_group(f"flame-{name}", _packed(tree, names))
             facts = {"seconds": tree.seconds, "samples": number, "omitted": tree.omitted}
             views.append({"name": name, "title": title, **facts})
-        columns["flame_names"] = texts([[*name, _origin(name)] for name in names])
+        listed = texts([[*name, _origin(name)] for name in names])
+        columns |= in_group("flames", {"names": listed})
         return cls(columns, {"views": views, "lines": lines.facts})
 
 
@@ -144,7 +152,7 @@ def _packed(tree: FlameTree, names: dict[Name, int]) -> dict[str, PackedColumn]:
     return {
         "depths": whole_numbers(tree.depths),
         "functions": whole_numbers(np.array(numbers, dtype=np.int64)[tree.functions]),
-        "line_counts": whole_numbers(tree.line_counts),
+        "first_lines": offsets(tree.line_counts),
         "lines": whole_numbers(tree.lines),
         **{name: seconds(values, step=STEP) for name, values in amounts.items()},
     }

@@ -1,6 +1,16 @@
 // The flame graphs of a run: its tasks by function, step and worker, its client, its event loops.
 
-class Flames {
+import { breathe, byId, find, make } from "../dom.js";
+import { counted, formatSeconds, formatShare, shortened, visible } from "../format.js";
+import { lastAtMost } from "../numbers.js";
+import { FlameGraph, treeOf } from "./graph.js";
+import { dressSpent, lineTable, spentWords } from "./sources.js";
+/** @import { Columns } from "../data.js" */
+
+export class Flames {
+  facts; sources;
+  /** @type {Columns} */ columns;
+
   constructor(facts, columns, sources) {
     Object.assign(this, { facts, columns, sources });
     this.trees = new Map();
@@ -18,23 +28,13 @@ class Flames {
   }
 
   async read() {
-    this.names = await this.columns.read("flame_names");
+    this.names = (await this.columns.group("flames")).names;
     for (const view of this.facts.views) {
-      const tree = {};
-      for (const name of FLAME_NUMBERS) tree[name] = await this.columns.read(`flame-${view.name}-${name}`);
-      for (const name of FLAME_AMOUNTS)
-        tree[name] = await this.columns.amounts(`flame-${view.name}-${name}`);
-      tree.calls = treeOf(tree.depths);
-      tree.firstLines = new Uint32Array(tree.calls.length + 1);
-      for (const { at } of tree.calls)
-        tree.firstLines[at + 1] = tree.firstLines[at] + tree.line_counts[at];
-      this.trees.set(view.name, { ...tree, view });
+      const tree = await this.columns.group(`flame-${view.name}`);
+      this.trees.set(view.name, { ...tree, calls: treeOf(tree.depths), view });
       await breathe();
     }
-    this.runRows = await this.columns.read("run_line_rows");
-    this.runPlaces = await this.columns.read("run_line_places");
-    this.runSpent = {};
-    for (const name of SPENT) this.runSpent[name] = await this.columns.amounts(`run_line_${name}`);
+    this.runLines = await this.columns.group("run-lines");
     if (this.facts.views.length) this.show(this.facts.views[0].name);
   }
 
@@ -42,7 +42,7 @@ class Flames {
   show(name, group = null) {
     const tree = this.trees.get(name);
     this.tree = tree;
-    document.querySelector(`input[name=flame][value=${name}]`).checked = true;
+    find(`input[name=flame][value=${name}]`).checked = true;
     this.graph = new FlameGraph(byId("flame"), {
       calls: tree.calls,
       seconds: ({ at }) => tree.seconds[at],
@@ -68,12 +68,10 @@ class Flames {
 
   /** The lines of the user's code at which a task run was, the longest first. */
   linesOfRun(row) {
-    const last = lastAtMost(this.runRows, row);
+    const { rows, places } = this.runLines;
     const lines = [];
-    for (let at = last; at >= 0 && this.runRows[at] === row; at -= 1) {
-      const spent = SPENT.map((name) => [name, this.runSpent[name][at]]);
-      lines.push({ ...this.places[this.runPlaces[at]], ...Object.fromEntries(spent) });
-    }
+    for (let at = lastAtMost(rows, row); at >= 0 && rows[at] === row; at -= 1)
+      lines.push({ ...this.places[places[at]], ...spentAt(this.runLines, at) });
     return lines.sort((one, other) => other.seconds - one.seconds);
   }
 
@@ -154,21 +152,21 @@ class Flames {
   }
 }
 
-const FLAME_NUMBERS = ["depths", "functions", "line_counts", "lines"];
 const SPENT = ["seconds", "computing", "core", "lock", "uncertain"];
-const LINE_AMOUNTS = SPENT.map((name) => `line_${name}`);
-const FLAME_AMOUNTS = ["own", ...SPENT, ...LINE_AMOUNTS];
 
-function spentAt(amounts, at) {
-  return Object.fromEntries(SPENT.map((name) => [name, amounts[name][at]]));
+/**
+ * What seconds were spent with, by the columns of that, which may have a word before their names.
+ *
+ * @returns {any}
+ */
+function spentAt(columns, at, before = "") {
+  return Object.fromEntries(SPENT.map((name) => [name, columns[before + name][at]]));
 }
 
 /** The lines at which a call was, with what was called from there. */
 function linesAt(tree, at) {
   const lines = [];
-  for (let place = tree.firstLines[at]; place < tree.firstLines[at + 1]; place += 1) {
-    const spent = SPENT.map((name) => [name, tree[`line_${name}`][place]]);
-    lines.push({ line: tree.lines[place], ...Object.fromEntries(spent) });
-  }
+  for (let place = tree.first_lines[at]; place < tree.first_lines[at + 1]; place += 1)
+    lines.push({ line: tree.lines[place], ...spentAt(tree, place, "line_") });
   return lines;
 }

@@ -1,11 +1,15 @@
 // A flame graph: calls as wide as their seconds, those that they make under them.
 
+import { make } from "../dom.js";
+import { shortened, visible } from "../format.js";
+import { sumOf } from "../numbers.js";
+
 const FLAME_HEIGHT = 22;
 /** Narrower calls, as a share of the graph, have no place in it until it is zoomed to them. */
 const LEAST_WIDTH = 0.002;
 
 /** Calls by their depths, each followed by those that it makes: its place `at`, `caller`, `calls`. */
-function treeOf(depths) {
+export function treeOf(depths) {
   const way = [];
   return Array.from(depths, (depth, at) => {
     const call = { at, depth, caller: depth ? way[depth - 1] : null, calls: [] };
@@ -15,7 +19,9 @@ function treeOf(depths) {
   });
 }
 
-class FlameGraph {
+export class FlameGraph {
+  root; calls; seconds; name; title; dress; chosen;
+
   /**
    * `calls`: see `treeOf`. Of a call, `seconds(call)` are those of it and of what it calls,
    * `name(call)` and `title(call)` texts; `dress(element, call)` gives it a colour. `chosen(call)`
@@ -131,8 +137,4 @@ class FlameGraph {
     else return;
     event.preventDefault();
   }
-}
-
-function sumOf(numbers) {
-  return numbers.reduce((sum, number) => sum + number, 0);
 }

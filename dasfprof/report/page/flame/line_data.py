@@ -15,7 +15,7 @@ from dasfprof.analysis.stack_samples.task_samples import run_of_samples
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame
 from dasfprof.database.columns import Array
-from dasfprof.report.page.packing import PackedColumn, seconds, whole_numbers
+from dasfprof.report.page.packing import PackedColumn, in_group, seconds, whole_numbers
 
 #: The most lines of a function, and functions, the longest first.
 MOST_LINES, MOST_FUNCTIONS = 20, 300
@@ -29,8 +29,8 @@ STEP = 1e-4
 class LineData:
     """The lines of the user's code, as `hot_lines` has them."""
 
-    #: Of task runs, a row each and line: ``run_line_rows`` (of the page), ``run_line_places``,
-    #: ``run_line_seconds`` and what they were spent with.
+    #: Of task runs, a row each and line: ``rows`` (of the page), ``places``, ``seconds`` and what
+    #: they were spent with.
     columns: dict[str, PackedColumn]
     #: ``places`` (file, line, function), ``functions`` (by name: place, seconds, computing, waiting
     #: for a core, for the interpreter's lock, uncertain: seconds of each line), ``fewest``: task
@@ -80,12 +80,12 @@ def _of_runs(
     found = split(parts.take(kept).summed(codes, len(pairs)))
     of_rows, names = np.divmod(pairs, count)
     numbers = [used.setdefault(name, len(used)) for name in names.tolist()]
-    spent = {f"run_line_{name}": seconds(values, step=STEP) for name, values in _spent(found)}
-    return {
-        "run_line_rows": whole_numbers(of_rows, delta=True),
-        "run_line_places": whole_numbers(np.array(numbers, dtype=np.int64)),
-        **spent,
-    }, fewest
+    columns = {
+        "rows": whole_numbers(of_rows, delta=True),
+        "places": whole_numbers(np.array(numbers, dtype=np.int64)),
+        **{name: seconds(values, step=STEP) for name, values in _spent(found)},
+    }
+    return in_group("run-lines", columns), fewest
 
 
 def _of_functions(

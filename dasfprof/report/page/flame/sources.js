@@ -1,6 +1,9 @@
 // Lines of a file with the seconds that were spent at them, beside the source that was recorded.
 
-class Sources {
+import { make } from "../dom.js";
+import { formatSeconds, formatShare, visible } from "../format.js";
+
+export class Sources {
   /** `code`: place, source, file and first line of functions, in lists. */
   constructor(code) {
     this.functions = Object.values(code)
@@ -28,14 +31,14 @@ const OMITTED_LINES = /^\.\.\. and \d+ lines$/;
  * A table of the lines of one file, with their source where it is known; `spent` has `line`
  * and what `dressSpent` takes of each.
  */
-function lineTable(sources, file, spent) {
+export function lineTable(sources, file, spent) {
   const source = spent.map(({ line }) => sources.find(file, line)).find((found) => found) ?? null;
   const about = source ? [] : [make("p", { class: "absent" }, NO_SOURCE)];
   return make("div", {}, ...about, sourceTable(source, spent));
 }
 
 /** The same of a source that is known, or null. */
-function sourceTable(source, spent) {
+export function sourceTable(source, spent) {
   const byLine = new Map(spent.map((one) => [one.line, one]));
   const most = Math.max(...spent.map((one) => one.seconds), 1e-9);
   const rows = [];
@@ -51,7 +54,8 @@ function sourceTable(source, spent) {
 }
 
 const NO_SOURCE =
-  "Its source is not recorded: that is done of the functions that tasks call, where the file that they were made of is on the worker, unchanged.";
+  "Its source is not recorded: that is done of the functions that tasks call, where the file that " +
+  "they were made of is on the worker, unchanged.";
 
 function lineRow(line, text, spent, most) {
   const seconds = spent ? formatSeconds(spent.seconds) : "";
@@ -67,7 +71,7 @@ function lineRow(line, text, spent, most) {
 }
 
 /** Lines of any files, the longest first, in a list. */
-function lineList(spent) {
+export function lineList(spent) {
   const most = Math.max(...spent.map((one) => one.seconds), 1e-9);
   const items = spent.map((one) =>
     make(
@@ -98,7 +102,7 @@ function spentBar(spent, share) {
 const TELLING = 0.1;
 
 /** Marks what an element's width stands for: what is not computing is striped, hatched or dotted. */
-function dressSpent(element, { seconds, computing, core, lock, uncertain }) {
+export function dressSpent(element, { seconds, computing, core, lock, uncertain }) {
   const ready = (core || 0) + (lock || 0);
   const parts = [["waits", computing + ready, seconds - computing - ready]];
   if (!Number.isFinite(computing)) parts.splice(0, 1, ["untold", 0, seconds]);
@@ -114,7 +118,7 @@ function dressSpent(element, { seconds, computing, core, lock, uncertain }) {
 }
 
 /** What seconds were spent with, as far as it is known. */
-function spentWords({ seconds, computing, core, lock, uncertain }) {
+export function spentWords({ seconds, computing, core, lock, uncertain }) {
   if (!Number.isFinite(computing)) return "computing or waiting: unknown";
   const active = [
     [computing, "computing"],

@@ -1,17 +1,29 @@
 // The drawer of a function: how long its task runs took, which were slowest, on which workers, in
 // which lines, and its code.
 
+import { byId, make } from "../dom.js";
+import { lineList, sourceTable } from "../flame/sources.js";
+import { counted, formatCell, formatCount, formatSeconds, shortened, visible } from "../format.js";
+import { median, sumOf } from "../numbers.js";
+import { histogramChart } from "./histogram.js";
+/** @import { Flames } from "../flame/flames.js" */
+/** @import { Tasks } from "../timeline/tasks.js" */
+
 const SLOWEST = 10;
 const WORKERS_SHOWN = 24;
 
 /** A button that opens the drawer of a function. */
-function functionButton(name, about, attributes = {}) {
+export function functionButton(name, about, attributes = {}) {
   const onclick = () => about(name);
   const title = "All task runs of this function";
   return make("button", { type: "button", class: "link", title, onclick, ...attributes }, shortened(name, 60));
 }
 
-class Drawer {
+export class Drawer {
+  dialog; timeline;
+  /** @type {Tasks} */ tasks;
+  /** @type {Flames} */ flames;
+
   constructor(dialog, { tasks, flames, timeline }) {
     Object.assign(this, { dialog, tasks, flames, timeline });
     dialog.addEventListener("close", () => {

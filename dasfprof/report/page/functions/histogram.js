@@ -1,11 +1,15 @@
 // How many task runs took how long.
 
+import { make } from "../dom.js";
+import { counted, formatSeconds } from "../format.js";
+import { lastAtMost } from "../numbers.js";
+
 const BINS = 30;
 /** From this ratio of the longest to the shortest on, the bins grow as the times do. */
 const WIDE = 30;
 
 /** Counts of numbers in bins: `edges`, one more than `counts`. */
-function histogram(sorted) {
+export function histogram(sorted) {
   const [least, most] = [sorted[0], sorted.at(-1)];
   if (least === most) return { edges: [least, most], counts: [sorted.length] };
   const logarithmic = least > 0 && most / least > WIDE;
@@ -22,7 +26,7 @@ function histogram(sorted) {
 }
 
 /** A picture of the histogram of seconds, with the median marked. */
-function histogramChart(sorted) {
+export function histogramChart(sorted) {
   const { edges, counts } = histogram(sorted);
   const most = Math.max(...counts);
   const bars = counts.map((count, at) => {
@@ -32,7 +36,8 @@ function histogramChart(sorted) {
     bar.style.height = `${count ? Math.max((count / most) * 100, 2) : 0}%`;
     return bar;
   });
-  const label = `Durations from ${formatSeconds(sorted[0])} to ${formatSeconds(sorted.at(-1))}, most often ${mostOften(edges, counts)}`;
+  const [least, longest] = [sorted[0], sorted.at(-1)].map(formatSeconds);
+  const label = `Durations from ${least} to ${longest}, most often ${mostOften(edges, counts)}`;
   const scale = [edges[0], edges[edges.length >> 1], edges.at(-1)];
   return make(
     "figure",

@@ -12,7 +12,8 @@ from urllib.parse import quote
 import pandas as pd
 
 from dasfprof.report.file_names import file_for
-from dasfprof.report.page.document import asset, shell
+from dasfprof.report.page.assets import asset
+from dasfprof.report.page.document import shell
 from dasfprof.report.page.history.chart import (
     ChartedRun,
     Measure,

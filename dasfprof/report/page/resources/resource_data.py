@@ -9,7 +9,7 @@ import numpy as np
 
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
-from dasfprof.report.page.packing import PackedColumn, seconds, whole_numbers
+from dasfprof.report.page.packing import PackedColumn, in_group, scaled, seconds
 from dasfprof.report.resource_series import Series, metrics_of
 
 #: Points of all series of a metric together, and of one series.
@@ -90,13 +90,14 @@ def _pack(name: str, series: list[Series], columns: dict[str, PackedColumn]) -> 
     short = [_averaged(one, points) for one in series]
     lengths = [len(one.times) for one in short]
     firsts = np.r_[0, np.cumsum(lengths)][:-1].tolist()
+    times = np.concatenate([one.times for one in short])
     values = np.concatenate([one.values for one in short])
     highest = float(values.max())
-    steps = np.rint(values / (highest or 1.0) * _STEPS)
-    columns[f"times:{name}"] = seconds(np.concatenate([one.times for one in short]), delta=True)
-    columns[f"values:{name}"] = whole_numbers(steps)
+    step = (highest or 1.0) / _STEPS
+    packed = {"times": seconds(times, delta=True), "values": scaled(values, step=step)}
+    columns |= in_group(f"metric-{name}", packed)
     listed = [{"label": one.label, "first": at} for one, at in zip(short, firsts, strict=True)]
-    return {"series": listed, "highest": highest, "steps": _STEPS}
+    return {"series": listed, "highest": highest}
 
 
 def _averaged(series: Series, points: int) -> Series:

@@ -1,5 +1,12 @@
 // Charts of resources under the timeline, over the same window of time.
 
+import { make } from "../dom.js";
+import { formatUnit, shortened } from "../format.js";
+import { fitting, lastAtMost, sumOf } from "../numbers.js";
+import { Frame, GUTTER } from "../timeline/frame.js";
+import { fitCanvas, paintGrid } from "../timeline/marks.js";
+import { currentPalette, OTHER } from "../timeline/palette.js";
+
 const CHART_HEIGHT = 68;
 /** A limit is drawn where the readings come to a third of it; that of a share always. */
 const NEAR_LIMIT = 3;
@@ -10,7 +17,9 @@ const LIMIT_LINES = {
   spill: { colour: "warn", dashes: [2, 3] },
 };
 
-class Resources {
+export class Resources {
+  from; to;
+
   /** `events` has `pointed(time)`, null: none, and `chosen(from, to)`. */
   constructor(metrics, columns, root, events) {
     this.events = events;
@@ -30,9 +39,7 @@ class Resources {
         absent.set(metric.absent, [...(absent.get(metric.absent) ?? []), metric.label]);
         continue;
       }
-      const times = await this.columns.amounts(`times:${metric.name}`);
-      const steps = await this.columns.read(`values:${metric.name}`);
-      const values = Float64Array.from(steps, (step) => (step / metric.steps) * metric.highest);
+      const { times, values } = await this.columns.group(`metric-${metric.name}`);
       const ends = [...metric.series.slice(1).map((one) => one.first), times.length];
       const series = metric.series.map(({ label, first }, at) => ({
         label,
@@ -62,8 +69,8 @@ class Resources {
     this.root.append(box);
   }
 
-  sum(summed) {
-    this.summed = summed;
+  sum(wanted) {
+    this.summed = wanted;
     this.draw();
   }
 
@@ -140,7 +147,8 @@ class Resources {
     context.fillRect(frame.left, CHART_HEIGHT - 6, frame.width, 1);
     paintChartTitle(context, metric, frame, highest, palette);
     chart.canvas.setAttribute("aria-label", labelOf(metric, limits));
-    this.paintReading(chart, { series, named, limits: limits.filter(({ value }) => value <= highest) }, frame, context, palette);
+    const near = limits.filter(({ value }) => value <= highest);
+    this.paintReading(chart, { series, named, limits: near }, frame, context, palette);
   }
 
   /** The series that have a colour and a name. */
@@ -218,7 +226,7 @@ function labelOf({ label, unit, highest }, limits) {
 }
 
 /** One to three round values between 0 and the highest. */
-function axisValues(highest, unit) {
+export function axisValues(highest, unit) {
   if (highest <= 0) return [];
   const power = 10 ** Math.floor(Math.log10(highest / 2));
   const least = unit === "" || unit.startsWith("B") ? 1 : 0;

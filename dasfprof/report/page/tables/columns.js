@@ -1,5 +1,12 @@
 // The columns of the tables: what each shows, exports and is sorted by.
 
+import { make } from "../dom.js";
+import { formatCell, formatSeconds, formatShare, shortened } from "../format.js";
+import { ascending } from "../numbers.js";
+import { STATUS_COLOURS } from "../timeline/colours.js";
+import { OTHER } from "../timeline/palette.js";
+import { byDuration, HEX, UUID } from "../timeline/tasks.js";
+
 /** Longer labels of numbers need more room for their two lines. */
 const LONG_LABEL = 20;
 
@@ -14,7 +21,7 @@ const FIRST = [
  * Columns of a table that the page holds as lists, what explains first; the names of functions lead
  * to `about`. Those of one text, or without any, are hidden.
  */
-function listedColumns(facts, about = null) {
+export function listedColumns(facts, about = null) {
   const named = facts.columns.some(({ label }) => NAMES.includes(label));
   return facts.columns.map(({ label, kind, values }) => {
     const hidden = isUnknown({ values }) || isOneText({ kind, values });
@@ -41,23 +48,23 @@ function listedColumns(facts, about = null) {
 }
 
 /** A number of a column; one that would show as 0, and is none, as less than what shows. */
-function cellText(value, decimals) {
+export function cellText(value, decimals) {
   const least = 10 ** -decimals;
   if (value > 0 && value < least / 2) return `< ${formatCell(least, decimals)}`;
   return formatCell(value, decimals);
 }
 
 /** Whether all of several rows have the same text. */
-function isOneText({ kind, values }) {
+export function isOneText({ kind, values }) {
   return kind === "text" && values.length > 1 && values.every((value) => value === values[0]);
 }
 
-function isUnknown({ values }) {
+export function isUnknown({ values }) {
   return values.length > 0 && values.every((value) => value === null);
 }
 
 /** So many decimals that the middling value has four digits; none for whole numbers. */
-function decimalsOf(values) {
+export function decimalsOf(values) {
   const known = values.filter((value) => value !== null && value !== 0);
   if (known.every(Number.isInteger)) return 0;
   const sizes = known.map(Math.abs).sort((one, other) => one - other);
@@ -66,7 +73,7 @@ function decimalsOf(values) {
 }
 
 /** Puts a bar of the shares of the statuses in the place of their columns of numbers. */
-function withBars(columns, statuses) {
+export function withBars(columns, statuses) {
   const column = (label) => columns.find((one) => one.label === label);
   const seconds = statuses.map((name) => column(`${name} (s)`).value);
   const sum = (row) => seconds.reduce((total, value) => total + (value(row) ?? 0), 0);
@@ -99,7 +106,7 @@ function withBars(columns, statuses) {
 }
 
 /** Columns of the table of task runs; `about(name)` is called when a function is followed. */
-function taskColumns(tasks, about) {
+export function taskColumns(tasks, about) {
   const seconds = (label, values) => ({
     label,
     numeric: true,
@@ -120,7 +127,8 @@ function taskColumns(tasks, about) {
     ...named(label, name, width),
     order: () => ascending(rankedCodes(tasks, code, names)),
   });
-  const { facts } = tasks;
+  const { functions, steps, workers, states } = tasks.facts;
+  const workerOf = (row) => tasks.tracks[tasks.trackOfRow[row]].worker;
   return [
     {
       ...named("Task Key", (row) => tasks.keyText(tasks.keys[row]), 15, 3),
@@ -128,33 +136,11 @@ function taskColumns(tasks, about) {
       order: () => ascending(keyRanks(tasks)),
     },
     {
-      ...ranked(
-        "Function",
-        (row) => tasks.functionName(row),
-        10,
-        (row) => tasks.functionOf(row),
-        facts.functions,
-      ),
+      ...ranked("Function", (row) => tasks.functionName(row), 10, (row) => tasks.functionOf(row), functions),
       follow: (row) => about(tasks.functionName(row)),
     },
-    ...(tasks.steps
-      ? [
-          ranked(
-            "Step",
-            (row) => tasks.stepName(row),
-            8,
-            (row) => tasks.steps[row],
-            facts.steps,
-          ),
-        ]
-      : []),
-    ranked(
-      "Worker",
-      (row) => tasks.workerName(row),
-      9,
-      (row) => tasks.tracks[tasks.trackOfRow[row]].worker,
-      facts.workers,
-    ),
+    ...(tasks.steps ? [ranked("Step", (row) => tasks.stepName(row), 8, (row) => tasks.steps[row], steps)] : []),
+    ranked("Worker", (row) => tasks.workerName(row), 9, workerOf, workers),
     seconds("Start (s)", tasks.starts),
     { ...seconds("Duration (s)", tasks.durations), order: () => byDuration(tasks).slice() },
     ...(tasks.failed ? [named("Exception", (row) => tasks.exceptionText(row) ?? "", 12, 2)] : []),
@@ -163,17 +149,11 @@ function taskColumns(tasks, about) {
       .filter((status) => !status.running)
       .map((status) => seconds(`${status.name} (s)`, status.seconds)),
     {
-      ...seconds("Memory usage (Mb)", tasks.sizes),
-      text: (row) => formatCell(tasks.sizes[row] / 1e6, 3),
-      value: (row) => tasks.sizes[row] / 1e6,
+      ...seconds("Memory usage (Mb)", tasks.details.sizes),
+      text: (row) => formatCell(tasks.details.sizes[row] / 1e6, 3),
+      value: (row) => tasks.details.sizes[row] / 1e6,
     },
-    ranked(
-      "State",
-      (row) => tasks.stateName(row),
-      6,
-      (row) => tasks.states[row],
-      [...facts.states, "unknown"],
-    ),
+    ranked("State", (row) => tasks.stateName(row), 6, (row) => tasks.states[row], [...states, "unknown"]),
   ];
 }
 
@@ -187,27 +167,18 @@ function rankedCodes(tasks, code, names) {
 
 /** Each row's place if sorted by key: by the text's begin, then by the numbers. */
 function keyRanks(tasks) {
-  const { headFirsts, headTexts } = tasks;
+  const { firsts, texts, kinds } = tasks.heads;
   const { compare } = new Intl.Collator("en", { numeric: true });
-  const heads = Array.from(headTexts.keys()).sort((one, other) =>
-    compare(headTexts[one], headTexts[other]),
-  );
-  const shifts = new Float64Array(headTexts.length);
+  const heads = Array.from(texts.keys()).sort((one, other) => compare(texts[one], texts[other]));
+  const rankOfKey = new Float64Array(tasks.facts.keys);
   let next = 0;
   for (const head of heads) {
-    const end = head + 1 < headFirsts.length ? headFirsts[head + 1] : tasks.facts.keys;
-    shifts[head] = next - headFirsts[head];
-    next += end - headFirsts[head];
-  }
-  const rankOfKey = new Float64Array(tasks.facts.keys);
-  for (const [head, begin] of headFirsts.entries()) {
-    const end = head + 1 < headFirsts.length ? headFirsts[head + 1] : tasks.facts.keys;
-    const hashed = [HEX, UUID].includes(tasks.headKinds[head]);
+    const [begin, end] = [firsts[head], firsts[head + 1]];
+    const hashed = [HEX, UUID].includes(kinds[head]);
     // Keys that end in hashes come as they first ran.
     const order = hashed && tasks.tails[0] ? ascending(tasks.tails[0].subarray(begin, end)) : null;
-    for (let at = 0; at < end - begin; at += 1) {
-      rankOfKey[begin + (order ? order[at] : at)] = begin + at + shifts[head];
-    }
+    for (let at = 0; at < end - begin; at += 1) rankOfKey[begin + (order ? order[at] : at)] = next + at;
+    next += end - begin;
   }
   return Float64Array.from(tasks.keys, (key) => rankOfKey[key]);
 }

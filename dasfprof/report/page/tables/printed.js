@@ -1,5 +1,9 @@
 // Tables on paper: their first rows, and as many of their columns as a page is wide.
 
+import { findAll, make } from "../dom.js";
+import { counted, shortened, visible } from "../format.js";
+import { allTables } from "./table.js";
+
 const PRINTED_ROWS = 12;
 /** The width of an A4 page within its margins, in em of the printed tables. */
 const PRINTED_WIDTH = 62;
@@ -42,12 +46,12 @@ function printedTable(table) {
 }
 
 /** Puts all tables on paper, unfolds what is folded, and has `paint` paint in light colours. */
-function preparePrint(paint) {
+export function preparePrint(paint) {
   const { dataset } = document.documentElement;
   let folded = [];
   addEventListener("beforeprint", () => {
     dataset.paper = "";
-    folded = [...document.querySelectorAll("details.lesser:not([open])")];
+    folded = [...findAll("details.lesser:not([open])")];
     for (const details of folded) details.open = true;
     for (const table of allTables) table.root.append(printedTable(table));
     paint();
@@ -55,7 +59,7 @@ function preparePrint(paint) {
   addEventListener("afterprint", () => {
     delete dataset.paper;
     for (const details of folded) details.open = false;
-    for (const printed of document.querySelectorAll(".printed")) printed.remove();
+    for (const printed of findAll(".printed")) printed.remove();
     paint();
   });
 }

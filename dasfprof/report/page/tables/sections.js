@@ -1,5 +1,10 @@
 // The sections of tables that the page holds as lists.
 
+import { byId, download, make } from "../dom.js";
+import { shortened, visible } from "../format.js";
+import { isOneText, isUnknown, listedColumns, withBars } from "./columns.js";
+import { DataTable } from "./table.js";
+
 /** The columns by which a row of a table is about some task runs, and the filters for these. */
 const ABOUT = { Function: "function", Step: "step", Worker: "worker" };
 
@@ -10,7 +15,7 @@ const ABOUT = { Function: "function", Step: "step", Worker: "worker" };
  * called with the filters for the task runs that a row of any other is about, none if it was chosen
  * before; `about(name)` when the name of a function is followed.
  */
-function buildTables(facts, { selected = {}, chosen = null, about = null } = {}) {
+export function buildTables(facts, { selected = {}, chosen = null, about = null } = {}) {
   const listed = [];
   for (const [name, table] of Object.entries(facts.tables)) {
     byId("tables").append(tableSection(name, table));
@@ -39,20 +44,21 @@ function hasStatuses(name) {
 }
 
 class ListedTable {
-  constructor(name, table, facts, { selected, chosen, about }) {
+  constructor(name, table, facts, { selected, chosen, about: follow }) {
     const root = byId(`${name}-table`);
     const count = table.columns[0]?.values.length ?? 0;
-    const listed = listedColumns(table, about);
+    const listed = listedColumns(table, follow);
     const columns = hasStatuses(name) ? withBars(listed, facts.timeline.statuses) : listed;
     this.texts = table.columns.filter((column) => column.kind === "text");
     /** The columns that filters are of, by the filter. */
-    this.filters = new Map(this.texts.filter(({ label }) => ABOUT[label]).map(({ label, values }) => [ABOUT[label], values]));
+    const about = this.texts.filter(({ label }) => ABOUT[label]);
+    this.filters = new Map(about.map(({ label, values }) => [ABOUT[label], values]));
     /** The row that filters were taken from; -1: none. */
     this.source = -1;
     this.wanted = "";
     this.narrowed = new Map();
-    const filters = chosen && this.filters.size && ((row) => this.choose(row, chosen));
-    this.shown = new DataTable(root, { name: table.title, columns, count, selected: selected ?? (filters || undefined) });
+    const filters = chosen && this.filters.size ? (row) => this.choose(row, chosen) : undefined;
+    this.shown = new DataTable(root, { name: table.title, columns, count, selected: selected ?? filters });
     this.told = make("p", { class: "absent", hidden: true });
     root.before(this.told);
     noteUnknown(root, table);
@@ -76,7 +82,8 @@ class ListedTable {
   /** Shows the rows about what filters let through; all if they were taken from one of the rows. */
   narrow(chosen) {
     const own = this.source < 0 ? [] : this.aboutRow(this.source);
-    const isSource = own.length > 0 && own.length === chosen.size && own.every(([name, value]) => chosen.get(name) === value);
+    const isAlike = own.every(([name, value]) => chosen.get(name) === value);
+    const isSource = own.length > 0 && own.length === chosen.size && isAlike;
     if (!isSource) {
       this.source = -1;
       if (this.shown.chosen >= 0 && this.filters.size) this.shown.mark(-1);
@@ -107,6 +114,6 @@ function noteUnknown(root, table) {
   if (told.length) root.append(make("p", { class: "absent" }, visible(told.join(" "))));
 }
 
-function exportButton(id, table, file) {
+export function exportButton(id, table, file) {
   byId(id).addEventListener("click", async () => download(file, await table.csv()));
 }

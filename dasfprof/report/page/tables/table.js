@@ -1,18 +1,36 @@
 // Tables of any length: only the rows that are seen are elements.
 
+import { breathe, make } from "../dom.js";
+import { csvCell, visible } from "../format.js";
+
 const ROW_HEIGHT = 26;
 /** Browsers cap an element's height; beyond this, scrolling is in proportion. */
 const MAX_HEIGHT = 30_000_000;
 const CSV_SLICE = 20_000;
 /** All tables of the page, in their order. */
-const allTables = [];
+export const allTables = [];
 
 /**
- * A sorted, filtered view of rows. A column has `label`, `width` (em), `grow`, `numeric`;
- * `text(row)` for the page, or `cell(row)` for an element, which CSV lacks; `value(row)` for CSV; `hidden` if
- * only CSV has it; `isKey`, of which the middle is left out and not the end; `place`, by which those that are shown are ordered; `follow(row)` where its text leads somewhere, as Enter does on the row; and `order()` (the rows, ascending) unless its values are to be compared.
+ * @typedef {object} Column
+ * @property {string} label
+ * @property {number} width in em
+ * @property {number} grow its share of the room that is left
+ * @property {boolean} [numeric]
+ * @property {boolean} [hidden] whether only CSV has it
+ * @property {boolean} [isKey] whether the middle of its texts is left out, and not their ends
+ * @property {number} [place] by which those that are shown are ordered
+ * @property {(row: number) => string} [text] for the page
+ * @property {(row: number) => any} [cell] in place of a text: an element, which CSV lacks
+ * @property {(row: number) => any} value for CSV
+ * @property {?(row: number) => void} [follow] where its text leads, as Enter does on the row
+ * @property {() => Uint32Array} [order] the rows, ascending, unless its values are to be compared
  */
-class DataTable {
+
+/** A sorted, filtered view of rows. */
+export class DataTable {
+  root; name; count; selected;
+  /** @type {Column[]} */ columns;
+
   constructor(root, { name, columns, count, selected = () => {} }) {
     Object.assign(this, { root, name, count, selected });
     this.all = columns.filter((column) => !column.cell);
@@ -240,7 +258,7 @@ function sortedRows(column, count) {
     ? (one, other) => one - other
     : new Intl.Collator("en", { numeric: true }).compare;
   return rows.sort((one, other) => {
-    const unknown = missing(values[other]) - missing(values[one]);
+    const unknown = Number(missing(values[other])) - Number(missing(values[one]));
     return unknown || (missing(values[one]) ? 0 : compare(values[one], values[other]));
   });
 }

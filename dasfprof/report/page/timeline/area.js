@@ -1,11 +1,22 @@
 // An area of the timeline: a time on some tracks, and the sums of what is in it.
 
+import { swatch } from "../accounting.js";
+import { byId, make } from "../dom.js";
+import { counted, formatCount, formatSeconds, formatShare, shortened, visible } from "../format.js";
+import { overlap, sumOf } from "../numbers.js";
+import { clockText, ticks } from "./marks.js";
+import { byDuration } from "./tasks.js";
+import { seenIn } from "./views.js";
+/** @import { Tasks } from "./tasks.js" */
+
 /** Rows of each table of sums. */
 const AREA_ROWS = 8;
 /** A task run in the area, and one that is lit besides. */
 const [SEEN, LIT] = [1, 2];
 
-class Area {
+export class Area {
+  page; pane;
+
   /** `page` has the timeline, its gaps and which runs are lit. */
   constructor(page, pane) {
     Object.assign(this, { page, pane });
@@ -21,12 +32,9 @@ class Area {
     const sums = new AreaSums(this.page, area);
     const { step } = ticks(area.from, area.to, 1000, 20);
     const lit = this.page.matches ? " of those that are lit" : "";
-    const title = make(
-      "h3",
-      {},
-      `${clockText(area.from, step)} to ${clockText(area.to, step)}, ${counted(area.last - area.first + 1, "track")}: ` +
-        `${counted(sums.count, "task run")}${lit}`,
-    );
+    const [from, to] = [area.from, area.to].map((time) => clockText(time, step));
+    const tracks = counted(area.last - area.first + 1, "track");
+    const title = make("h3", {}, `${from} to ${to}, ${tracks}: ${counted(sums.count, "task run")}${lit}`);
     const close = { type: "button", class: "close", "aria-label": "Close", onclick: () => this.show(null) };
     const head = make("header", {}, title, make("button", close, "✕"));
     this.pane.append(head, make("div", { class: "sums" }, ...this.tables(sums)));
@@ -51,8 +59,9 @@ class Area {
       formatShare(seconds / whole),
       ...(others ? [formatShare(sums.others[code] / others)] : []),
     ]);
+    const labels = ["Class", "Thread time", "Share", ...(others ? ["Share elsewhere"] : [])];
     return [
-      areaTable("classes-in", ["Class", "Thread time", "Share", ...(others ? ["Share elsewhere"] : [])], classes, classes.length),
+      areaTable("classes-in", labels, classes, classes.length),
       areaTable("functions-in", ["Function", ...runs], functions),
       areaTable("workers-in", ["Worker", ...runs], workers),
     ];
@@ -67,6 +76,9 @@ class Area {
 
 /** What the task runs and gaps in an area sum up to, the most first. */
 class AreaSums {
+  /** @type {Tasks} */ tasks;
+  from; to;
+
   constructor({ tasks, timeline, gaps, matches }, { from, to, first, last }) {
     Object.assign(this, { tasks, from, to });
     const { view } = timeline;
@@ -100,7 +112,7 @@ class AreaSums {
     const { starts, durations } = this.tasks;
     const [begin, end] = seenIn(view, this.tasks, track, from, to);
     for (let at = begin; at < end; at += 1) {
-      const row = view.rows ? view.rows[at] : at;
+      const row = view.rows[at];
       if (seen[row] || starts[row] + durations[row] < from) continue;
       const lit = !matches || matches[row];
       seen[row] = lit ? LIT : SEEN;
@@ -130,7 +142,8 @@ class AreaSums {
       sizes[own] += 1;
       seconds[own] += overlap(starts[row], starts[row] + durations[row], from, to);
     }
-    const groups = [...sizes.keys()].filter((own) => sizes[own] > 0).sort((one, other) => seconds[other] - seconds[one]);
+    const found = [...sizes.keys()].filter((own) => sizes[own] > 0);
+    const groups = found.sort((one, other) => seconds[other] - seconds[one]);
     const shown = groups.slice(0, AREA_ROWS);
     const members = new Array(most).fill(null);
     for (const own of shown) members[own] = new Uint32Array(sizes[own]);

@@ -15,7 +15,7 @@ MOST = 5000
 
 
 def argument_columns(trace: Trace, rows: Array) -> dict[str, PackedColumn]:
-    """Pack ``arguments`` and ``annotations``: places in ``argument_texts``, ``annotation_texts``.
+    """Pack ``arguments`` and ``annotations``: places in ``arguments_texts``, ``annotations_texts``.
 
     Parameters
     ----------
@@ -30,8 +30,8 @@ def argument_columns(trace: Trace, rows: Array) -> dict[str, PackedColumn]:
     known[-1] = -1
     annotations, names = annotation_texts(trace)
     return {
-        **_packed("argument", known[rows], list(map(str, told.categories))),
-        **_packed("annotation", annotations[rows], names),
+        **_packed("arguments", known[rows], list(map(str, told.categories))),
+        **_packed("annotations", annotations[rows], names),
     }
 
 
@@ -42,6 +42,6 @@ def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn
     places = np.zeros(len(names) + 1, dtype=np.int64)
     places[kept] = np.arange(1, len(kept) + 1)
     return {
-        f"{name}s": whole_numbers(places[codes]),
+        name: whole_numbers(places[codes]),
         f"{name}_texts": texts(["", *(names[code] for code in kept.tolist())]),
     }

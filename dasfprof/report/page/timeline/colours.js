@@ -1,5 +1,14 @@
 // Which colour each task run has, and what the colours are of.
 
+import { swatch } from "../accounting.js";
+import { make } from "../dom.js";
+import { formatCount, formatSeconds, shortened, visible } from "../format.js";
+import { outliersFirst } from "../numbers.js";
+import { BLOCKED, COMPUTING, CORE_WAIT, CPU_UNKNOWN, DESERIALIZE } from "./gaps.js";
+import { busySeconds } from "./lanes.js";
+import { OTHER } from "./palette.js";
+import { pathTotals, WORK } from "./path.js";
+
 /** States of task runs by what they mean; any other is grey. */
 const STATE_COLOURS = { memory: 2, erred: 5, cancelled: 1, rescheduled: 3, released: 4 };
 
@@ -15,7 +24,7 @@ const DURATIONS = [
 ];
 
 /** What a task run spent its time on. */
-const STATUS_COLOURS = { Inqueue: 6, Preparing: 1, Running: 0, Finalizing: 3 };
+export const STATUS_COLOURS = { Inqueue: 6, Preparing: 1, Running: 0, Finalizing: 3 };
 
 /** By what the first have colours of their own, and all others one. */
 const RANKED = ["function", "worker"];
@@ -26,7 +35,7 @@ function seriesSwatch(colour) {
   return square;
 }
 
-function statusLegend(statuses) {
+export function statusLegend(statuses) {
   return statuses.map((name) => make("li", {}, seriesSwatch(STATUS_COLOURS[name] ?? OTHER), visible(name)));
 }
 
@@ -66,7 +75,7 @@ function coloured(tasks, by) {
 }
 
 /** The entries of the legend, with the `codes` that each stands for. */
-function legendOf(tasks, by) {
+export function legendOf(tasks, by) {
   const all = coloured(tasks, by);
   const shown = all.filter(({ colour }) => colour !== OTHER || !RANKED.includes(by)).slice(0, MAX_LEGEND);
   const rest = all.filter((entry) => !shown.includes(entry));
@@ -84,13 +93,14 @@ function legendOf(tasks, by) {
   }
   if (tasks.failed) {
     const count = tasks.failed.reduce((sum, flag) => sum + flag, 0);
-    entries.push({ name: FAILURES, swatch: make("i", { class: "failed" }), text: "failed", about: formatCount(count), codes: [] });
+    const about = formatCount(count);
+    entries.push({ name: FAILURES, swatch: make("i", { class: "failed" }), text: "failed", about, codes: [] });
   }
   return entries;
 }
 
 /** Whether a row is one of those that entries of the legend stand for. */
-function rowsOfEntries(tasks, by, entries) {
+export function rowsOfEntries(tasks, by, entries) {
   const codes = new Set(entries.flatMap((entry) => entry.codes));
   const failed = tasks.failed && entries.some(({ name }) => name === FAILURES);
   const code = codeOf(tasks, by);
@@ -98,7 +108,7 @@ function rowsOfEntries(tasks, by, entries) {
 }
 
 /** The value that a task is coloured by: what `coloured` calls its code. */
-function codeOf(tasks, by) {
+export function codeOf(tasks, by) {
   if (by === "worker") return (row) => tasks.tracks[tasks.trackOfRow[row]].worker;
   if (by === "status") return (row) => tasks.longestStatus(row);
   if (by === "class") {
@@ -114,7 +124,7 @@ function codeOf(tasks, by) {
   return by === "state" ? (row) => tasks.states[row] : (row) => tasks.functionOf(row);
 }
 
-function rowColours(tasks, by) {
+export function rowColours(tasks, by) {
   const entries = coloured(tasks, by);
   const ofCode = new Uint8Array(Math.max(0, ...entries.map((entry) => entry.code)) + 1).fill(OTHER);
   for (const { code, colour } of entries) ofCode[code] = colour;
@@ -125,7 +135,7 @@ function rowColours(tasks, by) {
 }
 
 /** The classes of the whole run as entries of a legend: those of bars, then those between them. */
-function gapLegend(gaps, rows) {
+export function gapLegend(gaps, rows) {
   const entry = (row) => ({
     name: row.Class,
     swatch: swatch(gaps.swatches[gaps.names.indexOf(row.Class)]),
@@ -141,10 +151,10 @@ function gapLegend(gaps, rows) {
 }
 
 /** The kinds of segments as entries of a legend. */
-function pathLegend(path) {
-  const entries = pathTotals(path).map(([{ name, meaning }, seconds]) => {
+export function pathLegend(path) {
+  const entries = pathTotals(path).map(([{ name, meaning, colour }, seconds]) => {
     const square = make("i", { class: name === WORK ? "work" : "wait" });
-    if (name !== WORK) square.style.background = `var(--series-${kindColour(name)})`;
+    if (name !== WORK) square.style.background = `var(--series-${colour})`;
     return { name, title: meaning, swatch: square, about: formatSeconds(seconds) };
   });
   return ["On the critical path:", ...entries];

@@ -1,5 +1,10 @@
 // The pane that tells all of one task run.
 
+import { make } from "../dom.js";
+import { lineList } from "../flame/sources.js";
+import { formatBytes, formatCell, formatCount, formatSeconds, shortened, visible } from "../format.js";
+import { functionButton } from "../functions/drawer.js";
+
 const LISTED_KEYS = 40;
 const LISTED_LINES = 12;
 /** More of one text than anyone reads; the rest is counted. */
@@ -9,7 +14,7 @@ const LONG_TEXT = 20_000;
  * Fills the pane. `select(row)` is called when the person follows a key, `about(name)` when the
  * function; `flames` knows the lines.
  */
-function showDetails(pane, { tasks, row, flames, select, about }) {
+export function showDetails(pane, { tasks, row, flames, select, about }) {
   pane.hidden = row < 0 || !tasks.whole;
   if (pane.hidden) return;
   const key = tasks.keys[row];
@@ -29,8 +34,8 @@ function showDetails(pane, { tasks, row, flames, select, about }) {
     [open ? "Had not ended" : "Ended in", visible(tasks.stateName(row))],
     ["Worker's process", visible(tasks.exitOf(row))],
     ["Asked of Dask", visible(tasks.annotationsOf(row))],
-    ["Inputs", formatBytes(tasks.inputSizes[row])],
-    ["Result", formatBytes(tasks.sizes[row])],
+    ["Inputs", formatBytes(tasks.details.input_sizes[row])],
+    ["Result", formatBytes(tasks.details.sizes[row])],
     ["Type", visible(type)],
     ["dtype", visible(dtype)],
     ["Shape", visible(shape)],
@@ -146,7 +151,7 @@ function keyList(title, kind, tasks, links, select) {
   const entries = links.slice(0, LISTED_KEYS).map(({ key, row }) => ({
     row,
     text: shortened(tasks.keyText(key), 80),
-    about: row >= 0 ? formatBytes(tasks.sizes[row]) : "run not known",
+    about: row >= 0 ? formatBytes(tasks.details.sizes[row]) : "run not known",
   }));
   const count = links.length;
   return count

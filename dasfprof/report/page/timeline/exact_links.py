@@ -7,7 +7,7 @@ import numpy as np
 from dasfprof.analysis.model.links import find_links
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
-from dasfprof.report.page.packing import PackedColumn, whole_numbers
+from dasfprof.report.page.packing import PackedColumn, offsets, whole_numbers
 
 
 def exact_links(trace: Trace, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
@@ -29,9 +29,9 @@ def exact_links(trace: Trace, rows: Array, ranks: Array) -> dict[str, PackedColu
     Returns
     -------
     dict
-        ``linked_rows``: those runs, as rows of the page; ``link_counts``: of their inputs;
-        ``link_keys`` and ``link_producers`` of each input: its key, and 1 + the row of the page
-        of the run that made it, 0 where none is there.
+        ``rows``: those runs, as rows of the page; ``inputs``: where those of each begin; ``keys``
+        and ``producers`` of each input: its key, and 1 + the row of the page of the run that made
+        it, 0 where none is there.
     """
     links = find_links(trace)
     place = np.full(len(trace.tasks) + len(trace.scheduler_only) + 1, -1)
@@ -49,10 +49,10 @@ def exact_links(trace: Trace, rows: Array, ranks: Array) -> dict[str, PackedColu
     kept = kept[np.argsort(target[kept], kind="stable")]
     counts = np.bincount(target[kept], minlength=len(rows))
     return {
-        "linked_rows": whole_numbers(np.flatnonzero(told), delta=True),
-        "link_counts": whole_numbers(counts[told]),
-        "link_keys": whole_numbers(ranks[links.key_id[kept]]),
-        "link_producers": whole_numbers(producer[kept] + 1),
+        "rows": whole_numbers(np.flatnonzero(told), delta=True),
+        "inputs": offsets(counts[told]),
+        "keys": whole_numbers(ranks[links.key_id[kept]]),
+        "producers": whole_numbers(producer[kept] + 1),
     }
 
 
@@ -60,12 +60,12 @@ def _unlike_their_key(trace: Trace) -> Array:
     """Return which task runs had other inputs than `Trace.dependencies` tells of their keys."""
     lengths, items = trace.task_dependencies
     lengths, key_ids = np.maximum(lengths, 0), trace.tasks["key_id"].to_numpy()
-    offsets, ids = trace.dependencies
-    unlike: Array = lengths != np.diff(offsets)[key_ids]
+    begins, ids = trace.dependencies
+    unlike: Array = lengths != np.diff(begins)[key_ids]
     of_row = np.repeat(np.arange(len(lengths)), lengths)
     within = np.arange(len(of_row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     alike = ~unlike[of_row]
     of_row, within = of_row[alike], within[alike]
-    other = ids[offsets[key_ids[of_row]] + within] != items[alike]
+    other = ids[begins[key_ids[of_row]] + within] != items[alike]
     unlike[of_row[other]] = True
     return unlike

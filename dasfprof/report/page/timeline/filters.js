@@ -1,11 +1,15 @@
 // Which task runs are lit: those that were searched for, of one function, worker, step and state at
 // the end.
 
+import { byId, make } from "../dom.js";
+import { shortened } from "../format.js";
+import { codeOf } from "./colours.js";
+
 /** More choices than this nobody scrolls through; links and the search reach the others. */
 const MAX_CHOICES = 500;
-const FILTERS = ["step", "function", "worker", "state"];
+export const FILTERS = ["step", "function", "worker", "state"];
 
-class Filters {
+export class Filters {
   /** `changed()` is called when the person chooses. */
   constructor(tasks, changed) {
     this.tasks = tasks;

@@ -1,7 +1,13 @@
 // Which time is where in a canvas.
 
+/** Pixels of the titles left of the tracks, and of the ruler above them. */
+export const [GUTTER, RULER] = [184, 24];
+
 /** Where in a canvas the tracks are, and which time is where. */
-class Frame {
+export class Frame {
+  left; top; width; height; from; to; trackHeight; scroll;
+  /** @type {number[]} */ staying;
+
   /** `staying`: the heights of the first tracks, which stay in place while the others scroll. */
   constructor({ left, top, width, height, from, to, trackHeight, scroll, staying = [] }) {
     Object.assign(this, { left, top, width, height, from, to, trackHeight, scroll, staying });

@@ -22,12 +22,11 @@ from dasfprof.analysis.model.busy_time import (
 )
 from dasfprof.analysis.model.idle_cells import IdleCells
 from dasfprof.analysis.model.slots import task_slots
-from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime
 from dasfprof.analysis.model.workers import NamedWorkers, worker_lives
-from dasfprof.analysis.tables.time_accounting import CLASSES
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
-from dasfprof.report.page.packing import PackedColumn, seconds, whole_numbers
+from dasfprof.report.page.packing import PackedColumn, offsets, scaled, seconds, whole_numbers
 from dasfprof.report.thread_tracks import ThreadTracks, busy_until
 
 #: A worker's whole free time in a cell.
@@ -124,10 +123,10 @@ def gap_columns(
     Returns
     -------
     columns, facts
-        Of each cell its begin, number of classes, and these with their shares of the free time of
-        the worker's tracks (what is missing to the whole is on no track); ``classes``, their names
-        and meanings, and ``first``, the first cell of each worker of `tracks`. The last cell of a
-        worker is none: it is where its last life ends.
+        Of each cell its begin, where its classes begin, and these with their shares of the free
+        time of the worker's tracks (what is missing to the whole is on no track); ``classes``,
+        their names, meanings and looks, and ``first``, the first cell of each worker of `tracks`,
+        and one behind the last. The last cell of a worker is none: its last life ends there.
     """
     free = _FreeTime(tracks, spans[0] - around.before, around.before + spans[1] + around.after)
     titles, named = NamedWorkers(trace).titles(), NamedWorkers(trace).of_lives
@@ -148,13 +147,22 @@ def gap_columns(
     share = np.concatenate(shares)
     used = share > 0
     columns = {
-        "gap_begins": seconds(np.maximum(np.concatenate(begins), 0.0), delta=True),
-        "gap_counts": whole_numbers(used.sum(axis=1)),
-        "gap_classes": whole_numbers(np.nonzero(used)[1]),
-        "gap_shares": whole_numbers(share[used]),
+        "begins": seconds(np.maximum(np.concatenate(begins), 0.0), delta=True),
+        "offsets": offsets(used.sum(axis=1)),
+        "classes": whole_numbers(np.nonzero(used)[1]),
+        "shares": scaled(share[used] / _WHOLE, step=1 / _WHOLE),
     }
-    classes = [{"name": name, "meaning": meaning} for name, meaning in CLASSES.values()]
-    return columns, {"first": first, "classes": classes, "whole": _WHOLE}
+    classes = [
+        {
+            "name": spent.label,
+            "meaning": spent.meaning,
+            "colour": spent.colour,
+            "busy": spent in OF_USES.values(),
+            "back": spent.is_hatched_back,
+        }
+        for spent in ThreadTime
+    ]
+    return columns, {"first": [*first, total], "classes": classes}
 
 
 class _FreeTime:

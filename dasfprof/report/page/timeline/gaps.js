@@ -2,23 +2,26 @@
 // A worker's cells tell which shares of its threads' free time each class has; around its function a
 // run holds its thread too.
 
+import { formatSeconds, shortened } from "../format.js";
+import { lastAtMost, overlap, sumOf } from "../numbers.js";
+import { OTHER } from "./palette.js";
+import { flattenView, seenIn } from "./views.js";
+
 /** What a run's thread does while it runs, and around that; places of `ThreadTime` in accounting.py. */
-const [COMPUTING, CORE_WAIT, BLOCKED, CPU_UNKNOWN, DESERIALIZE, DISK, OVERHEAD] = [0, 1, 2, 3, 4, 5, 6];
+export const [COMPUTING, CORE_WAIT, BLOCKED, CPU_UNKNOWN, DESERIALIZE, DISK, OVERHEAD] = [0, 1, 2, 3, 4, 5, 6];
 /** Those of threads that are held, but not by a function, in the order in which `Gaps.heldIn` gives their shares. */
-const AROUND = [OVERHEAD, DESERIALIZE, DISK];
+export const AROUND = [OVERHEAD, DESERIALIZE, DISK];
 /** Parts of the run in which runs and cells are summed up once, for pictures of much of it. */
 const GAP_BINS = 16_384;
 /** Fewer runs of a lane, or cells, are painted one by one. */
 const FEW_PARTS = 400;
 
-class Gaps {
-  /** `swatches`: colour and kind of each class by its name, as elsewhere on the page. */
-  constructor(tasks, swatches) {
+export class Gaps {
+  constructor(tasks) {
     this.tasks = tasks;
-    const { classes } = tasks.facts.gaps;
-    this.names = classes.map(({ name }) => name);
-    this.meanings = classes.map(({ meaning }) => meaning);
-    this.swatches = this.names.map((name) => swatches.get(name) ?? { colour: OTHER, busy: false, back: false });
+    /** Name, meaning, colour and kind of each class. */
+    this.swatches = tasks.facts.gaps.classes;
+    this.names = this.swatches.map(({ name }) => name);
     /** The track of all runs of a thread, whatever the view leaves out. */
     this.flat = flattenView(tasks);
     /** Sums by lane and by worker, made when they are first wanted. */
@@ -51,7 +54,7 @@ class Gaps {
   cellsOf(lane) {
     const { first } = this.tasks.facts.gaps;
     const { worker } = this.tasks.tracks[lane];
-    return [first[worker], first[worker + 1] ?? this.tasks.gapBegins.length];
+    return [first[worker], first[worker + 1]];
   }
 
   /** Calls `each(from, to)` with the times between two at which no run holds a lane's thread. */
@@ -77,24 +80,24 @@ class Gaps {
 
   /** Calls `each(code, share, from, to)` for the classes of a lane's idle time between two times. */
   causes(lane, from, to, each) {
-    const { gapBegins: begins, gapOffsets, gapClasses, gapShares } = this.tasks;
+    const { begins, offsets, classes, shares } = this.tasks.cells;
     const [first, end] = this.cellsOf(lane);
     for (let cell = Math.max(lastAtMost(begins, from, first, end), first); cell < end - 1; cell += 1) {
       if (begins[cell] >= to) return;
       const [begin, stop] = [Math.max(begins[cell], from), Math.min(begins[cell + 1], to)];
       if (stop <= begin) continue;
-      for (let at = gapOffsets[cell]; at < gapOffsets[cell + 1]; at += 1) {
-        each(gapClasses[at], gapShares[at], begin, stop);
+      for (let at = offsets[cell]; at < offsets[cell + 1]; at += 1) {
+        each(classes[at], shares[at], begin, stop);
       }
     }
   }
 
   /** Seconds of a lane by class between two times, those in which tasks run too. */
   seconds(lane, from, to, sums = new Float64Array(this.names.length)) {
-    const { starts, durations, before, after, gapBegins } = this.tasks;
+    const { starts, durations, before, after, cells: { begins } } = this.tasks;
     const [first, last] = this.rowsOf(lane, from, to);
     const [firstCell, endCell] = this.cellsOf(lane);
-    const cells = { at: Math.max(lastAtMost(gapBegins, from, firstCell, endCell), firstCell), end: endCell - 1 };
+    const cells = { at: Math.max(lastAtMost(begins, from, firstCell, endCell), firstCell), end: endCell - 1 };
     let free = from;
     for (let row = first; row < last; row += 1) {
       const held = Math.min(starts[row] - before[row], to);
@@ -108,13 +111,13 @@ class Gaps {
 
   /** Adds a lane's idle time between two times; `cells`: goes on to the one in which it ends. */
   addIdle(cells, from, to, sums) {
-    const { gapBegins: begins, gapOffsets, gapClasses, gapShares } = this.tasks;
+    const { begins, offsets, classes, shares } = this.tasks.cells;
     while (cells.at < cells.end && begins[cells.at + 1] <= from) cells.at += 1;
     for (; cells.at < cells.end; cells.at += 1) {
       const stop = begins[cells.at + 1];
       const seconds = Math.min(stop, to) - Math.max(begins[cells.at], from);
-      for (let at = gapOffsets[cells.at]; at < gapOffsets[cells.at + 1] && seconds > 0; at += 1) {
-        sums[gapClasses[at]] += gapShares[at] * seconds;
+      for (let at = offsets[cells.at]; at < offsets[cells.at + 1] && seconds > 0; at += 1) {
+        sums[classes[at]] += shares[at] * seconds;
       }
       if (stop >= to) return;
     }
@@ -203,7 +206,10 @@ class Gaps {
       const stop = start + durations[row] * perSecond;
       const [begin, last] = [start - before[row] * perSecond, stop + after[row] * perSecond];
       cover(held, begin, last);
-      if (begin < start) cover(overhead, begin, start, share(deserialize[row], begin, start, share(read[row], begin, start, 1, disk), code));
+      if (begin < start) {
+        const left = share(read[row], begin, start, 1, disk);
+        cover(overhead, begin, start, share(deserialize[row], begin, start, left, code));
+      }
       if (stop < last) cover(overhead, stop, last, share(written[row], stop, last, 1, disk));
     }
     return [held, overhead, code, disk];
@@ -280,25 +286,22 @@ class Gaps {
       this.addSide(row, before, 1, sums);
       return { title: `${formatSeconds(spent)} ${where}`, sums };
     }
-    let found = null;
+    const found = [];
     this.free(lane, 0, tasks.span, (from, to) => {
-      if (from <= time && time <= to) found = [from, to];
+      if (from <= time && time <= to) found.push({ from, to });
     });
-    if (!found) return null;
+    if (!found.length) return null;
+    const free = found.at(-1);
     const sums = new Float64Array(this.names.length);
-    this.causes(lane, ...found, (code, share, from, to) => {
+    this.causes(lane, free.from, free.to, (code, share, from, to) => {
       sums[code] += share * (to - from);
     });
-    return { title: `${formatSeconds(found[1] - found[0])} without a task`, sums };
+    return { title: `${formatSeconds(free.to - free.from)} without a task`, sums };
   }
 }
 
-function overlap(begin, end, from, to) {
-  return Math.max(0, Math.min(end, to) - Math.max(begin, from));
-}
-
 /** Adds how much of each pixel lies between two places, times a weight. */
-function cover(pixels, begin, end, weight = 1) {
+export function cover(pixels, begin, end, weight = 1) {
   const last = Math.min(end, pixels.length);
   for (let pixel = Math.max(0, Math.floor(begin)); pixel < last; pixel += 1) {
     pixels[pixel] += (Math.min(end, pixel + 1) - Math.max(begin, pixel)) * weight;

@@ -1,6 +1,8 @@
 // Wheel, pointer and keyboard move the timeline.
 
-class Gestures {
+import { GUTTER } from "./frame.js";
+
+export class Gestures {
   constructor(timeline, surface) {
     this.timeline = timeline;
     this.surface = surface;
@@ -80,7 +82,8 @@ class Gestures {
     timeline.events.pointed?.(event.offsetX >= GUTTER ? time : null);
     const track = timeline.view?.tracks[timeline.frame().track(event.offsetY)];
     const sums = timeline.sumsUp(event.offsetX, event.offsetY);
-    surface.title = row < 0 && event.offsetX < GUTTER && track ? `${track.hint}${sums ? "; a click sums up the worker" : ""}` : "";
+    const told = row < 0 && event.offsetX < GUTTER && track;
+    surface.title = told ? `${track.hint}${sums ? "; a click sums up the worker" : ""}` : "";
     surface.style.cursor = row >= 0 || sums || track?.branch !== undefined ? "pointer" : "grab";
   }
 

@@ -1,9 +1,17 @@
 // Buttons beside the titles of workers: one folds the worker's lanes into one, one pins them to the top.
 
-/** Width of the button before a title. */
-const HANDLE = 16;
+import { make } from "../dom.js";
+import { visible } from "../format.js";
+import { beginsGroup, titledTracks } from "./marks.js";
+/** @import { Lanes } from "./lanes.js" */
 
-class Handles {
+/** Width of the button before a title. */
+export const HANDLE = 16;
+
+export class Handles {
+  root; timeline;
+  /** @type {Lanes} */ lanes;
+
   constructor(root, timeline, lanes) {
     Object.assign(this, { root, timeline, lanes });
     /** The element of each worker that has one. */
@@ -63,7 +71,7 @@ class Handles {
 
   onKey(event) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const { activeElement: focused } = document;
+    const focused = /** @type {any} */ (document.activeElement);
     if (step) {
       const all = [...this.root.children].sort((one, other) => one.offsetTop - other.offsetTop);
       const next = all[all.indexOf(focused.parentElement) + step];
@@ -71,7 +79,8 @@ class Handles {
       if (next) (same ?? next.querySelector("button:not([hidden])")).focus({ preventScroll: true });
       else this.timeline.scrollTo(this.timeline.scroll + step * 60);
     } else if (event.key === "ArrowRight") focused.nextElementSibling?.focus({ preventScroll: true });
-    else if (event.key === "ArrowLeft") focused.parentElement.querySelector(".fold:not([hidden])")?.focus({ preventScroll: true });
+    else if (event.key === "ArrowLeft")
+      focused.parentElement.querySelector(".fold:not([hidden])")?.focus({ preventScroll: true });
     else return;
     event.preventDefault();
   }

@@ -1,6 +1,13 @@
 // The lanes of workers: their order, which are pinned and which are folded into one, lanes of transfers.
 
-class Lanes {
+import { shortened, visible } from "../format.js";
+import { rowsByStart, tracksOfRows } from "./views.js";
+/** @import { Tasks } from "./tasks.js" */
+
+export class Lanes {
+  /** @type {Tasks} */ tasks;
+  changed;
+
   /** `changed()` is called when the person arranges them otherwise. */
   constructor(tasks, changed) {
     Object.assign(this, { tasks, changed });
@@ -48,14 +55,17 @@ class Lanes {
     view.handles = true;
     const asTheyAre = this.order === "name" && !this.folded.size && !this.pinned.size && !this.transfers;
     if (asTheyAre) return view;
-    const parts = [...view.tracks.keys()].filter((track) => !lanes.includes(track)).map((track) => this.part(view, [track]));
+    const others = [...view.tracks.keys()].filter((track) => !lanes.includes(track));
+    const parts = others.map((track) => this.part(view, [track]));
     const byWorker = Map.groupBy(lanes, (track) => view.tracks[track].group);
     const heads = parts.length;
     let staying = heads;
     for (const worker of this.ordered([...byWorker.keys()])) {
-      const own = this.folded.has(worker) ? this.merged(view, byWorker.get(worker)) : byWorker.get(worker).map((track) => [track]);
-      parts.push(...own.map((tracks) => this.part(view, tracks)));
-      for (const track of this.transfers?.lanesOf(worker, this.folded.has(worker)) ?? []) parts.push({ track, tracks: [] });
+      const [own, folded] = [byWorker.get(worker), this.folded.has(worker)];
+      const groups = folded ? this.merged(view, own) : own.map((track) => [track]);
+      parts.push(...groups.map((tracks) => this.part(view, tracks)));
+      const transfers = this.transfers?.lanesOf(worker, folded) ?? [];
+      parts.push(...transfers.map((track) => ({ track, tracks: [] })));
       if (this.pinned.has(worker)) staying = parts.length;
     }
     return { ...view, ...this.filled(view, parts), staying };
@@ -68,7 +78,7 @@ class Lanes {
     const sign = order === "most" ? -1 : 1;
     const byBusy = (one, other) => (busy ? sign * (busy[one] - busy[other]) : 0);
     return workers.sort(
-      (one, other) => pinned.has(other) - pinned.has(one) || byBusy(one, other) || one - other,
+      (one, other) => Number(pinned.has(other)) - Number(pinned.has(one)) || byBusy(one, other) || one - other,
     );
   }
 
@@ -85,8 +95,8 @@ class Lanes {
     const name = this.tasks.facts.workers[first.group];
     const about = `${tracks.length} threads`;
     const lanes = tracks.flatMap((track) => view.tracks[track].lanes);
-    const title = `${shortened(name, 20)} · ${about}`;
-    return { track: { ...first, title, short: shortened(name, 24), hint: `${visible(name)}, ${about}`, lanes }, tracks };
+    const titles = { title: `${shortened(name, 20)} · ${about}`, short: shortened(name, 24) };
+    return { track: { ...first, ...titles, hint: `${visible(name)}, ${about}`, lanes }, tracks };
   }
 
   /** Tracks with their rows, by start. */
@@ -116,18 +126,19 @@ class Lanes {
 
   /** Takes an arrangement from a link, and tells whether it has one; what it does not name stays. */
   read(link) {
-    const places = (name) => link.getAll(name).map((one) => this.tasks.facts.workers.indexOf(one)).filter((at) => at >= 0);
+    const { workers } = this.tasks.facts;
+    const places = (name) => link.getAll(name).map((one) => workers.indexOf(one)).filter((at) => at >= 0);
     if (["name", "most", "least"].includes(link.get("order"))) this.order = link.get("order");
     if (link.has("transfers")) this.transfers = link.get("transfers") === "1" ? this.tasks.transfers : null;
     if (link.has("pinned")) this.pinned = new Set(places("pinned"));
-    if (link.has("folded"))
-      this.folded = new Set(this.foldable.filter((at) => link.get("folded") === "*" || places("folded").includes(at)));
+    const isFolded = (worker) => link.get("folded") === "*" || places("folded").includes(worker);
+    if (link.has("folded")) this.folded = new Set(this.foldable.filter(isFolded));
     return ["order", "transfers", "pinned", "folded"].some((name) => link.has(name));
   }
 }
 
 /** For how long the threads of each worker ran tasks. */
-function busySeconds(tasks) {
+export function busySeconds(tasks) {
   const busy = new Float64Array(tasks.facts.workers.length);
   for (const [track, { worker }] of tasks.tracks.entries()) {
     const [first, end] = [tasks.trackOffsets[track], tasks.trackOffsets[track + 1]];

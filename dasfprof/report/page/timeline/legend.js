@@ -1,6 +1,12 @@
 // A list of what colours are of: a click on an entry isolates it, Shift and click adds one or takes it away.
 
+import { byId, make } from "../dom.js";
+import { visible } from "../format.js";
+import { gapLegend, legendOf, pathLegend, rowsOfEntries } from "./colours.js";
+
 class Legend {
+  root; changed;
+
   /** `changed()` is called when others are chosen. */
   constructor(root, changed) {
     Object.assign(this, { root, changed });
@@ -49,14 +55,14 @@ function partsOf({ name, swatch: colour, about = "", text = visible(name) }) {
 }
 
 /** The entries of a legend that cannot be chosen. */
-function plainLegend(entries) {
+export function plainLegend(entries) {
   return entries.map((entry) =>
     typeof entry === "string" ? make("li", {}, entry) : make("li", { title: entry.title ?? null }, ...partsOf(entry)),
   );
 }
 
 /** The legends of the timeline: colours of bars, classes of gaps, kinds of the critical path. */
-class Legends {
+export class Legends {
   constructor(page, classes) {
     const { tasks, timeline, gaps } = page;
     this.page = page;

@@ -1,6 +1,10 @@
 // What surrounds the bars: ruler, tracks' titles, arrows, the first picture before the bars.
 
-function fitCanvas(canvas, width, height) {
+import { RULER } from "./frame.js";
+import { HANDLE } from "./handles.js";
+import { mixed, rgbOf } from "./palette.js";
+
+export function fitCanvas(canvas, width, height) {
   const scale = devicePixelRatio || 1;
   const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
   canvas.style.width = `${width}px`;
@@ -11,7 +15,7 @@ function fitCanvas(canvas, width, height) {
 }
 
 /** Round times within a window, so that about so many pixels lie between two of them. */
-function ticks(from, to, width, apart) {
+export function ticks(from, to, width, apart) {
   const least = ((to - from) / Math.max(width, 1)) * apart;
   const power = 10 ** Math.floor(Math.log10(least));
   let step = [1, 2, 5, 10].map((times) => times * power).find((one) => one >= least);
@@ -23,7 +27,7 @@ function ticks(from, to, width, apart) {
 }
 
 /** A time from the run's begin, as exact as the distance of the ruler's marks needs. */
-function clockText(seconds, step) {
+export function clockText(seconds, step) {
   if (step >= 60) {
     const minutes = Math.round(seconds / 60);
     const hours = Math.floor(minutes / 60);
@@ -36,13 +40,13 @@ function clockText(seconds, step) {
 }
 
 /** As `clockText`, but rounded down: the end of what is shown is no later than it is. */
-function endText(seconds, step) {
+export function endText(seconds, step) {
   const places = Math.min(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)), 6);
   const unit = step >= 60 ? 60 : 10 ** -places;
   return clockText(Math.floor(seconds / unit + 1e-6) * unit, step);
 }
 
-function paintRuler(context, frame, palette) {
+export function paintRuler(context, frame, palette) {
   const { step, times } = ticks(frame.from, frame.to, frame.width, 92);
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
@@ -56,7 +60,7 @@ function paintRuler(context, frame, palette) {
 }
 
 /** Lines at the ruler's times, through all that has them. */
-function paintGrid(context, frame, palette) {
+export function paintGrid(context, frame, palette) {
   context.fillStyle = palette.faint;
   context.globalAlpha = 0.22;
   for (const time of ticks(frame.from, frame.to, frame.width, 92).times)
@@ -64,7 +68,7 @@ function paintGrid(context, frame, palette) {
   context.globalAlpha = 1;
 }
 
-function paintTitles(context, view, frame, palette) {
+export function paintTitles(context, view, frame, palette) {
   context.fillStyle = palette.background;
   context.fillRect(0, 0, frame.left, frame.top + frame.height);
   context.save();
@@ -93,12 +97,12 @@ function paintTitles(context, view, frame, palette) {
 }
 
 /** Whether a track is the first of its worker, step or function. */
-function beginsGroup({ tracks }, track) {
+export function beginsGroup({ tracks }, track) {
   return track === 0 || tracks[track - 1].group !== tracks[track].group;
 }
 
 /** The titles that have room: the track, the text and the middle of its line. */
-function titledTracks(view, frame) {
+export function titledTracks(view, frame) {
   const titled = [];
   let free = -Infinity;
   for (const track of frame.seen(view.tracks.length)) {
@@ -125,11 +129,11 @@ function paintScroll(context, view, frame, palette) {
 }
 
 /** The picture before the task runs are read: how busy each thread was. */
-function paintOverview(context, tasks, frame, palette) {
+export function paintOverview(context, tasks, frame, palette) {
   const shares = tasks.facts.overview;
   const [background, accent] = [rgbOf(palette.background), rgbOf(palette.accent)];
   const colours = [..."0123456789"].map(
-    (tenth) => `rgb(${mixed(background, accent, tenth / 9).join(" ")})`,
+    (tenth) => `rgb(${mixed(background, accent, Number(tenth) / 9).join(" ")})`,
   );
   for (const track of frame.seen(shares.length)) {
     const width = frame.width / shares[track].length;
@@ -147,7 +151,7 @@ function paintOverview(context, tasks, frame, palette) {
 }
 
 /** Paints an arrow that goes right; one to a place less than its head away points up or down. */
-function paintArrow(context, x0, y0, x1, y1, colour, dashes) {
+export function paintArrow(context, x0, y0, x1, y1, colour, dashes) {
   const head = Math.min(7, x1 - x0);
   const bend = (x1 - head - x0) / 2;
   context.strokeStyle = colour;

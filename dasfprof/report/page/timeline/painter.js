@@ -1,14 +1,19 @@
 // Painting of tracks: bars with names where few are seen, pixels where many are.
 
+import { shortened } from "../format.js";
+import { AROUND, cover } from "./gaps.js";
+import { DIM, FAILED, pixelOf, rgbOf, SHADES } from "./palette.js";
+import { seenIn } from "./views.js";
+
 const MANY_BARS = 6000;
-const LABEL_WIDTH = 44;
+export const LABEL_WIDTH = 44;
 /** Pixels of the teeth at the end of a bar that had not ended. */
 const OPEN_END = 6;
 /** Bars of so many pixels and more show what their thread did. */
 const SPLIT_SIZE = [30, 15];
 const SPLIT_HEIGHT = 4;
 
-class Painter {
+export class Painter {
   constructor(tasks) {
     this.tasks = tasks;
     /** What is painted between the bars; null: nothing. */
@@ -51,36 +56,37 @@ class Painter {
     context.restore();
   }
 
-  paintBars(context, view, frame, { track, from, to }, { colours, matches, palette }) {
+  paintBars(context, view, frame, { track, from, to }, look) {
     const { tasks } = this;
     const high = frame.heightOf(track);
     const gap = high > 8 ? 1 : 0;
-    const height = Math.max(1, high - 2 * gap);
-    const labels = high >= 14;
+    const [y, height] = [frame.y(track) + gap, Math.max(1, high - 2 * gap)];
     context.font = `${Math.min(12, high - 6)}px system-ui, sans-serif`;
     context.textBaseline = "middle";
-    const y = frame.y(track) + gap;
     for (let at = from; at < to; at += 1) {
-      const row = view.rows ? view.rows[at] : at;
+      const row = view.rows[at];
       const x = Math.max(frame.x(tasks.starts[row]), frame.left - 2);
       const end = Math.min(frame.x(tasks.starts[row] + tasks.durations[row]), frame.left + frame.width + 2);
       if (end < frame.left) continue;
-      const width = Math.max(end - x, 0.75);
-      const lit = this.isLit(view, row, matches);
-      context.fillStyle = (lit ? palette.series : palette.dimSeries)[colours[row]];
-      if (tasks.isOpen(row) && width > 2 * OPEN_END) paintOpenBar(context, x, y, width, height);
-      else context.fillRect(x, y, width > 4 ? width - 1 : width, height);
-      const split = this.gaps && lit && width > SPLIT_SIZE[0] && height > SPLIT_SIZE[1];
-      if (split) this.paintSplit(context, row, frame, [y + height - SPLIT_HEIGHT, SPLIT_HEIGHT], palette);
-      if (this.gaps?.only && (!matches || matches[row])) this.paintSplit(context, row, frame, [y, height], palette);
-      if (tasks.failed?.[row]) paintFailed(context, x, y, width, height, palette);
-      if (labels && width > LABEL_WIDTH && lit) {
-        context.fillStyle = palette.inks[colours[row]];
-        const most = Math.floor((width - 8) / 6.2);
-        const middle = y + (height - (split ? SPLIT_HEIGHT : 0)) / 2 + 0.5;
-        context.fillText(shortened(tasks.functionName(row), most), x + 4, middle);
-      }
+      const place = { x, y, width: Math.max(end - x, 0.75), height, named: high >= 14 };
+      this.paintBar(context, row, frame, place, this.isLit(view, row, look.matches), look);
     }
+  }
+
+  /** Paints a task run, `lit` or dim, with what its thread did and its name, if there is room. */
+  paintBar(context, row, frame, { x, y, width, height, named }, lit, { colours, matches, palette }) {
+    const { tasks } = this;
+    context.fillStyle = (lit ? palette.series : palette.dimSeries)[colours[row]];
+    if (tasks.isOpen(row) && width > 2 * OPEN_END) paintOpenBar(context, x, y, width, height);
+    else context.fillRect(x, y, width > 4 ? width - 1 : width, height);
+    const split = this.gaps && lit && width > SPLIT_SIZE[0] && height > SPLIT_SIZE[1];
+    if (split) this.paintSplit(context, row, frame, [y + height - SPLIT_HEIGHT, SPLIT_HEIGHT], palette);
+    if (this.gaps?.only && (!matches || matches[row])) this.paintSplit(context, row, frame, [y, height], palette);
+    if (tasks.failed?.[row]) paintFailed(context, x, y, width, height, palette);
+    if (!named || width <= LABEL_WIDTH || !lit) return;
+    context.fillStyle = palette.inks[colours[row]];
+    const middle = y + (height - (split ? SPLIT_HEIGHT : 0)) / 2 + 0.5;
+    context.fillText(shortened(tasks.functionName(row), Math.floor((width - 8) / 6.2)), x + 4, middle);
   }
 
   isLit({ lit }, row, matches) {
@@ -116,8 +122,8 @@ class Painter {
     const sums = { line: new Float64Array(width), longest: new Float64Array(width), colour: new Uint8Array(width) };
     for (const part of parts) {
       const y = frame.y(part.track) - top;
-      const ends = [y, y + frame.heightOf(part.track)].map((at) => Math.round(at * scale));
-      const place = { pixels, width, height, ends, scale };
+      const [begin, end] = [y, y + frame.heightOf(part.track)].map((at) => Math.round(at * scale));
+      const place = { pixels, width, height, begin, end, scale };
       if (many || part.crowded) this.paintCrowded(view, frame, part, place, sums, look);
       else if (this.gaps?.has(view.tracks[part.track])) this.paintBetween(view, frame, part, place, look);
     }
@@ -125,14 +131,13 @@ class Painter {
   }
 
   /** Paints a track whose bars are too many to paint one by one. */
-  paintCrowded(view, frame, { track, from, to }, { pixels, width, height, ends, scale }, sums, look) {
+  paintCrowded(view, frame, { track, from, to }, { pixels, width, height, begin: top, end, scale }, sums, look) {
     const { area, lanes = [] } = view.tracks[track];
     const { line, longest, colour } = sums;
     line.fill(0);
     longest.fill(0);
     this.cover(view, frame, from, to, look, { width, ...sums });
     if (lanes.length > 1) for (let x = 0; x < width; x += 1) line[x] /= lanes.length;
-    const [top, end] = ends;
     const bottom = end - (frame.heightOf(track) > 4 ? Math.round(scale) : 0);
     const filled = this.gaps?.has(view.tracks[track]);
     const { palette, dim } = look;
@@ -153,7 +158,7 @@ class Painter {
     const { starts, durations } = this.tasks;
     const perSecond = width / (frame.to - frame.from || 1);
     for (let at = from; at < to; at += 1) {
-      const row = view.rows ? view.rows[at] : at;
+      const row = view.rows[at];
       if (matches && !matches[row]) continue;
       const [part, tone] = this.gaps.chosenPart(row);
       if (!part) continue;
@@ -165,7 +170,7 @@ class Painter {
   }
 
   /** Paints what is between bars that are painted one by one. */
-  paintBetween(view, frame, { track }, { pixels, width, height, ends: [top, end], scale }, { palette, dim }) {
+  paintBetween(view, frame, { track }, { pixels, width, height, begin: top, end, scale }, { palette, dim }) {
     const inset = frame.heightOf(track) >= 10 ? Math.round(3 * scale) : Math.round(scale);
     const place = { top: top + inset - Math.round(scale), bottom: end - inset, height, line: null, dim };
     paintGaps(pixels, width, this.gaps, view.tracks[track].lanes, frame, palette, place);
@@ -178,7 +183,7 @@ class Painter {
     const faded = Boolean(this.gaps?.only);
     const perSecond = width / (frame.to - frame.from || 1);
     for (let at = from; at < to; at += 1) {
-      const row = rows ? rows[at] : at;
+      const row = rows[at];
       const begin = (starts[row] - frame.from) * perSecond;
       const end = begin + durations[row] * perSecond;
       if (end < 0 || begin >= width) continue;
@@ -187,8 +192,8 @@ class Painter {
       const bad = !dim && failed !== null && failed[row] === 1;
       const tone = bad ? FAILED : dim ? colours[row] + DIM : colours[row];
       const weight = bad ? 1e6 : dim ? 1e-6 : 1;
-      const first = begin > 0 ? begin | 0 : 0;
-      const last = end < width ? end | 0 : width - 1;
+      const first = Math.max(begin, 0) | 0;
+      const last = Math.min(end, width - 1) | 0;
       for (let pixel = first; pixel <= last; pixel += 1) {
         const share = (end < pixel + 1 ? end : pixel + 1) - (begin > pixel ? begin : pixel);
         line[pixel] += share;
@@ -203,12 +208,12 @@ class Painter {
 }
 
 /** Whether a track's bars would lie over one another. */
-function isCrowded({ area, lanes }) {
+export function isCrowded({ area, lanes }) {
   return area || lanes?.length > 1;
 }
 
 /** Marks a bar whose task failed: framed and struck through. */
-function paintFailed(context, x, y, width, height, palette) {
+export function paintFailed(context, x, y, width, height, palette) {
   context.fillStyle = palette.bad;
   context.fillRect(x, y, Math.max(width, 2), 3);
   context.fillRect(x, y, Math.min(2, width), height);

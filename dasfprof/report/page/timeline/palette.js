@@ -1,21 +1,12 @@
 // Colours of the page, as CSS and as pixels.
 
 /** The place in a palette of what has no colour of its own. */
-const OTHER = 7;
-const DIM = 16;
-/** The colour of each class of thread time, in every run the same. Those of busy threads are solid, others hatched. */
-const CLASS_COLOURS = {
-  ...{ Computing: 0, "Waiting for a core": 1, Blocked: 2, "Running, CPU unknown": OTHER },
-  ...{ Deserialize: 6, "Unspill and spill": 5, "Task overhead": 3 },
-  ...{ "Worker latency": 4, "Transfer wait": 1, "On its way": 2, "Scheduler latency": 0 },
-  ...{ "Runnable elsewhere": 3, "No runnable task": 5, "Nothing submitted": 6, "Idle, cause unknown": OTHER },
-};
-/** Those of idle threads that are hatched the other way: there are more of them than colours. */
-const HATCHED_BACK = { Starting: 4, Closing: 0, "Paused for memory": 5, Unrecorded: OTHER, "Calls of actors": 6 };
+export const OTHER = 7;
+export const DIM = 16;
 /** The place in the shades of what failed. */
-const FAILED = 15;
-const SHADES = 32;
-const DARK = matchMedia("(prefers-color-scheme: dark)");
+export const FAILED = 15;
+export const SHADES = 32;
+export const DARK = matchMedia("(prefers-color-scheme: dark)");
 const palettes = new Map();
 
 /** Colours of the page, for the light or the dark scheme, as CSS and as 32-bit pixels. */
@@ -52,9 +43,7 @@ class Palette {
     this.gaps = new Map();
     /** The tones of what is not to be seen. */
     this.nothing = [0, 0].fill(pixelOf(background));
-    this.inks = this.rgb.map(([r, g, b]) =>
-      r * 0.3 + g * 0.59 + b * 0.11 > 140 ? "#14171c" : "#fff",
-    );
+    this.inks = this.rgb.map(([r, g, b]) => (r * 0.3 + g * 0.59 + b * 0.11 > 140 ? "#14171c" : "#fff"));
   }
 
   /** Two pixels' colours for a class of time between task runs: of busy threads they are alike. */
@@ -70,20 +59,21 @@ class Palette {
 }
 
 /** The palette of the scheme that is in force; paper is light. */
-function currentPalette() {
+export function currentPalette() {
   const dark = DARK.matches && !("paper" in document.documentElement.dataset);
   palettes.set(dark, palettes.get(dark) ?? new Palette());
   return palettes.get(dark);
 }
 
-function rgbOf(hex) {
+export function rgbOf(hex) {
   return [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
 }
 
-function mixed(from, to, share) {
+export function mixed(from, to, share) {
   return from.map((value, at) => Math.round(value + (to[at] - value) * share));
 }
 
-function pixelOf([r, g, b]) {
+/** @param {number[]} rgb */
+export function pixelOf([r, g, b]) {
   return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 }

@@ -1,8 +1,13 @@
 // What lies over the bars: the selected task, its arrows, the one under the pointer.
 
+import { paintArrow } from "./marks.js";
+import { currentPalette } from "./palette.js";
+import { paintChain } from "./path.js";
+import { tracksOfRows } from "./views.js";
+
 const MAX_ARROWS = 400;
 
-function paintSelection(timeline, palette = currentPalette()) {
+export function paintSelection(timeline, palette = currentPalette()) {
   const { tasks, view, selected, hovered, width, height } = timeline;
   const context = timeline.overlay.getContext("2d");
   const frame = timeline.frame();

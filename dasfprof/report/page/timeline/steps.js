@@ -1,10 +1,13 @@
 // The band of steps above the tracks: from the first to the last task run of each.
 
+import { shortened } from "../format.js";
+import { OTHER } from "./palette.js";
+
 const STEP_HEIGHT = 16;
 /** Steps at a time that have a line of their own; more share the last. */
 const STEP_LINES = 3;
 
-class StepBand {
+export class StepBand {
   constructor(tasks) {
     /** Of each step that has task runs: name, begin, end, number of task runs, line and colour. */
     this.spans = spansOfSteps(tasks);

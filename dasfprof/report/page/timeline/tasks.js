@@ -1,131 +1,94 @@
 // The task runs. A row is a task run, by track and start; a key is the place of a Dask key.
 
+import { breathe } from "../dom.js";
+import { ascending, lastAtMost } from "../numbers.js";
+
 /** Kinds of keys' beginnings, as dasfprof.database.keys numbers them. */
-const [NUMBERED, HEX, UUID, FLOAT, TUPLE] = [1, 2, 3, 4, 8];
+export const [NUMBERED, HEX, UUID, FLOAT, TUPLE] = [1, 2, 3, 4, 8];
 const TICKS_PER_SECOND = 2 ** 22;
 
-class Tasks {
+export class Tasks {
+  /** @type {Float64Array} */ starts;
+  /** @type {Float64Array} */ durations;
+  /** @type {Uint32Array} */ keys;
+  /** @type {Uint8Array} */ states;
+  /** @type {?Uint16Array} The place of each row's step; null: none is known. */ steps;
+  /** @type {Uint16Array} */ functionOfKey;
+  /** @type {import("./gaps.js").Gaps} */ gaps;
+  /** @type {import("./transfers.js").Transfers} */ transfers;
+  // By `readGaps`, of each row.
+  before; after; deserialize; disk_read; disk_write; core_wait; cpu;
+
   constructor(facts, columns) {
     this.facts = facts;
     this.columns = columns;
     this.count = facts.tasks;
     this.tracks = facts.tracks;
     this.span = facts.span;
+    /** All rows. */
+    this.rows = Uint32Array.from({ length: this.count }, (_, row) => row);
     this.trackOffsets = Uint32Array.from([...facts.tracks.map((track) => track.first), this.count]);
   }
 
   /** Reads what a picture needs. */
   async readPicture() {
-    const { columns } = this;
-    this.starts = await columns.amounts("starts");
-    this.durations = await columns.amounts("durations");
-    this.keys = await columns.read("keys");
-    this.functionOfKey = await columns.read("functions");
-    this.states = await columns.read("states");
-    const { states, open_states: open } = this.facts;
-    this.openStates = states.map((state) => open.includes(state));
-    const erred = states.indexOf("erred");
+    const { starts, durations, keys, functions, states, steps = null } = await this.columns.group("picture");
+    Object.assign(this, { starts, durations, keys, states, steps, functionOfKey: functions });
+    const { states: names, open_states: open, path } = this.facts;
+    this.openStates = names.map((state) => open.includes(state));
+    const erred = names.indexOf("erred");
     /** A flag for each row that failed; null: none did. */
-    this.failed = erred < 0 ? null : Uint8Array.from(this.states, (state) => Number(state === erred));
-    this.steps = columns.has("steps") ? await columns.read("steps") : null;
-    const kinds = await columns.read("path_kinds");
-    this.path = {
-      starts: await columns.amounts("path_starts"),
-      durations: await columns.amounts("path_durations"),
-      kinds: Array.from(kinds, (code) => this.facts.path.kinds[code]),
-      rows: await columns.read("path_rows"),
-    };
+    this.failed = erred < 0 ? null : Uint8Array.from(states, (state) => Number(state === erred));
+    const { kinds, ...segments } = await this.columns.group("path");
+    this.path = { ...segments, kinds: Array.from(kinds, (code) => path.kinds[code]) };
     this.trackOfRow = new (this.tracks.length > 0xffff ? Uint32Array : Uint16Array)(this.count);
     for (let track = 0; track < this.tracks.length; track += 1) {
       this.trackOfRow.fill(track, this.trackOffsets[track], this.trackOffsets[track + 1]);
     }
     this.secondsOfFunction = new Float64Array(this.facts.functions.length);
     for (let row = 0; row < this.count; row += 1) {
-      this.secondsOfFunction[this.functionOfKey[this.keys[row]]] += this.durations[row];
+      this.secondsOfFunction[functions[keys[row]]] += durations[row];
     }
     this.functionsByTime = Array.from(this.secondsOfFunction.keys())
       .filter((code) => this.secondsOfFunction[code] > 0)
       .sort((one, other) => this.secondsOfFunction[other] - this.secondsOfFunction[one]);
   }
 
-  /** Reads why threads were idle, and for how long runs held theirs around their functions. */
+  /** Reads why threads were idle, and for how long runs held theirs, in and around their functions. */
   async readGaps() {
-    const { columns } = this;
-    for (const name of ["before", "after", "deserialize", "disk_read", "disk_write", "core_wait"])
-      this[name] = await columns.amounts(name);
-    this.cpu = await columns.amounts("cpu");
-    this.gapBegins = await columns.amounts("gap_begins");
-    this.gapClasses = await columns.read("gap_classes");
-    const { whole } = this.facts.gaps;
-    this.gapShares = Float64Array.from(await columns.read("gap_shares"), (parts) => parts / whole);
-    const counts = await columns.read("gap_counts");
-    this.gapOffsets = new Uint32Array(counts.length + 1);
-    for (let cell = 0; cell < counts.length; cell += 1)
-      this.gapOffsets[cell + 1] = this.gapOffsets[cell] + counts[cell];
+    this.cells = await this.columns.group("cells");
+    Object.assign(this, await this.columns.group("held"));
   }
 
   /** Reads the keys' texts. */
   async readKeys() {
-    const { columns } = this;
-    const texts = await columns.read("head_texts");
-    this.headKinds = await columns.read("head_kinds");
-    this.headFirsts = await columns.read("head_firsts");
-    this.tails = [];
-    for (let word = 0; word < 4; word += 1) {
-      this.tails.push(columns.has(`tail${word}`) ? await columns.read(`tail${word}`) : null);
-    }
-    this.headTexts = texts;
+    this.heads = await this.columns.group("keys");
+    this.tails = [0, 1, 2, 3].map((word) => this.heads[`tail${word}`] ?? null);
   }
 
   /** Reads the rest, with breaks in which the page answers. */
   async readRest() {
-    const { columns } = this;
     await this.readKeys();
     await breathe();
-    const counts = await columns.read("dependency_counts");
-    const distances = await columns.read("dependency_distances");
-    this.dependencies = keyLinks(counts, distances);
+    this.links = await this.columns.group("links");
+    this.dependencies = keyLinks(this.links);
     this.dependents = null;
     this.runs = runsOfKeys(this.keys, this.starts, this.facts.keys);
-    await this.readLinks();
     await breathe();
-    this.sizes = await columns.amounts("sizes");
-    this.inputSizes = await columns.amounts("input_sizes");
-    this.results = await columns.read("results");
-    this.resultTexts = await columns.read("result_texts");
-    this.exceptions = await columns.read("exceptions");
-    this.exceptionTexts = await columns.read("exception_texts");
-    this.raised = await columns.read("raised");
-    this.raisedTexts = await columns.read("raised_texts");
-    this.arguments = await columns.read("arguments");
-    this.argumentTexts = await columns.read("argument_texts");
-    this.annotations = await columns.read("annotations");
-    this.annotationTexts = await columns.read("annotation_texts");
-    this.statuses = [];
-    for (const name of this.facts.statuses) {
-      const running = !columns.has(`status:${name}`);
-      const seconds = running ? this.durations : await columns.amounts(`status:${name}`);
-      this.statuses.push({ name, seconds, running });
-      await breathe();
-    }
+    this.details = await this.columns.group("details");
+    await breathe();
+    const spent = await this.columns.group("statuses");
+    this.statuses = this.facts.statuses.map((name) => {
+      const running = !Object.hasOwn(spent, name);
+      return { name, running, seconds: running ? this.durations : spent[name] };
+    });
     this.whole = true;
-  }
-
-  /** Reads the inputs of the task runs that have others than their keys tell. */
-  async readLinks() {
-    const { columns } = this;
-    this.linked = await columns.read("linked_rows");
-    const counts = await columns.read("link_counts");
-    this.linkOffsets = new Uint32Array(counts.length + 1);
-    for (let at = 0; at < counts.length; at += 1) this.linkOffsets[at + 1] = this.linkOffsets[at] + counts[at];
-    this.linkKeys = await columns.read("link_keys");
-    this.linkProducers = await columns.read("link_producers");
   }
 
   /** The place of a task run among those that have other inputs than their keys tell; -1: it has not. */
   linkedAt(row) {
-    const at = lastAtMost(this.linked, row);
-    return this.linked[at] === row ? at : -1;
+    const at = lastAtMost(this.links.rows, row);
+    return this.links.rows[at] === row ? at : -1;
   }
 
   functionOf(row) {
@@ -190,32 +153,37 @@ class Tasks {
   }
 
   exceptionText(row) {
-    return this.exceptionTexts[this.exceptions[row]] ?? null;
+    return this.told("exceptions", row) ?? null;
   }
 
   /** The last line of the user's code in its traceback; null: unknown. */
   raisedAt(row) {
-    return this.raisedTexts[this.raised[row]] ?? null;
+    return this.told("raised", row) ?? null;
   }
 
   /** What a task run was called with, by name and type; "" if unknown. */
   argumentsOf(row) {
-    return this.argumentTexts[this.arguments[row]];
+    return this.told("arguments", row);
   }
 
   /** What Dask was asked of it: priority, retries, resources; "" if nothing is known. */
   annotationsOf(row) {
-    return this.annotationTexts[this.annotations[row]];
+    return this.told("annotations", row);
   }
 
   /** The type, dtype and shape of the result, each "" if unknown. */
   result(row) {
-    return this.resultTexts[this.results[row]];
+    return this.told("results", row);
+  }
+
+  /** What a column of details has of a task run, in a list of texts. */
+  told(name, row) {
+    return this.details[`${name}_texts`][this.details[name][row]];
   }
 
   keyText(key) {
-    const head = lastAtMost(this.headFirsts, key);
-    return this.headTexts[head] + this.tailText(this.headKinds[head], key);
+    const head = lastAtMost(this.heads.firsts, key);
+    return this.heads.texts[head] + this.tailText(this.heads.kinds[head], key);
   }
 
   tailText(kind, key) {
@@ -245,11 +213,10 @@ class Tasks {
   inputsOf(row) {
     const at = this.linkedAt(row);
     if (at >= 0) {
-      const [begin, end] = [this.linkOffsets[at], this.linkOffsets[at + 1]];
-      return Array.from(this.linkKeys.subarray(begin, end), (key, place) => ({
-        key,
-        row: this.linkProducers[begin + place] - 1,
-      }));
+      const { inputs, keys, producers } = this.links;
+      const begin = inputs[at];
+      const own = keys.subarray(begin, inputs[at + 1]);
+      return Array.from(own, (key, place) => ({ key, row: producers[begin + place] - 1 }));
     }
     return Array.from(targetsOf(this.dependencies, this.keys[row]), (key) => {
       const runs = this.runsOf(key);
@@ -267,9 +234,9 @@ class Tasks {
         for (const run of this.runsOf(taker)) if (this.linkedAt(run) < 0) takers.push(run);
       }
     }
-    for (let at = this.linkProducers.indexOf(row + 1); at >= 0; at = this.linkProducers.indexOf(row + 1, at + 1)) {
-      takers.push(this.linked[lastAtMost(this.linkOffsets, at)]);
-    }
+    const { rows, inputs, producers } = this.links;
+    for (let at = producers.indexOf(row + 1); at >= 0; at = producers.indexOf(row + 1, at + 1))
+      takers.push(rows[lastAtMost(inputs, at)]);
     return takers.map((taker) => ({ key: this.keys[taker], row: taker }));
   }
 }
@@ -301,13 +268,10 @@ function runsOfKeys(keys, starts, count) {
   return { offsets, targets };
 }
 
-function keyLinks(counts, distances) {
-  const offsets = new Uint32Array(counts.length + 1);
+function keyLinks({ offsets, distances }) {
   const targets = new Uint32Array(distances.length);
-  for (let key = 0, at = 0; key < counts.length; key += 1) {
-    for (const end = at + counts[key]; at < end; at += 1) targets[at] = key - (distances[at] | 0);
-    offsets[key + 1] = at;
-  }
+  for (let key = 0; key + 1 < offsets.length; key += 1)
+    for (let at = offsets[key]; at < offsets[key + 1]; at += 1) targets[at] = key - (distances[at] | 0);
   return { offsets, targets };
 }
 
@@ -327,42 +291,8 @@ function reversed({ offsets, targets }) {
   return back;
 }
 
-/** The last place of ascending numbers that holds no more than a number; -1 if none does. */
-function lastAtMost(numbers, most, low = 0, high = numbers.length) {
-  let [first, end] = [low, high];
-  while (first < end) {
-    const middle = (first + end) >> 1;
-    if (numbers[middle] <= most) first = middle + 1;
-    else end = middle;
-  }
-  return first - 1;
-}
-
 /** The task runs by their duration, the shortest first. */
-function byDuration(tasks) {
+export function byDuration(tasks) {
   tasks.inLength ??= ascending(tasks.durations);
   return tasks.inLength;
-}
-
-/** The places of numbers, none negative or NaN, in ascending order of the numbers. */
-function ascending(numbers) {
-  const count = numbers.length;
-  let highest = 0;
-  for (let at = 0; at < count; at += 1) highest = Math.max(highest, numbers[at]);
-  const scale = highest > 0 ? (2 ** 32 - 1) / highest : 0;
-  const keys = new Uint32Array(count);
-  for (let at = 0; at < count; at += 1) keys[at] = numbers[at] * scale;
-  // Sorted by their lowest bits first, which takes a quarter of the time of a native sort.
-  let [order, next] = [Uint32Array.from({ length: count }, (_, at) => at), new Uint32Array(count)];
-  for (const shift of [0, 11, 22]) {
-    const free = new Uint32Array(2 ** 11 + 1);
-    for (let at = 0; at < count; at += 1) free[((keys[at] >>> shift) & 0x7ff) + 1] += 1;
-    for (let bin = 1; bin < free.length; bin += 1) free[bin] += free[bin - 1];
-    for (let at = 0; at < count; at += 1) {
-      const place = order[at];
-      next[free[(keys[place] >>> shift) & 0x7ff]++] = place;
-    }
-    [order, next] = [next, order];
-  }
-  return order;
 }

@@ -1,7 +1,17 @@
 // The timeline: a window of time over the tracks of a view.
 
-const GUTTER = 184;
-const RULER = 24;
+import { sumOf } from "../numbers.js";
+import { rowColours } from "./colours.js";
+import { Frame, GUTTER, RULER } from "./frame.js";
+import { Gestures } from "./gestures.js";
+import { fitCanvas, paintGrid, paintOverview, paintRuler, paintTitles } from "./marks.js";
+import { isCrowded, Painter } from "./painter.js";
+import { currentPalette, DARK } from "./palette.js";
+import { paintPath, segmentAt } from "./path.js";
+import { paintSelection } from "./selection.js";
+import { Tip } from "./tip.js";
+import { hierarchyView, seenIn, tracksOfRows, usuallyOpen } from "./views.js";
+
 const MIN_SPAN = 2e-6;
 const TRACKS_HEIGHT = [96, 430];
 const TRACK_HEIGHT = [5, 26];
@@ -10,10 +20,11 @@ const PATH_HEIGHT = 30;
 const PINNED_HEIGHT = 18;
 const MOST_PINNED = TRACKS_HEIGHT[1] / 2;
 
-class Timeline {
+export class Timeline {
   /**
-   * `events` has `selected(row)`, `moved(from, to)`, with a band `step(name)`, and, if wanted, `pointed(time)` (null: none) and
-   * `chosen(area)`, with `dragsChoose()`: whether a drag chooses an area also without Shift.
+   * `events` has `selected(row)`, `moved(from, to)`, with a band `step(name)`, and, if wanted,
+   * `pointed(time)` (null: none) and `chosen(area)`, with `dragsChoose()`: whether a drag chooses
+   * an area also without Shift.
    */
   constructor(tasks, root, events) {
     this.tasks = tasks;
@@ -169,7 +180,7 @@ class Timeline {
     for (let track = 0; track < view.tracks.length; track += 1) {
       const [first, end] = seenIn(view, tasks, track, this.from, this.to);
       for (let at = first; at < end; at += 1) {
-        if (matches[view.rows ? view.rows[at] : at]) {
+        if (matches[view.rows[at]]) {
           const top = this.topOf(track);
           if (track < this.staying.length) return;
           if (top + this.trackHeight > this.tracksHeight - this.pinned) this.scrollTo(top);
@@ -290,7 +301,7 @@ class Timeline {
     const [from, to] = seenIn(this.view, this.tasks, track, time - slack, time + slack);
     let [nearest, distance] = [-1, slack];
     for (let at = to - 1; at >= from && to - at < 5000; at -= 1) {
-      const row = this.view.rows ? this.view.rows[at] : at;
+      const row = this.view.rows[at];
       const start = this.tasks.starts[row];
       const away = Math.max(start - time, time - start - this.tasks.durations[row], 0);
       if (away < distance || (away === 0 && nearest < 0)) [nearest, distance] = [row, away];
@@ -330,7 +341,8 @@ class Timeline {
 
   /** The lanes of a worker, in the time that is shown. */
   lanesOf(worker) {
-    const own = [...this.view.tracks.keys()].filter((at) => this.view.tracks[at].lanes && this.view.tracks[at].group === worker);
+    const { tracks } = this.view;
+    const own = [...tracks.keys()].filter((at) => tracks[at].lanes && tracks[at].group === worker);
     return { from: this.from, to: this.to, first: own[0], last: own.at(-1) };
   }
 
@@ -360,7 +372,7 @@ class Timeline {
     const way = tracks < 0 ? -1 : 1;
     while (view.tracks[track] && view.offsets[track] === view.offsets[track + 1]) track += way;
     if (!view.tracks[track]) return;
-    const rowOf = (at) => (view.rows ? view.rows[at] : at);
+    const rowOf = (at) => view.rows[at];
     const last = view.offsets[track + 1] - 1;
     let [low, high] = [view.offsets[track], last + 1];
     while (low < high) {

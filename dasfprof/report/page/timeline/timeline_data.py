@@ -21,7 +21,15 @@ from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.keys import KeyTable
 from dasfprof.database import keys as key_parts
 from dasfprof.database.columns import Array
-from dasfprof.report.page.packing import PackedColumn, amounts, seconds, texts, whole_numbers
+from dasfprof.report.page.packing import (
+    PackedColumn,
+    amounts,
+    in_group,
+    offsets,
+    seconds,
+    texts,
+    whole_numbers,
+)
 from dasfprof.report.page.timeline.exact_links import exact_links
 from dasfprof.report.page.timeline.gap_data import Around, gap_columns, known_threads
 from dasfprof.report.thread_tracks import ThreadTracks
@@ -45,7 +53,7 @@ _RUNNING = "Running"
 class TimelineData:
     """What the page's timeline is drawn from."""
 
-    #: Columns by name; those that the first exact picture needs come first.
+    #: Columns by group and name; those that the first exact picture needs come first.
     columns: dict[str, PackedColumn]
     #: Small facts: ``tracks`` (``worker, thread, first``), ``workers``, ``functions``, ``states``,
     #: ``open_states`` (of task runs that had not ended), ``steps`` (the last is that of no step;
@@ -68,42 +76,42 @@ class TimelineData:
         starts, durations = np.maximum(starts[rows], 0.0), durations[rows]
         ranks, key_order = _rank_keys(trace.keys, tasks["key_id"].to_numpy()[rows])
         crowded = int(_hashed(trace.keys).sum()) > _MANY_HASHES
-        columns = {
+        picture = {
             "starts": seconds(starts, delta=True),
             "durations": seconds(durations),
             "keys": whole_numbers(ranks[tasks["key_id"].to_numpy()[rows]], delta=True),
         }
-        function_columns, functions = _functions(trace.keys, key_order)
-        columns |= function_columns
-        columns["states"], states = _categories(tasks["state"], rows)
+        picture["functions"], functions = _functions(trace.keys, key_order)
+        picture["states"], states = _categories(tasks["state"], rows)
         steps: list[str] = []
         if has_steps(trace):
             codes, steps = step_groups(tasks)
-            columns["steps"] = whole_numbers(codes[rows])
+            picture["steps"] = whole_numbers(codes[rows])
         around = Around.of(trace, rows, tracks, (starts, durations))
-        key_columns = {
-            **_key_columns(trace.keys, key_order, halved=crowded),
+        cells, gap_facts = gap_columns(trace, tracks, around, (starts, durations))
+        held = {
+            name: _spent(spent, len(rows) > _MANY_RUNS)
+            for name, spent in dataclasses.asdict(around).items()
+        }
+        held["cpu"] = _spent(tasks["cpu"].to_numpy(dtype=float)[rows], crowded)
+        links = {
             **_dependency_columns(trace, ranks, key_order),
             **exact_links(trace, rows, ranks),
         }
-        gaps, gap_facts = gap_columns(trace, tracks, around, (starts, durations))
-        columns |= gaps
-        for name, spent in dataclasses.asdict(around).items():
-            columns[name] = _spent(spent, len(rows) > _MANY_RUNS)
-        columns |= key_columns
-        columns["sizes"] = amounts(tasks["size"].to_numpy(dtype=float)[rows])
-        columns["input_sizes"] = amounts(tasks["input_size"].to_numpy(dtype=float)[rows])
-        columns["cpu"] = _spent(tasks["cpu"].to_numpy(dtype=float)[rows], crowded)
-        columns["results"], results = _results(tasks, rows)
-        columns["result_texts"] = texts(results)
-        columns["exceptions"], exceptions = _categories(tasks["exception"], rows)
-        columns["exception_texts"] = texts(exceptions)
-        unknown = pd.Series(pd.Categorical([None] * len(tasks)))
-        columns["raised"], raised = _categories(tasks.get("raised_at", unknown), rows)
-        columns["raised_texts"] = texts(raised)
-        for name, spent in statuses.items():
-            if name != _RUNNING:
-                columns[f"status:{name}"] = _spent(spent[rows], crowded)
+        spent = {
+            name: _spent(values[rows], crowded)
+            for name, values in statuses.items()
+            if name != _RUNNING
+        }
+        columns = {
+            **in_group("picture", picture),
+            **in_group("cells", cells),
+            **in_group("held", held),
+            **in_group("keys", _key_columns(trace.keys, key_order, halved=crowded)),
+            **in_group("links", links),
+            **in_group("details", _detail_columns(tasks, rows)),
+            **in_group("statuses", spent),
+        }
         facts = {
             "span": _span(trace),
             "begin": None if np.isnan(trace.begin) else trace.begin,
@@ -179,9 +187,9 @@ def _key_columns(keys: KeyTable, order: Array, *, halved: bool) -> dict[str, Pac
     for at, text in zip(whole, keys.texts(order[firsts[whole]]).tolist(), strict=True):
         begins[at] = text
     columns = {
-        "head_texts": texts([str(begin) for begin in begins]),
-        "head_kinds": whole_numbers(np.array([kind for kind, _ in heads], dtype=np.int64)),
-        "head_firsts": whole_numbers(firsts, delta=True),
+        "texts": texts([str(begin) for begin in begins]),
+        "kinds": whole_numbers(np.array([kind for kind, _ in heads], dtype=np.int64)),
+        "firsts": whole_numbers(np.append(firsts, len(order)), delta=True),
     }
     tails, hashed = keys.tails[order], _hashed(keys)[order]
     if halved:
@@ -202,24 +210,42 @@ def _text_begin(head: key_parts.Head) -> str | None:
     return f"({text!r}, " if kind > key_parts.TUPLE else f"{text}-"
 
 
-def _functions(keys: KeyTable, order: Array) -> tuple[dict[str, PackedColumn], list[str]]:
+def _functions(keys: KeyTable, order: Array) -> tuple[PackedColumn, list[str]]:
     codes, names = keys.functions()
-    return {"functions": whole_numbers(codes[order])}, [str(name) for name in names]
+    return whole_numbers(codes[order]), [str(name) for name in names]
 
 
 def _dependency_columns(trace: Trace, ranks: Array, order: Array) -> dict[str, PackedColumn]:
-    """Pack the dependencies of the keys in their new order: counts, and positions of keys."""
-    offsets, ids = trace.dependencies
-    counts = np.diff(offsets)[order]
-    begins = offsets[:-1][order]
+    """Pack the dependencies of the keys in their new order: where those of each begin, and each."""
+    bounds, ids = trace.dependencies
+    counts = np.diff(bounds)[order]
+    begins = bounds[:-1][order]
     total = int(counts.sum())
     within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
     targets = ranks[ids[np.repeat(begins, counts) + within]]
     # The distance from the key itself is the same for all chunks of most operations.
     distances = np.repeat(np.arange(len(order)), counts) - targets
     return {
-        "dependency_counts": whole_numbers(counts),
-        "dependency_distances": whole_numbers(distances.astype(np.int32).view(np.uint32)),
+        "offsets": offsets(counts),
+        "distances": whole_numbers(distances.astype(np.int32).view(np.uint32)),
+    }
+
+
+def _detail_columns(tasks: pd.DataFrame, rows: Array) -> dict[str, PackedColumn]:
+    """Pack what the page tells of single task runs: sizes, and places in lists of texts."""
+    unknown = pd.Series(pd.Categorical([None] * len(tasks)))
+    results, result_texts = _results(tasks, rows)
+    exceptions, exception_texts = _categories(tasks["exception"], rows)
+    raised, raised_texts = _categories(tasks.get("raised_at", unknown), rows)
+    return {
+        "sizes": amounts(tasks["size"].to_numpy(dtype=float)[rows]),
+        "input_sizes": amounts(tasks["input_size"].to_numpy(dtype=float)[rows]),
+        "results": results,
+        "results_texts": texts(result_texts),
+        "exceptions": exceptions,
+        "exceptions_texts": texts(exception_texts),
+        "raised": raised,
+        "raised_texts": texts(raised_texts),
     }
 
 

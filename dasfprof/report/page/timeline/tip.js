@@ -1,9 +1,16 @@
 // What is told where the pointer is: of a task run, of the time between two, of a step.
 
-/** Classes of time between task runs that are told where the pointer is. */
-const TOLD_CLASSES = 3;
+import { swatch } from "../accounting.js";
+import { make } from "../dom.js";
+import { counted, formatCell, formatSeconds, shortened, visible } from "../format.js";
+import { sumOf } from "../numbers.js";
+import { GUTTER } from "./frame.js";
+import { groupsOf, seenIn } from "./views.js";
 
-class Tip {
+/** Classes of time between task runs that are told where the pointer is. */
+export const TOLD_CLASSES = 3;
+
+export class Tip {
   constructor(timeline, element) {
     this.timeline = timeline;
     this.element = element;
@@ -23,7 +30,7 @@ class Tip {
 
   run(row, x, y) {
     const { tasks } = this.timeline;
-    return tasks.headTexts ? told(tasks.recorded ?? tasks, row, this.timeline.segmentAt(x, y)) : null;
+    return tasks.heads ? told(tasks.recorded ?? tasks, row, this.timeline.segmentAt(x, y)) : null;
   }
 
   between(x, y) {
@@ -74,7 +81,7 @@ function toldGap(gaps, { title, sums }) {
       {},
       swatch(gaps.swatches[code]),
       make("b", {}, visible(gaps.names[code])),
-      ` ${formatSeconds(sums[code])}: ${visible(gaps.meanings[code])}`,
+      ` ${formatSeconds(sums[code])}: ${visible(gaps.swatches[code].meaning)}`,
     ),
   );
   const rest = sumOf(codes.slice(TOLD_CLASSES).map((code) => sums[code]));

@@ -46,11 +46,11 @@ def transfer_columns(
     rows = found.rows[longest]
     codes, used = np.unique(found.sources[longest], return_inverse=True)
     columns = {
-        "transfer_starts": seconds(np.maximum(found.begins[longest], 0.0), delta=True),
-        "transfer_durations": seconds(found.durations[longest]),
-        "transfer_sizes": scaled(trace.transfers["size"].to_numpy(dtype=float)[rows], step=1.0),
-        "transfer_sources": whole_numbers(used),
-        "transfer_workers": whole_numbers(receivers[found.receivers[longest]]),
-        "transfer_failed": whole_numbers(~succeeded_rows(trace.transfers)[rows]),
+        "starts": seconds(np.maximum(found.begins[longest], 0.0), delta=True),
+        "durations": seconds(found.durations[longest]),
+        "sizes": scaled(trace.transfers["size"].to_numpy(dtype=float)[rows], step=1.0),
+        "sources": whole_numbers(used),
+        "receivers": whole_numbers(receivers[found.receivers[longest]]),
+        "failed": whole_numbers(~succeeded_rows(trace.transfers)[rows]),
     }
     return columns, {"all": count, "sources": [found.names[code] for code in codes.tolist()]}

@@ -1,20 +1,24 @@
 // Lanes of the transfers that workers received, from transfer_data.py.
 
+import { make } from "../dom.js";
+import { counted, formatBytes, formatCount, formatSeconds, shortened, visible, withPrefix } from "../format.js";
+import { sumOf } from "../numbers.js";
+import { LABEL_WIDTH, paintFailed } from "./painter.js";
+import { TOLD_CLASSES } from "./tip.js";
+import { packed } from "./views.js";
+
 /** A transfer of so many pixels tells its source too. */
 const SOURCE_WIDTH = 110;
 
-class Transfers {
+export class Transfers {
+  facts; workers; starts; durations; sizes; sources; receivers; failed;
+
   constructor(facts, workers) {
     Object.assign(this, { facts, workers });
   }
 
   async read(columns) {
-    this.starts = await columns.amounts("transfer_starts");
-    this.durations = await columns.amounts("transfer_durations");
-    this.sizes = await columns.amounts("transfer_sizes");
-    this.sources = await columns.read("transfer_sources");
-    this.receivers = await columns.read("transfer_workers");
-    this.failed = await columns.read("transfer_failed");
+    Object.assign(this, await columns.group("transfers"));
   }
 
   /** The lanes of a worker: as many as it had transfers at a time, or `one` with all of them. */
@@ -22,8 +26,10 @@ class Transfers {
     const own = [...this.receivers.keys()].filter((at) => this.receivers[at] === worker);
     if (!own.length) return [];
     const bytes = sumOf(own.map((at) => this.sizes[at] || 0));
-    const left = this.facts.all > this.starts.length ? `, the longest ${formatCount(this.starts.length)} of all ${formatCount(this.facts.all)}` : "";
-    const hint = `${visible(this.workers[worker])}: ${counted(own.length, "transfer")} in, ${formatBytes(bytes)}${left}`;
+    const [count, all] = [this.starts.length, this.facts.all];
+    const left = all > count ? `, the longest ${formatCount(count)} of all ${formatCount(all)}` : "";
+    const name = visible(this.workers[worker]);
+    const hint = `${name}: ${counted(own.length, "transfer")} in, ${formatBytes(bytes)}${left}`;
     return (one ? [own] : packed(this, own)).map((transfers, at) => {
       return { title: at ? "" : "\u2003transfers in", short: "", hint, area: false, group: worker, transfers };
     });

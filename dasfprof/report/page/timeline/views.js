@@ -1,19 +1,49 @@
-// The views of the timeline: which rows are shown in which tracks. A view has `tracks` (title, hint,
-// `short` where low tracks have another title, `area` where the track shows how many tasks ran at a
-// time instead of each), `rows` by track and start (null: all rows as they are) and `offsets` of the
-// tracks in them; `lanes`: the places of a track's threads. A track with a `branch` opens and closes; that of a step is
-// `strong`; one with `transfers` shows those. `staying`: how many first tracks stay in place while others scroll.
+// The views of the timeline: which rows are shown in which tracks.
+
+import { formatCount, formatSeconds, shortened, visible } from "../format.js";
+import { ascending } from "../numbers.js";
+import { codeOf } from "./colours.js";
+
+/**
+ * @typedef {object} Track
+ * @property {string} title
+ * @property {string} [short] what low tracks have as a title
+ * @property {string} hint
+ * @property {*} group the worker, step or function that it is of
+ * @property {boolean} area whether it shows how many tasks ran at a time instead of each
+ * @property {number[]} [lanes] the places of its threads
+ * @property {string} [branch] of one that opens and closes
+ * @property {boolean} [strong] of a step
+ * @property {number[]} [transfers] what it shows in place of task runs
+ *
+ * @typedef {object} View
+ * @property {Track[]} tracks
+ * @property {Uint32Array} rows by track and start
+ * @property {Uint32Array} offsets of the tracks in the rows
+ * @property {Uint8Array} [lit] a flag for each row: the others are dim
+ * @property {number[]} [chain] rows on the critical path
+ * @property {object} [path]
+ * @property {number} [staying] how many first tracks stay in place while others scroll
+ * @property {boolean} [byStep]
+ * @property {boolean} [handles] whether buttons stand beside titles
+ * @property {Int32Array} [trackOfRow]
+ * @property {Float64Array} [longest]
+ */
 
 /** More steps than this are closed at first. */
 const MAX_OPEN = 12;
 
-/** All task runs on the threads of the workers. */
-function flattenView(tasks) {
-  return { tracks: threadTracks(tasks), rows: null, offsets: tasks.trackOffsets };
+/**
+ * All task runs on the threads of the workers.
+ *
+ * @returns {View}
+ */
+export function flattenView(tasks) {
+  return { tracks: threadTracks(tasks), rows: tasks.rows, offsets: tasks.trackOffsets };
 }
 
 /** Those of at least so many seconds, on the threads of the workers. */
-function compactView(tasks, threshold) {
+export function compactView(tasks, threshold) {
   const rows = new Uint32Array(tasks.count);
   const offsets = new Uint32Array(tasks.tracks.length + 1);
   let count = 0;
@@ -31,7 +61,7 @@ function compactView(tasks, threshold) {
  * that took the most time first. What is not opened shows how many tasks ran at a time; `opened`
  * has the `branch` of each track that is.
  */
-function hierarchyView(tasks, opened) {
+export function hierarchyView(tasks, opened) {
   const tracks = [];
   const offsets = [0];
   const parts = [];
@@ -75,7 +105,7 @@ function branchTrack(name, seconds, rows, open, depth) {
 }
 
 /** The branches that are open at first: the steps, if these are few. */
-function usuallyOpen(tasks) {
+export function usuallyOpen(tasks) {
   return new Set(tasks.facts.steps.length <= MAX_OPEN ? tasks.facts.steps.map((_, at) => `${at}`) : []);
 }
 
@@ -85,7 +115,7 @@ function stepsInOrder(tasks, rows) {
   const groups = [...groupsOf(rows, (row) => tasks.steps[row])];
   return groups.sort(
     ([one, its], [other, others]) =>
-      (one === none) - (other === none) || tasks.starts[its[0]] - tasks.starts[others[0]],
+      Number(one === none) - Number(other === none) || tasks.starts[its[0]] - tasks.starts[others[0]],
   );
 }
 
@@ -96,7 +126,7 @@ function grouped(tasks, rows, code) {
 }
 
 /** Rows by code, in their order. */
-function groupsOf(rows, code) {
+export function groupsOf(rows, code) {
   const sizes = new Map();
   for (const row of rows) sizes.set(code(row), (sizes.get(code(row)) ?? 0) + 1);
   const groups = new Map();
@@ -120,12 +150,12 @@ function secondsOf(tasks, rows) {
   return seconds;
 }
 
-function rowsByStart(tasks) {
+export function rowsByStart(tasks) {
   tasks.inOrder ??= ascending(tasks.starts);
   return tasks.inOrder;
 }
 
-function threadTracks(tasks) {
+export function threadTracks(tasks) {
   const counts = new Map();
   for (const { worker, thread } of tasks.tracks)
     if (thread !== null) counts.set(worker, (counts.get(worker) ?? 0) + 1);
@@ -147,7 +177,7 @@ function threadTracks(tasks) {
 }
 
 /** Spreads rows, ordered by start, over as few tracks as there are tasks at a time. */
-function packed(tasks, rows) {
+export function packed(tasks, rows) {
   const tracks = [];
   const ends = [];
   for (const row of rows) {
@@ -161,27 +191,35 @@ function packed(tasks, rows) {
   return tracks;
 }
 
-/** The place of each row's track in a view, -1 for rows that it does not show. */
-function tracksOfRows(view, count) {
+/**
+ * The place of each row's track in a view, -1 for rows that it does not show.
+ *
+ * @param {View} view
+ */
+export function tracksOfRows(view, count) {
   if (view.trackOfRow) return view.trackOfRow;
   const trackOfRow = new Int32Array(count).fill(-1);
   for (let track = 0; track < view.tracks.length; track += 1) {
     for (let at = view.offsets[track]; at < view.offsets[track + 1]; at += 1) {
-      trackOfRow[view.rows ? view.rows[at] : at] = track;
+      trackOfRow[view.rows[at]] = track;
     }
   }
   view.trackOfRow = trackOfRow;
   return trackOfRow;
 }
 
-/** The longest task of each track: how far before a time a task that still runs can have begun. */
+/**
+ * The longest task of each track: how far before a time a task that still runs can have begun.
+ *
+ * @param {View} view
+ */
 function longestOfTracks(view, tasks) {
   if (!view.longest) {
     view.longest = new Float64Array(view.tracks.length);
     for (let track = 0; track < view.tracks.length; track += 1) {
       let longest = 0;
       for (let at = view.offsets[track]; at < view.offsets[track + 1]; at += 1) {
-        longest = Math.max(longest, tasks.durations[view.rows ? view.rows[at] : at]);
+        longest = Math.max(longest, tasks.durations[view.rows[at]]);
       }
       view.longest[track] = longest;
     }
@@ -189,15 +227,18 @@ function longestOfTracks(view, tasks) {
   return view.longest;
 }
 
-/** The places in a view of the rows of a track that may be seen between two times. */
-function seenIn(view, tasks, track, from, to) {
+/**
+ * The places in a view of the rows of a track that may be seen between two times.
+ *
+ * @param {View} view
+ */
+export function seenIn(view, tasks, track, from, to) {
   const earliest = from - longestOfTracks(view, tasks)[track];
-  const startAt = (at) => tasks.starts[view.rows ? view.rows[at] : at];
   const search = (time) => {
     let [low, high] = [view.offsets[track], view.offsets[track + 1]];
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (startAt(middle) < time) low = middle + 1;
+      if (tasks.starts[view.rows[middle]] < time) low = middle + 1;
       else high = middle;
     }
     return low;

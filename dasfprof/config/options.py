@@ -1,0 +1,269 @@
+"""All settings, declared once: name, types, default, meaning, and where they may be given.
+
+From what stands here come the defaults of Dask's config and `dasfprof.yaml`, the keywords of
+`register_default_profiler` and `profile` with their checks and their help, the flags of ``dasfprof
+run`` and ``%%dasfprof``, and the fields of a run's settings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal, TypedDict, get_args, get_type_hints
+
+from dasfprof.config.kinds import (
+    Choice,
+    Frequency,
+    LogLevel,
+    Option,
+    RunName,
+    Seconds,
+    Ship,
+    Size,
+    Switch,
+    Whole,
+)
+
+ProfilerName = Literal["cprofile", "profile"]
+MemoryTracer = Literal["tracemalloc"]
+ArgumentsKept = Literal["types", "values", "off"]
+ShipName = Literal["auto", "scheduler", "storage", "off"]
+
+
+class FirstOptions(TypedDict, total=False):
+    """Options that may be given by position, as to DASF's `register_default_profiler`."""
+
+    name: Annotated[str | None, RunName("default", "Prefix of the trace file names.")]
+    enable_nvtx: Annotated[
+        bool | None, Switch(False, "Show each task as a range in NVIDIA Nsight Systems.")
+    ]
+    add_time_suffix: Annotated[
+        bool | None,
+        Switch(
+            True,
+            "Add the Unix time to the name, so that each run has files of its own. Without it, "
+            "numbers are added to the names of the files of a second run with the same name.",
+        ),
+    ]
+
+
+class Recorded(TypedDict, total=False):
+    """Options that say what is recorded and where it goes: keywords and flags."""
+
+    directory: Annotated[
+        str | Path | None,
+        Option(
+            None,
+            "Directory of the trace files, on every host, or a URL such as s3://bucket/traces. "
+            "Default: the working directory of the process that registers. With a URL that fsspec "
+            "knows, each process writes to a temporary directory of its host, and puts what it has "
+            "written there every 30 s, at 8 MB, and at flush() and the end. It finds its "
+            "credentials itself.",
+        ),
+    ]
+    sample_interval: Annotated[
+        str | float | None,
+        Seconds("100ms", "Seconds between two samples of processes, hosts and GPUs."),
+    ]
+    stack_frequency: Annotated[
+        float | Literal["off"] | None,
+        Frequency(
+            0,
+            "How many times a second stacks are looked at, with their lines, such as 20. Those of "
+            "tasks, of event loops that do not turn and of the client's main thread. 0: never. It "
+            "slows down tasks of microseconds: measured at twice the time of tasks that do "
+            "nothing.",
+        ),
+    ]
+    profiler: Annotated[
+        Literal["cprofile", "profile", "cProfile", "off"] | None,
+        Choice(
+            "off",
+            "What counts the calls of tasks' functions, and their times. cprofile: a .pstats file "
+            "a worker and function beside the trace. Tasks of many small calls take several times "
+            "as long; from Python 3.12 on other Python code of workers as well, event loops among "
+            "it. profile: the same in pure Python, many times slower.",
+            off=None,
+        ),
+    ]
+    memory: Annotated[
+        Literal["tracemalloc", "off"] | None,
+        Choice(
+            "off",
+            "What traces which lines of tasks allocate what they hold. tracemalloc: the lines that "
+            "allocated what each function held at its fullest. Python traces a whole process: of "
+            "task runs that share theirs with others nothing is told, so give workers one thread. "
+            "Tasks of many small objects take ten to forty times as long.",
+            off=None,
+        ),
+    ]
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error", "critical", "off"] | None,
+        LogLevel(
+            "warning",
+            "The least level of what tasks log that is kept, 20 records of each task run. off: the "
+            "first error of each task run alone.",
+            off=1 << 30,
+        ),
+    ]
+    log_values: Annotated[
+        bool | None,
+        Switch(
+            False,
+            "Fill the values into what tasks log, where they are texts and numbers. They may be "
+            "secrets.",
+        ),
+    ]
+    record_prints: Annotated[
+        bool | None,
+        Switch(
+            False,
+            "Keep what tasks print, the first 20 lines of each task run. They are logs of the "
+            "level PRINT.",
+        ),
+    ]
+    arguments: Annotated[
+        ArgumentsKept | None,
+        Choice(
+            "types",
+            "What is kept of the arguments of task runs of 10 ms and more, and of failed ones. "
+            "types: with dtype, shape and length. values: also the values of those that are "
+            "numbers, texts or built-in containers, cut; they may be secrets.",
+        ),
+    ]
+    record_code: Annotated[
+        bool | None,
+        Switch(
+            True,
+            "Keep the source of tasks' functions, 100 lines of each. Of a library's only name and "
+            "line.",
+        ),
+    ]
+
+
+class Tuning(TypedDict, total=False):
+    """Options that change how a run is written and not what: keywords, but no flags."""
+
+    commit_threshold: Annotated[
+        int | None, Whole(5000, "The number of pending events at which they are written.")
+    ]
+    flush_interval: Annotated[
+        str | float | None,
+        Seconds("1s", "Seconds (or text such as 500ms) after which pending events are written."),
+    ]
+    max_pending: Annotated[
+        int | None,
+        Whole(
+            100_000,
+            "The most pending events. New ones of hooks on Dask's event loops beyond it are "
+            "dropped and counted.",
+        ),
+    ]
+    segment_size: Annotated[
+        str | int | None,
+        Size(
+            "256MB",
+            "Bytes (or text such as 1GB) of a file after which a process goes on in another. Long "
+            "runs are read in parts.",
+        ),
+    ]
+    response_timeout: Annotated[
+        str | float | None,
+        Seconds(
+            "5s",
+            "Seconds to wait for the answer of each process, in registering, flush(), stop() and "
+            "collect(). One that does not answer, as C code keeps its interpreter's lock, is named "
+            "and left alone.",
+        ),
+    ]
+    orphan_timeout: Annotated[
+        str | float | None,
+        Seconds(
+            "5 minutes",
+            "Seconds (or text such as 10 minutes) after which a run ends by itself if the process "
+            "that registered it is gone, as after SIGKILL, or does not reach the scheduler over "
+            "tcp or tls. If it is back in time, the run goes on. Preloads' runs have no such end.",
+        ),
+    ]
+    ship: Annotated[
+        ShipName | None,
+        Ship(
+            "auto",
+            "Where processes send what they write. auto: workers whose directory is neither the "
+            "client's nor the scheduler's send it to the scheduler, from where flush(), stop() and "
+            "collect() copy it to the client's directory; with a URL as directory it is storage. "
+            "scheduler: all workers do. storage: all processes put their files to the directory's "
+            "URL. off: files stay where they are written, and collect() copies those of workers "
+            "that are still there.",
+        ),
+    ]
+
+
+class Options(Recorded, Tuning, total=False):
+    """The keywords of `register_default_profiler`, besides those that have a position."""
+
+
+class AllOptions(FirstOptions, Options, total=False):
+    """All options of a recording."""
+
+
+class ConfigOptions(TypedDict, total=False):
+    """Settings of the analysis, of Dask's config alone."""
+
+    analysis_memory: Annotated[
+        str | int | None,
+        Option(
+            None,
+            "Memory that an analysis may take, such as 4GB. A larger run is analysed part by part, "
+            "each a window of time. null: a quarter of what is free.",
+        ),
+    ]
+    progress: Annotated[
+        bool | None,
+        Option(
+            None,
+            'Progress bars of the analysis: true, false, or null for "when a person is watching".',
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run uses of its options, see `Options`; off is None, 0 or ``"off"``."""
+
+    enable_nvtx: bool
+    commit_threshold: int
+    flush_interval: float
+    max_pending: int
+    segment_size: int
+    response_timeout: float
+    orphan_timeout: float
+    ship: ShipName
+    sample_interval: float
+    stack_frequency: float
+    profiler: ProfilerName | None
+    memory: MemoryTracer | None
+    log_level: int
+    log_values: bool
+    record_prints: bool
+    arguments: ArgumentsKept
+    record_code: bool
+
+
+def _declared(kind: type) -> dict[str, Option]:
+    found: dict[str, Option] = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        (option,) = hint.__metadata__
+        if isinstance(option, Choice):
+            texts = [text for part in get_args(hint.__origin__) for text in get_args(part)]
+            option = replace(option, choices=tuple(filter(str.islower, texts)))
+        found[name] = replace(option, name=name)
+    return found
+
+
+#: The options that are flags of ``dasfprof run`` and ``%%dasfprof``, by their names.
+FLAGS = {**_declared(FirstOptions), **_declared(Recorded)}
+#: All options of a recording, in the order of their keywords.
+RECORDING = _declared(AllOptions)
+#: All settings.
+SETTINGS = {**RECORDING, **_declared(ConfigOptions)}

@@ -1,0 +1,60 @@
+// What charts and tables are drawn from: bins, trees, axes, decimals.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { stretched } from "../../dasfprof/report/page/comparison/axis.js";
+import { treeOf } from "../../dasfprof/report/page/flame/graph.js";
+import { spentWords } from "../../dasfprof/report/page/flame/sources.js";
+import { histogram } from "../../dasfprof/report/page/functions/histogram.js";
+import { axisValues } from "../../dasfprof/report/page/resources/resources.js";
+import { cellText, decimalsOf } from "../../dasfprof/report/page/tables/columns.js";
+import { drawn } from "./random.js";
+
+test("each number is in the bin between whose edges it lies", () => {
+  for (const spread of [1, 1e4]) {
+    const numbers = Float64Array.from(drawn(500), (number) => 0.01 * spread ** number + number / 100).sort();
+    const { edges, counts } = histogram(numbers);
+    assert.equal(counts.reduce((sum, count) => sum + count), 500);
+    for (const [at, count] of counts.entries()) {
+      const isLast = at === counts.length - 1;
+      const inside = numbers.filter((one) => one >= edges[at] && (one < edges[at + 1] || isLast));
+      assert.equal(inside.length, count);
+    }
+  }
+  assert.deepEqual(histogram([2, 2, 2]), { edges: [2, 2], counts: [3] });
+});
+
+test("calls by their depths are a tree", () => {
+  const calls = treeOf([0, 1, 2, 1, 0]);
+  assert.deepEqual(calls.map(({ caller }) => caller?.at ?? null), [null, 0, 1, 0, null]);
+  assert.deepEqual(calls[0].calls.map(({ at }) => at), [1, 3]);
+});
+
+test("what seconds were spent with is told as far as it is known", () => {
+  const spent = { seconds: 4, computing: 2, core: 1, lock: 0, uncertain: 0 };
+  assert.equal(spentWords({ ...spent, computing: NaN }), "computing or waiting: unknown");
+  assert.equal(spentWords(spent), "50 % computing, 25 % waiting for a core, 25 % waiting");
+  assert.equal(spentWords({ ...spent, uncertain: 1 }), "75 % computing or waiting for a core, 25 % waiting");
+});
+
+test("a time between known ones is as far between their places", () => {
+  assert.equal(stretched(3, [0, 2, 4], [0, 10, 20]), 15);
+  assert.equal(stretched(4, [0, 2, 4], [0, 10, 20]), 20);
+  assert.equal(stretched(2, [0, 2, 2], [0, 10, 20]), 10);
+});
+
+test("an axis has up to three round values", () => {
+  assert.deepEqual(axisValues(100, "%"), [50, 100]);
+  assert.deepEqual(axisValues(0.7, "%").length <= 3, true);
+  assert.deepEqual(axisValues(2, ""), [1, 2]);
+  assert.deepEqual(axisValues(0, "B"), []);
+});
+
+test("numbers of a column have as many decimals as the middling one needs", () => {
+  assert.equal(decimalsOf([1, 2, null]), 0);
+  assert.equal(decimalsOf([0.5, 123.25, 2.5]), 3);
+  assert.equal(decimalsOf([0.00001, 0.5]), 4);
+  assert.equal(cellText(0.0001, 2), "< 0.01");
+  assert.equal(cellText(null, 2), "NA");
+});

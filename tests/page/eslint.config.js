@@ -1,0 +1,22 @@
+// What the modules of the pages keep to. Which names exist, tsc knows.
+
+import js from "@eslint/js";
+
+export default [
+  js.configs.recommended,
+  {
+    rules: {
+      "no-undef": "off",
+      "prefer-const": "error",
+      "no-var": "error",
+      "no-shadow": "error",
+      "object-shorthand": "error",
+      "prefer-arrow-callback": "error",
+      eqeqeq: "error",
+      complexity: ["error", 20],
+      "max-len": ["error", 120],
+      "max-lines": ["error", { max: 375, skipBlankLines: true, skipComments: true }],
+      "max-lines-per-function": ["error", 60],
+    },
+  },
+];

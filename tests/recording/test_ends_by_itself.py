@@ -1,0 +1,215 @@
+"""A run ends by itself where nobody can end it: in a worker that was silent, without its client."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import independent_record as record
+import pytest
+from dask_processes import Processes
+from distributed import Client
+from recorded_facts import computed
+from refuters import refute
+
+import dasfprof
+from dasfprof.analysis import TraceAnalyser
+from dasfprof.database.reader import TraceFile
+
+#: Seconds for which a client may be gone. Other processes are busy too.
+LIMIT = 8
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    started = Processes(tmp_path)
+    yield started
+    started.end()
+
+
+def recorders(client: Client) -> dict[str, list[str]]:
+    """Return the workers that record, with the names of plugins and threads that do so."""
+
+    def names(dask_worker: Any) -> list[str]:
+        found = [*dask_worker.plugins, *(thread.name for thread in threading.enumerate())]
+        return [name for name in found if name.startswith("dasfprof-")]
+
+    return {worker: found for worker, found in client.run(names).items() if found}
+
+
+def computed_keys(source: Any) -> set[Any]:
+    """Return the keys of the task runs that workers recorded."""
+    return {row["key"] for row in computed(source)}
+
+
+def plugins_on_scheduler(client: Client) -> list[str]:
+    def own(dask_scheduler: Any) -> list[str]:
+        names = [*dask_scheduler.plugins, *dask_scheduler.worker_plugins]
+        return [name for name in names if name.startswith("dasfprof-")]
+
+    return list(client.run_on_scheduler(own))
+
+
+@pytest.mark.parametrize("then", ["nothing", "another run"])
+def test_a_worker_that_was_silent_as_its_run_was_stopped(
+    then: str, processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, (first, _) = processes.cluster(False, False)
+    traces = tmp_path / "traces"
+    with processes.client() as client:
+        client.wait_for_workers(2)
+        addresses = {pid: worker for worker, pid in client.run(os.getpid).items()}
+        victim = addresses[first.pid]
+        with dasfprof.profile(client, directory=traces) as run:
+            keys = [f"before-{number}" for number in range(8)]
+            client.gather(client.map(abs, range(8), key=keys))
+            run._link.limit = 1.0
+            first.send_signal(signal.SIGSTOP)
+        assert set(run.unanswered) == {victim}
+        assert "is not stopped" in caplog.text
+        assert plugins_on_scheduler(client) == []
+        first.send_signal(signal.SIGCONT)
+        if then == "another run":
+            other = dasfprof.register_default_profiler(client, directory=tmp_path / "other")
+            client.gather(client.map(abs, range(9), key=[f"after-{i}" for i in range(9)]))
+            other.stop()
+        assert record.wait_until(lambda: not recorders(client), seconds=60)
+        run._link.limit = 60.0
+        run.stop()
+        assert "stopped" in repr(run)
+    assert set(keys) <= computed_keys(run)
+    assert all(TraceFile(path).is_closed() for path in run.files())
+
+
+#: Registers, computes and waits for a line; its run may be without it for a time.
+SCRIPT = """
+    import sys
+    import dask, dasfprof
+    from distributed import Client
+
+    file, directory, limit, name, what = sys.argv[1:]
+    client = Client(scheduler_file=file, timeout=120)
+    client.wait_for_workers(2)
+    if what != "is run":
+        dask.config.set({"dasfprof.orphan-timeout": limit})
+        run = dasfprof.register_default_profiler(client, name=name, directory=directory)
+    client.gather(client.map(abs, range(5), key=[f"{name}-{i}" for i in range(5)]))
+    if what == "closes":
+        client.close()
+    print("done", flush=True)
+    sys.stdin.readline()
+    run.stop()
+    print(repr(run), flush=True)
+    sys.stdin.readline()
+"""
+
+
+def script(processes: Processes, traces: Path, name: str, what: str = "registers") -> Any:
+    """Run a script until it has computed its tasks, and closed its client if asked to.
+
+    It registers a run, or is run by ``dasfprof run``.
+    """
+    path = processes.directory / "script.py"
+    path.write_text(textwrap.dedent(SCRIPT))
+    where = str(processes.scheduler_file)
+    arguments = [str(path), where, str(traces), f"{LIMIT}s", name, what]
+    command = ["-m", "dasfprof", "run", "--name", name, "--directory", str(traces)]
+    program = command if what == "is run" else []
+    process = processes.start(*program, *arguments, stdin=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"done\n"
+    return process
+
+
+def runs(client: Client) -> set[str]:
+    """Return the names of the runs that are being recorded."""
+
+    def names(dask_scheduler: Any) -> list[str]:
+        plugins = dask_scheduler.plugins.items()
+        return [own.settings.name for name, own in plugins if name.startswith("dasfprof-")]
+
+    return {name.rpartition("-")[0] for name in client.run_on_scheduler(names)}
+
+
+def compute(client: Client, name: str) -> set[str]:
+    keys = [f"{name}-{number}" for number in range(6)]
+    client.gather(client.map(abs, range(6), key=keys))
+    return set(keys)
+
+
+@pytest.mark.parametrize("what", ["registers", "is run"])
+def test_a_run_ends_some_time_after_its_client_was_killed(
+    what: str, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DASK_DASFPROF__ORPHAN_TIMEOUT", f"{LIMIT}s")
+    processes.cluster(False, False)
+    traces = tmp_path / "traces"
+    dead = script(processes, traces, "dead", what)
+    with processes.client() as client:
+        assert runs(client) == {"dead"}
+        dead.kill()
+        assert record.wait_until(lambda: not runs(client), seconds=120)
+        assert record.wait_until(lambda: not recorders(client), seconds=60)
+        assert plugins_on_scheduler(client) == []
+        compute(client, "late")
+    assert computed_keys(traces) == {f"dead-{number}" for number in range(5)}
+    files = [path for path in traces.iterdir() if "-StepRecorder-" not in path.name]
+    assert len(files) == 5
+    assert all(TraceFile(path).is_closed() for path in files)
+    command = [sys.executable, "-m", "dasfprof", "info", str(traces)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert " ".join(said.stdout.split()).count("closed as its client was gone") == 5
+    analyser = TraceAnalyser(traces, progress=False)
+    findings = analyser.diagnose().set_index("Rule")
+    assert "Recording ended by itself" in findings["Finding"]["ended-by-itself"]
+    (note,) = (note for note in analyser.trace.notes if note.kind == "client-gone")
+    assert "had been gone for" in note.text
+    own = analyser.diagnose()
+    assert refute(traces, own[own["Rule"] == "ended-by-itself"]) == []
+
+
+def test_clients_that_are_there_or_come_back_keep_their_runs(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a process which was killed after they had left ends meanwhile; a preload's stays."""
+    monkeypatch.setenv("DASK_DASFPROF__ORPHAN_TIMEOUT", "1s")
+    monkeypatch.setenv("DASK_DASFPROF__NAME", "preloaded")
+    monkeypatch.setenv("DASK_DASFPROF__DIRECTORY", str(tmp_path / "preloaded"))
+    processes.scheduler("--preload", "dasfprof.preload")
+    for _ in range(2):
+        processes.worker()
+    closed = script(processes, tmp_path / "closed", "closed", "closes")
+    with (
+        processes.client() as client,
+        processes.client() as cut,
+        dask.config.set({"dasfprof.orphan-timeout": f"{LIMIT}s"}),
+    ):
+        run = dasfprof.register_default_profiler(cut, name="cut", directory=tmp_path / "cut")
+        dead = script(processes, tmp_path / "dead", "dead")
+        assert runs(client) == {"closed", "cut", "dead", "preloaded"}
+
+        def cut_off(name: str, dask_scheduler: Any) -> None:
+            dask_scheduler.client_comms[name].comm.abort()
+
+        client.run_on_scheduler(cut_off, cut.id)
+        dead.kill()
+        assert record.wait_until(lambda: "dead" not in runs(client), seconds=120)
+        assert runs(client) == {"closed", "cut", "preloaded"}
+        keys = compute(client, "after")
+        run.stop()
+        closed.stdin.write(b"\n")
+        closed.stdin.flush()
+        assert b"stopped" in closed.stdout.readline()
+        assert runs(client) == {"preloaded"}
+    for name in ("closed", "cut"):
+        assert keys <= computed_keys(tmp_path / name)
+        notes = TraceAnalyser(tmp_path / name, progress=False).trace.notes
+        assert "client-gone" not in {note.kind for note in notes}

@@ -1,0 +1,63 @@
+"""The modules of the pages: joined as one scope, each used, and each name of it one thing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import dasfprof
+from dasfprof.report.page.assets import joined
+
+PAGE = Path(dasfprof.__file__).parent / "report/page"
+#: What begins to run: a script of its own each.
+ENTRIES = ("page.js", "comparison/comparison.js", "loader.js", "notebook.js")
+#: One name of a declaration, or several in brackets.
+_DECLARED = re.compile(
+    r"^(?:async function|function|class|const|let) (?:(\w+)|\[([^\]]*)\]|\{([^}]*)\})", re.MULTILINE
+)
+
+
+def modules_of(entry: str) -> list[str]:
+    return re.findall(r"^// (\S+\.js)$", joined(entry), re.MULTILINE)
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_each_name_is_declared_once(entry: str) -> None:
+    found = _DECLARED.findall(joined(entry))
+    names = [name.strip() for groups in found for name in ",".join(filter(None, groups)).split(",")]
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_nothing_is_left_of_modules(entry: str) -> None:
+    assert not re.search(r"^(import|export)\b", joined(entry), re.MULTILINE)
+
+
+def test_each_name_that_is_exported_is_imported() -> None:
+    texts = {
+        path: path.read_text(encoding="utf-8") for path in (PAGE / "..").resolve().rglob("*.js")
+    }
+    tests = (Path(__file__).parents[1] / "page").glob("*.js")
+    wanted = "\n".join(texts.values()) + "\n".join(
+        path.read_text(encoding="utf-8") for path in tests
+    )
+    imported = {
+        name.strip()
+        for names in re.findall(r"^import \{([^}]*)\}", wanted, re.MULTILINE)
+        for name in names.split(",")
+    }
+    lone = re.findall(r"^export (?:async )?(?:function|class|const) (\w+)", wanted, re.MULTILINE)
+    namespaces = set(re.findall(r"\bformat\.(\w+)", wanted))
+    assert [name for name in lone if name not in imported | namespaces] == []
+
+
+def test_each_file_is_in_a_page_and_behind_what_it_rests_on() -> None:
+    listed = {path.relative_to(PAGE).as_posix() for path in PAGE.rglob("*.js")}
+    assert {name for entry in ENTRIES for name in modules_of(entry)} == listed
+    for entry in ENTRIES:
+        assert modules_of(entry)[-1] == entry
+    order = modules_of("page.js")
+    assert order.index("numbers.js") < order.index("flame/graph.js") < order.index("page.js")
