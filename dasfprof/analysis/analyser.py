@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dasfprof.analysis.large.run import LargeRun, needed_memory, parts_of, refuse_whole
+from dasfprof.analysis.large.run import LargeRun, memory_of_window, needed_memory, refuse_whole
 from dasfprof.analysis.methods import Questions
 from dasfprof.analysis.tables import task_graph
 from dasfprof.analysis.tables.questions import Request
@@ -79,11 +79,11 @@ class TraceAnalyser(Questions):
 
             self._large = cluster_run(client, source, progress=self._progress)
             return
-        parts = parts_of(self._databases)
-        if parts:
+        memory = memory_of_window(self._databases)
+        if memory:
             files = [item for item in self._databases if isinstance(item, FileDatabase)]
             sources = [file.trace_file() for file in files]  # with all that is pending
-            self._large = LargeRun(sources, parts, progress=self._progress)
+            self._large = LargeRun(sources, memory, progress=self._progress)
         else:
             self.trace = self._read()
 
@@ -200,7 +200,7 @@ class TraceAnalyser(Questions):
     def __repr__(self) -> str:
         if self._large is not None:
             files = count_of(len(self._large.sources), "file")
-            return f"TraceAnalyser(a run of {files}, in {count_of(self._large.parts, 'part')})"
+            return f"TraceAnalyser(a run of {files}, part by part)"
         return f"TraceAnalyser({self.trace!r})"
 
     def _repr_html_(self) -> str:

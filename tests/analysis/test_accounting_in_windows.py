@@ -17,8 +17,9 @@ from traces import made_trace
 from traces.events import T
 
 from dasfprof.analysis import Trace
-from dasfprof.analysis.large import extent
-from dasfprof.analysis.large.extent import Extent, Told
+from dasfprof.analysis.large import told as large_told
+from dasfprof.analysis.large.extent import Extent
+from dasfprof.analysis.large.told import Told
 from dasfprof.analysis.large.windows import Window
 from dasfprof.analysis.model.account_sums import Accounts, WindowAccount, accounts_of
 from dasfprof.analysis.model.accounting import account_window, make_accounts
@@ -33,7 +34,7 @@ AROUND = 2.0
 def without_attempts() -> Iterator[None]:
     """Leave attempts alone: made traces lack what is told of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extent, "at_keys", lambda _: pd.DataFrame(index=np.empty(0, np.uint64)))
+        patch.setattr(large_told, "at_keys", lambda _: pd.DataFrame(index=np.empty(0, np.uint64)))
         yield
 
 

@@ -74,7 +74,7 @@ def known_tasks(client: Client, name: str) -> set[str]:
 
 def test_few_windows_are_in_memory_at_a_time(client: Client, traces: Path) -> None:
     run: Any = TraceAnalyser(traces, client=client)._large
-    run.parts = 40
+    run._least = 40
     told = 0
     for _ in run._of_windows(None, run._unread, "test"):
         told += 1

@@ -14,7 +14,7 @@ from typing import Any
 from distributed import Client, Future
 
 from dasfprof.analysis.large.extent import Extent
-from dasfprof.analysis.large.run import GROWTH, PART, WINDOW, Asked, LargeRun, tell_window
+from dasfprof.analysis.large.run import WINDOW, Asked, LargeRun, tell_window
 from dasfprof.analysis.large.windows import WindowedFile
 from dasfprof.analysis.trace.progress import track
 from dasfprof.database import FileDatabase
@@ -55,9 +55,9 @@ class ClusterRun(LargeRun):
             for worker in facts
             if worker["memory_limit"]
         ]
-        needed = GROWTH * WINDOW * sum(size for _, _, size in files)
-        parts = max(2, self._threads, -(-needed // max(1, min([PART, *shares]))))
-        super().__init__([TraceFile(Path(path)) for path, _, _ in files], parts, progress=progress)
+        sources = [TraceFile(Path(path)) for path, _, _ in files]
+        least = max(2, self._threads)
+        super().__init__(sources, min([WINDOW, *shares]), least=least, progress=progress)
         self._client, self._workers = client, list(workers)
 
     @cached_property

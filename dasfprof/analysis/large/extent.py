@@ -9,8 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.large.told import (
+    CAME,
+    SENT,
+    Bounds,
+    Told,
+    begins_of,
+    earliest,
+    scheduler_begins,
+)
 from dasfprof.analysis.large.windows import Window
-from dasfprof.analysis.model.attempts import at_keys, earlier_attempts
+from dasfprof.analysis.model.attempts import earlier_attempts
 from dasfprof.analysis.model.clock_offsets import message_bounds
 from dasfprof.analysis.model.interrupts import interrupted_ends
 from dasfprof.analysis.model.once_per_trace import tell
@@ -21,81 +30,11 @@ from dasfprof.analysis.model.slots import most_slots
 from dasfprof.analysis.model.times import to_ticks
 from dasfprof.analysis.model.untold_tasks import live_at_counts
 from dasfprof.analysis.trace import Trace
-from dasfprof.analysis.trace.under_way import places_not_ended
 from dasfprof.database.columns import Array
 
 #: Seconds around a window that are read as well: more than a worker and the scheduler, by their
 #: clocks, tell of the same run at different times.
 AROUND = 10.0
-#: What tells when task runs came to the scheduler, and to their worker.
-_CAME, _SENT = ("scheduler_waiting", "queued"), ("sent", "received")
-#: What accounts need of those that came early.
-_KEPT = (
-    *("worker_id", "run_id", "function", "state", "source", "thread", "start", "duration"),
-    *("received", "ready", "executing", "seceded", "done", "scheduler_state", "scheduler_start"),
-    *("scheduler_stop", "scheduler_waiting", "queued", "stolen", "sent", "known", "lost", "reason"),
-)
-#: Of those that had come to no worker so many are told at least: there are fewer idle threads.
-_FEWEST = 1000
-
-#: Two numbers of each worker, in the order of `Trace.workers`: the least and the largest offset of
-#: its clock that messages allow; or when its facts begin and end.
-Bounds = tuple[Array, Array]
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a window tells of the whole run."""
-
-    seen: Bounds
-    bounds: Bounds
-    interrupted: Array
-    #: The places in `Trace.under_way_history` of task runs whose end it does not hold.
-    open: Array
-    endings: Endings
-    #: See `live_at_counts`, and `most_slots`: 0 of workers whose threads are known.
-    live: Array
-    most: Array
-    #: Task runs, and those of the scheduler alone, that came long before the window.
-    early: tuple[pd.DataFrame, pd.DataFrame]
-    #: See `at_keys`.
-    attempts: pd.DataFrame
-    #: How many task runs and transfers of workers' files began in it.
-    rows: int
-    #: By worker the task runs that it tells of, those that the scheduler does as well, and those
-    #: that the scheduler alone saw end.
-    by_both: Array
-
-    @classmethod
-    def of(cls, own: Trace, since: float) -> Told:
-        """Find that of a window.
-
-        Parameters
-        ----------
-        own
-            What began in the window, see `Extent.tell`.
-        since
-            Other windows have read what began before, in Unix seconds.
-        """
-        around, workers = part_of(own).around, own.workers
-        nameless = ((workers["kind"] == "worker") & workers["nthreads"].isna()).any()
-        threads = max(int(workers["nthreads"].sum()), _FEWEST)
-        return cls(
-            _seen(own),
-            message_bounds(around),
-            interrupted_ends(own),
-            places_not_ended(around.under_way_history, around.tasks, around.scheduler_only),
-            Endings.of(own),
-            live_at_counts(with_open_runs(own)),
-            most_slots(around) if nameless else np.zeros(len(workers), dtype=np.int64),
-            (
-                _early(own.tasks, _begins(own)[0], since, threads),
-                _early(own.scheduler_only, _begins(own)[1], since, threads),
-            ),
-            at_keys(own),
-            int((own.tasks["source"] == "worker").sum()) + len(own.transfers),
-            _by_both(own),
-        )
 
 
 @dataclass(frozen=True)
@@ -118,6 +57,11 @@ class Extent:
     attempts: pd.DataFrame | None = None
     #: What each window tells of what came before it, in their order.
     early: Sequence[tuple[pd.DataFrame, pd.DataFrame]] = ()
+    #: How many task runs and transfers of workers' files began in the windows.
+    rows: int = 0
+    #: Whether what was read around windows is enough for how far clocks are apart: else a worker
+    #: and the scheduler may have told of the same runs in different windows.
+    clocks_fit: bool = True
     #: How the run ended, if that is known.
     run_end: RunEnd | None = None
     knows_end: bool = False
@@ -146,31 +90,25 @@ class Extent:
         """Return what all windows tell together."""
         seen = _widest([self.seen, *(one.seen for one in told)])
         opens, counts = np.unique(np.concatenate([one.open for one in told]), return_counts=True)
+        lower, upper = bounds = _narrowest([one.bounds for one in told])
+        of_worker, of_both, of_scheduler = np.sum([one.by_both for one in told], axis=0)
+        apart = np.maximum(lower, -upper) > self.around / 4
+        apart |= (of_worker > 0) & (of_both == 0) & (of_scheduler > 0)
         return dataclasses.replace(
             self,
             begin=float(np.fmin(frame.begin, np.fmin.reduce(seen[0], initial=np.nan))),
             end=float(np.fmax(frame.end, np.fmax.reduce(seen[1], initial=np.nan))),
             seen=seen,
             open=opens[counts == len(told)],
-            bounds=_narrowest([one.bounds for one in told]),
+            bounds=bounds,
             interrupted=np.concatenate([one.interrupted for one in told]),
             live=np.sum([one.live for one in told], axis=0),
             most=np.max([one.most for one in told], axis=0),
             attempts=_of_several([one.attempts for one in told]),
             early=[one.early for one in told],
+            rows=sum(one.rows for one in told),
+            clocks_fit=not apart.any(),
         )
-
-    def clocks_fit(self, told: Sequence[Told]) -> bool:
-        """Return whether what was read around windows is enough for how far clocks are apart.
-
-        Else a worker and the scheduler may have told of the same runs in different windows.
-        """
-        assert self.bounds is not None
-        lower, upper = self.bounds
-        of_worker, of_both, of_scheduler = np.sum([one.by_both for one in told], axis=0)
-        apart = np.maximum(lower, -upper) > self.around / 4
-        apart |= (of_worker > 0) & (of_both == 0) & (of_scheduler > 0)
-        return not apart.any()
 
     def may_be_unfinished(self, frame: Trace, told: Sequence[Told]) -> bool:
         """Return whether only all windows tell that nothing was under way as the run ended."""
@@ -218,11 +156,11 @@ class Extent:
         if window is None:
             return whole
         begin, end = window.begin - self.begin, window.end - self.begin
-        own = of_own = self._known(_taken(whole, *map(window.has, _begins(whole))), self.bounds)
+        own = of_own = self._known(_taken(whole, *map(window.has, begins_of(whole))), self.bounds)
         if opened is not whole:
-            of_own = _taken(opened, *map(window.has, _begins(opened)))
+            of_own = _taken(opened, *map(window.has, begins_of(opened)))
         until = Window(-np.inf, window.end + self.around / 2)
-        around = _taken(opened, *map(until.has, _begins(opened, sent=True)))
+        around = _taken(opened, *map(until.has, begins_of(opened, sent=True)))
         around = self._with_early(around, until.end, place)
         for one in (of_own, around):
             tell(self._known(one, bounds), with_open_runs, one)
@@ -261,9 +199,9 @@ class Extent:
             tables[name] = getattr(around, name)
             if rows:
                 more = pd.concat(rows, ignore_index=True)
-                begins = _scheduler_begins(more, "sent") if at else more["start"].to_numpy()
-                came = np.fmin.reduce([more[name] for name in (*_CAME, *_SENT) if name in more])
-                more = more[(begins >= until) & (came < until)].reset_index(drop=True)
+                begins = scheduler_begins(more, "sent") if at else more["start"].to_numpy()
+                early = earliest(more, *CAME, *SENT) < until
+                more = more[(begins >= until) & early].reset_index(drop=True)
                 tables[name] = appended(tables[name], more)
         lengths = np.full(len(tables["tasks"]), -1, dtype=np.int32)
         nothing = np.empty(0, dtype=np.int64)
@@ -281,20 +219,6 @@ def _of_several(attempts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(of_windows)
 
 
-def _begins(trace: Trace, *, sent: bool = False) -> tuple[Array, Array, Array]:
-    """Return when task runs, those of the scheduler alone and transfers begin.
-
-    Of a run whose function is not known to have begun that is when it was sent, or else its end.
-    """
-    only = _scheduler_begins(trace.scheduler_only, "sent" if sent else "known")
-    return trace.tasks["start"].to_numpy(), only, trace.transfers["start"].to_numpy()
-
-
-def _scheduler_begins(runs: pd.DataFrame, otherwise: str) -> Array:
-    start = runs["scheduler_start"].to_numpy(dtype=float)
-    return np.where(np.isnan(start), runs[otherwise].to_numpy(dtype=float), start)
-
-
 def _taken(trace: Trace, tasks: Array, only: Array, transfers: Array) -> Trace:
     """Return a trace with some of its rows; the graph is left out."""
     tables = {"tasks": tasks, "scheduler_only": only, "transfers": transfers}
@@ -307,53 +231,6 @@ def _taken(trace: Trace, tasks: Array, only: Array, transfers: Array) -> Trace:
     lengths = np.full(len(taken["tasks"]), -1, dtype=np.int32)
     nothing = np.empty(0, dtype=np.int64)
     return dataclasses.replace(trace, **taken, task_dependencies=(lengths, nothing))
-
-
-def _early(runs: pd.DataFrame, begins: Array, since: float, threads: int) -> pd.DataFrame:
-    """Return the task runs that came before a time, and began after it: long before they did.
-
-    Those that had been sent to a worker by then; of others as many as there may be threads: no more
-    of them explain why those were idle.
-    """
-    late = begins >= since
-    sent, *came = (
-        np.fmin.reduce([runs[name].to_numpy(dtype=float) for name in names if name in runs])
-        if any(name in runs for name in names)
-        else np.full(len(runs), np.nan)
-        for names in (_SENT, *((name,) for name in _CAME))
-    )
-    found = [np.flatnonzero(late & (sent < since))]
-    for times in came:
-        waiting = np.flatnonzero(late & (times < since))
-        first = waiting[np.argsort(times[waiting], kind="stable")][:threads]
-        found.append(first)
-    rows = np.unique(np.concatenate(found))
-    return runs.iloc[rows][[name for name in _KEPT if name in runs]]
-
-
-def _seen(own: Trace) -> Bounds:
-    """Return when the task runs and transfers of each worker begin and end."""
-    count = len(own.workers)
-    first, last = np.full(count, np.nan), np.full(count, np.nan)
-    only = own.scheduler_only
-    spans = [
-        (table["worker_id"], table["start"], table["start"] + table["duration"])
-        for table in (own.tasks, own.transfers)
-    ]
-    for columns in [*spans, (only["worker_id"], only["sent"], only["known"])]:
-        who, begins, ends = (column.to_numpy() for column in columns)
-        kept = np.isfinite(begins) & np.isfinite(ends)
-        np.fmin.at(first, who[kept], begins[kept])
-        np.fmax.at(last, who[kept], ends[kept])
-    return first, last
-
-
-def _by_both(own: Trace) -> Array:
-    tasks, only = own.tasks, own.scheduler_only
-    joined = tasks["sent"].notna() if "sent" in tasks else np.zeros(len(tasks), dtype=bool)
-    ids = [table["worker_id"] for table in (tasks, tasks[joined], only[only["lost"]])]
-    count = len(own.workers)
-    return np.stack([np.bincount(who[who >= 0], minlength=count) for who in ids])
 
 
 def _widest(spans: Sequence[Bounds]) -> Bounds:

@@ -12,7 +12,8 @@ import pandas as pd
 import psutil
 from dask.utils import parse_bytes
 
-from dasfprof.analysis.large.extent import Extent, Told
+from dasfprof.analysis.large.extent import Extent
+from dasfprof.analysis.large.told import Told
 from dasfprof.analysis.large.windows import Window, WindowedFile, cut_into_windows, read_window
 from dasfprof.analysis.tables import questions
 from dasfprof.analysis.tables.in_parts import InParts
@@ -27,10 +28,8 @@ from dasfprof.text import format_size
 
 #: Bytes that the analysis takes in memory for each byte of trace files, at most.
 GROWTH = 16
-#: How many times as much a window takes: it is cut from what was read for it, and accounted for.
-WINDOW = 3
-#: Bytes of memory that a window takes, at most.
-PART = 600_000_000
+#: Bytes of memory that a window takes, at most, and about those of each of its task runs.
+WINDOW, _PER_RUN = 600_000_000, 1500
 #: Names of questions with their arguments: what can travel between processes.
 Asked = Sequence[tuple[str, dict[str, Any]]]
 
@@ -42,15 +41,19 @@ class LargeRun:
     ----------
     sources
         Its trace files.
-    parts
-        How many parts to make.
+    memory
+        The bytes that a window may take.
+    least
+        How many windows there are at least.
     progress
         Whether to show bars.
     """
 
-    def __init__(self, sources: Sequence[TraceFile], parts: int, *, progress: bool) -> None:
-        self.parts, self.sources = parts, sources
-        self._progress = progress
+    def __init__(
+        self, sources: Sequence[TraceFile], memory: int, *, least: int = 2, progress: bool
+    ) -> None:
+        self.sources = sources
+        self._memory, self._least, self._progress = memory, least, progress
         self._told: dict[str, list[Any]] = {}
 
     @cached_property
@@ -63,7 +66,10 @@ class LargeRun:
     @cached_property
     def windows(self) -> list[Window]:
         """The windows of time that are its parts."""
-        return cut_into_windows(self._files, self.parts)
+        of_workers = sum(file.of_workers for file in self._files)
+        runs = max(of_workers, sum(file.of_scheduler for file in self._files))
+        count = max(self._least, -(-_PER_RUN * runs // max(self._memory, 1)))
+        return cut_into_windows(self._files, count)
 
     def answers(self, question: Question, arguments: Mapping[str, Any]) -> bool:
         """Return whether a question can be answered part by part.
@@ -114,10 +120,9 @@ class LargeRun:
         """Why the run cannot be analysed in parts; empty: it can."""
         if sum(file.unknown_inputs for file in self._files):
             return "some files do not tell the sizes of inputs, which takes the graph"
-        rows = sum(one.rows for one in self._first_told)
-        if rows != sum(file.of_workers for file in self._files):
+        if self.extent.rows != sum(file.of_workers for file in self._files):
             return "some files have other clocks than Unix time"
-        if not self.extent.clocks_fit(self._first_told):
+        if not self.extent.clocks_fit:
             return "the clocks of some workers are too far from the scheduler's"
         return ""
 
@@ -139,13 +144,9 @@ class LargeRun:
         )
 
     @cached_property
-    def _first_told(self) -> list[Told]:
-        return list(self._of_windows(None, self._unread, "Joining task runs"))
-
-    @cached_property
     def extent(self) -> Extent:
         """What only the whole run tells."""
-        told = self._first_told
+        told = list(self._of_windows(None, self._unread, "Joining task runs"))
         extent = self._unread.widened(self._frame, told)
         if extent.may_be_unfinished(self._frame, told):
             again = self._of_windows(None, extent, "Looking for unfinished task runs")
@@ -213,12 +214,14 @@ def memory_limit() -> int:
     return limit
 
 
-def parts_of(databases: Sequence[EventDatabase]) -> int:
-    """Return in how many parts to analyse a run; 0: it fits into memory."""
-    needed, limit = needed_memory(databases), memory_limit()
-    if needed <= limit or not all(isinstance(item, FileDatabase) for item in databases):
+def memory_of_window(databases: Sequence[EventDatabase]) -> int:
+    """Return how many bytes a window of a run may take; 0: all of the run fits into memory."""
+    limit = memory_limit()
+    if needed_memory(databases) <= limit or not all(
+        isinstance(item, FileDatabase) for item in databases
+    ):
         return 0
-    return max(2, -(-WINDOW * needed // max(min(limit // 2, PART), 1)))
+    return max(min(limit // 2, WINDOW), 1)
 
 
 def needed_memory(databases: Sequence[EventDatabase]) -> int:

@@ -63,8 +63,8 @@ class WindowedFile:
         When the first of each begins, and the last ends, by the clock of who recorded it.
     begins
         When some of the task runs and transfers begin: about one of `_EACH`.
-    of_workers
-        How many there are in a worker's file.
+    of_workers, of_scheduler
+        How many workers' files hold, and how many task runs the scheduler's does.
     unknown_inputs
         Task runs of which only the sizes of their dependencies tell how much they took in.
     """
@@ -75,6 +75,7 @@ class WindowedFile:
     spans: Array
     begins: Array
     of_workers: int
+    of_scheduler: int
     unknown_inputs: int
 
     @classmethod
@@ -88,7 +89,7 @@ class WindowedFile:
         """
         rest, workers = list[Batch](), _Workers()
         stretches, spans, some = list[tuple[int, int]](), list[tuple[float, float]](), [np.empty(0)]
-        unknown = of_workers = 0
+        unknown = of_workers = of_scheduler = 0
         for batch in chain.from_iterable(map(split_names, source.batches())):
             if (batch.phase, batch.name) not in _MANY:
                 rest.append(batch)
@@ -98,7 +99,10 @@ class WindowedFile:
                 stretches.append(source.frame)
                 spans.append((begins.min(), ends.max()))
                 some.append(begins[::_EACH])
-                of_workers += batch.rows if batch.name != TASK_RUN.name else 0
+                if batch.name == TASK_RUN.name:
+                    of_scheduler += batch.rows
+                else:
+                    of_workers += batch.rows
                 unknown += _unknown_inputs(batch) if batch.name == COMPUTE.name else 0
         return cls(
             source,
@@ -107,6 +111,7 @@ class WindowedFile:
             np.array(spans).reshape(-1, 2),
             np.concatenate(some),
             of_workers,
+            of_scheduler,
             unknown,
         )
 

@@ -88,6 +88,7 @@ def find_thread_seconds(trace: Trace, most: int) -> ThreadSeconds:
     return ThreadSeconds(accounts_of(trace, [account]), cells)
 
 
+@once_per_trace
 def account_window(trace: Trace) -> WindowAccount:
     """Account for the window of time that a part of a run is."""
     part = part_of(trace)

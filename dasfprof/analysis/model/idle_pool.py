@@ -44,7 +44,7 @@ class Pool:
         begins = np.searchsorted(self.grid, threads.times[held])
         ends = np.searchsorted(self.grid, threads.times[held + 1])
         return {
-            cause: float(threads.idle[held] @ (spent[ends] - spent[begins]))
+            cause: float((threads.idle[held] * (spent[ends] - spent[begins])).sum())
             for cause, spent in self.spent.items()
         }
 

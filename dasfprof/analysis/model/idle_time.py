@@ -118,7 +118,9 @@ def idle_threads(own: OwnCauses) -> IdleThreads:
     """Sum what a worker's own affairs explain, and keep what they leave."""
     times, running, threads = own.times, own.running, own.threads
     steps = np.diff(times)
-    causes = {cause: float(held @ steps) for cause, held in own.causes.items() if held.any()}
+    causes = {
+        cause: float((held * steps).sum()) for cause, held in own.causes.items() if held.any()
+    }
     free, surplus = own.idle, own.surplus
     changes = np.flatnonzero((np.diff(free, prepend=-1) != 0) | (np.diff(surplus, prepend=-1) != 0))
     share, used_times = None, times[:0]
