@@ -1,8 +1,12 @@
-"""Bytes on disk for each recorded task run, of workers and scheduler together; samples apart."""
+"""Bytes on disk for each recorded task run, of workers and scheduler together; samples apart.
+
+And how many more of them samples of stacks are, by default, for a pipeline of tasks of 10 ms.
+"""
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -13,9 +17,13 @@ from typing import Any
 import dask
 from bench_overhead import WORKLOADS
 from distributed import Client, LocalCluster
-from measure import Result
+from measure import Result, spread
 
 import dasfprof
+
+#: The most bytes that samples of stacks may add by default.
+MORE = 0.10
+_BRIEF = "10 ms tasks"
 
 
 def sizes(paths: Iterable[Path]) -> tuple[int, float, float]:
@@ -51,9 +59,29 @@ def demo() -> list[Path]:
     return list(Path(directory).glob("*.msgpack"))
 
 
+def with_stacks(client: Any, rounds: int) -> Result:
+    """Compare bytes with stacks sampled as by default, and with none, in turn."""
+    function, count = WORKLOADS[_BRIEF]
+    found: dict[str, list[int]] = {"none": [], "by default": []}
+    for _ in range(rounds):
+        for name, options in (("none", {"stack_frequency": 0}), ("by default", {})):
+            with dasfprof.profile(client, directory=tempfile.mkdtemp(), **options) as run:
+                function(client, count)
+            found[name].append(sum(path.stat().st_size for path in run.files()))
+    result = Result(f"Samples of stacks, {_BRIEF}", ["stacks", "kB", "more"])
+    base = statistics.median(found["none"])
+    for name, sizes in found.items():
+        kilobytes = [size / 1e3 for size in sizes]
+        more = statistics.median(sizes) / base - 1
+        result.rows.append([name, f"{spread(kilobytes)[0]:.0f}", f"{more:.1%} ({MORE:.0%})"])
+    result.figures = dict(found)
+    return result
+
+
 def main(arguments: list[str] | None = None) -> list[Result]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workload", choices=WORKLOADS, action="append", help="besides the demo")
+    parser.add_argument("--rounds", type=int, default=3, help="with samples of stacks and without")
     options = parser.parse_args(arguments)
     columns = ["workload", "task runs", "bytes a task run", "samples, bytes a second of a worker"]
     result = Result("File size", columns)
@@ -65,12 +93,13 @@ def main(arguments: list[str] | None = None) -> list[Result]:
     ):
         for name in options.workload or WORKLOADS:
             recorded[name] = workload(client, *WORKLOADS[name])
+        stacks = with_stacks(client, options.rounds)
     for name, files in recorded.items():
         runs, of_tasks, of_samples = sizes(files)
         result.rows.append([name, f"{runs:,}", f"{of_tasks:.0f}", f"{of_samples:.0f}"])
         result.figures[name] = {"task_runs": runs, "bytes": of_tasks, "samples": of_samples}
-    print(result.show(), flush=True)
-    return [result]
+    print(result.show(), stacks.show(), sep="\n\n", flush=True)
+    return [result, stacks]
 
 
 if __name__ == "__main__":

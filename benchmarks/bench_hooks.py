@@ -14,6 +14,7 @@ import gc
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -25,7 +26,7 @@ from distributed.metrics import DelayedMetricsLedger
 from distributed.worker_state_machine import ExecuteSuccessEvent
 from measure import Result, interleave, spread
 
-from dasfprof.recording.dask_internals.actor_calls import ActorCalls
+from dasfprof.recording.dask_internals.worker_calls import ActorCalls
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
@@ -56,14 +57,14 @@ METRICS = [
 ]
 
 
-def _keys(kind: str) -> tuple[list[Any], list[Any]]:
+def some_keys(kind: str, count: int = CALLS) -> tuple[list[Any], list[Any]]:
     """Give the keys of the tasks, and of what each of them depends on."""
     if kind == "str key":
-        return [f"inc-{i:032x}" for i in range(CALLS)], []
-    return [("sum-" + "0" * 32, i, 0) for i in range(CALLS)], [("x-" + "1" * 32, 0), ("y", 1)]
+        return [f"inc-{i:032x}" for i in range(count)], []
+    return [("sum-" + "0" * 32, i, 0) for i in range(count)], [("x-" + "1" * 32, 0), ("y", 1)]
 
 
-async def _compute(client: Any, keys: list[Any], dependencies: list[Any]) -> list[Any]:
+async def compute(client: Any, keys: list[Any], dependencies: list[Any]) -> list[Any]:
     """Have the tasks in the worker's memory; they stay there while the futures are held."""
     inputs = [client.submit(int, 1, key=key) for key in dependencies]
     futures = [client.submit(_first, i, *inputs, key=key) for i, key in enumerate(keys)]
@@ -124,8 +125,8 @@ async def measure(rounds: int) -> Result:
     ):
         worker = cluster.workers[0]
         for kind in ("str key", "tuple key, 2 dependencies"):
-            keys, dependencies = _keys(kind)
-            futures = await _compute(client, keys, dependencies)
+            keys, dependencies = some_keys(kind)
+            futures = await compute(client, keys, dependencies)
             plugin = WorkerTaskPlugin(settings)
             plugin.setup(worker)
             run = worker_loop(keys)
@@ -150,28 +151,33 @@ async def measure(rounds: int) -> Result:
     return result
 
 
-def _run_queue_row(result: Result, worker: Any, rounds: int) -> None:
-    """Run tasks as a worker's thread does, with what the plugin placed around them and without."""
-    observed = distributed.worker._run_task_simple
+def thread_loop(worker: Any) -> Callable[..., float]:
+    """Make a loop that runs tasks as a worker's thread does; it gives seconds a run."""
     task = Task("inc-1", int)
     (queue,) = (one for one in gc.get_objects() if isinstance(one, run_queue.RunQueue))
 
-    def loop(run: Any) -> float:
+    def loop(run: Any, calls: int = CALLS) -> float:
         token = distributed.worker._worker_cvar.set(worker)
         try:
             begin = time.thread_time()
-            for _ in range(CALLS):
+            for _ in range(calls):
                 run(task, {}, 0.0)
                 queue.readings.pop("inc-1", None)
-            return (time.thread_time() - begin) / CALLS
+            return (time.thread_time() - begin) / calls
         finally:
             distributed.worker._worker_cvar.reset(token)
 
-    original = observed.__wrapped__
+    return loop
+
+
+def _run_queue_row(result: Result, worker: Any, rounds: int) -> None:
+    """Run tasks with what the plugin placed around them and without."""
+    observed = distributed.worker._run_task_simple
+    loop = thread_loop(worker)
+    both = [partial(loop, observed), partial(loop, observed.__wrapped__)]
     for kind, brief in (("brief", run_queue.BRIEF), ("longer", 0.0)):
         with mock.patch.object(run_queue, "BRIEF", brief):  # seconds
-            name = f"run queue of a {kind} task, in the task's thread"
-            _row(result, name, lambda: loop(observed), lambda: loop(original), rounds)
+            _row(result, f"run queue of a {kind} task, in the task's thread", *both, rounds)
 
 
 def _actor_row(result: Result, worker: Any, plugin: Any, rounds: int) -> None:
@@ -205,7 +211,8 @@ def _actor_row(result: Result, worker: Any, plugin: Any, rounds: int) -> None:
         worker.handlers["actor_execute"] = before
 
 
-def _scheduler_rows(result: Result, scheduler: Any, worker: Any, plugin: Any, rounds: int) -> None:
+def scheduler_loop(scheduler: Any, worker: Any) -> Callable[[Any], float]:
+    """Make a loop that calls the hook for each transition of tasks; it gives seconds a call."""
     keys = list(scheduler.tasks)[:CALLS]
     state = scheduler.workers[worker.address]
     for key in keys:
@@ -230,6 +237,12 @@ def _scheduler_rows(result: Result, scheduler: Any, worker: Any, plugin: Any, ro
                 target.transition(key, start, finish, stimulus_id="task-finished-1.5", **more)
         return (time.thread_time() - begin) / len(keys) / len(SCHEDULER_STATES)
 
+    return loop
+
+
+def _scheduler_rows(result: Result, scheduler: Any, worker: Any, plugin: Any, rounds: int) -> None:
+    loop = scheduler_loop(scheduler, worker)
+
     def ours() -> float:
         seconds = loop(plugin)
         plugin._source.rows.clear()
@@ -237,8 +250,8 @@ def _scheduler_rows(result: Result, scheduler: Any, worker: Any, plugin: Any, ro
 
     nothing = SchedulerPlugin()
     _row(result, "transition on the scheduler", ours, lambda: loop(nothing), rounds)
-    for key in keys:
-        scheduler.tasks[key].processing_on = None
+    for task in scheduler.tasks.values():
+        task.processing_on = None
 
 
 def _row(

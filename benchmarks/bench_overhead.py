@@ -24,7 +24,7 @@ from measure import Result, interleave, ratios, spread
 VARIANTS = ("none", "dasfprof", "performance_report")
 #: The further ones that `--variant` may name.
 OTHER_VARIANTS = (
-    "dasfprof with stacks",
+    "dasfprof without stacks",
     "dasfprof with cprofile",
     "dasfprof with tracemalloc",
     "plugins that do nothing",
@@ -34,7 +34,7 @@ DASF = "dasf.profile"
 #: What dasfprof is asked for, by variant.
 OPTIONS: dict[str, dict[str, Any]] = {
     "dasfprof": {},
-    "dasfprof with stacks": {"stack_frequency": 20},
+    "dasfprof without stacks": {"stack_frequency": 0},
     "dasfprof with cprofile": {"profiler": "cprofile"},
     "dasfprof with tracemalloc": {"memory": "tracemalloc"},
 }

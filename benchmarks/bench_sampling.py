@@ -24,7 +24,7 @@ from measure import Result, percentile
 from native import run_apart
 
 import dasfprof
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.database import FileDatabase
 from dasfprof.database.writer import Source
 from dasfprof.recording.guard import HookGuard

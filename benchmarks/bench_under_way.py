@@ -25,9 +25,7 @@ from measure import Result, percentile
 from native import run_apart
 
 import dasfprof
-from dasfprof.recording.under_way.client import ClientUnderWay
-from dasfprof.recording.under_way.loop import LoopWatch
-from dasfprof.recording.under_way.pulse import INTERVAL
+from dasfprof.recording.under_way.loop import INTERVAL, ClientUnderWay, LoopWatch
 from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
 from dasfprof.recording.under_way.tasks import TasksUnderWay
 

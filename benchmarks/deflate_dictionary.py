@@ -1,7 +1,7 @@
 """Makes the dictionary that small blocks are deflated with, from trace files.
 
 ``python benchmarks/deflate_dictionary.py FILE...``, with the files of `dasfprof demo`, prints the
-lines that stand in FORMAT.md and in `dasfprof.database.deflate`. It holds what blocks have in
+lines that stand in FORMAT.md and in `dasfprof.database.frames`. It holds what blocks have in
 common: the names of columns, their forms and the words of Dask. A change would make another
 version of the format.
 """
@@ -15,7 +15,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from dasfprof.database import columns, deflate, frames, values
+from dasfprof.database import columns, frames, values
 from dasfprof.database.block_codec import BlockEncoder
 from dasfprof.schema import KINDS
 
@@ -39,7 +39,7 @@ def blocks(paths: list[Path]) -> dict[str, dict[str, Any]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for path in paths:
         for _, payload in frames.scan_frames(path.read_bytes(), frames.Damage()):
-            block = values.unpack(deflate.inflate(payload))
+            block = values.unpack(frames.inflate(payload))
             if block["kind"] == "events":
                 found.setdefault(block["name"], []).append(block)
     typical = {

@@ -30,8 +30,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from distributed import Client, Scheduler, Worker
 
-    from dasfprof.recording import ProfiledRun
-    from dasfprof.recording.run import AsynchronousRun
+    from dasfprof.handles.run import AsynchronousRun, ProfiledRun
 
 logger = logging.getLogger(__name__)
 
@@ -78,8 +77,8 @@ async def _record_cluster(scheduler: Scheduler) -> None:
 
     from dasfprof.database.storage import why_not_writable
     from dasfprof.errors import RegistrationError
+    from dasfprof.handles.registration import PRELOAD, default_plugins
     from dasfprof.recording.cluster.calls import aside, check_process
-    from dasfprof.recording.registration import PRELOAD, default_plugins
     from dasfprof.recording.settings import make_settings
 
     settings = replace(make_settings(), owner=PRELOAD)
@@ -107,7 +106,7 @@ async def _record_worker(worker: Worker) -> None:
     from distributed.diagnostics.plugin import WorkerPlugin
 
     from dasfprof.config import setting
-    from dasfprof.recording.registration import default_plugins
+    from dasfprof.handles.registration import default_plugins
     from dasfprof.recording.settings import make_settings
 
     scheduler_id, started, recording = await _ask_scheduler(worker)
@@ -164,7 +163,7 @@ async def _record_client(client: Client) -> None:
 
 def _start_run(client: Client, **options: Any) -> Any:
     """Return an awaitable of a run, of a client that is connecting, that no registration ends."""
-    from dasfprof.recording.registration import PRELOAD, start_run
+    from dasfprof.handles.registration import PRELOAD, start_run
     from dasfprof.recording.settings import make_settings
 
     return start_run(client, replace(make_settings(**options), owner=PRELOAD))

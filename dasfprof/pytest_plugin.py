@@ -17,8 +17,8 @@ import pytest
 if TYPE_CHECKING:
     from distributed import Client
 
-    from dasfprof.analysis import TraceAnalyser
     from dasfprof.analysis.comparison.runs import Sources
+    from dasfprof.handles.analyser import TraceAnalyser
 
 _OPTION = "dasfprof_traces"
 
@@ -45,7 +45,7 @@ class ProfiledTest:
     def analyser(self) -> TraceAnalyser:
         """The run, for every other question."""
         if self._analyser is None:
-            from dasfprof import TraceAnalyser
+            from dasfprof.handles.analyser import TraceAnalyser
 
             self._analyser = TraceAnalyser(self.directory, progress=False)
         return self._analyser
@@ -69,8 +69,8 @@ class ProfiledTest:
         """
         import numpy as np
 
-        from dasfprof import InvalidArgumentError
         from dasfprof.analysis.model.steps import step_groups
+        from dasfprof.errors import InvalidArgumentError
 
         tasks = self.analyser.trace.tasks
         codes, steps = step_groups(tasks)
@@ -85,8 +85,8 @@ class ProfiledTest:
 
     def assert_no_finding(self, severity: str = "high") -> None:
         """Fail the test if a finding is as grave as this, or graver."""
-        from dasfprof import InvalidArgumentError
         from dasfprof.analysis.diagnosis.findings import SEVERITIES
+        from dasfprof.errors import InvalidArgumentError
 
         if severity not in SEVERITIES:
             raise InvalidArgumentError(

@@ -13,11 +13,9 @@ from hypothesis import HealthCheck, settings
 #: Directories whose tests all rest on what Dask does inside.
 DASK_INTERNALS = ("recording", "gpu")
 
-#: Files that run whole programs, commands and notebooks, many of which hang or die, and take most
-#: of the suite's time: with ``--full`` only, as the tests that drive a browser. The longest come
-#: first: several processes share the suite by whole files, and one of these that came last would
-#: leave the others with nothing to do.
-WHOLE_PROGRAMS = (
+#: The longest files come first: several processes share the suite by whole files, and one of these
+#: that came last would leave the others with nothing to do.
+LONGEST = (
     "test_unfinished_runs.py",
     "test_stuck.py",
     "test_watch_command.py",
@@ -27,26 +25,10 @@ WHOLE_PROGRAMS = (
     "test_planted_causes.py",
     "test_stuck_notebook.py",
     "test_lost_processes.py",
-    "test_inspection.py",
-    "test_preloads.py",
-    "test_demo.py",
-    "test_magic.py",
-    "test_replay_of_clusters.py",
-    "test_perfetto_viewers.py",
-    "test_cluster_dumps.py",
-    "test_diagnose.py",
-    "test_planted_lines.py",
-    "test_gallery.py",
-    "test_make_picture.py",
-    "test_tutorial.py",
-    "test_tutorial_gpu.py",
-    "test_live.py",
-    "test_compare_magic.py",
-    "test_compare_command.py",
-    "test_reports_of_clusters.py",
+    "test_under_way.py",
+    "test_durability.py",
+    "test_dask_internals.py",
 )
-#: The longest of the others.
-LONGEST = ("test_under_way.py", "test_durability.py", "test_dask_internals.py")
 
 QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 settings.register_profile("long", database=None, deadline=None, suppress_health_check=QUIET)
@@ -91,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.parent.name in DASK_INTERNALS:
             item.add_marker(pytest.mark.dask_internals)
         fixtures = getattr(item, "fixturenames", ())
-        if item.path.name in WHOLE_PROGRAMS or "browser" in fixtures:
+        if "browser" in fixtures:
             item.add_marker(pytest.mark.whole_program)
         for marker, reason in skipped.items():
             if item.get_closest_marker(marker):
@@ -100,5 +82,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _rank(item: pytest.Item) -> int:
-    order = (*WHOLE_PROGRAMS, *LONGEST)
-    return order.index(item.path.name) if item.path.name in order else len(order)
+    name = item.path.name
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)

@@ -20,7 +20,7 @@ from pathlib import Path
 import hot_programs
 import pandas as pd
 from distributed import Client, LocalCluster
-from hot_programs import MADE, PROGRAMS, TOGETHER, Told, marks
+from hot_programs import BURSTS, MADE, PROGRAMS, TOGETHER, TURN, WAITING, Told, marks
 
 import dasfprof
 
@@ -87,6 +87,25 @@ class Compared:
         return self.first_is_right and self.off <= allowed and self.whole_off <= WHOLE
 
 
+@dataclass(frozen=True)
+class Turns:
+    """What the table and the stopwatches say of bursts and naps, in percent of their time."""
+
+    #: By function and what it did: of the table, and of the stopwatch.
+    parts: dict[str, dict[str, tuple[float, float]]]
+
+    @property
+    def off(self) -> float:
+        """The points by which the worst is off."""
+        both = (pair for parts in self.parts.values() for pair in parts.values())
+        return max(abs(one - other) for one, other in both)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether all of it is right. The sampler itself takes the lock."""
+        return self.off <= ONE_THREAD
+
+
 def observe(
     client: Client,
     name: str,
@@ -97,13 +116,49 @@ def observe(
 ) -> Compared:
     """Run a program in some threads of a worker, and compare."""
     client.submit(hot_programs.planted, name, 0.2, pure=False).result()  # it imports
-    with dasfprof.profile(client, directory=directory, stack_frequency=20) as run:
+    with dasfprof.profile(client, directory=directory) as run:
         futures = [
             client.submit(hot_programs.planted, name, seconds, counts, pure=False)
             for _ in range(threads)
         ]
         told = client.gather(futures)
     return compare(run.analyser(progress=False).hot_lines("planted"), told)
+
+
+def observe_turns(client: Client, name: str, directory: Path, turns: int) -> Turns:
+    """Run bursts and naps in turn on a worker of one thread, and compare."""
+    client.submit(hot_programs.burst, name, pure=False).result()  # it imports
+    with dasfprof.profile(client, directory=directory) as run:
+        last, told = None, {"burst": [], "nap": []}
+        for _ in range(turns):
+            last = client.submit(hot_programs.burst, name, last, pure=False)
+            told["burst"].append(last)
+            last = client.submit(hot_programs.nap, last, pure=False)
+            told["nap"].append(last)
+        ended = {function: client.gather(futures) for function, futures in told.items()}
+    analyser = run.analyser(progress=False)
+    parts = {}
+    for function, each in ended.items():
+        table = analyser.hot_lines(function)
+        wall = sum(one.whole for one in each)
+        queued = [one.run_queue for one in each if one.run_queue is not None]
+        lock = _percent(table, "Interpreter's Lock (s)")
+        rest = 100 * (wall - sum(one.computing for one in each) - sum(queued)) / wall
+        # What waits for nothing of its own has no other rest, as where threads of the process have
+        # the lock and no core.
+        known = 0.0 if function == "nap" or name in WAITING else min(max(rest, 0.0), lock)
+        parts[function] = {
+            "computing": (
+                _percent(table, "Computing (s)"),
+                100 * sum(one.computing for one in each) / wall,
+            ),
+            "waiting for a core": (
+                _percent(table, "Waiting for a core (s)"),
+                100 * sum(queued) / wall if queued else float("nan"),
+            ),
+            "the lock": (lock, known),
+        }
+    return Turns(parts)
 
 
 def compare(table: pd.DataFrame, told: list[Told]) -> Compared:
@@ -190,14 +245,37 @@ def rates(programs: Iterable[str], seconds: float) -> tuple[int, int]:
     return right, number
 
 
+def rates_in_turn(programs: Iterable[str], turns: int) -> tuple[int, int]:
+    """Run bursts and naps in turn; return how many were right, and how many there were."""
+    right = number = 0
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        for name in programs:
+            with tempfile.TemporaryDirectory() as directory:
+                found = observe_turns(client, name, Path(directory), turns)
+            each = (
+                f"{function} {what} {one:.1f}/{other:.1f}"
+                for function, parts in found.parts.items()
+                for what, (one, other) in parts.items()
+            )
+            print(f"{'right' if found.is_right else 'WRONG'} {name}: {', '.join(each)}", flush=True)
+            right, number = right + found.is_right, number + 1
+    return right, number
+
+
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("programs", nargs="*", default=[*PROGRAMS])
+    parser.add_argument("programs", nargs="*", default=[*PROGRAMS, *BURSTS])
     options = parser.parse_args()
     print(f"Python {platform.python_version()}; table/stopwatch, percent of the time", flush=True)
-    right, number = rates(options.programs, options.seconds)
+    right, number = rates([x for x in options.programs if x in PROGRAMS], options.seconds)
+    turns = round(options.seconds / TURN / 2)
+    more = rates_in_turn([x for x in options.programs if x in BURSTS], turns)
+    right, number = right + more[0], number + more[1]
     print(f"{right} of {number} are right")
     sys.exit(right < number - number // 20)
 

@@ -8,6 +8,7 @@ in which `hot_lines` may say that its time was spent: the innermost ones of this
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import inspect
@@ -17,6 +18,7 @@ import queue
 import re
 import socket
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import threading
@@ -319,6 +321,68 @@ def files(watch: Watch) -> None:
             watch.took("python")
 
 
+# --- task runs that compute or wait for a moment, and others that sleep, in turn ------------------
+
+#: Seconds of each task run.
+TURN = 0.08
+
+
+@functools.cache
+def numbers() -> Any:
+    import numpy as np
+
+    return np.random.default_rng(0).random((250, 250))
+
+
+@functools.cache
+def frame() -> Any:
+    import pandas as pd
+
+    return pd.DataFrame({"key": (numbers() * 100).astype(int).ravel(), "value": numbers().ravel()})
+
+
+@functools.cache
+def table() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    connection.execute("create table t (a integer, b real)")
+    connection.executemany("insert into t values (?, ?)", [(n, n * 0.5) for n in range(20_000)])
+    return connection
+
+
+taken = threading.Lock()
+
+#: What is done again and again in a turn.
+BURSTS: dict[str, Callable[[], Any]] = {
+    "pure_python": lambda: max(number * number for number in range(20_000)),
+    "products": lambda: numbers() @ numbers(),
+    "groups": lambda: frame().groupby("key")["value"].mean(),
+    "json_text": lambda: json.loads(json.dumps(list(range(5000)))),
+    "zipped": lambda: zlib.compress(bytes(range(256)) * 600, 9),
+    "queries": lambda: table().execute("select sum(a * b) from t").fetchall(),
+    "processes": lambda: subprocess.run(["sleep", "0.05"], check=True),
+    "locks": lambda: taken.acquire(timeout=0.02) and time.sleep(0.02),
+}
+
+
+#: Those of them that wait for something of their own.
+WAITING = ("processes", "locks")
+
+
+def burst(name: str, _: Any = None) -> Told:
+    """Do a thing for the time of a turn."""
+    begin, computed, queued = time.perf_counter(), time.thread_time(), run_queue()
+    while time.perf_counter() < begin + TURN:
+        BURSTS[name]()
+    return told_since(begin, computed, queued)
+
+
+def nap(_: Any = None) -> Told:
+    """Sleep for the time of a turn."""
+    begin, computed, queued = time.perf_counter(), time.thread_time(), run_queue()
+    time.sleep(TURN)
+    return told_since(begin, computed, queued)
+
+
 PROGRAMS: dict[str, Callable[[Watch], None]] = {
     each.__name__: each
     for each in (
@@ -368,10 +432,21 @@ def planted(name: str, seconds: float, counts: bool = False) -> Told:
     begin, computed, queued = time.perf_counter(), time.thread_time(), run_queue()
     watch = Watch(begin + seconds, counts)
     PROGRAMS[name](watch)
+    return told_since(begin, computed, queued, watch.seconds, watch.computing)
+
+
+def told_since(
+    begin: float,
+    computed: float,
+    queued: float | None,
+    seconds: dict[str, float] | None = None,
+    computing: dict[str, float] | None = None,
+) -> Told:
+    """Tell of what this thread has done since some readings of its clocks."""
     now = run_queue()
     return Told(
-        watch.seconds,
-        watch.computing,
+        seconds or {},
+        computing or {},
         time.perf_counter() - begin,
         time.thread_time() - computed,
         None if now is None or queued is None else now - queued,

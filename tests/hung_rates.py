@@ -42,7 +42,7 @@ def asked(*arguments: str) -> Any:
 
 def findings(traces: Path) -> list[dict[str, Any]]:
     code = (
-        "import sys; from dasfprof.analysis import TraceAnalyser as A; "
+        "import sys; from dasfprof import TraceAnalyser as A; "
         "print(A(sys.argv[1], progress=False).diagnose().to_json(orient='records'))"
     )
     done = subprocess.run(

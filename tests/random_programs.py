@@ -1,16 +1,18 @@
 """Random programs on real clusters, and what their own events say against the findings.
 
-``python tests/random_programs.py [--seed N] [--number N] [DIRECTORY]`` runs one after the other,
-each of the seed after the last one's: tasks that sleep, compute, fail, are tried again, cancelled
-or dropped, that secede and submit others; actors, shuffles, results of many bytes; clusters that
-grow, shrink and are restarted, and workers that are killed. It prints the findings that the
-refuters contradict, and keeps the traces of these.
+``python tests/random_programs.py [--seed N] [--number N] [--killed] [DIRECTORY]`` runs one after
+the other, each of the seed after the last: tasks that sleep, compute, fail, are tried again,
+cancelled or dropped, that secede and submit others; actors, shuffles, results of many bytes;
+clusters that grow, shrink and are restarted, and workers that are killed. It prints the findings
+that the refuters contradict, and keeps the traces of these. With ``--killed`` each program is
+killed on its way, with its scheduler and workers.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import multiprocessing
 import os
 import random
 import shutil
@@ -34,6 +36,8 @@ from dasfprof import TraceAnalyser
 
 #: Seconds that a program waits for its tasks: whose workers are gone never end.
 _PATIENCE = 20.0
+#: Seconds within which a program that is to be killed has begun to record.
+_START = 120.0
 
 
 def mixed(seed: float, *_: Any) -> Any:
@@ -214,6 +218,7 @@ def run(seed: int, directory: Path) -> None:
     chosen = random.Random(seed)
     processes = chosen.random() < 0.6
     with (
+        suppress(TimeoutError),  # of a cluster that a busy machine does not close in time
         LocalCluster(
             n_workers=chosen.randint(1, 3),
             threads_per_worker=chosen.randint(1, 3),
@@ -227,6 +232,30 @@ def run(seed: int, directory: Path) -> None:
         suppress(Exception),
     ):
         Program(chosen, cluster, client).run()
+
+
+def run_and_kill(seed: int, directory: Path) -> None:
+    """Run the program of a seed, and kill it with all its processes a moment after it has begun."""
+    program = multiprocessing.get_context("spawn").Process(
+        target=_as_a_group, args=(seed, directory)
+    )
+    program.start()
+    limit = time.monotonic() + _START
+    while program.is_alive() and not any(directory.glob("*TracePlugin*")):
+        if time.monotonic() > limit:
+            program.kill()  # its cluster did not come up: there is nothing to look at
+        time.sleep(0.05)
+    program.join(10 * random.Random(seed).random())
+    if program.is_alive() and program.pid is not None:
+        with suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
+    program.join()
+
+
+def _as_a_group(seed: int, directory: Path) -> None:
+    os.setsid()
+    logging.disable(logging.CRITICAL)
+    run(seed, directory)
 
 
 def against(directory: Path) -> list[str]:
@@ -243,6 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("directory", nargs="?", type=Path, default=Path("random-programs"))
     parser.add_argument("--seed", type=int, default=1, help="of the first")
     parser.add_argument("--number", type=int, default=20)
+    parser.add_argument("--killed", action="store_true", help="kill each on its way")
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
     refuted = 0
@@ -250,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         directory = options.directory / str(seed)
         shutil.rmtree(directory, ignore_errors=True)
         try:
-            run(seed, directory)
+            (run_and_kill if options.killed else run)(seed, directory)
             found = against(directory)
         except Exception:
             found = [traceback.format_exc()]

@@ -57,7 +57,7 @@ def test_defaults() -> None:
         "orphan_timeout": 300.0,
         "ship": "auto",
         "sample_interval": 0.1,
-        "stack_frequency": 0.0,
+        "stack_frequency": 20.0,
         "profiler": None,
         "memory": None,
         "log_level": 30,

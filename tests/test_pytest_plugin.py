@@ -13,6 +13,7 @@ from traces import Plan, Task
 from traces.noisy import Noisy
 
 import dasfprof
+from dasfprof.errors import InvalidArgumentError
 from dasfprof.pytest_plugin import (
     Profile,
     ProfiledTest,
@@ -39,7 +40,7 @@ def test_a_block_of_a_test_is_profiled(dasfprof_run: Profile) -> None:  # noqa: 
     assert 0.25 <= run.time_in("nap") <= run.seconds
     assert other.time_in("late") == other.time_in("nap") >= 0.25
     assert len(run.analyser.trace.tasks) == 1
-    with pytest.raises(dasfprof.InvalidArgumentError, match=r"no function .*'nup' ran; .*nap"):
+    with pytest.raises(InvalidArgumentError, match=r"no function .*'nup' ran; .*nap"):
         run.time_in("nup")
 
 
@@ -51,7 +52,7 @@ def test_findings_fail_a_test(tmp_path: Path) -> None:
     gravest = run.analyser.diagnose()["Severity"].iloc[0]
     with pytest.raises(AssertionError, match=r"ValueError|failed"):
         run.assert_no_finding(gravest)
-    with pytest.raises(dasfprof.InvalidArgumentError, match="high, medium, low, info"):
+    with pytest.raises(InvalidArgumentError, match="high, medium, low, info"):
         run.assert_no_finding("grave")
 
 

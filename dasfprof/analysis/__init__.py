@@ -1,16 +1,16 @@
-"""What a trace means: `Trace`, the run as tables, and `TraceAnalyser`, which answers questions."""
+"""What a trace means: `Trace`, the run as tables, and `Analyser`, which answers questions."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__all__ = ["Trace", "TraceAnalyser"]
+__all__ = ["Analyser", "Trace"]
 
-_MODULES = {"Trace": "dasfprof.analysis.trace", "TraceAnalyser": "dasfprof.analysis.analyser"}
+_MODULES = {"Trace": "dasfprof.analysis.trace", "Analyser": "dasfprof.analysis.analyser"}
 
 if TYPE_CHECKING:
-    from dasfprof.analysis.analyser import TraceAnalyser
+    from dasfprof.analysis.analyser import Analyser
     from dasfprof.analysis.trace import Trace
 else:
 

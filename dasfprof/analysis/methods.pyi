@@ -23,6 +23,15 @@ class Questions:
     ) -> pd.DataFrame:
         """Look for the known faults of a run, and say what to change."""
 
+    def per_function_bottleneck(self) -> pd.DataFrame:
+        """Sum up the task runs of each function on each worker."""
+
+    def client_calls(self) -> pd.DataFrame:
+        """Sum up the calls of Dask by the client's program, by line."""
+
+    def client_time(self) -> pd.DataFrame:
+        """Put every second of the client's main thread into exactly one class."""
+
     def critical_path(self) -> pd.DataFrame:
         """Return the chain of waits and work that made the run as long as it was."""
 
@@ -32,8 +41,23 @@ class Questions:
     ) -> pd.DataFrame:
         """Sum up the critical path by kind and function, or step."""
 
-    def per_function_bottleneck(self) -> pd.DataFrame:
-        """Sum up the task runs of each function on each worker."""
+    def per_task_slack(self) -> pd.DataFrame:
+        """Show how much later each task run could have ended without the whole ending later."""
+
+    def time_to_first_task(self) -> pd.DataFrame:
+        """Split the time from the begin of recording to the first task."""
+
+    def per_worker_task_balance(self) -> pd.DataFrame:
+        """Count the tasks in memory on each worker over time."""
+
+    def time_accounting(
+        self,
+        by: Literal["cluster", "host", "worker", "function", "step", "line"] = "cluster",
+    ) -> pd.DataFrame:
+        """Put every second of every thread of every worker's life into exactly one class."""
+
+    def process_cpu(self) -> pd.DataFrame:
+        """Divide the CPU of each worker's process among its users, from first to last sample."""
 
     def per_gpu_utilisation(
         self,
@@ -41,29 +65,14 @@ class Questions:
     ) -> pd.DataFrame:
         """Show how busy each GPU was, and whether it idled while tasks ran on its workers."""
 
-    def per_worker_task_balance(self) -> pd.DataFrame:
-        """Count the tasks in memory on each worker over time."""
-
     def per_task_bottleneck(self) -> pd.DataFrame:
         """List the task runs, the longest first."""
-
-    def per_task_slack(self) -> pd.DataFrame:
-        """Show how much later each task run could have ended without the whole ending later."""
 
     def per_task_status(self) -> pd.DataFrame:
         """Show what each task run waited for and did, from its arrival to its known outcome."""
 
     def per_function_status(self) -> pd.DataFrame:
         """Sum up what the task runs of each function waited for and did, and what to do about it."""
-
-    def time_accounting(
-        self,
-        by: Literal["cluster", "host", "worker", "function", "step"] = "cluster",
-    ) -> pd.DataFrame:
-        """Put every second of every thread of every worker's life into exactly one class."""
-
-    def time_to_first_task(self) -> pd.DataFrame:
-        """Split the time from the begin of recording to the first task."""
 
     def cprofile(
         self,
@@ -73,15 +82,6 @@ class Questions:
 
     def call_profiles(self) -> pd.DataFrame:
         """List the files of the profiler of calls, for ``python -m pstats FILE`` and other viewers."""
-
-    def client_activity(self) -> pd.DataFrame:
-        """Sum up the samples of the client's main thread by phase and line."""
-
-    def function_code(
-        self,
-        function: str | None = None,
-    ) -> pd.DataFrame:
-        """List the Python functions that tasks call, with their source."""
 
     def hot_lines(
         self,
@@ -99,8 +99,29 @@ class Questions:
     ) -> pd.DataFrame:
         """Sum up the samples of stacks of tasks by call, from the tasks' functions inwards."""
 
+    def client_activity(self) -> pd.DataFrame:
+        """Sum up the samples of the client's main thread by phase and line."""
+
     def loop_blocks(self) -> pd.DataFrame:
         """List the times in which an event loop had not turned for over 50 ms."""
+
+    def lines(
+        self,
+        price: float | None = None,
+    ) -> pd.DataFrame:
+        """Sum up what each line of the program built, and what it took of the cluster and the client."""
+
+    def function_code(
+        self,
+        function: str | None = None,
+    ) -> pd.DataFrame:
+        """List the Python functions that tasks call, with their source."""
+
+    def plan(self) -> pd.DataFrame:
+        """Sum up what each node of the plan took: a layer of the graphs, as Dask had optimised them."""
+
+    def plan_edges(self) -> pd.DataFrame:
+        """List which nodes of the plan took results of which."""
 
     def per_step_bottleneck(self) -> pd.DataFrame:
         """Sum up the task runs of each step of the pipeline."""
@@ -111,26 +132,35 @@ class Questions:
     def per_step_status(self) -> pd.DataFrame:
         """Sum up what the task runs of each step of the pipeline waited for and did."""
 
+    def storage(self) -> pd.DataFrame:
+        """Sum up what the threads of task runs read from storage and wrote to it, by function."""
+
     def actor_calls(
         self,
         by: Literal["method", "actor"] = "method",
     ) -> pd.DataFrame:
         """Sum up the calls of methods of actors, which are no tasks and hold no thread of tasks."""
 
-    def allocations(
-        self,
-        function: str | None = None,
-    ) -> pd.DataFrame:
-        """Say which lines allocated what functions held, of the fullest moment seen of each function."""
-
-    def function_memory(self) -> pd.DataFrame:
-        """Say how much memory workers' processes held while functions ran, by the samples there are."""
+    def sent_values(self) -> pd.DataFrame:
+        """Sum up the functions by value and the arguments of 10 kB or more in graphs, by line."""
 
     def imbalance(
         self,
         by: Literal["function", "step"] = "function",
     ) -> pd.DataFrame:
         """Measure how unequally each function's work is spread over workers, and over its tasks."""
+
+    def stragglers(self) -> pd.DataFrame:
+        """List the task runs that took far longer than others of their function, and why."""
+
+    def function_memory(self) -> pd.DataFrame:
+        """Say how much memory workers' processes held while functions ran, by the samples there are."""
+
+    def allocations(
+        self,
+        function: str | None = None,
+    ) -> pd.DataFrame:
+        """Say which lines allocated what functions held, of the fullest moment seen of each function."""
 
     def cluster_sizing(
         self,
@@ -146,9 +176,6 @@ class Questions:
     ) -> pd.DataFrame:
         """Find how large chunks should be, so that overhead takes a small share of the time."""
 
-    def stragglers(self) -> pd.DataFrame:
-        """List the task runs that took far longer than others of their function, and why."""
-
     def transfers(
         self,
         by: Literal["worker", "host", "function", "step", "time", "shuffle"] = "worker",
@@ -159,9 +186,6 @@ class Questions:
 
     def degradation(self) -> pd.DataFrame:
         """Test whether each function gets slower as the run goes on, by the steps of the guide."""
-
-    def host_processes(self) -> pd.DataFrame:
-        """List the programs that used much of a busy host, the run's own and others'."""
 
     def processed_tasks(
         self,
@@ -183,6 +207,9 @@ class Questions:
 
     def node_disk_usage(self) -> pd.DataFrame:
         """List what was read of each disk of each host."""
+
+    def host_processes(self) -> pd.DataFrame:
+        """List the programs that used much of a host, the run's own and others'."""
 
     def task_counts(
         self,
@@ -219,6 +246,15 @@ class Questions:
     ) -> pd.DataFrame:
         """List what task runs logged by `logging`, from the level on that the run was recorded with."""
 
+    def tracebacks(
+        self,
+        function: str | None = None,
+    ) -> pd.DataFrame:
+        """List the failed attempts at tasks, each with its whole traceback."""
+
+    def cluster_changes(self) -> pd.DataFrame:
+        """List who restarted, retired, paused or gave up workers, cancelled tasks, or adapted."""
+
     def own_events(self) -> pd.DataFrame:
         """List the events that user code recorded, of kinds of its own."""
 
@@ -227,9 +263,3 @@ class Questions:
         function: str | None = None,
     ) -> pd.DataFrame:
         """List what task runs were called with, by type, dtype, shape and length."""
-
-    def tracebacks(
-        self,
-        function: str | None = None,
-    ) -> pd.DataFrame:
-        """List the failed attempts at tasks, each with its whole traceback."""

@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.cli.sources import between_option, connected, open_analyser
+from dasfprof.cli.sources import (
+    between_option,
+    connected,
+    document,
+    open_analyser,
+    source_argument,
+)
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, default_requests, print_answers
-from dasfprof.report.terminal.paragraphs import heading, say
-from dasfprof.report.terminal.summary import print_summary
+from dasfprof.report.terminal.console import heading, say
+from dasfprof.report.terminal.findings import print_summary
 from dasfprof.text import clean
 
 if TYPE_CHECKING:
-    from dasfprof.analysis import TraceAnalyser
     from dasfprof.analysis.tables.questions import Request
+    from dasfprof.handles.analyser import TraceAnalyser
 
 
 def _list_questions(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -56,7 +62,7 @@ def _requests(analyses: tuple[str, ...], analyser: TraceAnalyser) -> list[Reques
 
 
 @click.command()
-@click.argument("source")
+@source_argument()
 @click.option(
     "-a",
     "--analysis",
@@ -142,8 +148,6 @@ def _answer(
     requests = _requests(analyses, analyser)
     analyser.prepare(requests)
     if as_json:
-        from dasfprof.cli.document import document
-
         for piece in document(analyser, title, requests, head):
             click.echo(piece, nl=False)
         return

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.report.terminal.paragraphs import say
+from dasfprof.report.terminal.console import say
 from dasfprof.text import clean, format_size
 
+if TYPE_CHECKING:
+    from dasfprof.analysis.comparison import Comparison, Gate
+
 _ROWS = 8
-#: Where the sources after ``--`` are kept, which Click would take for more of the same.
-_AFTER = "dasfprof.after"
+#: What stands for the ``--``, after which Click would take options for sources; no path has it.
+_BETWEEN = "\0"
 _SLOWER = 3
 
 
@@ -20,10 +24,7 @@ class _TwoSides(click.Command):
     """A command whose arguments a ``--`` divides into two sides."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args:
-            place = args.index("--")
-            args, ctx.meta[_AFTER] = args[:place], args[place + 1 :]
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, [_BETWEEN if arg == "--" else arg for arg in args])
 
 
 def _share(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
@@ -39,11 +40,12 @@ def _share(_ctx: click.Context, _param: click.Parameter, text: str | None) -> fl
     return share
 
 
-def _sides(ctx: click.Context, sources: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    if _AFTER in ctx.meta:
-        before, after = list(sources), list(ctx.meta[_AFTER])
-        if not before or not after:
-            raise click.UsageError("One side has no run: give sources before and after the --.")
+def _sides(sources: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    if _BETWEEN in sources:
+        place = sources.index(_BETWEEN)
+        before, after = list(sources[:place]), list(sources[place + 1 :])
+        if not before or not after or _BETWEEN in after:
+            raise click.UsageError("One side has no run: give sources before and after one --.")
         return before, after
     if len(sources) != 2:
         raise click.UsageError(
@@ -77,9 +79,7 @@ def _sides(ctx: click.Context, sources: tuple[str, ...]) -> tuple[list[str], lis
     help="Also write a page: the waterfall, both timelines, all tables. It needs no network.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with all rows.")
-@click.pass_context
 def compare(
-    ctx: click.Context,
     sources: tuple[str, ...],
     limit: float | None,
     head: int,
@@ -105,19 +105,18 @@ def compare(
       dasfprof compare --html compared.html before/ after/
       dasfprof compare --fail-if-slower 10% baseline/ new/
     """
-    before, after = _sides(ctx, sources)
+    before, after = _sides(sources)
     from dasfprof.analysis.comparison import check_slower
-    from dasfprof.analysis.comparison import compare as compare_runs
+    from dasfprof.handles.comparison import compare as compare_runs
 
     comparison = compare_runs(before, after)
     gate = None if limit is None else check_slower(comparison, limit)
     if as_json:
-        from dasfprof.report.comparison_data import comparison_data
         from dasfprof.report.json_text import json_of
 
         click.echo(json_of(comparison_data(comparison, gate)))
     else:
-        from dasfprof.report.terminal.comparison import print_comparison
+        from dasfprof.report.terminal.findings import print_comparison
 
         print_comparison(comparison, head)
         if gate is not None:
@@ -127,4 +126,42 @@ def compare(
         comparison.report(page)
         say(f"Wrote {clean(page)}, {format_size(page.stat().st_size)}.", apart=True, err=as_json)
     if gate is not None and gate.is_closed:
-        ctx.exit(_SLOWER)
+        raise click.exceptions.Exit(_SLOWER)
+
+
+# --- A comparison as plain data, for programs -----------------------------------------------------
+
+
+def comparison_data(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
+    """Return a comparison as dicts and lists; tables are lists of objects by label."""
+    from dasfprof.report.json_text import records
+
+    verdict = comparison.verdict
+    tables = {
+        "runs": comparison.runs,
+        "waterfall": comparison.waterfall(),
+        "waterfall_by_step": comparison.waterfall("step"),
+        "thread_time": comparison.thread_time(),
+        "functions": comparison.functions,
+        "steps": comparison.steps,
+        "memory": comparison.memory,
+        "hot_lines": comparison.hot_lines(),
+        "findings": comparison.findings,
+        "surroundings": comparison.surroundings,
+    }
+    return {
+        "verdict": {
+            "kind": verdict.kind,
+            "certain": verdict.certain,
+            "before": verdict.means[0],
+            "after": verdict.means[1],
+            "change": verdict.change,
+            "p": verdict.p,
+        },
+        "gate": None
+        if gate is None
+        else {"limit": gate.limit, "closed": gate.is_closed, "p": gate.p, "text": gate.text},
+        "sentences": comparison.sentences,
+        "notes": comparison.notes,
+        **{name: records(table) for name, table in tables.items()},
+    }

@@ -1,18 +1,24 @@
-"""The contents of one trace file: its header, events and losses."""
+"""What the files of a run hold: headers, events, losses; and what they tell of files not here."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from dasfprof.database import DasfDatabase, EventDatabase
-    from dasfprof.database.block_codec import Batch
-    from dasfprof.database.columns import Array, Column
-    from dasfprof.database.reader import TraceFile
+import numpy as np
+
+from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
+from dasfprof.database.block_codec import Batch
+from dasfprof.database.columns import Array, Column, NumberColumn
+from dasfprof.database.losses import describe_losses
+from dasfprof.database.reader import TraceFile
+from dasfprof.database.rotated_files import Segments, absent_files
+from dasfprof.database.writing_process import Writer, writer_of
+from dasfprof.schema import KINDS
+from dasfprof.text import count_of
 
 CLOSED = "closed cleanly"
 CLIENT_GONE = "closed as its client was gone"
@@ -26,6 +32,10 @@ _GPU_EVENTS = ("GPU Devices", "GPU Failure", "NVTX")
 _MAX_GPU_EVENTS = 20
 #: Seconds beyond any clock.
 _LATEST = 1e15
+#: Workers that are named.
+_MOST_NAMED = 3
+#: Plugins as the headers of their files name them.
+_TASKS, _SAMPLES, _SCHEDULER = "TracePlugin", "ResourceMonitor", "SchedulerPlugin"
 
 
 @dataclass
@@ -71,8 +81,6 @@ class FileContents:
     @property
     def goes_on(self) -> bool:
         """Whether a process of this machine still writes the file."""
-        from dasfprof.database.writing_process import Writer
-
         return self.state == Writer.ALIVE.value
 
     def fact(self, *names: str) -> Any:
@@ -89,8 +97,6 @@ class FileContents:
 
     def add(self, batches: Iterable[Batch]) -> None:
         """Count events."""
-        from dasfprof.schema import KINDS
-
         for batch in batches:
             if not batch.rows:
                 continue
@@ -103,14 +109,13 @@ class FileContents:
                 first, last = float(times.min()), float(times.max())
                 self.first = first if self.first is None else min(self.first, first)
                 self.last = last if self.last is None else max(self.last, last)
-            if batch.name == "Worker Added" and "worker" in batch.args:
-                self.joined.update(map(str, batch.args["worker"].to_list()))
-            if batch.name == "Worker Removed" and "worker" in batch.args:
-                self.left.update(map(str, batch.args["worker"].to_list()))
-            if batch.name == "Task Run" and {"worker", "start"} <= batch.args.keys():
-                ran = zip(
-                    batch.args["worker"].to_list(), batch.args["start"].to_list(), strict=True
-                )
+            who = batch.args["worker"].to_list() if "worker" in batch.args else []
+            if batch.name == "Worker Added":
+                self.joined.update(map(str, who))
+            if batch.name == "Worker Removed":
+                self.left.update(map(str, who))
+            if batch.name == "Task Run" and who and "start" in batch.args:
+                ran = zip(who, batch.args["start"].to_list(), strict=True)
                 self.task_runs.update(str(worker) for worker, start in ran if _is_time(start))
             if batch.name in _GPU_EVENTS and len(self.gpu_events) < _MAX_GPU_EVENTS:
                 told = [(event.name, event.args) for _, event in batch.events()]
@@ -129,9 +134,6 @@ def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
     TraceError
         If one is no file of a trace.
     """
-    from dasfprof.database import FileDatabase
-    from dasfprof.database.rotated_files import Segments
-
     contents, segments = [], Segments()
     for database in databases:
         if isinstance(database, FileDatabase):
@@ -154,14 +156,21 @@ def read_all_contents(databases: Iterable[EventDatabase]) -> list[FileContents]:
 
 def _doubt_scheduler(contents: list[FileContents]) -> None:
     """Mark a scheduler's file as cut that misses the end of workers, whose own files have it."""
-    workers = {
-        str(one.fact("worker", "address")): one for one in contents if one.fact("worker", "address")
-    }
-    if all(one.is_closed for one in contents if one.fact("worker", "address")) and workers:
-        left = set().union(*(one.left for one in contents))
+    workers = _by_address(contents)
+    left = set().union(*(one.left for one in contents))
+    if workers.keys() - left and all(one.is_closed for files in workers.values() for one in files):
         for one in contents:
-            if one.goes_on and one.fact("plugin") == "SchedulerPlugin" and workers.keys() - left:
+            if one.goes_on and one.fact("plugin") == _SCHEDULER:
                 one.state = BEHIND
+
+
+def _by_address(contents: list[FileContents]) -> dict[str, list[FileContents]]:
+    """Return the files of each worker by its address."""
+    found: dict[str, list[FileContents]] = defaultdict(list)
+    for file in contents:
+        if address := file.fact("worker", "address"):
+            found[str(address)].append(file)
+    return found
 
 
 def read_contents(database: EventDatabase) -> FileContents:
@@ -172,8 +181,6 @@ def read_contents(database: EventDatabase) -> FileContents:
     TraceError
         If it is not a file of a trace.
     """
-    from dasfprof.database import DasfDatabase, FileDatabase
-
     if isinstance(database, FileDatabase):
         return _read_file(database.trace_file())
     assert isinstance(database, DasfDatabase)
@@ -182,10 +189,6 @@ def read_contents(database: EventDatabase) -> FileContents:
 
 def _numbers(column: Column) -> Array:
     """Return the finite numbers of a column; user code may have recorded anything there."""
-    import numpy as np
-
-    from dasfprof.database.columns import NumberColumn
-
     if isinstance(column, NumberColumn):
         array: Array = np.asarray(column.array, dtype=float)
     else:
@@ -200,9 +203,6 @@ def _is_time(value: Any) -> bool:
 
 
 def _read_file(file: TraceFile) -> FileContents:
-    from dasfprof.database.losses import describe_losses
-    from dasfprof.database.writing_process import writer_of
-
     contents = FileContents(file.path, file.path.stat().st_size, CLOSED)
     contents.add(file.batches())
     contents.header = file.header
@@ -236,3 +236,66 @@ def _read_dasf(database: DasfDatabase) -> FileContents:
     if database.lost_bytes:
         contents.losses.append(f"{database.lost_bytes:,} bytes at the end that hold no whole event")
     return contents
+
+
+def absences(contents: list[FileContents]) -> Iterator[str]:
+    """Yield which files of a run are not among some, as these tell, in words."""
+    plugins = {file.fact("plugin") for file in contents}
+    if plugins & {_TASKS, _SAMPLES} and _SCHEDULER not in plugins:
+        yield "of the scheduler: it is elsewhere, or gone"
+    workers = _by_address(contents)
+    absent = sorted(_known(contents) - workers.keys())
+    if absent:
+        ran = sum(_task_runs(contents)[address] for address in absent)
+        yield (
+            f"of {_named(absent)}; it was not recorded, or its file stayed on its own disk, or is "
+            f"gone{_of_runs(ran)}"
+        )
+    yield from _absent_files(contents)
+
+
+def lost_task_runs(contents: list[FileContents]) -> tuple[int, int]:
+    """Return how many task runs the scheduler saw end, and how many of them are in no file here.
+
+    Of workers whose files are whole, or still written, none is: these record more than the
+    scheduler sees.
+    """
+    seen, workers = _task_runs(contents), _by_address(contents)
+    lost = 0
+    for address, count in seen.items():
+        files = [file for file in workers.get(address, []) if file.fact("plugin") == _TASKS]
+        is_whole = all(file.goes_on or (file.is_closed and not file.losses) for file in files)
+        if not files or not is_whole:
+            lost += max(count - sum(file.events["Compute"] for file in files), 0)
+    return seen.total(), lost
+
+
+def _absent_files(contents: list[FileContents]) -> Iterator[str]:
+    """Yield the files that others of the same worker name."""
+    by_plugin: dict[str, list[str]] = defaultdict(list)
+    seen = _task_runs(contents)
+    for worker, address, plugin in absent_files(file.header for file in contents):
+        by_plugin[plugin].append(worker)
+        if plugin == _TASKS:
+            seen[""] += seen[address]
+    for plugin, names in sorted(by_plugin.items()):
+        ran = _of_runs(seen[""]) if plugin == _TASKS else ""
+        yield f"of {plugin} of {_named(sorted(names))}: it is elsewhere, or gone{ran}"
+
+
+def _known(contents: list[FileContents]) -> set[str]:
+    """Return the addresses of all workers that the scheduler tells of."""
+    return set().union(*(file.joined | file.task_runs.keys() for file in contents))
+
+
+def _task_runs(contents: list[FileContents]) -> Counter[str]:
+    return sum((file.task_runs for file in contents), Counter[str]())
+
+
+def _named(workers: list[str]) -> str:
+    more = f" and {len(workers) - _MOST_NAMED} more" if len(workers) > _MOST_NAMED else ""
+    return f"{count_of(len(workers), 'worker')}: {', '.join(workers[:_MOST_NAMED])}{more}"
+
+
+def _of_runs(count: int) -> str:
+    return f"; the scheduler saw {count_of(count, 'task run')} end there" if count else ""

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
-from dasfprof.report.terminal.output import echo
-from dasfprof.report.terminal.paragraphs import heading, say
+from dasfprof.report.terminal.console import echo, heading, say
 from dasfprof.text import count_of, format_size
 
 if TYPE_CHECKING:
@@ -102,17 +101,17 @@ def _work(client: Client, paths: list[Path], size: Size) -> None:
     from distributed import wait
 
     from dasfprof import step
-    from dasfprof.cli import demo_pipeline
+    from dasfprof.cli.demo_pipeline import k_means, normalise, read_points, summarise
 
     with (
         step("normalise"),
         _step("normalise", "read in chunks by the workers, normalised, kept there"),
     ):
-        points = demo_pipeline.normalise(demo_pipeline.read_points(paths, size))
+        points = normalise(read_points(paths, size))
         points = client.persist(points)
         wait(points)
     with step("k-means"), _step("k-means", "Lloyd's iterations") as results:
-        moves = list(demo_pipeline.k_means(points, _CLUSTERS))
+        moves = list(k_means(points, _CLUSTERS))
         results.append(f"{len(moves)} until the centres rest")
     centres, _ = moves[-1]
     with step("shuffle"), _step("shuffle", "to one partition a cluster") as results:
@@ -121,7 +120,7 @@ def _work(client: Client, paths: list[Path], size: Size) -> None:
         except ImportError as error:
             results.append(f"skipped ({error}); pip install 'dasfprof[demo]'")
         else:
-            summary = demo_pipeline.summarise(points, centres)
+            summary = summarise(points, centres)
             counts = ", ".join(f"{count:,}" for count in summary["x"]["count"])
             results.append(f"{counts} points")
 

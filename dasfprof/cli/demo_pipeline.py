@@ -1,4 +1,4 @@
-"""The pipeline that ``dasfprof demo`` records: three blobs of points, found again by k-means.
+"""The pipeline of ``dasfprof demo``: k-means and a shuffle.
 
 Points are read from files in chunks, normalised, clustered by Lloyd's iterations, moved to the
 partition of their cluster and summed up there. Each step is one that real pipelines have.
@@ -7,9 +7,8 @@ partition of their cluster and summed up there. Each step is one that real pipel
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     import dask.dataframe as dd
     import pandas as pd
 
+Points = np.ndarray[Any, Any]
+
 CENTRES = np.array([(-6.0, -6.0), (0.0, 0.0), (9.0, 1.0)])
 _SPREAD = 2.0
 _SEED = 42
@@ -25,8 +26,7 @@ _TOLERANCE = 1e-4
 _MAX_ITERATIONS = 40
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """How much work the demo is."""
 
     files: int
@@ -65,9 +65,9 @@ def read_points(paths: list[Path], size: Size) -> da.Array:
     )
 
 
-def load_chunk(path: str) -> np.ndarray[Any, Any]:
+def load_chunk(path: str) -> Points:
     """Read one file."""
-    points: np.ndarray[Any, Any] = np.load(path)
+    points: Points = np.load(path)
     return points
 
 
@@ -76,7 +76,7 @@ def normalise(points: da.Array) -> da.Array:
     return (points - points.mean(axis=0)) / points.std(axis=0)
 
 
-def k_means(points: da.Array, clusters: int) -> Iterator[tuple[np.ndarray[Any, Any], float]]:
+def k_means(points: da.Array, clusters: int) -> Iterator[tuple[Points, float]]:
     """Find clusters by Lloyd's iterations; yield the centres, and how far the furthest moved.
 
     The first points of the file serve as the first centres; it ends when they hardly move.
@@ -94,7 +94,7 @@ def k_means(points: da.Array, clusters: int) -> Iterator[tuple[np.ndarray[Any, A
             return
 
 
-def _far_apart(points: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
+def _far_apart(points: Points, count: int) -> Points:
     """Choose points one by one, each as far as can be from those before it."""
     chosen = [points[0]]
     while len(chosen) < count:
@@ -103,9 +103,7 @@ def _far_apart(points: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]
     return np.array(chosen)
 
 
-def sum_by_nearest(
-    points: np.ndarray[Any, Any], centres: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
+def sum_by_nearest(points: Points, centres: Points) -> Points:
     """Sum the points of each cluster, and count them: shape (1, clusters, 3)."""
     nearest = nearest_centre(points, centres)
     count = len(centres)
@@ -113,16 +111,14 @@ def sum_by_nearest(
     return np.column_stack([*sums, np.bincount(nearest, minlength=count)])[None]
 
 
-def nearest_centre(
-    points: np.ndarray[Any, Any], centres: np.ndarray[Any, Any]
-) -> np.ndarray[Any, Any]:
+def nearest_centre(points: Points, centres: Points) -> Points:
     """Return the number of the centre nearest to each point."""
     distances = ((points[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
-    nearest: np.ndarray[Any, Any] = distances.argmin(axis=1)
+    nearest: Points = distances.argmin(axis=1)
     return nearest
 
 
-def summarise(points: da.Array, centres: np.ndarray[Any, Any]) -> pd.DataFrame:
+def summarise(points: da.Array, centres: Points) -> pd.DataFrame:
     """Move each point to the partition of its cluster, and describe the clusters.
 
     Returns

@@ -1,38 +1,61 @@
-"""``dasfprof export``: a recorded run in the formats of other tools."""
+"""``dasfprof report`` and ``dasfprof export``: a run as one HTML file, or for other tools."""
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.cli.sources import between_option, open_analyser
-from dasfprof.report.file_names import file_for
-from dasfprof.report.formats import all_formats
-from dasfprof.report.terminal.paragraphs import say
+from dasfprof.cli.sources import between_option, open_analyser, source_argument
+from dasfprof.report.formats import FORMATS, FormatName, file_for
+from dasfprof.report.terminal.console import say
 from dasfprof.text import clean, count_of, format_size
-
-if TYPE_CHECKING:
-    from dasfprof.report.formats import FormatName
-
-_FORMATS = all_formats()
 
 
 @click.command()
-@click.argument("source")
+@source_argument()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write. Default: the run's name and .html, in the working directory.",
+)
+@click.option("--open", "opened", is_flag=True, help="Open the file in the browser.")
+@between_option
+def report(source: str, output: Path | None, opened: bool, between: tuple[str, str] | None) -> None:
+    """Write a run as one HTML file: findings, timeline, resources and tables.
+
+    The file needs no server and no network: send it to anyone. SOURCE is as for `dasfprof analyse`.
+
+    \b
+    Examples:
+      dasfprof report traces/Tutorial_5
+      dasfprof report traces/ -o run.html --open
+    """
+    analyser, title = open_analyser(source, between)
+    output = output or file_for(title, ".html")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    path = analyser.report(output, title=title)
+    say(f"Wrote {clean(path)}, {format_size(path.stat().st_size)}.")
+    if opened and not webbrowser.open(path.resolve().as_uri()):
+        say("No browser could be started; open the file by hand.", err=True)
+
+
+@click.command()
+@source_argument()
 @click.option(
     "--to",
     required=True,
-    type=click.Choice(list(_FORMATS)),
-    help="; ".join(f"{each.name}: {each.about}" for each in _FORMATS.values()) + ".",
+    type=click.Choice(list(FORMATS)),
+    help="; ".join(f"{each.name}: {each.about}" for each in FORMATS.values()) + ".",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     help="The file or directory to write. Default, in the working directory: the run's name and "
-    + " or ".join(f"{each.ending} ({each.name})" for each in _FORMATS.values())
+    + " or ".join(f"{each.ending} ({each.name})" for each in FORMATS.values())
     + ".",
 )
 @between_option
@@ -50,11 +73,11 @@ def export(
       dasfprof export traces/ --to parquet -o parquet/
     """
     analyser, title = open_analyser(source, between)
-    output = output or file_for(title, _FORMATS[to].ending)
+    output = output or file_for(title, FORMATS[to].ending)
     output.parent.mkdir(parents=True, exist_ok=True)
     path = analyser.export(output, to=to, title=title)
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     size = format_size(sum(file.stat().st_size for file in files))
     count = f"{count_of(len(files), 'file')}, " if path.is_dir() else ""
     say(f"Wrote {clean(path)}, {count}{size}.")
-    say(_FORMATS[to].hint)
+    say(FORMATS[to].hint)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasfprof.report.terminal.output import echo, terminal_width
-from dasfprof.report.terminal.paragraphs import heading, say
+from dasfprof.report.terminal.console import echo, heading, say, terminal_width
 from dasfprof.report.terminal.tables import format_table
 from dasfprof.text import clean, count_of, elide
 
@@ -70,10 +69,9 @@ def history(directory: str, by: str, last: int, page: Path | None, *, as_json: b
         words = f"Wrote {clean(write_history(table, page))}: {count_of(len(table), 'run')}."
         say(words, err=as_json)
     if as_json:
-        from dasfprof.report.json_text import json_of
+        from dasfprof.report.json_text import json_of, records
 
-        values = table.astype(object).where(table.notna(), None)
-        click.echo(json_of(values.to_dict("records")))
+        click.echo(json_of(records(table)))
     if as_json or page is not None:
         return
     table["Began (UTC)"] = table["Began (UTC)"].dt.floor("s")

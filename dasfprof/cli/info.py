@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dasfprof.cli.absences import absences, lost_task_runs
-from dasfprof.cli.sources import open_source
-from dasfprof.report.terminal.output import echo, terminal_width
-from dasfprof.report.terminal.paragraphs import Part, heading, print_entry
+from dasfprof.cli.sources import open_source, source_argument
+from dasfprof.report.terminal.console import Part, echo, heading, print_entry, terminal_width
 from dasfprof.text import clean, count_of, elide, format_date, format_duration, format_size
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ _PACKAGES = ("dasfprof", "dask", "distributed", "python")
 
 
 @click.command()
-@click.argument("source", default=".")
+@source_argument(required=False)
 def info(source: str) -> None:
     """Show what trace files hold and what was lost.
 
@@ -149,6 +147,8 @@ def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> Non
     if open_files:
         words = f"{count_of(open_files, 'file')} of {len(contents)} still being written"
         _entry("goes on", f"{words}; dasfprof watch {clean(source)}")
+    from dasfprof.cli.contents import absences
+
     absent = list(absences(contents)) if is_whole else []
     for words in absent:
         _entry("no file", words)
@@ -157,6 +157,8 @@ def _print_run(source: str, contents: list[FileContents], is_whole: bool) -> Non
 
 def _lost(contents: list[FileContents], is_absent: bool) -> str:
     """Say how much of a run is lost, as far as its files tell."""
+    from dasfprof.cli.contents import lost_task_runs
+
     told = []
     gone = sum(file.gone for file in contents)
     if gone:

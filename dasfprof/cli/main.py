@@ -12,10 +12,9 @@ from dasfprof import __version__
 from dasfprof.cli.analyse import analyse
 from dasfprof.cli.compare import compare
 from dasfprof.cli.demo import demo
-from dasfprof.cli.export import export
+from dasfprof.cli.export import export, report
 from dasfprof.cli.history import history
 from dasfprof.cli.info import info
-from dasfprof.cli.report import report
 from dasfprof.cli.run import ScriptInterrupted, run
 from dasfprof.cli.stuck import stuck
 from dasfprof.cli.watch import watch

@@ -1,27 +1,178 @@
-"""``dasfprof run``: records an unmodified script."""
+"""``dasfprof run``: records an unmodified script or module, run as the interpreter would."""
 
 from __future__ import annotations
 
+import builtins
 import importlib.abc
+import importlib.machinery
 import logging
+import os
+import re
+import runpy
 import sys
+import types
+import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dasfprof.cli.recording_flags import recording_flags
-from dasfprof.cli.script import run_script
-from dasfprof.errors import DasfprofError
+from dasfprof.config.kinds import Choice, Frequency, Option, Seconds, Size, Switch, Whole
+from dasfprof.config.options import RECORDING
+from dasfprof.errors import DasfprofError, InvalidArgumentError
 from dasfprof.report.terminal.answers import DEFAULT_ROWS, print_answers
-from dasfprof.report.terminal.output import echo
-from dasfprof.report.terminal.paragraphs import say
+from dasfprof.report.terminal.console import echo, say
 from dasfprof.text import clean, count_of, format_size
 
 if TYPE_CHECKING:
+    from dasfprof.handles.run import ProfiledRun
     from dasfprof.preload import ClientRecorder
-    from dasfprof.recording import ProfiledRun
+
+# --- The options of a recording as flags of a command ---------------------------------------------
+
+#: A time as Dask reads it.
+_WITH_UNIT = re.compile(r"\s*[\d.]+\s*[a-zA-Z]+\s*")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class DirectoryOrURL(click.Path):
+    """A directory, or a URL as text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a path, or the URL."""
+        from dasfprof.database.storage import is_url
+
+        return value if is_url(value) else super().convert(value, param, ctx)
+
+
+class Checked(click.ParamType):  # type: ignore[type-arg]
+    """A value that an option of a recording takes.
+
+    Dask reads sizes, and times with units, and is not to be imported before the script changes what
+    it reads when it is imported. So these are checked as recording begins.
+    """
+
+    def __init__(self, option: Option) -> None:
+        self._option = option
+        self._number: type[float] | type[int] | None = None
+        if isinstance(option, Seconds | Frequency | Whole):
+            self._number = int if isinstance(option, Whole) else float
+        self.name = "number" if self._number else "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the text, or the number."""
+        has_unit = isinstance(self._option, Seconds) and _WITH_UNIT.fullmatch(str(value))
+        if has_unit or isinstance(self._option, Size):
+            return str(value)
+        try:
+            return self._option.check(self._number(value) if self._number else value)
+        except InvalidArgumentError as error:
+            self.fail(str(error), param, ctx)
+        except ValueError:
+            self.fail(f"{value!r} is no number.", param, ctx)
+
+
+def recording_flags(**defaults: str) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command the flags of a recording, None where not given.
+
+    Parameters
+    ----------
+    **defaults
+        Words for the defaults of options that have another than that of Dask's config.
+    """
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(RECORDING.values()):
+            command = _flag(option, defaults.get(option.name, option.default))(command)
+        return command
+
+    return decorate
+
+
+def _flag(option: Option, default: Any) -> Callable[[Command], Command]:
+    flag = f"--{option.config_name}"
+    if isinstance(option, Switch):
+        return click.option(f"{flag}/--no-{flag[2:]}", default=None, help=option.summary)
+    kind: Any = Checked(option)
+    if isinstance(option, Choice):
+        kind = click.Choice(option.choices, case_sensitive=False)
+    elif option.name == "directory":
+        kind = DirectoryOrURL(file_okay=False, writable=True, path_type=Path)
+    return click.option(flag, type=kind, help=option.summary, show_default=str(default))
+
+
+@dataclass
+class Outcome:
+    """How a script ended."""
+
+    exit_code: int
+    #: By Ctrl-C.
+    interrupted: bool = False
+    #: Holds the script's globals: dropping them would close the clients and clusters in them.
+    remains: Any = None
+
+
+def run_script(target: str, args: tuple[str, ...], *, as_module: bool) -> Outcome:
+    """Run a file (or a directory or zip file with a ``__main__``) or a module as ``__main__``.
+
+    ``sys.argv``, ``sys.path[0]`` and ``__main__`` are what the interpreter would make of them, and
+    stay so. An exception that the script lets out is shown as the interpreter shows it, without
+    frames of dasfprof.
+    """
+    sys.argv = [target, *args]
+    try:
+        if as_module:
+            _set_first_path(os.getcwd())
+            remains: Any = runpy.run_module(target, run_name="__main__", alter_sys=True)
+        elif os.path.isdir(target) or zipfile.is_zipfile(target):
+            _set_first_path(None)  # runpy puts the target there
+            remains = runpy.run_path(target, run_name="__main__")
+        else:
+            _set_first_path(os.path.dirname(os.path.realpath(target)))
+            remains = _run_file(os.path.abspath(target))
+    except SystemExit as end:
+        return Outcome(_exit_code(end.code), remains=end)
+    except BaseException as error:
+        error.__traceback__ = _of_script(error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
+        return Outcome(1, isinstance(error, KeyboardInterrupt), remains=error)
+    return Outcome(0, remains=remains)
+
+
+def _set_first_path(path: str | None) -> None:
+    """Replace the directory of the `dasfprof` command, which the interpreter put first."""
+    if not getattr(sys.flags, "safe_path", False):  # there only since Python 3.11
+        sys.path[:1] = [] if path is None else [path]
+
+
+def _run_file(path: str) -> types.ModuleType:
+    """Execute a file in a new ``__main__``; `runpy.run_path` would give it another argv[0]."""
+    module = types.ModuleType("__main__")
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    vars(module).update(__file__=path, __loader__=loader, __cached__=None, __builtins__=builtins)
+    code = compile(loader.get_data(path), path, "exec", dont_inherit=True)
+    sys.modules["__main__"] = module
+    exec(code, vars(module))
+    return module
+
+
+def _exit_code(code: Any) -> int:
+    if code is None or isinstance(code, int):
+        return code or 0
+    print(code, file=sys.stderr)
+    return 1
+
+
+def _of_script(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """Leave out the frames of this module and of runpy, which come first."""
+    ours = (__name__, "runpy")
+    while traceback is not None and traceback.tb_frame.f_globals.get("__name__") in ours:
+        traceback = traceback.tb_next
+    return traceback
+
 
 _INTERRUPTED = 130
 

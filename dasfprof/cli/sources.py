@@ -1,25 +1,29 @@
-"""The run that a command works on: its files, its name, and the names of what is written."""
+"""The run that a command works on, and its findings and tables as one JSON document."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from dasfprof.errors import NoSchedulerError
-from dasfprof.report.terminal.output import echo
+from dasfprof.report.json_text import json_of, records
+from dasfprof.report.terminal.console import echo
 from dasfprof.text import clean
 
 if TYPE_CHECKING:
+    import pandas as pd
     from distributed import Client
 
-    from dasfprof.analysis import TraceAnalyser
+    from dasfprof.analysis.tables.questions import Request
     from dasfprof.database import MultiEventDatabase
+    from dasfprof.handles.analyser import TraceAnalyser
 
+_Command = TypeVar("_Command", bound=Callable[..., object])
 
 #: The option of commands that read a run, for a part of it.
 between_option = click.option(
@@ -29,6 +33,34 @@ between_option = click.option(
     help="Read only what overlaps the time between two times, in UTC unless they name a zone, such "
     "as '2026-03-01 12:00' '2026-03-01 13:00'.",
 )
+
+
+def _one_source(ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> str:
+    """Return the one source that a command's arguments stand for, files of one run as its name."""
+    if len(given) < 2:
+        return given[0] if given else "."
+    from dasfprof.database import find_runs
+
+    files = [path for path in map(Path, given) if path.suffix == ".msgpack"]
+    directories = {path.parent for path in files}
+    runs = [run for place in directories for run in find_runs(place, among=files)]
+    if len(runs) != 1:
+        names = ", ".join(clean(run.name) for run in runs[:5])
+        found = f"these are files of {len(runs)} runs ({names})" if runs else "none is a trace file"
+        raise click.UsageError(
+            f"Got {len(given)} sources, and `dasfprof {ctx.info_name}` takes one run: {found}."
+        )
+    return str(directories.pop() / runs[0].name)
+
+
+def source_argument(*, required: bool = True) -> Callable[[_Command], _Command]:
+    """Return the argument of commands that read a run: one source, or the files of one run.
+
+    Not required is that there is any: the source is then the current directory.
+    """
+    return click.argument(
+        "source", metavar="SOURCE", nargs=-1, required=required, callback=_one_source
+    )
 
 
 def open_source(source: str, between: tuple[str, str] | None = None) -> MultiEventDatabase:
@@ -52,7 +84,7 @@ def open_analyser(
     """
     # A wrong source is an error before pandas is loaded.
     database = open_source(source, between) if client is None else source
-    from dasfprof import TraceAnalyser
+    from dasfprof.handles.analyser import TraceAnalyser
     from dasfprof.report.run_summary import title_of
 
     analyser = TraceAnalyser(database, client=client)
@@ -82,3 +114,62 @@ def connected(address: str | None) -> Iterator[Client | None]:
         ) from error
     with client:
         yield client
+
+
+#: Rows that are text at a time.
+_BLOCK = 1 << 12
+
+
+def document(
+    analyser: TraceAnalyser, title: str, requests: Iterable[Request], rows: int | None
+) -> Iterator[str]:
+    """Write answers as JSON, in ASCII, piece by piece.
+
+    The whole is an object of ``run`` (its name), ``summary``, ``findings``, ``tables`` (by the
+    names of their CSV files) and ``notes`` (on missing data). The summary of a run that is analysed
+    part by part is null. A table is a list of objects
+    by label; NA and numbers that are not finite are null; times are ISO 8601. A finding has its
+    ``Figures`` besides.
+
+    Parameters
+    ----------
+    analyser
+        The run.
+    title
+        What it is called.
+    requests
+        The questions.
+    rows
+        How many rows of each; None: all.
+    """
+    from dasfprof.report.run_summary import summarise
+
+    summary = None if analyser.is_in_parts else summarise(analyser.trace)
+    yield f'{{"run": {json_of(title)},\n"summary": {json_of(summary)},\n'
+    asked = list(requests)
+    for request in asked:
+        if request.question.name == "diagnose":
+            findings = request.of(analyser)
+            told = findings.assign(Figures=findings.attrs["figures"])
+            yield from _member("findings", told, rows)
+            yield ",\n"
+    yield '"tables": {'
+    separator = "\n"
+    for request in asked:
+        if request.question.name != "diagnose":
+            yield separator
+            yield from _member(request.file_stem, request.of(analyser), rows)
+            separator = ",\n"
+    yield f'}},\n"notes": {json_of([note.text for note in analyser.in_memory.notes])}}}\n'
+
+
+def _member(name: str, frame: pd.DataFrame, rows: int | None) -> Iterator[str]:
+    """Write a table, a row a line."""
+    yield f"{json_of(name)}: ["
+    whole = frame if rows is None else frame.head(rows)
+    separator = "\n"
+    for begin in range(0, len(whole), _BLOCK):
+        block = whole.iloc[begin : begin + _BLOCK]
+        yield separator + ",\n".join(map(json_of, records(block)))
+        separator = ",\n"
+    yield "]"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from dataclasses import asdict
@@ -66,8 +65,7 @@ def stuck(source: str | None, *, as_json: bool, watch: bool, limit: float) -> No
     if source is not None and _is_dump(source):
         if watch:
             raise click.UsageError("--watch is for live clusters; a dump does not change.")
-        from dasfprof.analysis.under_way.dump_file import read_dump
-        from dasfprof.analysis.under_way.from_dump import state_from_dump
+        from dasfprof.analysis.under_way.from_dump import read_dump, state_from_dump
 
         state = state_from_dump(read_dump(source))
         title = f"{clean(source)}, a dump of {format_date(state.time)} UTC"
@@ -140,9 +138,11 @@ def _address_in(path: Path) -> str:
 
 
 def _look(address: str, limit: float) -> ClusterState:
+    import asyncio
+
     from distributed import Security
 
-    from dasfprof.inspection import look_at
+    from dasfprof.handles.inspection import look_at
 
     try:
         return asyncio.run(look_at(address, Security().get_connection_args("client"), limit))
@@ -157,6 +157,6 @@ def _print(state: ClusterState, title: str, *, as_json: bool, note: str | None =
     if as_json:
         click.echo(json_of({"causes": list(map(asdict, causes)), "state": asdict(state)}))
         return
-    from dasfprof.report.terminal.causes import print_causes
+    from dasfprof.report.terminal.findings import print_causes
 
     print_causes(state, causes, title, note)

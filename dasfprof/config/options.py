@@ -68,11 +68,12 @@ class Recorded(TypedDict, total=False):
     stack_frequency: Annotated[
         float | Literal["off"] | None,
         Frequency(
-            0,
-            "How many times a second stacks are looked at, with their lines, such as 20. Those of "
-            "tasks, of event loops that do not turn and of the client's main thread. 0: never. It "
-            "slows down tasks of microseconds: measured at twice the time of tasks that do "
-            "nothing.",
+            20,
+            "How many times a second stacks are looked at, with their lines, where it is slow: of "
+            "functions whose task runs take 30 ms and more, of event loops that have not turned "
+            "for 50 ms, of the client's main thread while it waits or has nothing on the cluster. "
+            "Of shorter functions, and of the client else, about once a second; of task runs under "
+            "3 ms never. 0: never.",
         ),
     ]
     profiler: Annotated[
@@ -142,7 +143,7 @@ class Recorded(TypedDict, total=False):
 
 
 class Tuning(TypedDict, total=False):
-    """Options that change how a run is written and not what: keywords, but no flags."""
+    """Options that change how a run is written and not what: keywords and flags."""
 
     commit_threshold: Annotated[
         int | None, Whole(5000, "The number of pending events at which they are written.")
@@ -261,9 +262,8 @@ def _declared(kind: type) -> dict[str, Option]:
     return found
 
 
-#: The options that are flags of ``dasfprof run`` and ``%%dasfprof``, by their names.
-FLAGS = {**_declared(FirstOptions), **_declared(Recorded)}
-#: All options of a recording, in the order of their keywords.
+#: All options of a recording, in the order of their keywords; flags of ``dasfprof run`` and
+#: ``%%dasfprof``, by their names.
 RECORDING = _declared(AllOptions)
 #: All settings.
 SETTINGS = {**RECORDING, **_declared(ConfigOptions)}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dasfprof.database import columns, encoders, values
+from dasfprof.database.number_arrays import number_array
 from dasfprof.database.number_columns import encode_numbers
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.events import EVENT_CLASSES, Event
@@ -69,26 +70,31 @@ class BlockEncoder:
         names = [name for name, _ in schema.fields]
         self._times = [names.index(name) for name in ("timestamp", "duration") if name in names]
 
-    def extend(self, rows: Rows, sequence: Sequence[int]) -> list[Exception]:
+    def extend(
+        self, rows: Rows, sequence: Sequence[int], rest: Callable[[], None] = lambda: None
+    ) -> list[Exception]:
         """Add rows; `sequence` holds their positions among all events of the file.
 
-        Rows that a codec cannot hold are left out; returns their errors.
+        Rows that a codec cannot hold are left out; returns their errors. `rest` is called after
+        each column, to let other threads run.
         """
-        error = self._convert(rows, sequence)
+        error = self._convert(rows, sequence, rest)
         if error is None or len(rows) == 1:
             return [] if error is None else [error]
         half = len(rows) // 2
-        errors = self.extend(rows[:half], sequence[:half])
-        return errors + self.extend(rows[half:], sequence[half:])
+        errors = self.extend(rows[:half], sequence[:half], rest)
+        return errors + self.extend(rows[half:], sequence[half:], rest)
 
-    def _convert(self, rows: Rows, sequence: Sequence[int]) -> Exception | None:
+    def _convert(
+        self, rows: Rows, sequence: Sequence[int], rest: Callable[[], None]
+    ) -> Exception | None:
         """Add all rows, or none if there is an error."""
+        converted = []
         try:
             columns = rows.columns if isinstance(rows, Columns) else zip(*rows, strict=True)
-            converted = [
-                encoder.convert(items)
-                for encoder, items in zip(self._encoders, columns, strict=True)
-            ]
+            for encoder, items in zip(self._encoders, columns, strict=True):
+                converted.append(encoder.convert(items))
+                rest()
         except Exception as error:
             return error
         for encoder, part in zip(self._encoders, converted, strict=True):
@@ -135,7 +141,7 @@ class BlockEncoder:
             "name": self.schema.name,
             "rows": self.rows,
             **about,
-            "sequence": encode_numbers(np.array(self._sequence, dtype="<i8")),
+            "sequence": encode_numbers(number_array(self._sequence, "<i8")),
             "fields": fields,
             "args": dict(args),
         }

@@ -3,23 +3,91 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from dasfprof.database import frames, values
 from dasfprof.database.block_codec import BlockEncoder, Rows
-from dasfprof.database.deflate import deflate
+from dasfprof.database.frames import deflate
 from dasfprof.database.handover import GivenUpError
 from dasfprof.database.losses import Cause, Losses, cause_of, is_full
-from dasfprof.database.sources import Folded, Source
 from dasfprof.schema.declaration import Schema
 
-#: Rows encoded at a time. `benchmarks/` measures the cost and how long an event loop waits.
-SLICE_ROWS = 250
+# --- `Source`: a list that recording appends to, and the function that turns it into events -------
+
+#: What `fold` returns: rows of schemas, with their positions among all rows that it returns.
+Folded = Iterable[tuple[Schema, Rows, Sequence[int]]]
+
+
+class Source:
+    """A list of facts, and how they become events.
+
+    Parameters
+    ----------
+    fold
+        Called in the writer's thread with consecutive slices of `rows`; returns rows of schemas.
+    constants
+        Fields with the same value in every event of this source.
+    finish
+        Called once when the file is closed; returns rows of what has not ended.
+    width
+        Number of items of `rows` for each fact. If more than one, a fact is stored flat, by
+        `rows.extend(fact)`: kept tuples would make the garbage collector run more often, and a full
+        collection takes tens to hundreds of milliseconds where much is recorded.
+    """
+
+    def __init__(
+        self,
+        fold: Callable[[list[Any]], Folded],
+        constants: dict[str, Any] | None = None,
+        finish: Callable[[], Folded] = tuple,
+        width: int = 1,
+    ) -> None:
+        #: Append rows here, from any thread, or extend it by whole facts.
+        self.rows: list[Any] = []
+        #: Facts taken from `rows` that are not yet in the file.
+        self.in_flight = 0
+        #: Length of `rows` at which its writer wants to be called; 0 after closing.
+        self.wake_at = 0
+        self.width = width
+        self.fold = fold
+        self.constants = constants
+        self.finish = finish
+
+    @property
+    def pending(self) -> int:
+        """Whole facts in `rows`."""
+        return len(self.rows) // self.width
+
+    def take(self, facts: int) -> list[Any]:
+        """Take the oldest facts out of `rows`; they count as `in_flight`."""
+        self.in_flight = facts
+        taken = self.rows[: facts * self.width]
+        del self.rows[: len(taken)]
+        return taken
+
+    def withdraw(self, row: Any) -> bool:
+        """Remove a row if it is still in `rows`; return whether it was."""
+        for place in reversed(range(len(self.rows))):
+            if self.rows[place] is row:
+                del self.rows[place]
+                return True
+        return False
+
+    @classmethod
+    def of(cls, schema: Schema, constants: dict[str, Any] | None = None) -> Source:
+        """Return a source whose rows are rows of one schema."""
+        return cls(lambda rows: [(schema, rows, range(len(rows)))], constants)
+
+
+#: Rows encoded at a time, column by column, with rests in between: what a column costs whatever
+#: its length is half of all with 250 rows, and a tenth with these. `benchmarks/` measures the cost
+#: and how long an event loop waits.
+SLICE_ROWS = 1000
 
 #: Rows, with their positions among all events of the file.
-_Part = tuple[Rows, list[int]]
+_Part = tuple[Rows, Sequence[int]]
 
 
 class _Block:
@@ -30,9 +98,11 @@ class _Block:
         self._constants = constants
         self.parts: list[_Part] = []
 
-    def extend(self, rows: Rows, sequence: list[int]) -> list[Exception]:
+    def extend(
+        self, rows: Rows, sequence: Sequence[int], rest: Callable[[], None]
+    ) -> list[Exception]:
         self.parts.append((rows, sequence))
-        return self.encoder.extend(rows, sequence)
+        return self.encoder.extend(rows, sequence, rest)
 
     def halves(self, rest: Callable[[], None]) -> tuple[_Block, _Block]:
         """Return two blocks, of the first and of the second half of the rows."""
@@ -45,9 +115,15 @@ class _Block:
             position += len(rows)
             for half, place in zip(halves, (slice(cut), slice(cut, None)), strict=True):
                 if sequence[place]:
-                    half.extend(rows[place], sequence[place])
-            rest()
+                    half.extend(rows[place], sequence[place], rest)
         return halves
+
+
+def _from(first: int, positions: Sequence[int]) -> Sequence[int]:
+    """Return positions that count from another place."""
+    if isinstance(positions, range):
+        return range(first + positions.start, first + positions.stop, positions.step)
+    return [first + place for place in positions]
 
 
 class BlockWriter:
@@ -120,7 +196,7 @@ class BlockWriter:
         for schema, rows, positions in folded:
             if schema not in blocks:
                 blocks[schema] = _Block(schema, source.constants)
-            for reason in blocks[schema].extend(rows, [first + place for place in positions]):
+            for reason in blocks[schema].extend(rows, _from(first, positions), self._rest):
                 self.failed("not encoded", 1, reason)
             self.events += len(rows)
 

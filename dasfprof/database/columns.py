@@ -146,6 +146,17 @@ def decode(encoded: Any, rows: int, limit: int) -> Column:
         raise CorruptBlockError(f"malformed column: {error}") from error
 
 
+def repeated(value: Any, rows: int) -> Array:
+    """Return a number in each row, read-only, in memory once.
+
+    As `np.broadcast_to`, which takes five times as long: blocks of few rows have many such columns.
+    """
+    array = np.asarray(value)
+    rows_of_it: Array = np.ndarray((rows,), array.dtype, array, strides=(0,))
+    rows_of_it.flags.writeable = False
+    return rows_of_it
+
+
 def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
     """Decode a constant, a series or a buffer of numbers.
 
@@ -161,11 +172,7 @@ def decode_numbers(encoded: Any, rows: int, widen: bool = True) -> NumberColumn:
         value = encoded[1]
         if value is not None and type(value) is not float:
             value = _whole(value)
-        array = np.asarray(np.nan if value is None else value)
-        # As `np.broadcast_to`, which takes five times as long: a column of a small block.
-        repeated: Array = np.ndarray((rows,), array.dtype, array, strides=(0,))
-        repeated.flags.writeable = False
-        return NumberColumn(repeated, optional=value is None)
+        return NumberColumn(repeated(np.nan if value is None else value, rows), value is None)
     if tag == SERIES:
         first, step = _whole(encoded[1]), _whole(encoded[2])
         _whole(first + step * max(0, rows - 1))

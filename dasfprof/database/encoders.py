@@ -6,14 +6,17 @@ two slices, and return one plain msgpack list at the end (`finish`); see FORMAT.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from itertools import chain, repeat
+from operator import is_
 from typing import Any, Protocol
 
 import numpy as np
 
 from dasfprof.database import keys, values
 from dasfprof.database.columns import DICTIONARY, KEYS, LIST, Array
+from dasfprof.database.number_arrays import number_array
 from dasfprof.database.number_columns import encode_numbers
 
 #: A float32 is rounded to its upper three bytes: 16 of its 24 bits of precision are kept.
@@ -48,7 +51,7 @@ def _codes(index: _Index, items: Sequence[Any]) -> Array:
     """Return the numbers of values; often all values are equal."""
     if len(items) and items.count(items[0]) == len(items):
         return np.full(len(items), index[items[0]], dtype=_CODE)
-    return np.array(list(map(index.__getitem__, items)), dtype=_CODE)
+    return number_array(list(map(index.__getitem__, items)), _CODE)
 
 
 class _NumberEncoder:
@@ -57,11 +60,19 @@ class _NumberEncoder:
     def __init__(self, dtype: str, optional: bool = False) -> None:
         self._dtype = dtype
         self._optional = optional
+        #: Equal numbers may differ in sign otherwise: 0.0 and -0.0.
+        self._whole = np.dtype(dtype).kind == "i"
         self._slices: list[Array] = []
 
     def convert(self, items: Sequence[Any]) -> Array:
-        if self._optional and type(items) is list and items.count(None) == len(items):
-            return np.full(len(items), np.nan, dtype=self._dtype)  # five times as fast
+        if type(items) in (list, tuple) and items:
+            first = items[0]
+            if (first is None or (type(first) is int and self._whole)) and _are_equal(items):
+                return np.array([first], dtype=self._dtype).repeat(len(items))
+            try:
+                return number_array(items, self._dtype)
+            except struct.error:  # None, or what numpy alone converts
+                pass
         array = np.array(items, dtype=self._dtype)
         if array.ndim != 1:
             raise TypeError("a list where a number is expected")
@@ -115,7 +126,7 @@ class _ValueEncoder:
     def convert(self, items: Sequence[Any]) -> Array:
         if _is_one_object(items):
             return np.full(len(items), self._code(items[0]), dtype=_CODE)
-        return np.array([self._code(item) for item in items], dtype=_CODE)
+        return number_array([self._code(item) for item in items], _CODE)
 
     def _code(self, item: Any) -> int:
         if item is not self._last[0]:  # many rows often share one object
@@ -147,9 +158,12 @@ class _KeyEncoder:
 
     def convert(self, items: Iterable[Any]) -> tuple[Array, Array]:
         items = list(items)
-        if _is_one_object(items):  # the stimulus that sent many tasks
-            (head,), tails = keys.split_keys(items[:1])
-            return np.full(len(items), self._index[head], dtype=_CODE), tails.repeat(len(items), 0)
+        if not items:
+            return np.empty(0, dtype=_CODE), np.empty((0, keys.TAIL_WORDS), dtype=_CODE)
+        if items[0] is items[-1] and _is_one_object(items):  # a stimulus of many tasks
+            head, tail = keys.split_key(items[0])
+            tails = np.array([tail], dtype=_CODE).repeat(len(items), 0)
+            return np.full(len(items), self._index[head], dtype=_CODE), tails
         heads, tails = keys.split_keys(items)
         return _codes(self._index, heads), tails
 
@@ -202,7 +216,7 @@ class _KeyListEncoder:
         self._keys = _KeyEncoder()
 
     def convert(self, items: Sequence[Any]) -> tuple[Array, tuple[Array, Array]]:
-        lengths = np.array(list(map(len, items)), dtype=_CODE)
+        lengths = number_array(list(map(len, items)), _CODE)
         return lengths, self._keys.convert(chain.from_iterable(items))
 
     def add(self, converted: tuple[Array, tuple[Array, Array]]) -> None:
@@ -233,8 +247,13 @@ def encoder(codec: str) -> Encoder:
     return CODECS[codec]()
 
 
+def _are_equal(items: Sequence[Any]) -> bool:
+    """Return whether all equal the first, where the last is the first one's object."""
+    return items[0] is items[-1] and items.count(items[0]) == len(items)
+
+
 def _is_one_object(items: Sequence[Any]) -> bool:
-    return len(set(map(id, items))) == 1
+    return len(items) > 0 and all(map(is_, items, repeat(items[0])))
 
 
 def _encode_dictionary(slices: list[Array], entries: list[Any]) -> list[Any]:
@@ -242,4 +261,6 @@ def _encode_dictionary(slices: list[Array], entries: list[Any]) -> list[Any]:
 
 
 def _joined(slices: list[Array], dtype: str = _CODE) -> Array:
+    if len(slices) == 1:
+        return slices[0]
     return np.concatenate(slices) if slices else np.empty(0, dtype)

@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -17,14 +17,12 @@ from typing import Any
 
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.completion import Completion
-from dasfprof.database.display import files_html
-from dasfprof.database.reader import FORMAT_VERSION, TraceFile
+from dasfprof.database.reader import FORMAT_VERSION, TraceFile, Window, is_dasf_trace
 from dasfprof.database.schemas import fold_events, make_batches, split_names
 from dasfprof.database.validation import check_event, check_limits, check_path, missing_file
-from dasfprof.database.window import Window
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.database.writing_process import process_facts
-from dasfprof.errors import CannotWriteError, ReadOnlyError
+from dasfprof.errors import CannotWriteError, NotATraceError, ReadOnlyError
 from dasfprof.schema.events import (
     CompleteEvent,
     DurationBeginEvent,
@@ -32,6 +30,58 @@ from dasfprof.schema.events import (
     Event,
     InstantEvent,
 )
+from dasfprof.text import escape, format_size
+
+# --- Trace files as an HTML table for a notebook --------------------------------------------------
+#
+# Names of files, workers and tasks come from whoever wrote the trace, so all text is escaped.
+
+#: Files of a run that a notebook lists.
+_MOST_FILES = 20
+_LONGEST = 200
+
+
+def table_html(caption: str, labels: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a small HTML table; long text is cut."""
+    head = "".join(f"<th>{escape(label)}</th>" for label in labels)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(str(cell)[:_LONGEST])}</td>' for cell in row)}</tr>"
+        for row in rows
+    )
+    return (
+        f"<div><p>{escape(caption)}</p><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def files_html(caption: str, paths: Sequence[Path]) -> str:
+    """Return a table of trace files with their owners and sizes; reads the headers only."""
+    if len(paths) > _MOST_FILES:
+        caption = f"{caption}; the first {_MOST_FILES} files:"
+    labels = ("Plugin", "Host", "Worker", "Size", "File")
+    return table_html(caption, labels, [_file_row(path) for path in paths[:_MOST_FILES]])
+
+
+def _file_row(path: Path) -> tuple[object, ...]:
+    """Return the cells of one file, or why it cannot be read."""
+    try:
+        header = _header(path)
+        worker = header.get("worker")
+        name = worker.get("name", "") if isinstance(worker, dict) else ""
+        size = format_size(path.stat().st_size)
+    except Exception as error:
+        return "", "", "", f"cannot be read: {type(error).__name__}", path.name
+    return header.get("plugin", ""), header.get("host", ""), name, size, path.name
+
+
+def _header(path: Path) -> dict[str, Any]:
+    try:
+        return TraceFile(path).read_header()
+    except NotATraceError:
+        if not is_dasf_trace(path):
+            raise
+        return {"plugin": "DASF"}
+
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +189,6 @@ class FileDatabase(EventDatabase):
             segment_size=segment_size,
         )
         self._source = Source(fold_events)
-        self._source.wake_at = commit_threshold
         self._numbered = new
 
     @property

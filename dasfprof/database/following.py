@@ -13,7 +13,7 @@ from typing import Any
 
 from dasfprof.database import frames, values
 from dasfprof.database.block_codec import Batch, decode_block
-from dasfprof.database.deflate import inflate
+from dasfprof.database.frames import inflate
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.writing_process import boot_id
 from dasfprof.errors import TraceError

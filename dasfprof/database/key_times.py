@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from dasfprof.database.number_arrays import number_array
 
 #: A float64 from 2**30 to 2**31 (Unix time, 2004 to 2038) is a whole number of ticks.
 TICKS_PER_SECOND = float(1 << 22)
@@ -36,11 +39,11 @@ def many_time_ticks(texts: list[str]) -> npt.NDArray[np.int64] | None:
     None if any text is not of that form. In this range a float64 is a whole number of ticks, and
     `repr` writes the shortest decimal that rounds to it, and of these the closest.
     """
-    decimals = np.array(list(map(len, texts))) - _POINT - 1
+    decimals = number_array(list(map(len, texts)), "<i8") - _POINT - 1
     if decimals.min() < 1 or decimals.max() > _MAX_DECIMALS:
         return None
     width = _POINT + 1 + _MAX_DECIMALS
-    octets = "".join([text.ljust(width, "0") for text in texts]).encode("utf-8", "replace")
+    octets = "".join(map(str.ljust, texts, repeat(width), repeat("0"))).encode("utf-8", "replace")
     if len(octets) != width * len(texts):
         return None
     digits = np.frombuffer(octets, dtype="u1").reshape(-1, width) - np.uint8(ord("0"))

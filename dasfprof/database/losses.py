@@ -26,6 +26,7 @@ Cause = Literal[
     "too many functions traced",
     "too many logs",
     "too many tracebacks",
+    "too much storage",
 ]
 
 #: The words for each cause.
@@ -42,6 +43,7 @@ CAUSES: Mapping[str, str] = {
     "too many functions traced": "had no allocations traced: the worker has those of 200 other "
     "functions",
     "too many logs": "were logged by task runs beyond 20 of each, or 10,000 of a worker",
+    "too much storage": "of storage are of task runs beyond 10,000 whose ends were not seen yet",
     "too many tracebacks": "lack their traceback: the worker has those of 1000 other task runs",
 }
 

@@ -12,14 +12,20 @@ from typing import Any
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.completion import Completion
 from dasfprof.database.dasf import DasfDatabase
-from dasfprof.database.display import files_html
-from dasfprof.database.file import EventDatabase, FileDatabase
+from dasfprof.database.file import EventDatabase, FileDatabase, files_html
 from dasfprof.database.profiler import EventProfiler, open_database
-from dasfprof.database.reader import TraceFile, intact_header, is_dasf_trace, is_trace
+from dasfprof.database.reader import (
+    Time,
+    TraceFile,
+    Window,
+    intact_header,
+    is_dasf_trace,
+    is_trace,
+    make_window,
+)
 from dasfprof.database.runs import Run, choose_run
 from dasfprof.database.storage import is_url
 from dasfprof.database.stored_runs import open_stored
-from dasfprof.database.window import Time, Window, make_window
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
 from dasfprof.schema.events import Event
 from dasfprof.text import count_of, escape

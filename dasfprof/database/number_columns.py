@@ -26,16 +26,18 @@ def encode_numbers(array: Array, optional: bool = False) -> list[Any]:
     tag = OPTIONAL if optional else NUMBER
     if array.size == 0:
         return _numbers(tag, array)
+    octets = array.tobytes()
+    if octets == octets[: array.itemsize] * array.size:  # most columns of few rows are constant
+        first = array[0].item()
+        if not np.isnan(first):
+            return [CONSTANT, first]
+        if optional:
+            return [CONSTANT, None]
     if array.dtype.kind == "f":
-        first = float(array[0])
         if optional and np.all(np.isnan(array)):
             return [CONSTANT, None]
-        if np.all(array == first) and np.all(np.signbit(array) == np.signbit(first)):
-            return [CONSTANT, first]
         return _encode_times(array, tag) or _numbers(tag, array)
     low, high = int(array.min()), int(array.max())
-    if low == high:
-        return [CONSTANT, low]
     if array.dtype == "<i8":
         first, step = int(array[0]), int(array[1]) - int(array[0])
         # Differences beyond 64 bits wrap around; the check of the last value detects that.
@@ -53,25 +55,36 @@ def _encode_times(array: Array, tag: str) -> list[Any] | None:
 
     Times that were rounded to more are counts of 2, 4, 8 ... times 2**-22 s.
     """
-    missing = np.isnan(array)
-    if array.dtype != "<f8" or (tag != OPTIONAL and missing.any()):
+    if array.dtype != "<f8":
         return None
-    base = float(np.min(array[~missing]))
+    missing = np.isnan(array)
+    complete = not missing.any()
+    if not complete and tag != OPTIONAL:
+        return None
+    known = array if complete else array[~missing]
+    base = float(known.min())
     with np.errstate(over="ignore", invalid="ignore"):
-        ticks = (array - base) * TICKS_PER_SECOND
-    limit = float(np.max(ticks[~missing]))
+        known_ticks = (known - base) * TICKS_PER_SECOND
+    limit = float(known_ticks.max())
     scale = _TICK
     if _NARROWEST < limit < _WIDEST:
-        bits = int(np.bitwise_or.reduce(ticks[~missing].astype(np.int64)))
+        bits = int(np.bitwise_or.reduce(known_ticks.astype(np.int64)))
         common = bits & -bits  # the highest power of two that divides all of them
-        ticks, limit, scale = ticks / common, limit / common, _TICK * common
+        known_ticks, limit, scale = known_ticks / common, limit / common, _TICK * common
+    ticks = known_ticks
+    if not complete:
+        ticks = np.zeros(len(array))
+        ticks[~missing] = known_ticks
     for dtype in UNSIGNED:
         null = np.iinfo(dtype).max  # the largest count stands for NA
         if limit < null:
-            ticks[missing] = null
+            if not complete:
+                ticks[missing] = null
             counts = ticks.astype(f"<{dtype}")
             exact = base + counts * scale == array
-            if not np.all(exact | missing) or np.any(np.signbit(array) & (array == 0)):
+            if not np.all(exact if complete else exact | missing) or np.any(
+                np.signbit(array) & (array == 0)
+            ):
                 return None
             return _numbers(tag, counts, base, scale)
     return None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from dasfprof.database import stored_names
+from dasfprof.database import runs
 from dasfprof.database.output import create_exclusively
 from dasfprof.database.runs import Run, choose_run
 from dasfprof.database.storage import Storage, reason, shown
@@ -70,7 +70,7 @@ class StoredRun(Run):
     """
 
     def __init__(self, storage: Storage, directory: str) -> None:
-        told = stored_names.parse_run(directory)
+        told = runs.parse_run(directory)
         super().__init__(*((told.run, float(told.created)) if told else (directory,)))
         self.directory = directory
         self._storage = storage
@@ -102,7 +102,7 @@ class StoredRun(Run):
         wanted: list[tuple[str, StoredFile, int | str]] = []
         for where, size in sorted(found.items()):
             directory, _, name = where.rpartition("/")
-            stem, position = stored_names.stem_of(directory), stored_names.position_of(name)
+            stem, position = runs.stem_of(directory), runs.position_of(name)
             if stem is None or (position is None and not name.endswith(".pstats")):
                 continue
             file = self._file(directory, stem)
@@ -177,8 +177,8 @@ def find_stored_runs(url: str) -> list[StoredRun]:
         raise SourceNotFoundError(f"{shown(url)}: {reason(error)}.") from error
     except Exception as error:
         raise TraceError(f"{shown(url)} cannot be read: {reason(error)}") from error
-    runs = [_stored_run(storage, name) for name in names if stored_names.parse_run(name)]
-    return sorted(runs, key=lambda run: run.created, reverse=True)
+    found = [_stored_run(storage, name) for name in names if runs.parse_run(name)]
+    return sorted(found, key=lambda run: run.created, reverse=True)
 
 
 def open_stored(url: str) -> list[Path]:
@@ -202,17 +202,17 @@ def open_stored(url: str) -> list[Path]:
         If the storage cannot be read.
     """
     url = url.rstrip("/")
-    runs, prefix, place = [], "", url
+    found, prefix, place = [], "", url
     parent, _, name = url.rpartition("/")
     is_top = parent.endswith("/")
     with nullcontext() if is_top else suppress(SourceNotFoundError):
-        runs = find_stored_runs(url)
-    if not runs and not is_top:
+        found = find_stored_runs(url)
+    if not found and not is_top:
         place, prefix = parent, name
-        runs = find_stored_runs(place)
-        if any(run.directory == prefix for run in runs):
-            runs, prefix = [run for run in runs if run.directory == prefix], ""
-    run = choose_run(runs, prefix, shown(place), shown(url))
+        found = find_stored_runs(place)
+        if any(run.directory == prefix for run in found):
+            found, prefix = [run for run in found if run.directory == prefix], ""
+    run = choose_run(found, prefix, shown(place), shown(url))
     files = run.fetch()
     if not files:
         raise SourceNotFoundError(

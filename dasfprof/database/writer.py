@@ -1,9 +1,10 @@
 """`TraceWriter`: a background thread that writes pending rows to a trace file.
 
 Threads that record only append to plain lists (`Source.rows`), which is atomic: they take no lock,
-encode nothing and open no file. Every `flush_interval` seconds, or sooner when a list is long, the
-writer takes the rows, encodes them in slices and appends a frame for each kind of event and each
-`commit_threshold` rows. It pauses often (`Pace`), so that an event loop never waits long for it.
+encode nothing and open no file. `flush_interval` seconds after the first row, or sooner when a list
+is long (`Source.wake_at`), the writer takes the rows, encodes them in slices and appends a frame
+for each kind of event and each `commit_threshold` rows. It pauses often (`Pace`), so that an event
+loop never waits long for it. While nothing is recorded it sleeps.
 
 When rows come faster than they are written, it depends on who records. Hooks on Dask's event loops
 must not wait: `threshold_reached` drops the newest fact beyond `max_pending` and counts it. User
@@ -17,6 +18,7 @@ After `fork` the child has no writer's thread and writes nothing: the file is it
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 import weakref
@@ -25,12 +27,27 @@ from pathlib import Path
 from typing import Any
 
 from dasfprof.database import handover
-from dasfprof.database.block_writer import BlockWriter
+from dasfprof.database.block_writer import BlockWriter, Folded, Source
 from dasfprof.database.handover import Appender
 from dasfprof.database.losses import Losses
 from dasfprof.database.output import IndexedBlock, TraceOutput
-from dasfprof.database.pace import Pace, comes_from_a_signal
-from dasfprof.database.sources import Folded, Source
+from dasfprof.database.pace import Pace, Wake
+
+
+def comes_from_a_signal(error: BaseException) -> bool:
+    """Return whether a signal's handler raised an error, and not what it interrupted."""
+    if not isinstance(error, Exception):
+        return True
+    handlers = {
+        getattr(signal.getsignal(number), "__code__", 0) for number in range(1, signal.NSIG)
+    }
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in handlers:
+            return True
+        trace = trace.tb_next
+    return False
+
 
 __all__ = ["Folded", "Source", "TraceWriter"]
 
@@ -93,7 +110,8 @@ class TraceWriter:
         #: The thread that drains, if any, and whether it is a thread that records.
         self._drainer: int | None = None
         self._recorder_drains = False
-        self._wake = threading.Event()
+        self._wake = Wake()
+        self._asleep = False
         self._start_lock = threading.Lock()
         self._drop_lock = threading.Lock()
         self._drain_lock = threading.RLock()
@@ -132,6 +150,9 @@ class TraceWriter:
         with self._start_lock:
             if source not in self.sources:
                 self.sources.append(source)
+                source.wake_at = self.commit_threshold * source.width
+                if self._asleep:
+                    self._wake.set()
             if self._thread is None:
                 thread = threading.Thread(
                     target=self._work, name=f"dasfprof-writer {self.path.name}", daemon=True
@@ -152,10 +173,21 @@ class TraceWriter:
             self._blocks.append(b"")
 
     def append(self, source: Source, row: Any) -> None:
-        """Append a row to a source whose rows are few; wake the writer at the threshold."""
+        """Append a row to a source; wake the writer if it asked for that."""
         source.rows.append(row)
-        if len(source.rows) >= self.commit_threshold:
+        if len(source.rows) >= source.wake_at:
             self.threshold_reached(source)
+
+    def extender(self, source: Source) -> Callable[[tuple[Any, ...]], None]:
+        """Return what appends to a source that stores facts flat; each task run passes there."""
+        rows, extend, threshold_reached = source.rows, source.rows.extend, self.threshold_reached
+
+        def note(fact: tuple[Any, ...]) -> None:
+            extend(fact)
+            if len(rows) >= source.wake_at:
+                threshold_reached(source)
+
+        return note
 
     def threshold_reached(self, source: Source) -> None:
         """Wake the writer; drop the newest fact if the writer is too far behind."""
@@ -174,6 +206,8 @@ class TraceWriter:
             source.rows.clear()
             return
         if self._has_room(source):
+            if not self._wake.is_set():
+                self._wake.set()
             return
         if not self._hangs() and threading.get_ident() != self._drainer:
             self._drain_as_recorder(source)
@@ -249,13 +283,13 @@ class TraceWriter:
             if self.closed:
                 return
             self.closed = True
-            for source in self.sources:
-                source.wake_at = 0
             if self._at_exit is not None:
                 self._at_exit.detach()
             self._wake.set()
             if self._thread is not None and self._thread is not threading.current_thread():
                 self._thread.join()
+            for source in self.sources:
+                source.wake_at = 0
             self._drain(finish=True)
             if self._output.created:
                 self._output.release_margin()
@@ -275,13 +309,15 @@ class TraceWriter:
         due = time.monotonic() + self._interval
         while not self.closed:
             self._wake.wait(min(max(due - time.monotonic(), 0), self._interval))
-            self._wake.clear()
             if self._appender.take() and time.monotonic() < due:
+                continue
+            if not any(source.rows for source in self.sources):
+                self._sleep()
+                due = time.monotonic() + self._interval
                 continue
             # A thread that records may hold the lock and hand over a frame.
             while not (locked := self._drain_lock.acquire(blocking=False)) and not self.closed:
                 self._wake.wait(0.005)
-                self._wake.clear()
                 self._appender.take()
             if locked:
                 try:
@@ -289,6 +325,19 @@ class TraceWriter:
                 finally:
                     self._drain_lock.release()
             due = time.monotonic() + self._interval
+        self._appender.take()
+
+    def _sleep(self) -> None:
+        """Sleep until there is a row, a frame that was handed over, a new source, or the end."""
+        self._asleep = True
+        for source in self.sources:
+            source.wake_at = 1  # before the look at rows, or one may come in between
+        if not (self.closed or any(source.rows for source in self.sources)):
+            self._wake.wait()
+        self._asleep = False
+        for source in self.sources:
+            source.wake_at = self.commit_threshold * source.width
+        self._wake.clear()
         self._appender.take()
 
     def _put(self, frame: bytes, rows: int) -> None:
@@ -319,7 +368,7 @@ class TraceWriter:
         if self._drainer == threading.get_ident():  # a signal handler or a finalizer commits
             return
         self._drainer = threading.get_ident()
-        self._pace.start()
+        self._pace.start(sum(source.pending for source in sources))
         try:
             for source in sources:
                 self._drain_source(source, finish)

@@ -14,8 +14,8 @@ __all__ = ["RunView", "load_ipython_extension", "show"]
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register the magics with a shell; called by ``%load_ext dasfprof``."""
-    from dasfprof.jupyter.comparison import dasfprof_compare
     from dasfprof.jupyter.magic import CellMagic
+    from dasfprof.jupyter.view import dasfprof_compare
 
     shell.register_magic_function(CellMagic(shell).dasfprof, "cell", "dasfprof")
     shell.register_magic_function(dasfprof_compare, "line", "dasfprof_compare")

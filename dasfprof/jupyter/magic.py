@@ -15,12 +15,13 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import display
 
-from dasfprof.config.kinds import Frequency, Switch
-from dasfprof.config.options import FLAGS
+from dasfprof.config.kinds import Frequency, Switch, Whole
+from dasfprof.config.options import RECORDING
 from dasfprof.database.storage import is_url
 from dasfprof.errors import DasfprofError
+from dasfprof.handles.registration import register_default_profiler
+from dasfprof.handles.run import ProfiledRun
 from dasfprof.jupyter.view import show
-from dasfprof.recording import ProfiledRun, register_default_profiler
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -144,13 +145,13 @@ def _parser() -> MagicArgumentParser:
     parser.add_argument("name", nargs="?")
     parser.add_argument("-o", "--output", default=VARIABLE)
     parser.add_argument("--live", action="store_true")
-    for name, option in FLAGS.items():
+    for name, option in RECORDING.items():
         flags = ["-d"] if name == "directory" else []
         kind: dict[str, Any] = {}
         if isinstance(option, Switch):
             kind = {"action": BooleanOptionalAction}
-        elif isinstance(option, Frequency):
-            kind = {"type": float}
+        elif isinstance(option, Frequency | Whole):
+            kind = {"type": int if isinstance(option, Whole) else float}
         if name != "name":
             parser.add_argument(*flags, f"--{option.config_name}", **kind)
     return parser

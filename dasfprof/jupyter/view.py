@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from dasfprof.analysis import TraceAnalyser
+from IPython.core.error import UsageError
+
 from dasfprof.database.storage import is_url
-from dasfprof.recording import ProfiledRun
-from dasfprof.report.notebook import run_html, run_text
-from dasfprof.report.notebook_frame import CarriedParts, frame_html, parts_of
+from dasfprof.errors import DasfprofError
+from dasfprof.handles.analyser import TraceAnalyser
+from dasfprof.handles.run import ProfiledRun
+from dasfprof.report.notebook import CarriedParts, frame_html, parts_of, run_html, run_text
 from dasfprof.report.page.html import write_report
 from dasfprof.report.run_summary import title_of
 from dasfprof.text import clean, escape
+
+if TYPE_CHECKING:
+    from dasfprof.handles.comparison import RunComparison
 
 #: Bytes of a report up to which it goes into the notebook's file: 50,000 task runs and more.
 INLINE_BYTES = 2_000_000
@@ -95,3 +101,39 @@ def _link(path: Path) -> str:
     """Link to a file by its place beside the notebook: Jupyter follows no other links to files."""
     where = os.path.relpath(path)
     return f'<a href="{escape(quote(where))}" target="_blank"><code>{escape(where)}</code></a>'
+
+
+# --- ``%dasfprof_compare``: two sides of runs, compared in a notebook -----------------------------
+
+_ROWS = 8
+
+
+def dasfprof_compare(line: str) -> RunComparison:
+    """Compare two sides of runs; print the verdict and what made the difference, and return it.
+
+    ::
+
+        %dasfprof_compare BEFORE AFTER
+        %dasfprof_compare BEFORE... -- AFTER...
+
+    Each is what `dasfprof.open_run` takes, or a directory with several runs.
+    """
+    sources = shlex.split(line)
+    if "--" in sources:
+        place = sources.index("--")
+        before, after = sources[:place], sources[place + 1 :]
+    else:
+        before, after = sources[:1], sources[1:]
+    if not before or not after or ("--" not in sources and len(after) > 1):
+        raise UsageError(
+            "%dasfprof_compare takes two sources, or several of each side with -- between them."
+        )
+    from dasfprof import compare
+    from dasfprof.report.terminal.findings import print_comparison
+
+    try:
+        comparison = compare(before, after)
+    except DasfprofError as error:
+        raise UsageError(str(error)) from error
+    print_comparison(comparison, _ROWS)
+    return comparison

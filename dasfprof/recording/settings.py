@@ -2,31 +2,79 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import os
 import re
 import socket
 import time
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
+import dask
 from dask.system import cpu_count
 
 from dasfprof.config import ensure_defaults, setting
-from dasfprof.config.options import RECORDING, RunOptions
+from dasfprof.config.describe import as_parameters
+from dasfprof.config.options import RECORDING, AllOptions, RunOptions
 from dasfprof.database import FileDatabase
+from dasfprof.database.runs import run_directory
 from dasfprof.database.storage import shown
-from dasfprof.database.stored_names import run_directory
-from dasfprof.errors import InvalidArgumentError
+from dasfprof.errors import InvalidArgumentError, UnknownOptionError
 from dasfprof.recording.dask_internals.names import missing
-from dasfprof.recording.options import check_names
 from dasfprof.recording.shipping.places import choose_place, local_directory
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from dasfprof.config.options import AllOptions
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+def documented(call: Call) -> Call:
+    """Decorate a function or class: its help and signature list the options of a recording.
+
+    They replace ``{options}`` in the docstring, and the ``**options``.
+    """
+    doc = inspect.getdoc(call) or ""
+    call.__doc__ = doc.replace("{options}", as_parameters(RECORDING.values()))
+    function: Any = vars(call).get("__init__", call)
+    parameters = dict(inspect.signature(function).parameters)
+    types = get_type_hints(AllOptions)
+    del parameters["options"], function.__annotations__["options"]
+    for name in types.keys() - parameters.keys():
+        function.__annotations__[name] = types[name]
+    for name in RECORDING:
+        parameters.setdefault(
+            name,
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=types[name]
+            ),
+        )
+    function.__signature__ = inspect.Signature(list(parameters.values()))
+    return call
+
+
+def check_names(options: Iterable[str]) -> None:
+    """Check that there are options of these names.
+
+    Raises
+    ------
+    UnknownOptionError
+        If there is none; the message names those that there are.
+    """
+    for option in options:
+        if option not in RECORDING:
+            near = difflib.get_close_matches(option, RECORDING, n=1)
+            there = f" Did you mean {near[0]}?" if near else ""
+            raise UnknownOptionError(
+                f"there is no option {option}.{there} The options are {', '.join(RECORDING)}."
+            )
+
 
 ensure_defaults()
 
@@ -44,7 +92,7 @@ class RunSettings(RunOptions):
     directory: str
     #: URL of the storage to which files are put; empty: none.
     storage: str = ""
-    #: Whose run it is, see `dasfprof.recording.registration`: owners record beside each other.
+    #: Whose run it is, see `dasfprof.handles.registration`: owners record beside each other.
     owner: str = ""
     #: Id of the client with whose process the run ends; empty: it ends with the cluster.
     client: str = ""
@@ -137,3 +185,34 @@ def _file_part(text: str) -> str:
     """Return text as a safe part of a file's name."""
     scheme, _, rest = str(text).rpartition("://")
     return re.sub(r"[^A-Za-z0-9_.]+", "_", rest if scheme else str(text))[:80] or "_"
+
+
+# `recorded_settings`: settings of Dask and of the run that may explain why two runs differ.
+
+#: Of Dask's config, as the scheduler's process has it.
+_OF_DASK = (
+    "array.chunk-size",
+    "dataframe.shuffle.method",
+    "distributed.comm.compression",
+    "distributed.p2p.storage.disk",
+    "distributed.scheduler.active-memory-manager.start",
+    "distributed.scheduler.work-stealing",
+    "distributed.scheduler.worker-saturation",
+    "distributed.worker.memory.pause",
+    "distributed.worker.memory.spill",
+    "distributed.worker.memory.target",
+    "distributed.worker.memory.terminate",
+    "optimization.fuse.active",
+)
+#: Options that do not touch the work, or whose files show them.
+_NOT_SETTINGS = {"response_timeout", "orphan_timeout", "ship", "enable_nvtx"}
+
+
+def recorded_settings(settings: RunSettings) -> dict[str, str]:
+    """Return the settings, by their names in Dask's config, as texts."""
+    found: dict[str, Any] = {name: dask.config.get(name, None) for name in _OF_DASK}
+    for option in fields(RunOptions):
+        if option.name not in _NOT_SETTINGS:
+            name = option.name.replace("_", "-")
+            found[f"dasfprof.{name}"] = getattr(settings, option.name)
+    return {name: str(value) for name, value in found.items()}

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
 from datetime import datetime
-from json.encoder import encode_basestring_ascii
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ELLIPSIS = "…"
-
-
-def json_text(text: str, longest: int | None = None) -> str:
-    r"""Write a text as a JSON string, in ASCII.
-
-    Lone surrogates, which are no text to most readers of JSON, are written as ``\udcxx`` in plain
-    letters. A text of more than `longest` characters loses its middle.
-    """
-    text = text if longest is None else shortened(text, longest)
-    return encode_basestring_ascii(without_surrogates(text))
 
 
 def shortened(text: str, longest: int) -> str:
@@ -28,11 +19,6 @@ def shortened(text: str, longest: int) -> str:
         return text
     head = longest * 2 // 3
     return f"{text[:head]}{_ELLIPSIS}{text[len(text) - (longest - head - 1) :]}"
-
-
-def json_texts(values: Iterable[Any], longest: int | None = None) -> list[str]:
-    """Write the text of each value as a JSON string."""
-    return [json_text(str(value), longest) for value in values]
 
 
 def without_surrogates(text: str) -> str:
@@ -44,15 +30,15 @@ def without_surrogates(text: str) -> str:
 
 def json_of(value: Any) -> str:
     """Write a value as JSON in ASCII; what JSON has no number for is null, times are ISO 8601."""
-    return json.dumps(_plain(value), allow_nan=False)
+    return json.dumps(plain(value), allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Convert a value to types that JSON has."""
     if isinstance(value, dict):
-        return {without_surrogates(str(name)): _plain(item) for name, item in value.items()}
+        return {without_surrogates(str(name)): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, str):
         return without_surrogates(value)
     if isinstance(value, datetime):
@@ -60,3 +46,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value.item() if hasattr(value, "item") else value
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table as dicts by label; NA is None."""
+    values = table.astype(object).where(table.notna(), None)
+    return [{str(name): value for name, value in row.items()} for row in values.to_dict("records")]

@@ -6,17 +6,22 @@ script: a notebook that is not trusted, or is looked at on a web site, shows all
 
 from __future__ import annotations
 
+import hashlib
+import html
 import math
+import re
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from dasfprof.report.page.document import asset
 from dasfprof.report.run_summary import in_words, no_findings, start_in_words, summarise, when
 from dasfprof.text import count_of, elide, escape, format_duration
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dasfprof.analysis import Trace, TraceAnalyser
+    from dasfprof.analysis import Analyser, Trace
 
 _COLOURS = {"high": "#b3261e", "medium": "#8a5a00", "low": "#00629d", "info": "#5c5f62"}
 #: Findings and notes that are shown; characters of each.
@@ -26,7 +31,7 @@ _MOST_TASKS = 50_000
 
 
 def run_html(
-    analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str = "", *, folded: bool = False
+    analyser: Analyser, findings: pd.DataFrame | None, title: str = "", *, folded: bool = False
 ) -> str:
     """Write a run's summary and findings as HTML in which nothing of the trace is markup.
 
@@ -65,7 +70,7 @@ def run_html(
     return f'<div style="line-height:1.4">{"".join(parts)}</div>'
 
 
-def run_text(analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str = "") -> str:
+def run_text(analyser: Analyser, findings: pd.DataFrame | None, title: str = "") -> str:
     """Write a run's summary and findings as text."""
     facts = summarise(analyser.trace)
     head = "  ".join(part for part in (elide(title, _LONGEST), when(facts)) if part)
@@ -80,7 +85,7 @@ def run_text(analyser: TraceAnalyser, findings: pd.DataFrame | None, title: str 
     return "\n".join(lines)
 
 
-def analyser_html(analyser: TraceAnalyser) -> str:
+def analyser_html(analyser: Analyser) -> str:
     """Write what a notebook shows for an analyser; never raises.
 
     The findings of a large run are left out: they take long to compute.
@@ -120,3 +125,114 @@ def _short(text: object) -> str:
 
 def _text(text: object) -> str:
     return escape(_short(text))
+
+
+# --- `frame_html`: a report in an output of a notebook --------------------------------------------
+#
+# The frame is plain HTML with the page inside: JupyterLab, Notebook and VS Code show it alike, with
+# no way to the notebook or the network. The page says how tall it is, and a script beside the frame
+# makes the frame as tall. Where no such script runs, as in a notebook that is not trusted, the
+# frame has a height that shows the timeline.
+#
+# Two thirds of the page of a small run are its style and script. Of the reports in one notebook,
+# the first carries them, and the script beside the others' frames puts them into those pages
+# (`CarriedParts`). A copy that is gone, since its cell was run again or deleted, is told in words;
+# a cell that is run again brings a copy along, since a kernel cannot know which outputs there are.
+# So does one of another name with the same source: notebooks that are kept as text name their cells
+# anew each time that they are opened, and all of their outputs may be new while the kernel is not.
+
+_CHARSET = '<meta charset="utf-8">'
+_STYLE = (
+    "width:100%;box-sizing:content-box;border:1px solid #8888;border-radius:4px;resize:vertical"
+)
+#: Pixels of a frame whose page has not told how tall it is, and of one of a run without task runs.
+_HEIGHT, _EMPTY_HEIGHT = 1000, 360
+_LONGEST_TITLE = 700
+#: The parts of a page that all reports of one version of dasfprof have in common.
+_SHARED = re.compile(r'(<style>|<script type="text/plain" id="script">)([^<]*)')
+_WITHOUT_PARTS = (
+    f"<!doctype html>{_CHARSET}"
+    '<p style="font:14px/1.4 sans-serif;background:#fff;color:#222;padding:1em">'
+    "This report takes its script and style from another output of this notebook, which was not "
+    "found. Scroll to the first report, if it is there; or run this cell again, which brings them "
+    "along.</p>"
+)
+
+
+def frame_html(page: str, title: str, *, empty: bool = False, parts_elsewhere: bool = False) -> str:
+    """Put a whole page into a frame of its own, which reaches neither the notebook nor the network.
+
+    It may run the page's scripts and save the tables that they export.
+
+    Parameters
+    ----------
+    page
+        The report.
+    title
+        The frame's.
+    empty
+        Whether the run has no task runs: then the frame is as low as what the page shows of it.
+    parts_elsewhere
+        Whether the page's style and script stand in another output of the notebook.
+    """
+    height = _EMPTY_HEIGHT if empty else _HEIGHT
+    # Else links to its own places would lead to the notebook: a frame has the address around it.
+    page = page.replace(_CHARSET, f'{_CHARSET}<base href="about:srcdoc">', 1)
+    kept = html.escape(page)
+    if parts_elsewhere:
+        height = _EMPTY_HEIGHT
+        rest = html.escape(_SHARED.sub(r"\1", page))
+        kept = f'{html.escape(_WITHOUT_PARTS)}" data-page="{rest}'
+    return (
+        '<iframe class="dasfprof-report" sandbox="allow-scripts allow-downloads" '
+        f'title="{escape(elide(title, _LONGEST_TITLE))}" style="height:{height}px;{_STYLE}" '
+        f'data-parts="{parts_of(page)}" srcdoc="{kept}"></iframe>'
+        f"<script>{asset('notebook.js')}</script>"
+    )
+
+
+def parts_of(page: str) -> str:
+    """Return the checksum of the style and the script of a page."""
+    text = "\0".join(found[2] for found in _SHARED.finditer(page))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class CarriedParts:
+    """In which execution a cell of this kernel showed a report, by the checksum of the parts."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, dict[str, str]] = {}
+
+    def elsewhere(self, parts: str) -> bool:
+        """Note a report of the cell that runs; return whether another output carries its parts.
+
+        Parameters
+        ----------
+        parts
+            What `parts_of` returns.
+        """
+        running = _running_cell()
+        if running is None:
+            return False
+        names, execution = running
+        shown = self._shown.setdefault(parts, {})
+        before, others = {shown[name] for name in names if name in shown}, bool(shown)
+        shown.update(dict.fromkeys(names, execution))
+        # An earlier execution's output of this cell is gone, and it may have carried the copy.
+        return before == {execution} if before else others
+
+
+def _running_cell() -> tuple[tuple[str, str], str] | None:
+    """Return a cell's name and source, and its execution's name; None where cells have no names.
+
+    JupyterLab, Notebook 7 and VS Code do. Colab keeps each output in a frame of its own, where no
+    other one can be reached.
+    """
+    ipython = sys.modules.get("IPython")
+    if ipython is None or "google.colab" in sys.modules:
+        return None
+    request: dict[str, Any] = getattr(ipython.get_ipython(), "get_parent", dict)()
+    cell = request.get("metadata", {}).get("cellId")
+    if not cell:
+        return None
+    return (str(cell), request["content"]["code"]), request["header"]["msg_id"]

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.gpu_samples import gpu_samples
+from dasfprof.analysis.model.gpus import gpu_samples
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
@@ -91,7 +91,7 @@ def _of_workers(
 
 
 def _of_hosts(trace: Trace, column: str, way: str, named: NamedWorkers) -> Iterable[Series]:
-    table = trace.samples
+    table = trace.samples[(trace.samples["host_read"] == 1).to_numpy()]
     hosts, codes = np.unique(named.hosts.astype(str), return_inverse=True)
     rows = _rows_of(codes[named.numbers(table)], len(hosts))
     for host, of_host in zip(hosts.tolist(), rows, strict=True):

@@ -10,10 +10,10 @@ import pandas as pd
 from dasfprof.analysis.model.accounting import make_accounts
 from dasfprof.analysis.model.first_task import find_first_task
 from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.p2p import shuffled_bytes
 from dasfprof.analysis.model.run_end import find_run_end
 from dasfprof.analysis.model.slots import unseen_runs
 from dasfprof.analysis.model.thread_time import RUNNING
+from dasfprof.analysis.model.transfers import shuffled_bytes
 from dasfprof.analysis.trace import Trace
 from dasfprof.text import clean, count_of, format_date, format_duration, format_share
 

@@ -43,14 +43,24 @@ def sampled_stacks(trace: Trace) -> Iterator[SampledStacks]:
         functions = tasks["function"].cat
         codes = np.r_[functions.codes.to_numpy(dtype=np.int64), -1][runs]
         yield from _groups(trace, "tasks", trace.task_samples, codes, list(functions.categories))
+    for of, table, codes, names in samples_beside_tasks(trace):
+        yield from _groups(trace, of, table, codes, names)
+
+
+def samples_beside_tasks(trace: Trace) -> Iterator[tuple[str, pd.DataFrame, Array, list[str]]]:
+    """Return the samples of the client and of event loops, if any: the group of each, and names.
+
+    They are grouped by the client's phase and by the worker.
+    """
     if len(trace.client_samples):
         phases = trace.client_samples["phase"].astype("category").cat
         codes = phases.codes.to_numpy(dtype=np.int64)
-        yield from _groups(trace, "client", trace.client_samples, codes, list(phases.categories))
-    if len(trace.loop_samples):
-        seen = trace.loop_samples[trace.loop_samples["until"].isna()]
+        yield "client", trace.client_samples, codes, [str(phase) for phase in phases.categories]
+    table = trace.loop_samples
+    table = table[table["until"].isna()] if len(table) else table
+    if len(table):
         labels = trace.workers["worker"].astype(object).tolist()
-        yield from _groups(trace, "event loops", seen, seen["worker_id"].to_numpy(), labels)
+        yield "event loops", table, table["worker_id"].to_numpy(dtype=np.int64), labels
 
 
 def _groups(

@@ -1,8 +1,9 @@
-"""`verdict`: in two or three sentences, how a run went and what its time was spent on."""
+"""`verdict`: in a few sentences, how a run went, what to do, and what its time was spent on."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -11,11 +12,21 @@ from dasfprof.text import count_of, format_duration, format_share
 #: The class that is always told of, and the share from which the largest others are.
 _COMPUTING = "Computing"
 _WORTH_TELLING, _MOST = 0.05, 3
-_GRAVE = ("high", "medium")
+#: Rules that tell of tasks that had not ended.
+_OF_UNFINISHED = ("unfinished-run", "unfinished-tasks")
 
 
-def verdict(summary: dict[str, Any], accounting: pd.DataFrame, findings: pd.DataFrame) -> str:
-    """Write how a run went: whether all ended well, what its threads did, what is at stake.
+class Verdict(NamedTuple):
+    """How a run went."""
+
+    #: What failed, what is at stake, and what to do, in a few sentences.
+    headline: str
+    #: The run's length, its threads, and what took most of their time; empty if nothing ran.
+    spent: str
+
+
+def verdict(summary: dict[str, Any], accounting: pd.DataFrame, findings: pd.DataFrame) -> Verdict:
+    """Write how a run went: whether all ended well, what to do, what its threads did.
 
     Parameters
     ----------
@@ -28,14 +39,18 @@ def verdict(summary: dict[str, Any], accounting: pd.DataFrame, findings: pd.Data
     """
     tasks, failed, unfinished = (summary[name] for name in ("tasks", "failed", "unfinished"))
     if not tasks and not unfinished:
-        return "No task ran."
+        return Verdict("No task ran.", "")
+    first = str(findings["Rule"].iloc[0]) if len(findings) else ""
     sentences = []
-    if unfinished:
+    if unfinished and first not in _OF_UNFINISHED:
         sentences.append(f"{count_of(unfinished, 'task')} had not ended.")
-    if failed:
+    if failed and first != "errors":
         sentences.append(f"{failed:,} of {count_of(tasks, 'task run')} failed.")
-    sentences.append(f"{_length(summary)}{_classes(accounting)}.")
-    return " ".join([*sentences, *_at_stake(summary, findings)])
+    sentences += _to_do(summary, findings)
+    return Verdict(
+        " ".join(sentences or ["Nothing to change was found."]),
+        f"{_length(summary)}{_classes(accounting)}.",
+    )
 
 
 def _length(summary: dict[str, Any]) -> str:
@@ -55,12 +70,24 @@ def _classes(accounting: pd.DataFrame) -> str:
     return f": {', '.join(parts)}" if parts else ""
 
 
-def _at_stake(summary: dict[str, Any], findings: pd.DataFrame) -> list[str]:
-    """Say what the gravest finding might save. Of a run that did not end nothing tells that."""
-    grave = findings[findings["Severity"].isin(_GRAVE) & findings["Cause"].isna()]
-    known = grave["Seconds at stake (s)"].dropna()
-    if summary["unfinished"] or not len(known):
+def _to_do(summary: dict[str, Any], findings: pd.DataFrame) -> list[str]:
+    """Say the first finding in short: what it may cost, what it is, what to change.
+
+    What of the time of a run that did not end could have been saved, nothing tells.
+    """
+    if not len(findings):
         return []
-    number = findings.index.tolist().index(known.index[0]) + 1
-    which = "The first finding" if number == 1 else f"Finding {number}"
-    return [f"{which} is about {format_duration(float(known.iloc[0]))} of it."]
+    first = findings.iloc[0]
+    stake, whole = first["Seconds at stake (s)"], summary["seconds"]
+    told = [_beginning(str(first[name])) for name in ("Finding", "Suggestion")]
+    if pd.isna(stake) or whole is None or summary["unfinished"]:
+        return told
+    return [
+        f"About {format_duration(float(stake))} of {format_duration(whole)} is at stake.",
+        *told,
+    ]
+
+
+def _beginning(text: str) -> str:
+    """Return a text as far as its first full stop or colon, whichever ends a clause."""
+    return re.split(r"[.:;](?=\s|$)", text, maxsplit=1)[0] + "."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dasfprof.schema import (
     allocations,
     call_profiles,
+    client,
     gpus,
     resources,
     stack_samples,
@@ -22,6 +23,7 @@ KINDS: dict[tuple[str, str], EventKind] = {
         resources,
         gpus,
         steps,
+        client,
         under_way,
         stack_samples,
         call_profiles,

@@ -80,6 +80,13 @@ monotonic       float    seconds  the host's monotonic clock
             "Process Seconds",
         ),
         Column(
+            "service_cpu_seconds",
+            "time",
+            "seconds",
+            "of these, since the first sample: event loops, Dask's and dasfprof's threads, and the "
+            "main thread; None: the system does not tell",
+        ),
+        Column(
             "process_io.read_size",
             "time",
             "bytes",
@@ -105,6 +112,13 @@ monotonic       float    seconds  the host's monotonic clock
         *HOST_COUNTERS,
         *HOST_PRESSURE,
         *OWN_GPU,
+        Column(
+            "oom_kills",
+            "time",
+            "count",
+            "processes of the worker's control group that the kernel killed for want of memory, "
+            "once a second",
+        ),
     ),
 )
 
@@ -150,15 +164,28 @@ write_time      time     seconds  writing since boot
 
 HOST_PROCESS = event_kind(
     "Host Process",
-    "A process of a busy host that used much of a core or of the memory, in a look at all of them.",
+    "A process that had much of a host's memory, or used much of a core of a busy one, in a look "
+    "at all of them.",
     recorder="ResourceMonitor",
     columns="""
 pid             int      id       its number
 name            text     text     the kernel's name of it, 15 characters; never its command line
 owner           text     text     name of its user; where it has none, the number
-cpu             float32  number   % of one core since the look before
+cpu             float32  number   % of one core since the look before; None: there was none
 memory          int      bytes    resident
-interval        float    seconds  since the look before
+interval        float    seconds  since the look before; 0: a look for memory alone
 ancestors       value    object   numbers of the processes that it descends from, the nearest first
 """,
 )
+
+
+# --- The sizes of memory at which a worker acts, as the headers of its files tell them ------------
+
+#: What each size is of, by its name in a header: bytes, 0 if there is none. `Trace.workers` has
+#: columns of these names, NaN where there is none or nothing tells.
+MEMORY_SIZES = {
+    "memory_limit": "that it may take",
+    "memory_target": "of results, from which on it writes some to disk",
+    "memory_spill": "of its process, from which on it writes results to disk",
+    "memory_pause": "of its process, from which on it begins no task",
+}

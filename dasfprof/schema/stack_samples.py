@@ -1,4 +1,4 @@
-"""What is recorded of the lines in which threads spend their time, some 20 times a second."""
+"""What is recorded of the lines in which threads spend their time, where that is long."""
 
 from __future__ import annotations
 
@@ -20,21 +20,27 @@ _OF_A_SAMPLE = (
         "float",
         "seconds",
         "what this stands for: between the last times at which looks were due, until this look and "
-        "until the one before",
+        "until the last that would have been at this thread: about a second if it rarely is",
     ),
-    Column("cpu", "time", "seconds", "CPU time of the thread since the last look; None: unknown"),
+    Column(
+        "cpu",
+        "time",
+        "seconds",
+        "CPU time of the thread since then; None: unknown, as at the first look at a task run",
+    ),
     Column(
         "run_queue",
         "time",
         "seconds",
-        "the thread could run since the last look and had no core; None: unknown",
+        "the thread could run since then and had no core; None: unknown",
     ),
 )
 
 TASK_SAMPLE = event_kind(
     "Task Sample",
     "The stack of a thread while it ran a task, from the task's function on. It belongs to the "
-    "task run of that thread and time.",
+    "task run of that thread and time. Those of functions whose runs take 30 ms are looked at "
+    "each time, those of others rarely, runs of under 3 ms hardly ever.",
     recorder="TracePlugin",
     columns="""
 thread          text     text     identity of the thread

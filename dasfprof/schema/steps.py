@@ -56,5 +56,49 @@ since           time     time     the graph before it had been sent, or recordin
 start           time     time     Dask began to pickle it
 optimising      time     seconds  Dask optimised collections in that thread since its graph before,
     before it began to pickle; None: unknown
+size            time     bytes    pickled; None: unknown
+""",
+)
+
+LINE = event_kind(
+    "Line",
+    "A line of the program built something for the first time, such as a layer of a graph, a part "
+    "of a dataframe or futures, or called Dask.",
+    recorder="StepRecorder",
+    columns="""
+id              int      id       of the line
+file            text     text     the innermost file of the program's own code
+line            int      id       the line in it
+code            text     text     the function that it is in
+text            text     text     of the line; None: see missing
+missing         text     text     why there is no text: not recorded, changed since, there is no
+    such file
+cell            text     text     of a notebook: the cell, as In[3]; None: no cell
+library         text     text     the innermost file of a library that the line called and that
+    called Dask; None: the line called Dask itself
+library_line    int      id       the line in it; -1: none
+library_code    text     text     the function that it is in
+""",
+)
+
+LINE_LAYER = event_kind(
+    "Line Layer",
+    "A line built a layer of a graph, or a future. Where Dask fuses layers the tasks are called "
+    "after the last.",
+    recorder="StepRecorder",
+    columns="""
+id              int      id       of the line
+layer           key      key      its name; of a future its key
+dependencies    keys     keys     names of layers that it depends on, or that were fused into it
+""",
+)
+
+LINE_GRAPH = event_kind(
+    "Line Graph",
+    "A line sent a graph that it alone built, as Client.map does.",
+    recorder="StepRecorder",
+    columns="""
+id              int      id       of the line
+key             key      key      of a task of the graph
 """,
 )

@@ -39,10 +39,13 @@ ready           time     time     its dependencies were on the worker
 executing       time     time     it was given a thread
 seceded         time     time     it gave its thread back and went on (long-running)
 done            time     time     the worker knew the outcome
-deserialize     float32  seconds  deserialising in the run
+deserialize     float32  seconds  deserialising in the run, as of unspilled inputs; functions and
+    arguments were deserialised as the scheduler's message was read, before the run
 disk_read       float32  seconds  unspilling of inputs
 disk_read_size  int      bytes    inputs that were unspilled
 executor        float32  seconds  waiting for the thread pool, and returning from it
+collecting      float32  seconds  CPU time of Python's garbage collector in the task's thread, with
+    the finalizers that it called, but for its youngest generation; None for coroutines
 exception       text     text     what it raised
 raised_at       text     text     the last line of user code in its traceback: file:line function
 """,
@@ -148,6 +151,40 @@ key             key      key      the key
 run_id          int      id       Dask's number of the attempt
 arguments       text     text     name, type, dtype, shape or length of the first 20 arguments,
     those of plain types by value if that was asked for; empty: it has none, or they are unknown
+""",
+)
+
+STORAGE = event_kind(
+    "Storage",
+    "What the thread of a task run read from a storage and wrote to it, by protocol: in calls of "
+    "fsspec, the outermost of those within one another; or, of a run of a millisecond or more, to "
+    "and from disks of its host. What other threads moved for it is left out.",
+    recorder="TracePlugin",
+    columns="""
+key             key      key      the key
+run_id          int      id       Dask's number of the attempt
+protocol        text     text     s3, gs, https, ... as the file system calls itself; disk: the
+    kernel's count of bytes from and to block devices, where cached files that are read count
+    nothing and those that are written count at once; it may have those of tasks of less than a
+    millisecond in the 0.1 s before it on its thread
+reads           int      count    calls that read; 0 of disk
+read_size       int      bytes    read
+reading         float32  seconds  in these calls, the thread's; 0 of disk
+writes          int      count    calls that wrote; 0 of disk
+write_size      int      bytes    written
+writing         float32  seconds  in these calls
+unsized         int      count    calls whose bytes are unknown, as of those that failed
+""",
+)
+
+WORKER_ERROR = event_kind(
+    "Worker Error",
+    "An error with an exception that Dask logged in a worker's process, not in a task's thread: "
+    "the first 100. Where a worker ends by itself, the last one often tells why.",
+    recorder="TracePlugin",
+    columns="""
+logger          text     text     the logger's name
+exception       text     text     the exception's type and text
 """,
 )
 
@@ -257,7 +294,25 @@ WORKER_EXIT = event_kind(
     recorder="SchedulerPlugin",
     columns="""
 worker          text     text     address
-exit_code       int      number   the exit status; negative: the signal that killed it
+exit_code       int      number   the exit status; negative: the signal that killed it; None:
+    unknown
 reason          text     text     why its nanny ended it; None: it did not, as far as is known
+""",
+)
+
+CLUSTER_CHANGE = event_kind(
+    "Cluster Change",
+    "Somebody or something restarted, retired or gave up workers, cancelled tasks, paused a "
+    "worker, or asked for another number of workers.",
+    recorder="SchedulerPlugin",
+    columns="""
+action          text     text     restart, retire, worker-ttl (the scheduler gave a worker up that
+    had sent no heartbeat for longer), pause, resume, cancel, adapt
+who             text     text     who asked: a client, the worker itself, adaptive, scheduler; None:
+    unknown
+workers         value    object   addresses of the workers that it is about
+number          float32  number   cancel: of tasks; restart: of tasks that it took away before they
+    were sent to a worker; adapt: of workers that are wanted; worker-ttl: of seconds without a
+    heartbeat
 """,
 )

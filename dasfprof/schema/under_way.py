@@ -64,6 +64,20 @@ holds           value    object   Dask's locks and semaphores that it holds: a l
     more=(*_OF_A_THREAD, *_WAITS),
 )
 
+LOCK_HELD = event_kind(
+    "Lock Held",
+    "A task gave a lock or semaphore of Dask's back, as its lines say: the event's time. What one "
+    "holds at its end is not told.",
+    recorder="TracePlugin",
+    columns="""
+kind            text     text     Lock, Semaphore or MultiLock
+name            text     text     its name
+limit           int      count    how many may hold it at a time
+since           time     time     the task had it
+waited          float32  seconds  it had waited for it
+""",
+)
+
 LOOP_BLOCKED = event_kind(
     "Loop Blocked",
     "The event loop of a worker or of the scheduler had not turned for over a second. Written "

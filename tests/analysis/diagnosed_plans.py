@@ -13,7 +13,10 @@ from dasfprof.analysis.diagnosis.run_figures import RunFigures
 
 
 def found(plan: Plan, directory: Path) -> dict[str, dict[str, Any]]:
-    """Diagnose a planned run, with each rule un-guarded first; gives the findings by rule."""
+    """Diagnose a planned run, with each rule un-guarded first; gives the findings by rule.
+
+    ``Costs (s)`` are the seconds by which a finding is ranked where it promises none.
+    """
     analyser = plan.write(directory)
     run = RunFigures(analyser.trace)
     for rule in RULES.values():
@@ -22,6 +25,6 @@ def found(plan: Plan, directory: Path) -> dict[str, dict[str, Any]]:
     against = refute(directory, table)
     assert not against, "\n".join(against)
     findings: dict[str, dict[str, Any]] = {}
-    for finding in table.to_dict("records"):
+    for finding in table.assign(**{"Costs (s)": table.attrs["costs"]}).to_dict("records"):
         findings.setdefault(str(finding["Rule"]), {str(k): v for k, v in finding.items()})
     return findings

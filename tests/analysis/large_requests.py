@@ -10,7 +10,7 @@ import pandas as pd
 
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.tables import questions
-from dasfprof.analysis.tables.in_parts import InParts
+from dasfprof.analysis.tables.questions import InParts
 
 #: What must be answered part by part.
 ANSWERED = {

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from traces import Plugin, row
 
-from dasfprof import EventProfiler
-from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof import EventProfiler, Trace, TraceAnalyser
 from dasfprof.recording.probes.disks import DISK_USAGE
 from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.schema.tasks import (

@@ -12,7 +12,7 @@ import dask
 import pytest
 from traces import compute, managed, record, write_as_dasf
 
-from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof import Trace, TraceAnalyser
 from dasfprof.database import EventDatabase, EventProfiler, FileDatabase, MultiEventDatabase
 from dasfprof.errors import InvalidArgumentError, NotATraceError, SourceNotFoundError
 from dasfprof.schema.events import Event

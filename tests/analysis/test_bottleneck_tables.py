@@ -13,7 +13,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 from traces import Plugin, compute, managed, record, row, usage, write_as_dasf
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.analysis.tables import task_bottleneck
 from dasfprof.schema.events import Event
 from dasfprof.schema.gpus import GPU_DEVICES, GPU_USAGE
@@ -39,6 +39,9 @@ FUNCTION_COLUMNS = [
     "CPU (s)",
     "Waiting for a core (s)",
     "Blocked (s)",
+    "Deserialising (s)",
+    "Garbage Collection (s)",
+    "In Storage (s)",
 ]
 TASK_COLUMNS = [
     "Host",
@@ -93,10 +96,10 @@ def write(request: pytest.FixtureRequest) -> Write:
 
 def functions(rows: list[tuple[object, ...]]) -> pd.DataFrame:
     # Nor do they say how long threads computed and waited.
-    rows = [(*row, NA, NA, NA)[: len(FUNCTION_COLUMNS)] for row in rows]
+    rows = [(*row, *(NA,) * 6)[: len(FUNCTION_COLUMNS)] for row in rows]
     table = pd.DataFrame(rows, columns=FUNCTION_COLUMNS)
     texts = dict.fromkeys(["Host", "Function", "Worker"], object)
-    numbers = [*FUNCTION_COLUMNS[3:9], "Mean Task time (s)", *FUNCTION_COLUMNS[-3:]]
+    numbers = [*FUNCTION_COLUMNS[3:9], "Mean Task time (s)", *FUNCTION_COLUMNS[-6:]]
     floats = dict.fromkeys(numbers, float)
     return table.astype({**texts, **floats, "GPU": "Int64"})
 
@@ -197,7 +200,7 @@ def test_what_threads_did_in_functions(tmp_path: Path) -> None:
     Plugin(tmp_path).write((COMPUTE, rows))
     analyser = TraceAnalyser(tmp_path)
 
-    labels = FUNCTION_COLUMNS[-3:]
+    labels = FUNCTION_COLUMNS[-6:-3]
     of_tasks = analyser.per_task_bottleneck().set_index("Task Key")[labels]
     assert of_tasks.loc["load-1"].tolist() == [2.0, 1.0, 5.0]
     assert of_tasks.loc["load-2"].tolist() == [7.0, 1.0, 0.0]

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from dasfprof.analysis.under_way.causes import find_causes
-from dasfprof.analysis.under_way.lines import describe_stack, user_line
 from dasfprof.analysis.under_way.state import (
     Activity,
     ClientNow,
@@ -19,6 +18,8 @@ from dasfprof.analysis.under_way.state import (
     Primitive,
     TaskUnderWay,
     WorkerNow,
+    describe_stack,
+    user_line,
 )
 
 USER = Frame("load", "/home/me/pipeline.py", 12)
@@ -187,6 +188,15 @@ def test_all_workers_paused() -> None:
     assert "all-paused" not in {c.kind for c in find_causes(state([task("f-1")], workers=one_runs))}
 
 
+@pytest.mark.parametrize(("results", "advised"), [(8e8, "Free results"), (1e3, "leave behind")])
+def test_what_paused_workers_hold_says_what_to_free(results: float, advised: str) -> None:
+    paused = worker(status="paused", memory=9e8, memory_limit=1e9, results=results)
+    (cause,) = find_causes(state([task("f-1")], workers=(paused,)))[:1]
+
+    assert "Dask's results are" in cause.evidence
+    assert advised in cause.suggestion
+
+
 @pytest.mark.parametrize(
     ("process_state", "certainty", "said"),
     [
@@ -237,6 +247,21 @@ def test_a_task_that_kills_its_workers() -> None:
     assert [cause.kind for cause in find_causes(state(failed=failed))] == ["killed-workers"]
 
 
+@pytest.mark.parametrize(
+    ("workers", "told"),
+    [
+        (1, "the worker that had it was killed by a crash."),
+        (3, "the workers that had it were killed by a crash, one after the other."),
+    ],
+)
+def test_how_many_workers_a_task_was_lost_with(workers: int, told: str) -> None:
+    message = f"KilledWorker: Attempted to run task 'f-1' on {workers} different workers, but all"
+    failed = (FailedTask("f-1", "f", message, died_of="killed by a crash"),)
+
+    (cause,) = find_causes(state(failed=failed))
+    assert cause.text == f"f-1 was given up: {told}"
+
+
 def test_computing_and_sleeping_are_told_as_they_are_seen() -> None:
     runs = task("f-1", activity=Activity("running", (USER,)), cpu=19.5)
     sleeps = task("g-1", activity=Activity("sleeping", (USER, WAIT)))
@@ -268,6 +293,29 @@ def test_the_client_is_elsewhere() -> None:
 
     assert cause.text == "All tasks ended 36 s before; the client does something else."
     assert "3 results" in cause.evidence
+    assert "the cluster has nothing left to do" in cause.suggestion
+
+
+def test_a_client_that_waits_for_results_may_be_sent_them() -> None:
+    waits = Activity("sleeping", (USER,), waits_in="gather", waits_keys=("work-1",))
+    client = ClientNow("Client-1", wanted=3, activity=waits)
+
+    cause = find_causes(state(clients=(client,), quiet=36.0))[0]
+
+    assert cause.text == "All tasks ended 36 s before; the client waits in gather."
+    assert cause.suggestion.startswith("These results may be on their way: client_calls() tells")
+
+
+def test_a_client_that_waits_for_what_the_scheduler_does_not_know() -> None:
+    waits = Activity("sleeping", (USER,), waits_in="result", waits_keys=("work-1",))
+    lost = ClientNow("Client-1", activity=waits, wants_nothing=True)
+
+    cause = find_causes(state(clients=(lost,), quiet=36.0))[0]
+    assert (cause.kind, cause.certainty) == ("lost-keys", "likely")
+    assert "waits in result for 1 result that the scheduler does not know of: work-1" in cause.text
+    # That it wants none in the end is what a client does that got its results.
+    kept = replace(lost, wants_nothing=False)
+    assert find_causes(state(clients=(kept,), quiet=36.0))[0].kind == "client-elsewhere"
 
 
 def test_nothing_under_way_has_no_cause() -> None:

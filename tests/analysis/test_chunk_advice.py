@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from traces import Plugin, row
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.analysis.model.chunks import find_chunks, larger_shape
 from dasfprof.schema.tasks import COMPUTE
 
@@ -75,6 +75,20 @@ def test_what_splits_an_array_has_chunks_of_its_pieces(tmp_path: Path) -> None:
     assert "chunks of 267 kB in place of 25 kB, chunks=(33333,) in place of (3125,)" in advised(
         analyser
     )
+
+
+def test_no_chunks_are_named_of_axes_that_no_array_of_the_user_has(tmp_path: Path) -> None:
+    """Matrices of two axes, and pieces of three that stand between them and their product."""
+    matrix = {"size": 2_000_000, "shape": (500, 500), **ARRAY}
+    rows = [ran(("load", place, 0), place, 0.001, **matrix) for place in range(4)]
+    piece = {"size": 25_000, "shape": (50, 1, 62), "dependencies": ["('load', 0)"], **ARRAY}
+    rows += [
+        ran(("piece", n // 8, 0, n % 8), n + 4, 0.001, input_size=50_000, **piece)
+        for n in range(64)
+    ]
+    said = advised(written(tmp_path, *rows))
+    assert "tasks of piece" in said
+    assert "chunks=" not in said
 
 
 def test_time_that_grows_with_a_power_of_the_size(tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ from distributed import Client, LocalCluster, wait
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dasfprof import DumpError, MissingExtraError, SourceNotFoundError
-from dasfprof.analysis.under_way import dump_file
+from dasfprof.analysis.under_way import from_dump
 from dasfprof.analysis.under_way.causes import find_causes
-from dasfprof.analysis.under_way.dump_file import read_dump
-from dasfprof.analysis.under_way.from_dump import state_from_dump
+from dasfprof.analysis.under_way.from_dump import read_dump, state_from_dump
 from dasfprof.analysis.under_way.state import ClusterState
+from dasfprof.errors import DumpError, MissingExtraError, SourceNotFoundError
+
+pytestmark = pytest.mark.whole_program
 
 
 def fails(_: Any = None) -> None:
@@ -191,7 +192,7 @@ def test_cut_and_damaged_files(dumps: dict[str, Path], tmp_path: Path) -> None:
 
 
 def test_a_file_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(dump_file, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(from_dump, "MOST_BYTES", 10_000)
     path = tmp_path / "large"
     path.write_bytes(gzip.compress(b"\x80" * 20_000))
     with pytest.raises(DumpError, match=r"more than 10 kB"):

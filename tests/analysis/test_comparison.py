@@ -17,9 +17,9 @@ from traces.hung import hung
 from traces.noisy import Noisy
 
 import dasfprof
-from dasfprof import InvalidArgumentError, SourceNotFoundError
 from dasfprof.analysis import Trace
-from dasfprof.analysis.comparison import RunComparison, compare
+from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
+from dasfprof.handles.comparison import RunComparison, compare
 from dasfprof.schema.stack_samples import TASK_SAMPLE
 
 #: Pairs of sides of five runs each, drawn from a pool of runs; how many of them must be right.
@@ -125,6 +125,8 @@ def test_one_run_each_is_never_certain(pools: Pools) -> None:
     seen = [compare(base[n], base[n + 1]) for n in range(0, len(base), 2)]
     assert {comparison.verdict.kind for comparison in seen} == {"no difference"}
     assert all("one run each: cannot tell below" in str(comparison) for comparison in seen)
+    # Without other runs nothing says that a difference is likely to be more than chance.
+    assert not any("likely" in comparison.verdict.text for comparison in seen)
     slower = compare(base[0], pools.of("clean 2x slower", PLANTED["clean 2x slower"], 2)[0])
     assert (slower.verdict.kind, slower.verdict.certain) == ("slower", False)
     assert np.isnan(slower.slower_than(0.1))
@@ -146,7 +148,7 @@ def a_run(directory: Path, number: int, seconds: float) -> Path:
 def test_one_run_each_is_held_against_what_others_vary_by(tmp_path: Path) -> None:
     first, second = a_run(tmp_path, 50, 10.0), a_run(tmp_path, 51, 11.5)
     alone = compare(first, second)
-    assert "cannot tell below 5 %." in alone.verdict.text
+    assert "cannot tell below 5 %, and by how much runs vary" in alone.verdict.text
     assert alone.verdict.kind == "slower"
     walls = [10.0, 10.5, 9.5, 10.2, 9.8, 10.1, 9.9]
     for number, wall in enumerate(walls):
@@ -263,6 +265,40 @@ def test_a_waterfall_by_hand(tmp_path: Path) -> None:
     assert functions["Total After (s)"]["sum"] == pytest.approx(4.0)
 
 
+def two_threads(directory: Path, fit: float, loads: int = 10) -> Path:
+    """Write a run in which one thread loads, 0.1 s each, and the other fits."""
+    tasks = []
+    for thread, (name, seconds, count) in enumerate((("load", 0.1, loads), ("fit", fit, 10))):
+        at = 0.0
+        for n in range(count):
+            stop = at + seconds + n / 1000
+            waits = {"sent": 0.0, "received": 0.0, "ready": 0.0}
+            tasks.append(Task(f"{name}-{n}", 0, at, stop, thread=thread, **waits))
+            at = stop
+    Plan(tasks, workers=1, threads=2, run_uuid=str(directory)).write_files(directory)
+    return directory
+
+
+def test_what_lies_on_the_path_by_chance_is_not_what_changed(tmp_path: Path) -> None:
+    """The path leads over load before, and over fit after; load is as it was."""
+    before = two_threads(tmp_path / "before", 0.09)
+    after = compare(before, two_threads(tmp_path / "after", 0.126))
+
+    assert after.sentences[1].startswith("By the median of their tasks: fit takes 38 % longer")
+    path = next(text for text in after.sentences if text.startswith("On the critical path"))
+    assert path.startswith("On the critical path: fit +1.3")
+    assert "load" not in path
+    assert "other functions, whose tasks are as many" in path
+
+
+def test_a_function_of_more_tasks_is_named_on_the_path(tmp_path: Path) -> None:
+    before = two_threads(tmp_path / "before", 0.05)
+    words = str(compare(before, two_threads(tmp_path / "after", 0.05, loads=15)))
+
+    assert "On the critical path: load +5" in words
+    assert "other functions" not in words
+
+
 def test_sampling_on_one_side_could_explain_it(tmp_path: Path) -> None:
     first, second = a_run(tmp_path / "a", 1, 10.0), a_run(tmp_path / "b", 2, 14.0)
     row = {"interval": 0.1, "activity": "running", "thread": "1"}
@@ -324,6 +360,24 @@ def test_findings_that_are_new_gone_and_the_same(tmp_path: Path) -> None:
     assert set(forth.loc[forth["Status"] == "new", "Rule"]) == set(
         back.loc[back["Status"] == "gone", "Rule"]
     )
+
+
+def test_what_a_run_that_did_not_end_lacks_is_not_gone(tmp_path: Path) -> None:
+    """Its first tasks only ran: whether the last had failed nobody knows."""
+    broken = [Task(f"f-{n}", n % 2, 0.5 * n, 0.5 * n + 0.4) for n in range(8)]
+    broken += [Task("f-9", 0, 4.0, 5.0, state="erred", exception="ValueError('no')")]
+    whole = Plan(broken).write(tmp_path / "a").trace
+    ended = Plan(broken[:8], run_uuid="2").write(tmp_path / "b").trace
+    unfinished = hung().write(tmp_path / "hung").trace
+
+    found = compare(whole, unfinished).findings.set_index("Rule")
+    assert found.loc["errors", "Status"] == "not clear"
+    assert found.loc["unfinished-run", "Status"] == "new"
+    # A run that ended and has it not tells, and all runs are counted.
+    found = compare([whole, unfinished], [ended, unfinished]).findings.set_index("Rule")
+    assert found.loc["errors", ["Status", "Runs Before", "Runs After"]].tolist() == [
+        *("gone", "1 of 2", "0 of 2")
+    ]
 
 
 def test_what_differs_around_and_what_it_could_explain(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 import time
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from traces import ANY_RUNS, Plan, Task, compute, made_trace, record
 
 import dasfprof
-from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof import Trace, TraceAnalyser
 
 COLUMNS = ["Start (s)", "Duration (s)", "Kind", "Task Key", "Bound By"]
 
@@ -27,7 +28,8 @@ WORKERS = [{"boot_id": "scheduler's"}] * 2
 
 
 def path_of(*runs: dict[str, Any], **options: Any) -> list[list[Any]]:
-    table = TraceAnalyser(made_trace(runs, workers=WORKERS, **options)).critical_path()
+    options = {"workers": WORKERS, **options}
+    table = TraceAnalyser(made_trace(runs, **options)).critical_path()
     return table[COLUMNS].to_numpy().tolist()
 
 
@@ -153,6 +155,48 @@ def test_without_the_scheduler_dependencies_are_what_is_known() -> None:
         [7.0, 2.0, "Transfer", "b-1", "dependency"],
         [9.0, 3.0, "Compute", "b-1", "dependency"],
     ]
+
+
+#: The second worker left at 9.
+LEFT = [WORKERS[0], {**WORKERS[1], "left": 9.0}]
+AGAIN = 0.25, 0, 0, 0, 4.0, 0, 0.5
+
+
+def test_what_was_lost_with_its_worker_is_where_the_path_begins() -> None:
+    # Known at 1 and sent at 1.5 to the worker that left with it, and sent again at 9.25.
+    lost = {"key": "a-1", "worker_id": 1, "scheduler_waiting": 1.0, "sent": 1.5, "known": 9.0}
+    lost |= {"cause": "update-graph-1", "end_cause": "handle-worker-cleanup-1"}
+    again = stages("a-1", 9.0, 9.25, *AGAIN, cause="handle-worker-cleanup-1")
+
+    assert path_of(again, workers=LEFT, scheduler_only=[lost]) == [
+        [1.0, 0.5, "Scheduler", "a-1", ""],
+        [1.5, 7.5, "Lost", "a-1", ""],
+        [9.0, 0.25, "Scheduler", "a-1", ""],
+        [9.25, 0.25, "On its way", "a-1", ""],
+        [9.5, 4.0, "Compute", "a-1", ""],
+        [13.5, 0.5, "Scheduler", "a-1", ""],
+    ]
+    # What a client gave up, and asked for again, was not lost.
+    released = {**lost, "end_cause": "client-releases-keys-1", "state": "released"}
+    again |= {"cause": "update-graph-2"}
+    path = path_of(again, workers=LEFT, scheduler_only=[released])
+    assert path[0] == [1.0, 8.0, "Client", "a-1", "client"]
+
+
+def test_a_result_that_was_lost_with_its_worker() -> None:
+    first, cleanup = FIRST | {"worker_id": 1}, {"cause": "handle-worker-cleanup-1"}
+    again = stages("a-1", 9.0, 9.0, *AGAIN, **cleanup)
+
+    # It was known at 6.5 that it was there, and it was until 9.
+    assert path_of(first, again, workers=LEFT)[6:9] == [
+        [6.5, 2.5, "Lost", "a-1", "client"],
+        [9.0, 0.25, "On its way", "a-1", "client"],
+        [9.25, 4.0, "Compute", "a-1", "client"],
+    ]
+    # Its worker was there still: the client dropped the result, and submitted it again.
+    told = {"cause": "update-graph-2", "wanted": 1}
+    path = path_of(first | {"wanted": 1}, again | told)
+    assert [6.5, 2.5, "Client", "a-1", "client"] in path
 
 
 def test_summary_by_kind_and_function() -> None:
@@ -428,9 +472,70 @@ def test_a_thread_that_was_taken_a_moment_before_its_last_task_was_noted_as_done
 ) -> None:
     first = Task("load-0", 0, 0.0, 1.0, done=1.0 + 2**-12)
     second = Task("load-1", 0, 1.0, 2.0, sent=0.0, received=0.0, ready=0.0)
-    path = Plan([first, second], workers=1).write(tmp_path).critical_path()
+    path = Plan([first, second], workers=1, threads=1).write(tmp_path).critical_path()
 
     compute = path[path["Kind"] == "Compute"]
     assert compute["Task Key"].tolist() == ["load-0", "load-1"]
     assert compute["Bound By"].tolist() == ["client", "thread"]
     assert compute["Duration (s)"].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("threads", [(0, 1, 1, 0), (0, 1, 0, 1), (0, 0, 0, 0)])
+def test_whichever_thread_runs_the_next(tmp_path: Path, threads: tuple[int, ...]) -> None:
+    """Two runs end within a moment, and the worker notes that they did after two others began.
+
+    These run on either's thread; coroutines all in one.
+    """
+    noted = 2**-10
+    tasks = [
+        Task("load-0", 0, 0.0, 1.0, done=1.0 + 2 * noted, thread=threads[0]),
+        Task("load-1", 0, 0.0, 1.0 + noted, done=1.0 + 3 * noted, thread=threads[1]),
+        *(
+            Task(f"load-{n}", 0, begin, end, sent=0.0, received=0.0, ready=0.0, thread=threads[n])
+            for n, begin, end in ((2, 1.0 + noted, 2.0), (3, 1.0 + 2 * noted, 2.5))
+        ),
+    ]
+    path = Plan(tasks, workers=1, threads=2).write(tmp_path).critical_path()
+
+    assert path["Kind"].tolist() == ["Compute", "Task overhead", "Compute"]
+    compute = path[path["Kind"] == "Compute"]
+    assert compute["Bound By"].tolist() == ["client", "thread"]
+
+
+def test_a_thread_that_was_free_is_told(tmp_path: Path) -> None:
+    """One run of two ended a second before another began, which was ready all the time."""
+    tasks = [
+        Task("load-0", 0, 0.0, 1.0, thread=0),
+        Task("load-1", 0, 0.0, 4.0, thread=1),
+        Task("load-2", 0, 2.0, 5.0, sent=0.0, received=0.0, ready=0.0, thread=0),
+    ]
+    path = Plan(tasks, workers=1, threads=2).write(tmp_path).critical_path()
+
+    assert path.loc[path["Kind"] == "Worker", "Duration (s)"].tolist() == [1.0]
+
+
+async def nap_beside_others(seconds: float) -> float:
+    await asyncio.sleep(seconds)
+    return seconds
+
+
+def test_no_thread_was_free_while_all_were_busy(tmp_path: Path) -> None:
+    """By the functions' own times, of coroutines and others that end within milliseconds."""
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=tmp_path),
+    ):
+        client.gather(
+            client.map(nap_beside_others, [0.06] * 10, pure=False)
+            + client.map(nap, [0.02 + 0.0005 * (n % 7) for n in range(30)], pure=False)
+        )
+    trace = Trace.from_database(tmp_path)
+    path = TraceAnalyser(trace).critical_path()
+    start = trace.tasks["start"].to_numpy() - trace.begin
+    stop = start + trace.tasks["duration"].to_numpy()
+    waits = path[path["Kind"] == "Worker"]
+    for begin, seconds in zip(waits["Start (s)"], waits["Duration (s)"], strict=True):
+        moments = begin + seconds * np.linspace(0.05, 0.95, 19)
+        running = ((start <= moments[:, None]) & (moments[:, None] < stop)).sum(axis=1)
+        assert (running < 2).all(), (begin, seconds)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from traces import Plugin, record, row, usage
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.schema.tasks import COMPUTE
 
 T = 1.7e9

@@ -13,12 +13,12 @@ import pytest
 from diagnosed_plans import found
 from traces import Plan, Task, compute, filled, managed, usage, write_as_dasf
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES, diagnose
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.rules import SYMPTOMS
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.wording import Statement
+from dasfprof.analysis.wording import Advice, Figures, Statement, Words
 
 COLUMNS = ["Severity", "Finding", "Seconds at stake (s)", "Evidence", "Suggestion"]
 COLUMNS += ["Rule", "Function", "Worker", "Start (s)", "Stop (s)", "Cause"]
@@ -103,6 +103,115 @@ def test_symptoms_stand_beneath_their_cause_with_their_seconds(tmp_path: Path) -
         .iloc[1]
         .endswith("It may follow from client-gaps, spilling, straggling-tasks.")
     )
+
+
+def test_what_explains_others_comes_first_though_they_cost_more(tmp_path: Path) -> None:
+    table = diagnosed(tmp_path, ("straggling-tasks", 4.0), ("poor-placement", 2.0))
+    assert table[["Rule", "Cause"]].values.tolist() == [
+        ["poor-placement", None],
+        ["straggling-tasks", "poor-placement"],
+    ]
+
+
+def test_what_costs_hardly_anything_explains_nothing_that_costs_much(tmp_path: Path) -> None:
+    table = diagnosed(tmp_path, ("straggling-tasks", 9.0), ("poor-placement", 1.0))
+    assert table["Rule"].tolist() == ["straggling-tasks", "poor-placement"]
+    assert table["Cause"].isna().all()
+
+
+def advising(*rules: tuple[str, float, Advice | None]) -> dict[str, Any]:
+    """Give rules that each find something and advise it."""
+
+    def one(seconds: float, advice: Advice | None) -> Any:
+        def say(f: Figures) -> Words:
+            return "It is.", "See it.", ["Change it.", *([advice] if advice else [])]
+
+        return lambda run: iter([Finding.of(say, seconds=seconds)])
+
+    return {slug: one(seconds, advice) for slug, seconds, advice in rules}
+
+
+MORE = Advice("more-threads", "Take ten threads.", promises=True)
+FEWER = Advice("fewer-threads", "Take one thread.")
+
+
+def test_advice_that_another_finding_refutes_is_not_given(tmp_path: Path) -> None:
+    rules = advising(("blocked-tasks", 3.0, MORE), ("spilling", 2.0, None))
+    trace = Plan(filled(["load"], 4.0)).write(tmp_path).trace
+    table = diagnose(trace, rules).set_index("Rule")
+
+    assert table.loc["blocked-tasks", "Suggestion"] == (
+        "Change it. More threads a worker would gain nothing: workers spill for want of memory."
+    )
+    # What it promised was to be gained by that.
+    assert pd.isna(table.loc["blocked-tasks", "Seconds at stake (s)"])
+    assert table.loc["spilling", "Suggestion"] == "Change it."
+    assert table.loc["spilling", "Seconds at stake (s)"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    [
+        # Where memory ran out, or nearly.
+        *(("more-threads", rule) for rule in ("killed-workers", "memory-pressure", "spilling")),
+        *(("more-threads", rule) for rule in ("memory-near-limit", "host-memory-full")),
+        # Where tasks wait for one thing, or for each other.
+        *(("more-threads", rule) for rule in ("process-lock", "cluster-lock", "lock-bound")),
+        *(("more-threads", rule) for rule in ("waits-in-turn", "resource-limit")),
+        ("more-threads", "waits-for-tasks"),
+        # Where no core, no worker or no task is left for them.
+        *(("more-threads", rule) for rule in ("cpu-oversubscribed", "no-workers", "client-gaps")),
+        *(("more-threads", rule) for rule in ("one-at-a-time", "too-few-tasks", "serial-chain")),
+        *(("more-threads", rule) for rule in ("poor-placement", "imbalance")),
+        *(("share-memory", rule) for rule in ("process-lock", "lock-bound")),
+    ],
+)
+def test_which_finding_excludes_which_advice(kind: str, other: str, tmp_path: Path) -> None:
+    advice = Advice(kind, "Do that.")
+    trace = Plan(filled(["load"], 4.0)).write(tmp_path).trace
+
+    def advised(*rules: str) -> bool:
+        others = advising(*((rule, 2.0, None) for rule in rules))
+        table = diagnose(trace, {**advising(("transfer-bound", 3.0, advice)), **others})
+        return "Do that." in " ".join(table["Suggestion"])
+
+    assert other in RULES
+    assert advised("late-start")
+    assert not advised("late-start", other)
+
+
+def test_advice_that_nothing_refutes_is_given(tmp_path: Path) -> None:
+    rules = advising(("blocked-tasks", 3.0, MORE), ("late-receipt", 2.0, None))
+    trace = Plan(filled(["load"], 4.0)).write(tmp_path).trace
+    table = diagnose(trace, rules).set_index("Rule")
+
+    assert table.loc["blocked-tasks", "Suggestion"] == "Change it. Take ten threads."
+    assert table.loc["blocked-tasks", "Seconds at stake (s)"] == 3.0
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_workers_do_not_share_memory_where_a_lock_keeps_threads_apart(
+    locked: bool, tmp_path: Path
+) -> None:
+    share = Advice("share-memory", "Take fewer workers.")
+    rules = advising(("transfer-bound", 3.0, share), ("imbalance", 2.0, None))
+    rules |= advising(("process-lock", 1.0, None)) if locked else {}
+    table = diagnose(Plan(filled(["load"], 4.0)).write(tmp_path).trace, rules).set_index("Rule")
+
+    assert ("Take fewer workers." in table.loc["transfer-bound", "Suggestion"]) != locked
+    assert table.loc["transfer-bound", "Seconds at stake (s)"] == 3.0
+
+
+@pytest.mark.parametrize("refuted", [False, True])
+def test_fewer_threads_are_not_advised_beside_more(refuted: bool, tmp_path: Path) -> None:
+    # Where more are refuted themselves, fewer are advised again.
+    rules = advising(("blocked-tasks", 3.0, MORE), ("tasks-too-small", 2.0, FEWER))
+    rules |= advising(("spilling", 1.0, None)) if refuted else {}
+    trace = Plan(filled(["load"], 4.0)).write(tmp_path).trace
+    text = " ".join(diagnose(trace, rules)["Suggestion"])
+
+    assert ("Take one thread." in text) == refuted
+    assert ("Take ten threads." in text) != refuted
 
 
 def test_the_gravest_is_no_symptom_of_a_lesser(tmp_path: Path) -> None:
@@ -228,10 +337,50 @@ def test_small_tasks_that_are_received_late(tmp_path: Path) -> None:
     assert findings["late-receipt"]["Cause"] == "tasks-too-small"
 
 
+def test_many_tasks_do_not_explain_what_is_far_more_than_handling_them(tmp_path: Path) -> None:
+    # Each of 40 tasks computes for 1 ms, and takes 0.2 s to be handled.
+    tasks = [
+        Task(f"inc-{n}", n % 2, n // 2 * 0.2 + 0.1, n // 2 * 0.2 + 0.101, ready=n // 2 * 0.2)
+        for n in range(40)
+    ]
+    for task in tasks:
+        task.executing, task.done = task.ready, task.start + 0.099
+    finding = found(Plan(tasks, threads=1), tmp_path)["tasks-too-small"]
+
+    assert "Their number alone does not explain" in finding["Suggestion"]
+    assert "inputs into each task" not in finding["Suggestion"]
+    assert pd.isna(finding["Seconds at stake (s)"])
+
+
 def test_a_single_small_task_is_nothing_to_worry_about(tmp_path: Path) -> None:
     table = found(Plan([Task("inc", 0, 0.0, 57e-6, done=0.02)]), tmp_path)
     assert "tasks-too-small" not in table
     assert {finding["Severity"] for finding in table.values()} <= {"low", "info"}
+
+
+@pytest.mark.parametrize(("size", "advised"), [(50_000_000, "split_out="), (1000, "Break the")])
+def test_a_reduction_into_one_partition(tmp_path: Path, size: int, advised: str) -> None:
+    # A dataframe's tree: eight partitions, and three tasks that put them together, one by one.
+    tasks = filled(["part"], 0.5, count=8)
+    before = [f"part-{n}" for n in range(8)]
+    for number in range(3):
+        key, begin = f"groupbyaggregation-tree-{number}", 1.0 + 2.0 * number
+        tasks.append(Task(key, 0, begin, begin + 2.0, size=size, dependencies=before))
+        before = [key]
+    finding = found(Plan(tasks), tmp_path)["serial-chain"]
+
+    assert finding["Function"] == "groupbyaggregation-tree"
+    assert advised in finding["Suggestion"]
+
+
+def test_a_single_task_is_no_imbalance(tmp_path: Path) -> None:
+    # Small ones beside it are no work that could be spread.
+    tasks = [Task("read-0", 0, 0.0, 5.0), Task("sum-0", 0, 5.0, 5.01, dependencies=["read-0"])]
+    tasks.append(Task("small-0", 1, 0.0, 0.001))
+    findings = found(Plan(tasks, threads=1), tmp_path)
+
+    assert "imbalance" not in findings
+    assert "one file that cannot be split" in findings["too-few-tasks"]["Suggestion"]
 
 
 def test_a_chain(tmp_path: Path) -> None:
@@ -376,6 +525,7 @@ def test_a_slow_worker(tmp_path: Path) -> None:
     assert (finding["Severity"], finding["Worker"]) == ("high", "worker-node1-1")
     # 16 runs take 0.5 s longer each, on two threads; the others idle for the 4 s.
     assert finding["Seconds at stake (s)"] == pytest.approx(4.0)
+    assert "1 worker of 2" in finding["Evidence"]  # the scheduler is none
     assert 'retire_workers(["tcp://10.0.0.1:4001"])' in finding["Suggestion"]
     assert all(findings[rule]["Severity"] == "low" for rule in findings.keys() - {"slow-worker"})
 
@@ -502,19 +652,34 @@ def test_calls_of_actors_are_no_gaps(tmp_path: Path) -> None:
     assert "client-gaps" not in found(plan, tmp_path / "all")
 
 
-def test_degradation(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "severity"),
+    [
+        ("table: pandas.DataFrame (1000, 3); n: 5", "high"),
+        ("n: int", "medium"),
+        (None, "medium"),
+        ("different", "medium"),
+    ],
+)
+def test_degradation(tmp_path: Path, arguments: str | None, severity: str) -> None:
+    """Tasks that are called with other numbers, or with what is unknown, may have more to do."""
     tasks, begin = [], 0.0
     for turn in range(12):
         seconds = 1.0 + 0.2 * turn
         for lane in range(4):
             worker, thread = divmod(lane, 2)
             key = f"store-{turn}{lane}"
-            tasks.append(Task(key, worker, begin, begin + seconds, thread=thread))
+            given = f"list of {turn}" if arguments == "different" else arguments
+            task = Task(key, worker, begin, begin + seconds, thread=thread, arguments=given)
+            tasks.append(task)
         begin += seconds
     findings = found(Plan(tasks), tmp_path)
 
     finding = findings["degrading-functions"]
-    assert (finding["Severity"], finding["Function"]) == ("high", "store")
+    assert (finding["Severity"], finding["Function"]) == (severity, "store")
+    certain = severity == "high"
+    assert finding["Suggestion"].startswith("Look in store" if certain else "Run some of the last")
+    assert ("cannot tell" in finding["Evidence"]) != certain
     # 25.2 s in 12 turns; were none to take longer than the first four do on average, 1.3 s: 15.2.
     assert finding["Seconds at stake (s)"] == pytest.approx(10.0)
 

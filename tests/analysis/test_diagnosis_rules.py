@@ -5,16 +5,21 @@ Two workers of two threads, unless said; every rule fires on its fault, and not 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from diagnosed_plans import found
 from traces import Plan, T, Task, filled
 
-from dasfprof.analysis import Trace, TraceAnalyser
-from dasfprof.analysis.trace.notes import Note
+from dasfprof import Trace, TraceAnalyser
+from dasfprof.analysis.diagnosis import diagnose
+from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.trace.gaps import Note
+from dasfprof.analysis.wording import Advice, Figures, Words
 
 
 def four_lanes(name: str, seconds: float, turns: int, **more: Any) -> list[Task]:
@@ -53,6 +58,33 @@ def moving(seconds: float) -> Plan:
     return plan
 
 
+def test_few_bytes_do_not_explain_slow_transfers(tmp_path: Path) -> None:
+    plan = moving(1.0)
+    for place, (worker, start, stop, _, keys) in enumerate(plan.transfers):
+        plan.transfers[place] = (worker, start, stop, 500, keys)
+    finding = found(plan, tmp_path)["transfer-bound"]
+
+    assert "Their bytes do not explain that: 4 transfers" in finding["Suggestion"]
+    assert "took 1 s each" in finding["Suggestion"]
+    assert "Move less" not in finding["Suggestion"]
+
+
+def test_outputs_of_a_p2p_shuffle_cannot_be_moved(tmp_path: Path) -> None:
+    # What it hands out is on the first worker, and waits there while the second idles.
+    tasks = [Task(f"part-{n}", n, 0.0, 1.0) for n in (0, 1)]
+    tasks.append(Task("shuffle-barrier-1", 0, 1.0, 1.1, dependencies=["part-0", "part-1"]))
+    for n in range(12):
+        start = 1.1 + n // 2
+        task = Task(f"take-{n}", 0, start, start + 1, dependencies=["shuffle-barrier-1"])
+        task.thread, task.ready, task.runnable = 1 + n % 2, 1.1, 1.1
+        tasks.append(task)
+    findings = found(Plan(tasks), tmp_path)
+
+    suggestion = findings["poor-placement"]["Suggestion"]
+    assert "a P2P shuffle decides which worker has which of its outputs" in suggestion
+    assert not [one for one in findings.values() if "client.replicate()" in one["Suggestion"]]
+
+
 def test_transfers(tmp_path: Path) -> None:
     finding = found(moving(1.0), tmp_path)["transfer-bound"]
 
@@ -82,12 +114,39 @@ def holding(written: float, seconds: float) -> Plan:
 
 
 def test_spilling(tmp_path: Path) -> None:
-    finding = found(holding(1e9, 0.25), tmp_path)["spilling"]
+    plan = holding(1e9, 0.25)
+    plan.memory_limit = 400_000_000
+    finding = found(plan, tmp_path)["spilling"]
 
     assert finding["Severity"] == "high"
     assert finding["Seconds at stake (s)"] == pytest.approx(1.0)  # a quarter of 4 s
     assert "2 GB were written" in finding["Finding"]
     assert "memory_limit of 500 MB" in finding["Suggestion"]  # 300 MB by 60 %
+
+
+def test_no_limit_is_advised_in_place_of_an_unknown_one(tmp_path: Path) -> None:
+    """Workers may have had more than their results alone let expect."""
+    finding = found(holding(1e9, 0.25), tmp_path)["spilling"]
+
+    assert "memory_limit" not in finding["Suggestion"]
+    assert finding["Suggestion"].startswith("Use fewer threads a worker")
+
+
+@pytest.mark.parametrize(("memory", "advised"), [(300_000_000, "429 MB"), (200_000_000, None)])
+def test_spilling_for_want_of_memory_that_no_result_takes(
+    memory: int, advised: str | None, tmp_path: Path
+) -> None:
+    """Results of 16 MB would do with a limit of 26.7 MB, of a process that has 300 MB."""
+    plan = holding(1e9, 0.25)
+    plan.memory_limit = 400_000_000
+    plan.held = [(n, at, {**facts, "size": 16_000_000}) for n, at, facts in plan.held]
+    plan.used = [(n, at, {"memory": memory}) for n in (0, 1) for at in (0.0, 3.9)]
+    suggestion = found(plan, tmp_path)["spilling"]["Suggestion"]
+
+    if advised is None:
+        assert "memory_limit" not in suggestion
+    else:  # by 70 %
+        assert f"memory_limit of {advised} or more in place of 400 MB" in suggestion
 
 
 @pytest.mark.parametrize(
@@ -144,7 +203,7 @@ def test_paused_workers(tmp_path: Path) -> None:
 
     assert finding["Worker"] == "worker-node1-1"
     # Two of four threads, for four seconds.
-    assert finding["Seconds at stake (s)"] == pytest.approx(2.0)
+    assert finding["Costs (s)"] == pytest.approx(2.0)
     assert (finding["Start (s)"], finding["Stop (s)"]) == (2.0, 5.0)
 
 
@@ -189,17 +248,79 @@ def test_a_worker_near_its_limit(tmp_path: Path) -> None:
     assert "memory_limit of 1.15 GB" in finding["Suggestion"]  # 80 % of that are 920 MB
 
 
+def test_what_queues_elsewhere_than_in_a_p2p_shuffle_can_be_moved(tmp_path: Path) -> None:
+    # The outputs are taken at once; what queues for one worker is something else.
+    tasks = [Task(f"part-{n}", n, 0.0, 1.0) for n in (0, 1)]
+    tasks.append(Task("shuffle-barrier-1", 0, 1.0, 1.1, dependencies=["part-0", "part-1"]))
+    tasks += [Task(f"take-{n}", n, 1.1, 1.2, dependencies=["shuffle-barrier-1"]) for n in (0, 1)]
+    for n in range(12):
+        start = 1.2 + n
+        tasks.append(Task(f"fit-{n}", 0, start, start + 1, ready=1.2, runnable=1.2))
+    findings = found(Plan(tasks, threads=1), tmp_path)
+
+    assert "client.replicate()" in findings["poor-placement"]["Suggestion"]
+
+
+def test_the_skew_of_a_join_comes_before_where_its_outputs_are(tmp_path: Path) -> None:
+    # Of ten outputs one has 90 times the bytes of others; two more queue behind it meanwhile.
+    tasks = [Task(f"part-{n}", n, 0.0, 1.0) for n in (0, 1)]
+    tasks.append(Task("shuffle-barrier-1", 0, 1.0, 1.1, dependencies=["part-0", "part-1"]))
+    begin = [1.1, 1.1]
+    for n in range(12):
+        worker, lasts = n % 2, 6.0 if n == 0 else 0.3
+        task = Task(f"take-{n}", worker, begin[worker], begin[worker] + lasts, size=200_000)
+        task.dependencies, task.ready, task.runnable = ["shuffle-barrier-1"], 1.1, 1.1
+        task.size *= 90 if n == 0 else 1
+        begin[worker] += lasts
+        tasks.append(task)
+    table = Plan(tasks, threads=1).write(tmp_path).diagnose()
+
+    assert table["Rule"].tolist()[0] == "fat-partitions", table[["Rule", "Finding"]]
+    assert table.set_index("Rule").loc["poor-placement", "Cause"] == "fat-partitions"
+    assert not table["Suggestion"].str.contains("client.replicate|drop workers=").any()
+
+
 # --- cores ---------------------------------------------------------------------------------------
 
 
-def test_a_lock(tmp_path: Path) -> None:
-    # Two threads of each process compute half of the time each.
-    finding = found(Plan(four_lanes("loop", 1.0, 4, cpu=0.5)), tmp_path)["lock-bound"]
+def sampled_lanes(activities: Sequence[str]) -> list[tuple[int, int, float, dict[str, Any]]]:
+    """Plan samples of the four threads, ten a second for 4 s, of half a core each."""
+    counted = {"interval": 0.1, "cpu": 0.05, "run_queue": 0.0}
+    return [
+        (worker, thread, n / 10 + 0.05, {"activity": activities[n % len(activities)], **counted})
+        for worker in (0, 1)
+        for thread in (0, 1)
+        for n in range(40)
+    ]
+
+
+def test_a_lock_that_samples_show(tmp_path: Path) -> None:
+    # Two threads of each process compute half of the time each, and want the lock otherwise.
+    plan = Plan(four_lanes("loop", 1.0, 4, cpu=0.5), sampled=sampled_lanes(["lock", "running"]))
+    finding = found(plan, tmp_path)["lock-bound"]
 
     assert (finding["Severity"], finding["Function"]) == ("high", "loop")
     assert finding["Seconds at stake (s)"] == pytest.approx(2.0)  # half of 4 s
-    assert "2 tasks at a time" in finding["Finding"]
+    assert "waiting for Python's global lock (GIL): 2 tasks at a time" in finding["Finding"]
+    assert "by samples of stacks 50 % of it" in finding["Evidence"]
     assert "2 times as many workers with threads_per_worker=1" in finding["Suggestion"]
+
+
+def test_threads_that_sleep_wait_for_no_lock(tmp_path: Path) -> None:
+    # The same times; nine of ten samples that do not run are asleep.
+    waits = ["waiting", "running"] * 9 + ["lock", "running"]
+    plan = Plan(four_lanes("digest", 1.0, 4, cpu=0.5), sampled=sampled_lanes(waits))
+
+    assert "lock-bound" not in found(plan, tmp_path)
+
+
+def test_without_samples_a_lock_and_a_sleep_are_alike(tmp_path: Path) -> None:
+    finding = found(Plan(four_lanes("loop", 1.0, 4, cpu=0.5)), tmp_path)["lock-bound"]
+
+    assert (finding["Severity"], finding["Function"]) == ("medium", "loop")
+    assert "keep each other waiting" not in finding["Finding"]
+    assert "the trace cannot tell these apart" in finding["Evidence"]
+    assert finding["Suggestion"].startswith("Samples of stacks of a longer run")
 
 
 def test_too_few_cores(tmp_path: Path) -> None:
@@ -209,8 +330,18 @@ def test_too_few_cores(tmp_path: Path) -> None:
 
     assert findings.keys() == {"cpu-oversubscribed"}
     finding = findings["cpu-oversubscribed"]
-    assert finding["Seconds at stake (s)"] == pytest.approx(2.0)
+    assert finding["Costs (s)"] == pytest.approx(2.0)
     assert "fewer threads" in finding["Suggestion"]
+
+
+def test_no_fewer_threads_where_there_are_cores_for_all(tmp_path: Path) -> None:
+    # The same waits of four threads, on a host of eight cores.
+    tasks = four_lanes("loop", 1.0, 4, cpu=0.5, run_queue=0.5)
+    finding = found(Plan(tasks, cores=8), tmp_path)["cpu-oversubscribed"]
+
+    assert "though there are 4 threads for 8 cores" in finding["Finding"]
+    assert "un fewer threads" not in finding["Suggestion"]
+    assert finding["Severity"] == "low"
 
 
 def test_waits_cost_no_more_than_there_were_though_workers_came_late(tmp_path: Path) -> None:
@@ -223,7 +354,7 @@ def test_waits_cost_no_more_than_there_were_though_workers_came_late(tmp_path: P
     plan = Plan(tasks, workers=1, joined=[12.0])
     finding = found(plan, tmp_path)["cpu-oversubscribed"]
 
-    assert finding["Seconds at stake (s)"] == pytest.approx(2.0)
+    assert finding["Costs (s)"] == pytest.approx(2.0)
 
 
 def test_parents_that_seceded_neither_sleep_nor_dominate(tmp_path: Path) -> None:
@@ -245,12 +376,39 @@ def test_parents_that_seceded_neither_sleep_nor_dominate(tmp_path: Path) -> None
     assert not findings.keys() & {"straggling-tasks", "lock-bound", "io-bound"}
 
 
-def test_libraries_that_start_threads(tmp_path: Path) -> None:
+ONE = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+
+@pytest.mark.parametrize(
+    ("limits", "advice", "not_said"),
+    [
+        (None, "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1, OPENBLAS_NUM_THREADS=1 for", "though"),
+        ({}, "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1, OPENBLAS_NUM_THREADS=1 for", "recorded"),
+        ({**ONE, "MKL_NUM_THREADS": "4"}, "set MKL_NUM_THREADS=1 for", "OMP_NUM_THREADS"),
+        (ONE, "threadpool_limits(1)", "of their own: set"),
+    ],
+)
+def test_libraries_that_start_threads(
+    tmp_path: Path, limits: dict[str, str] | None, advice: str, not_said: str
+) -> None:
+    """What is set already, as nannies do, is not advised."""
     tasks = four_lanes("solve", 1.0, 4, cpu=0.5, run_queue=0.5)
     used = [(n, at, {"process_cpu_seconds": at * 4}) for n in (0, 1) for at in (0.0, 4.0)]
+    plan = Plan(tasks, used=used, thread_limits=limits)
+    finding = found(plan, tmp_path)["cpu-oversubscribed"]
+
+    assert advice in finding["Suggestion"]
+    assert not_said not in finding["Suggestion"]
+    assert ("not recorded" in finding["Suggestion"]) == (limits is None)
+
+
+def test_an_event_loop_that_computes_is_no_librarys_thread(tmp_path: Path) -> None:
+    """Each process uses a core more than its tasks: Dask's own thread may do that."""
+    tasks = four_lanes("solve", 1.0, 4, cpu=0.5, run_queue=0.5)
+    used = [(n, at, {"process_cpu_seconds": at * 1.9}) for n in (0, 1) for at in (0.0, 4.0)]
     finding = found(Plan(tasks, used=used), tmp_path)["cpu-oversubscribed"]
 
-    assert "OMP_NUM_THREADS=1" in finding["Suggestion"]
+    assert "NUM_THREADS" not in finding["Suggestion"]
 
 
 def test_the_cpu_share_of_one_function_is_no_other_s(tmp_path: Path) -> None:
@@ -277,8 +435,215 @@ def test_sleeping_tasks(tmp_path: Path) -> None:
     assert findings.keys() == {"blocked-tasks"}
     finding = findings["blocked-tasks"]
     assert (finding["Severity"], finding["Function"]) == ("medium", "ask")
-    assert finding["Seconds at stake (s)"] == pytest.approx(3.96)
+    assert pd.isna(finding["Seconds at stake (s)"])
+    assert "this trace cannot tell" in finding["Suggestion"]
+    assert "in place of 2" not in finding["Suggestion"]
+
+
+def asking(**more: Any) -> Plan:
+    """Plan 16 tasks that wait for the network for 1 s each, all of them ready at once."""
+    tasks = four_lanes("ask", 1.0, 4, cpu=0.01)
+    for task in tasks:
+        task.ready = task.received = task.sent = 0.0
+    network = [("ask", "/home/me/ask.py", 3), ("recv_into", "/lib/python3.13/socket.py", 700)]
+    return Plan(tasks, stands={"ask": network}, **more)
+
+
+def test_tasks_that_wait_for_the_network_may_wait_side_by_side(tmp_path: Path) -> None:
+    finding = found(asking(), tmp_path)["blocked-tasks"]
+
     assert "threads_per_worker=20 in place of 2" in finding["Suggestion"]
+    # All 16 at a time take 1 s in place of 4 s.
+    assert finding["Seconds at stake (s)"] == pytest.approx(3.0, abs=0.1)
+
+
+def test_no_more_threads_where_memory_is_nearly_full(tmp_path: Path) -> None:
+    plan = asking(memory_limit=1000, used=[(0, at, {"memory": 900}) for at in (0.0, 4.0)])
+    findings = found(plan, tmp_path)
+
+    finding = findings["blocked-tasks"]
+    assert "memory-near-limit" in findings
+    assert "in place of 2" not in finding["Suggestion"]
+    assert "a worker came near its memory limit" in finding["Suggestion"]
+    assert pd.isna(finding["Seconds at stake (s)"])
+
+
+def test_no_more_threads_where_the_others_of_the_process_work(tmp_path: Path) -> None:
+    # Each process uses 6 s of the CPU in 4 s, and its two tasks at a time hardly any.
+    used = [
+        (n, at, {"process_cpu_seconds": 1.5 * at, "service_cpu_seconds": 0.0})
+        for n in (0, 1)
+        for at in (0.0, 4.0)
+    ]
+    finding = found(asking(used=used), tmp_path)["blocked-tasks"]
+
+    assert "other threads of their processes work" in finding["Finding"]
+    assert "threads_per_worker" not in finding["Suggestion"]
+
+
+def test_tasks_that_wait_for_a_pool_of_their_own(tmp_path: Path) -> None:
+    plan = asking()
+    pool = ("Future.result", "/lib/python3.13/concurrent/futures/_base.py", 450)
+    outside = [("step", "/home/me/ask.py", n) for n in range(3)]
+    plan.stands["ask"] = [*outside, pool, ("Condition.wait", "/lib/python3.13/threading.py", 360)]
+    finding = found(plan, tmp_path)["blocked-tasks"]
+
+    assert "stand in concurrent.futures for 100 % of their time" in finding["Finding"]
+    assert "threads_per_worker" not in finding["Suggestion"]
+
+
+def in_turn(lanes: list[tuple[int, int]], turn: float, times: int) -> list[Task]:
+    """Plan tasks of lanes (worker, thread) of which one at a time is served; all ask at once."""
+    tasks: list[Task] = []
+    since = dict.fromkeys(lanes, 0.0)
+    for number in range(times * len(lanes)):
+        worker, thread = lane = lanes[number % len(lanes)]
+        stop = turn * (number + 1)
+        name = f"ask-{worker}{thread}{number}"
+        tasks.append(Task(name, worker, since[lane], stop, cpu=0.001, thread=thread))
+        since[lane] = stop
+    return tasks
+
+
+def test_tasks_that_wait_in_turn(tmp_path: Path) -> None:
+    tasks = in_turn([(0, 1), (0, 2), (1, 1), (1, 2)], 0.25, 5)
+    findings = found(Plan(tasks), tmp_path)
+
+    assert "served one at a time, every 250 ms" in findings["waits-in-turn"]["Finding"]
+    assert "blocked-tasks" not in findings
+    assert not [one for one in findings.values() if "threads_per_worker" in one["Suggestion"]]
+
+
+def test_a_long_task_beside_short_ones_keeps_none_of_them_waiting(tmp_path: Path) -> None:
+    # One thread runs 20 tasks of 0.25 s, the other five times one that lasts 1 s.
+    tasks = [Task(f"ask-{n}", 0, n * 0.25, n * 0.25 + 0.25, cpu=0.001) for n in range(20)]
+    tasks += [Task(f"ask-{20 + n}", 1, n + 0.1, n + 1.1, cpu=0.001) for n in range(5)]
+
+    assert "waits-in-turn" not in found(Plan(tasks, threads=1), tmp_path)
+
+
+def test_who_waits_in_turn_is_no_slow_worker(tmp_path: Path) -> None:
+    # One of two workers is served two times for each time that the other is.
+    lanes = [(0, 1), (0, 1), (1, 1)]
+    tasks, since = [], {0: 0.0, 1: 0.0}
+    for number in range(24):
+        worker, stop = lanes[number % 3][0], 0.25 * (number + 1)
+        tasks.append(Task(f"ask-{number}", worker, since[worker], stop, cpu=0.001))
+        since[worker] = stop
+    findings = found(Plan(tasks, threads=1), tmp_path)
+
+    assert "slow-worker" not in findings or findings["slow-worker"]["Cause"] == "waits-in-turn"
+    assert "waits-in-turn" in findings
+
+
+def test_tasks_that_end_evenly_for_they_began_so_do_not_wait_in_turn(tmp_path: Path) -> None:
+    # Four threads of 1 s a task, which began 0.25 s after each other.
+    tasks = four_lanes("ask", 1.0, 5, cpu=0.01)
+    for task in tasks:
+        late = 0.25 * (2 * task.worker + task.thread)
+        task.start, task.stop = task.start + late, task.stop + late
+    findings = found(Plan(tasks), tmp_path)
+
+    assert "waits-in-turn" not in findings
+    assert "this trace cannot tell" in findings["blocked-tasks"]["Suggestion"]
+
+
+def test_the_garbage_collector(tmp_path: Path) -> None:
+    # 0.4 s of each second that 16 tasks compute, 6.4 s in all, on four threads: 1.6 s of 4.
+    finding = found(Plan(four_lanes("parse", 1.0, 4, collecting=0.4)), tmp_path)[
+        "garbage-collection"
+    ]
+    assert "takes 40 % of what parse computes" in finding["Finding"]
+    assert finding["Evidence"].startswith("6.4 s of 16 s on the CPU in 16 tasks")
+    assert finding["Seconds at stake (s)"] == pytest.approx(1.6, rel=0.1)
+    assert "gc.freeze" in finding["Suggestion"]
+
+
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        four_lanes("parse", 1.0, 4, collecting=0.15),
+        # They wait for most of their time: the collector's share of the CPU costs little.
+        four_lanes("fetch", 1.0, 4, cpu=0.1, collecting=0.04),
+        # A function that is a small part of the run.
+        [*four_lanes("sum", 5.0, 1), *four_lanes("parse", 0.1, 1, collecting=0.09)],
+    ],
+)
+def test_a_garbage_collector_that_costs_little(tasks: list[Task], tmp_path: Path) -> None:
+    assert "garbage-collection" not in found(Plan(tasks), tmp_path)
+
+
+def test_a_lock_of_each_process(tmp_path: Path) -> None:
+    # In both processes one of two tasks is served at a time, in the second one for longer.
+    tasks = [*in_turn([(0, 1), (0, 2)], 0.25, 6), *in_turn([(1, 1), (1, 2)], 0.4, 6)]
+    findings = found(Plan(tasks), tmp_path)
+
+    assert "something else of which each has one" in findings["process-lock"]["Finding"]
+    assert "threads_per_worker=1" in findings["process-lock"]["Suggestion"]
+    assert findings["blocked-tasks"]["Cause"] == "process-lock"
+
+
+def test_a_lock_of_the_process_in_samples(tmp_path: Path) -> None:
+    plan = asking()
+    plan.stands["ask"] = [
+        ("ask", "/home/me/ask.py", 3),
+        ("SerializableLock.__enter__", "/x/dask/utils.py", 1400),
+    ]
+    findings = found(plan, tmp_path)
+
+    finding = findings["process-lock"]
+    assert "wait for it for 100 % of their time" in finding["Finding"]
+    assert "2 times as many workers with threads_per_worker=1" in finding["Suggestion"]
+    assert "in place of 2" not in findings["blocked-tasks"]["Suggestion"]
+
+
+def test_a_lock_of_the_cluster_is_none_of_the_process(tmp_path: Path) -> None:
+    plan = asking()
+    plan.stands["ask"] = [
+        ("acquire", "/x/distributed/lock.py", 90),
+        ("sync", "/x/distributed/utils.py", 400),
+        ("acquire", "/lib/python3.13/threading.py", 400),
+    ]
+    findings = found(plan, tmp_path)
+
+    assert "process-lock" not in findings
+    assert "in place of 2" not in findings["blocked-tasks"]["Suggestion"]
+
+
+def one_by_one(graphs: int) -> Plan:
+    """Plan 12 tasks of 1 s, one after the other on two workers in turn, of so many graphs."""
+    tasks = [Task(f"ask-{n}", n % 2, 1.0 * n, n + 1.0, cpu=0.01) for n in range(12)]
+    for number, task in enumerate(tasks):
+        task.arrival = float(number // (12 // graphs) * (12 // graphs))
+        task.sent = task.runnable = task.received = task.start
+    return Plan(tasks, threads=1, graphs=[task.arrival for task in tasks[:: 12 // graphs]])
+
+
+def test_one_task_at_a_time(tmp_path: Path) -> None:
+    findings = found(one_by_one(12), tmp_path)
+
+    finding = findings["one-at-a-time"]
+    assert "12 tasks came in 12 parts" in finding["Finding"]
+    assert "for 12 s (100 % of the run)" in finding["Finding"]
+    assert findings["blocked-tasks"]["Cause"] == "one-at-a-time"
+    assert "threads_per_worker" not in findings["blocked-tasks"]["Suggestion"]
+
+
+def test_gaps_that_take_longer_than_the_tasks_are_told_of(tmp_path: Path) -> None:
+    plan = one_by_one(12)
+    for number, task in enumerate(plan.tasks):
+        late = 2.0 * number
+        task.start, task.stop, task.arrival = task.start + late, task.stop + late, number + late
+        task.sent = task.runnable = task.received = task.start
+    plan.graphs = [task.arrival for task in plan.tasks]
+    findings = found(plan, tmp_path)
+
+    assert "client-gaps" in findings
+    assert "one-at-a-time" not in findings
+
+
+def test_tasks_of_one_graph_do_not_come_one_at_a_time(tmp_path: Path) -> None:
+    assert "one-at-a-time" not in found(one_by_one(1), tmp_path)
 
 
 def test_tasks_that_wait_for_storage(tmp_path: Path) -> None:
@@ -310,7 +675,7 @@ def test_the_scheduler(tmp_path: Path) -> None:
     finding = found(Plan(tasks), tmp_path)["scheduler-bound"]
 
     assert finding["Severity"] == "high"
-    assert finding["Seconds at stake (s)"] == pytest.approx(4.0)  # half of 8 s
+    assert finding["Costs (s)"] == pytest.approx(4.0)  # half of 8 s
 
 
 def test_the_scheduler_hears_of_ends_late(tmp_path: Path) -> None:
@@ -326,7 +691,7 @@ def test_the_scheduler_hears_of_ends_late(tmp_path: Path) -> None:
     finding = found(Plan(tasks), tmp_path)["scheduler-bound"]
 
     assert "until it has heard that the last ones ended" in finding["Finding"]
-    assert finding["Seconds at stake (s)"] == pytest.approx(3.0)  # between four turns
+    assert finding["Costs (s)"] == pytest.approx(3.0)  # between four turns
 
 
 def test_deserialising(tmp_path: Path) -> None:
@@ -336,8 +701,19 @@ def test_deserialising(tmp_path: Path) -> None:
     finding = found(Plan(tasks), tmp_path)["deserialising"]
 
     assert finding["Function"] == "apply"
-    assert finding["Seconds at stake (s)"] == pytest.approx(2.0)
+    assert finding["Costs (s)"] == pytest.approx(2.0)
     assert "scatter" in finding["Suggestion"]
+
+
+def test_deserialising_what_was_spilled_is_no_matter_of_arguments(tmp_path: Path) -> None:
+    tasks = four_lanes("apply", 1.0, 4, disk_read_size=1_000_000)
+    for task in tasks:
+        task.executing, task.start, task.deserialize = task.start, task.start + 0.5, 0.5
+    finding = found(Plan(tasks), tmp_path)["deserialising"]
+
+    assert finding["Finding"].startswith("Deserialising inputs that were spilled")
+    assert "16 MB were read back" in finding["Evidence"]
+    assert "scatter" not in finding["Suggestion"]
 
 
 # --- GPUs ----------------------------------------------------------------------------------------
@@ -352,7 +728,7 @@ def test_idle_gpus(tmp_path: Path) -> None:
     finding = found(Plan(four_lanes("fit", 1.0, 4), gpu=readings(25.0)), tmp_path)["gpu-idle"]
 
     assert finding["Severity"] == "medium"
-    assert finding["Seconds at stake (s)"] == pytest.approx(3.0)  # three quarters of 4 s
+    assert finding["Costs (s)"] == pytest.approx(3.0)  # three quarters of 4 s
     assert finding["Worker"] == "worker-node1-0"
 
 
@@ -498,7 +874,9 @@ def test_a_worker_whose_process_ended_by_a_restart_is_not_lost(tmp_path: Path) -
     findings = found(Plan(filled(["fit"], 1.0), unseen=[restarted], left=left), tmp_path)
 
     assert "lost-workers" not in findings
-    assert "1 task that had not ended" in findings["given-up-tasks"]["Finding"]
+    assert "given-up-tasks" not in findings
+    restart = findings["restarted-workers"]
+    assert "1 task was unfinished when a client restarted the workers" in restart["Finding"]
 
 
 def test_what_died_is_told_apart_from_what_could_not_be_recorded(tmp_path: Path) -> None:
@@ -526,8 +904,8 @@ def test_a_worker_that_was_lost(tmp_path: Path) -> None:
     assert "1 worker left the cluster with 2 tasks on it, most of fit" in finding["Finding"]
     assert finding["Start (s)"] == 3.0
     # Two of four threads are missed from 3 s to the end, at 4 s.
-    assert finding["Seconds at stake (s)"] == pytest.approx(0.5)
-    assert "often memory" in finding["Suggestion"]  # nothing tells
+    assert finding["Costs (s)"] == pytest.approx(0.5)
+    assert finding["Suggestion"].startswith("The trace cannot tell what ended it.")
 
 
 def killed(**more: Any) -> Plan:
@@ -556,7 +934,7 @@ def test_what_was_lost_with_a_worker_is_no_want_of_persist(tmp_path: Path) -> No
     finding = findings["lost-workers"]
     assert "4 tasks ran again, for 4 s of thread time" in finding["Evidence"]
     # With it, these 4 s of thread time would not be, and four threads would have done the rest.
-    assert finding["Seconds at stake (s)"] == pytest.approx((4.0 + 2 * 2.0) / 4)
+    assert finding["Costs (s)"] == pytest.approx((4.0 + 2 * 2.0) / 4)
     assert findings["missing-evidence"]["Suggestion"].startswith("Nothing needs to be changed")
 
 
@@ -582,6 +960,83 @@ def test_memory_is_blamed_for_a_lost_worker_by_what_it_used(
 
     assert f"{memory // 1_000_000} MB of a limit of 1 GB" in finding["Evidence"]
     assert ("memory_limit" in finding["Suggestion"]) is blamed
+
+
+def test_what_kills_workers_by_the_clock_is_no_want_of_memory(tmp_path: Path) -> None:
+    """Four workers die at 73 MB of 2 GB, one each 3 s, of SIGKILL as far as anybody knows."""
+    deaths = dict(zip(range(1, 5), (3.0, 6.1, 9.0, 12.1), strict=True))
+    tasks = [Task(f"fit-{n}", 0, float(n), n + 1.0) for n in range(14)]
+    tasks += [Task(f"fit-9{n}0", n, 0.0, 1.0) for n in deaths]
+    lost = [
+        {**unseen(worker, "released", at - 2, at), "worker": f"tcp://10.0.0.1:400{worker}"}
+        for worker, at in deaths.items()
+    ]
+    used = [(n, at, {"memory": 73_000_000}) for n in range(5) for at in (0.0, deaths.get(n, 14.0))]
+    left = [(worker, at, "handle-worker-cleanup") for worker, at in deaths.items()]
+    plan = Plan(tasks, workers=5, threads=1, unseen=lost, left=left, killed=[*deaths], used=used)
+    plan.memory_limit = 2_000_000_000
+    finding = found(plan, tmp_path)["lost-workers"]
+
+    assert "4 workers were lost one every 2.9 s to 3.1 s, with 73 MB of 2 GB" in finding["Evidence"]
+    assert "evenly, as by a clock" in finding["Evidence"]
+    assert "Nothing says that memory ran out" in finding["Suggestion"]
+
+
+@pytest.mark.parametrize(
+    ("deaths", "told"),
+    [
+        # Every 3 s, but for one that a busy host let wait.
+        ((3.0, 6.1, 9.0, 12.0, 15.1, 21.1), "one every 2.9 s to 3.1 s, but for 1 gap"),
+        ((3.0, 4.0, 9.0, 12.0, 13.0, 21.1), None),
+        ((3.0, 6.0, 12.0), None),  # of two gaps one tells nothing
+    ],
+)
+def test_a_clock_is_told_by_most_of_the_gaps(
+    deaths: tuple[float, ...], told: str | None, tmp_path: Path
+) -> None:
+    tasks = [Task(f"fit-{n}", 0, float(n), n + 1.0) for n in range(24)]
+    tasks += [Task(f"fit-9{n}0", n, 0.0, 1.0) for n in range(1, len(deaths) + 1)]
+    lost = [
+        {**unseen(n, "released", at - 2, at), "worker": f"tcp://10.0.0.1:400{n}"}
+        for n, at in enumerate(deaths, 1)
+    ]
+    left = [(n, at, "handle-worker-cleanup") for n, at in enumerate(deaths, 1)]
+    workers = {"workers": len(deaths) + 1, "threads": 1, "killed": [n for n, *_ in left]}
+    finding = found(Plan(tasks, unseen=lost, left=left, **workers), tmp_path)["lost-workers"]
+
+    assert ("as by a clock" in finding["Evidence"]) is (told is not None)
+    assert told is None or f"6 workers were lost {told}" in finding["Evidence"]
+
+
+def test_memory_that_ran_out_excludes_more_threads(tmp_path: Path) -> None:
+    """The kernel counts a kill in the control group of both workers; no finding is needed."""
+
+    def say(f: Figures) -> Words:
+        return "It waits.", "See it.", [Advice("more-threads", "Take ten threads.")]
+
+    for kills in (4, 5):
+        used = [(0, at, {"memory": 10**8, "oom_kills": n}) for at, n in ((0.0, 4), (3.9, kills))]
+        used += [(1, at, {"memory": 10**8, "oom_kills": 4}) for at in (0.0, 1.9)]
+        trace = killed(used=used, memory_limit=10**9).write(tmp_path / str(kills)).trace
+        table = diagnose(trace, {"blocked-tasks": lambda run: iter([Finding.of(say, seconds=2.0)])})
+        assert ("memory ran out on a worker" in table["Suggestion"].iloc[0]) is (kills == 5)
+
+
+def test_the_kernel_counted_a_kill_for_want_of_memory(tmp_path: Path) -> None:
+    """Another worker of its host counts one more in the control group that they share."""
+    counts = {0: [(0.0, 4), (3.9, 5)], 1: [(0.0, 4), (1.9, 4)]}
+    for told in (True, False):
+        used = [
+            (n, at, {"memory": 10**8, "oom_kills": kills if told else None})
+            for n, seen in counts.items()
+            for at, kills in seen
+        ]
+        plan = killed(used=used, memory_limit=1_000_000_000)
+        finding = found(plan, tmp_path / str(told))["lost-workers"]
+
+        assert ("killed as memory ran out" in finding["Finding"]) is told
+        assert ("the kernel had killed 1 more" in finding["Evidence"].lower()) is told
+        assert finding["Suggestion"].startswith("The trace cannot tell") is not told
 
 
 def test_tasks_that_do_not_end(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from diagnosed_plans import found
 from refuters import refute
 from traces import Plan, Plugin, T, Task, row
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.report.run_summary import start_in_words, summarise
 from dasfprof.schema.under_way import CLIENT_UNDER_WAY, STACK
 
@@ -83,7 +83,7 @@ def test_a_late_start_is_told(tmp_path: Path) -> None:
     )
     assert "program 1.5 s, optimising 500 ms, pickling 250 ms" in finding["Evidence"]
     assert "sending 250 ms, scheduler 500 ms" in finding["Evidence"]
-    assert finding["Seconds at stake (s)"] == pytest.approx(3.0)
+    assert finding["Costs (s)"] == pytest.approx(3.0)
     assert finding["Severity"] == "medium"
     assert "read inputs in tasks" in finding["Suggestion"]
 

@@ -12,7 +12,7 @@ from distributed import Client, LocalCluster
 from traces import Plugin, T, row
 
 import dasfprof
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE
 from dasfprof.schema.under_way import TASK_UNDER_WAY

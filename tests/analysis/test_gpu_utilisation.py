@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from traces import Plugin, compute, record, row, usage
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.gpus import DEVICE_MEMORY, GPU_DEVICES, GPU_FAILURE, GPU_USAGE
 from dasfprof.schema.resources import RESOURCE_USAGE

@@ -15,7 +15,7 @@ from traces.hung import hung
 import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.analysis.history import keep_summary
-from dasfprof.analysis.history.kept import FILE
+from dasfprof.analysis.history.summary import FILE
 from dasfprof.cli.main import cli
 from dasfprof.database import find_runs
 
@@ -144,11 +144,11 @@ def test_damaged_summaries_are_made_again(tmp_path: Path, kept: str) -> None:
 
 
 def test_nothing_to_list(tmp_path: Path) -> None:
-    with pytest.raises(dasfprof.SourceNotFoundError, match="no run in"):
+    with pytest.raises(dasfprof.errors.SourceNotFoundError, match="no run in"):
         dasfprof.history(tmp_path)
-    with pytest.raises(dasfprof.SourceNotFoundError, match="no directory"):
+    with pytest.raises(dasfprof.errors.SourceNotFoundError, match="no directory"):
         dasfprof.history(tmp_path / "typo")
-    with pytest.raises(dasfprof.InvalidArgumentError, match="give one of name, graph"):
+    with pytest.raises(dasfprof.errors.InvalidArgumentError, match="give one of name, graph"):
         dasfprof.history(tmp_path, by="size")  # type: ignore[arg-type]
 
 

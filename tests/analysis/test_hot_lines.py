@@ -11,7 +11,7 @@ import pytest
 from traces import Plugin, T, row
 from traces.in_memory import made_trace
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.analysis.stack_samples.places import import_of, library_of, line_of
 from dasfprof.analysis.stack_samples.sentences import client_meanwhile, hottest_line
 from dasfprof.analysis.stack_samples.task_samples import run_of_samples
@@ -37,7 +37,9 @@ def sample(at: float, stack: int, **more: Any) -> tuple[Any, ...]:
     return row(TASK_SAMPLE, timestamp=T + at, **{"thread": "7", "stack": stack, **facts, **more})
 
 
-def compute(key: str, start: float, stop: float, thread: str = "7") -> tuple[Any, ...]:
+def compute(
+    key: str, start: float, stop: float, thread: str = "7", **counted: float
+) -> tuple[Any, ...]:
     return row(
         COMPUTE,
         timestamp=T + start,
@@ -45,6 +47,7 @@ def compute(key: str, start: float, stop: float, thread: str = "7") -> tuple[Any
         key=key,
         state="memory",
         thread=thread,
+        **counted,
     )
 
 
@@ -119,6 +122,48 @@ def test_what_a_late_look_has_too_much_is_given_to_the_others(tmp_path: Path) ->
     samples.append(sample(0.9, 1, cpu=0.25))
     table = analyser(tmp_path, samples).hot_lines().set_index("Line")
     assert table["Computing (s)"].to_dict() == pytest.approx({40: 0.55, 41: 0.1})
+
+
+def counted_runs(directory: Path, samples: list[tuple[Any, ...]]) -> TraceAnalyser:
+    """A run that computes for 0.75 s of a second, and one that sleeps for another, by their own."""
+    runs = [
+        compute("step-1", 0.0, 1.0, cpu=0.75, run_queue=0.125),
+        compute("load-1", 1.0, 2.0, cpu=0.0, run_queue=0.0),
+    ]
+    Plugin(directory).write((STACK, STACKS), (COMPUTE, runs), (TASK_SAMPLE, samples))
+    return TraceAnalyser(directory)
+
+
+def test_what_a_run_computed_is_not_of_the_next_run_of_its_thread(tmp_path: Path) -> None:
+    """Looks at 0.45, 0.95, 1.45 and 1.95 s: the third has what the first run did since the second.
+
+    Of the first run half was between its looks, of which 0.3 s were counted; it told 0.75 s.
+    """
+    samples = [
+        sample(0.45, 0, interval=0.5, cpu=None, run_queue=None),
+        sample(0.95, 0, interval=0.5, cpu=0.3, run_queue=0.1),
+        sample(1.45, 1, interval=0.5, cpu=0.4, activity="waiting"),
+        sample(1.95, 1, interval=0.5, cpu=0.0, activity="waiting"),
+    ]
+    asked = counted_runs(tmp_path, samples)
+    table = asked.hot_lines().set_index("Line")
+    assert table["Computing (s)"].to_dict() == pytest.approx({40: 0.75, 41: 0.0})
+    assert table["Waiting for a core (s)"].to_dict() == pytest.approx({40: 0.125, 41: 0.0})
+    assert table["Waiting (s)"].to_dict() == pytest.approx({40: 0.125, 41: 1.0})
+    assert table["Interpreter's Lock (s)"].sum() == pytest.approx(0.0)
+    assert asked.hot_lines("load")["Computing (s)"].sum() == pytest.approx(0.0)
+
+
+def test_lines_are_uncertain_where_the_kernel_does_not_tell_what_a_thread_did(
+    tmp_path: Path,
+) -> None:
+    """One line may have computed and the other slept: 0.125 s were neither."""
+    samples = [
+        sample(0.1 * n + 0.05, n % 2, activity=None, cpu=None, run_queue=None) for n in range(10)
+    ]
+    table = counted_runs(tmp_path, samples).hot_lines("step")
+    assert table["Computing (s)"].sum() == pytest.approx(0.75)
+    assert table["Uncertain (s)"].tolist() == pytest.approx([0.25, 0.25])
 
 
 def test_threads_that_want_the_interpreters_lock(tmp_path: Path) -> None:
@@ -350,6 +395,10 @@ def test_a_line_is_named_only_where_that_is_certain(tmp_path: Path) -> None:
     sleeping = [sample(0.005 * n, 1, cpu=0.0, activity="waiting") for n in range(150)]
     words = hottest_line(analyser(tmp_path / "sleeps", sleeping).trace, "step")
     assert words.endswith(f"is spent at {WORK}:41 step: 100 % waiting. ")
+    # A quarter of a line's samples are in no library's Python code, such as time.sleep.
+    mixed = [sample(0.005 * n, 2 if n % 4 else 1, activity="waiting", cpu=0.0) for n in range(160)]
+    words = hottest_line(analyser(tmp_path / "mixed", mixed).trace, "step")
+    assert words.endswith(f"at {WORK}:41 step, 75 % of that in norm (numpy): 100 % waiting. ")
     assert hottest_line(analyser(tmp_path / "none", []).trace, "step") == ""
     lines = [(T, n, [["step", WORK, n]], -1) for n in range(2)]
     shared = [sample(0.005 * n, n % 4 // 3, cpu=0.03, activity="lock") for n in range(150)]

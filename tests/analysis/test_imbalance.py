@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import Plugin, compute, record, row, usage
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.schema.tasks import CLOCK, COMPUTE
 
 T = 1.7e9

@@ -11,11 +11,9 @@ from dask.utils import key_split
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dasfprof.analysis.tables.key_text_array import KeyTextArray
-from dasfprof.analysis.trace import key_numbers
+from dasfprof.analysis.tables.columns import KeyTextArray
 from dasfprof.analysis.trace import keys as key_table
-from dasfprof.analysis.trace.growing_column import GrowingColumn
-from dasfprof.analysis.trace.keys import KeyCollector, split_keys
+from dasfprof.analysis.trace.keys import GrowingColumn, KeyCollector, split_keys
 
 _hex = st.text("0123456789abcdef", min_size=32, max_size=32)
 _name = st.text("abcdefsum_<>('.é\ud800", max_size=8) | st.sampled_from(["sum", "rechunk-merge"])
@@ -93,7 +91,7 @@ def test_a_list_is_the_tuple_that_a_plain_msgpack_writer_lost() -> None:
 
 def test_keys_with_equal_hashes_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        key_numbers,
+        key_table,
         "hashes_of",
         lambda head_ids, tails: tails[:, 0].astype(np.uint64) % np.uint64(3),
     )

@@ -192,9 +192,9 @@ def test_a_window_of_a_run(recorded: Path) -> None:
 
 
 def test_the_first_rows_alone_are_listed_and_that_is_said(recorded: Path, monkeypatch: Any) -> None:
-    from dasfprof.analysis.tables import listed_rows
+    from dasfprof.analysis.tables import columns
 
-    monkeypatch.setattr(listed_rows, "LISTED", 10)
+    monkeypatch.setattr(columns, "LISTED", 10)
     parts = in_parts(recorded)
     with pytest.warns(UserWarning, match=r"first 10 rows of"):
         table = parts.per_task_bottleneck()

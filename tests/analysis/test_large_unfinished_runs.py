@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from clusters import wait_until
 from large_requests import assert_same_answers, in_parts
 from traces.hung import FIRST, SIGINT, ended_in
 
-from dasfprof import TraceAnalyser
+from dasfprof import Trace, TraceAnalyser
 from dasfprof.analysis.model.open_runs import open_rows
 from dasfprof.analysis.model.run_end import find_run_end
 
@@ -47,6 +48,13 @@ if __name__ == "__main__":
 """
 
 
+def of_workers(directory: Path) -> Trace:
+    """Read what the workers of a run have written, without the scheduler's file."""
+    return Trace.from_database(
+        [path for path in directory.iterdir() if "SchedulerPlugin" not in path.name]
+    )
+
+
 def run_until(how: str, directory: Path) -> None:
     """Run the program, and end it while it has work under way."""
     path = directory / "program.py"
@@ -62,6 +70,7 @@ def run_until(how: str, directory: Path) -> None:
     with program:
         assert program.stdout is not None
         assert program.stdout.readline() == "under way\n"
+        wait_until(lambda: len(open_rows(of_workers(directory / "traces"))) == 2)
         if how == "left":
             program.communicate("\n", timeout=60)
         else:

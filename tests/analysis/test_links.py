@@ -14,7 +14,7 @@ from hypothesis import given
 from traces import ANY_RUNS, Plan, T, Task, made_trace
 
 import dasfprof
-from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof import Trace, TraceAnalyser
 from dasfprof.analysis.model.links import find_links
 from dasfprof.analysis.model.slots import task_slots
 

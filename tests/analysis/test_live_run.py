@@ -18,6 +18,7 @@ from dasfprof.database.following import FollowedFile
 from dasfprof.database.writer import Source
 from dasfprof.database.writing_process import process_facts
 from dasfprof.errors import SourceNotFoundError
+from dasfprof.report.terminal.live_view import pace_in_words, state_in_words
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.schema.steps import STEP, STEP_LAYER
@@ -185,6 +186,54 @@ def test_time_left_weighs_functions_by_their_length(tmp_path: Path) -> None:
     assert LiveRun(tmp_path).read().unknown_tasks == 20
 
 
+@pytest.mark.parametrize(("ago", "length", "quiet"), [(29.0, 0.5, True), (5.0, 0.5, False)])
+def test_nothing_that_ends_is_no_pace(
+    tmp_path: Path, ago: float, length: float, quiet: bool
+) -> None:
+    """29 s after the last end of tasks of half a second nobody knows when the rest is due."""
+    now = time.time()
+    file = Growing(tmp_path, "SchedulerPlugin")
+    file.add(TASK_RUN, *(run_of(("f-1", n), now - ago - n / 10, length) for n in range(20)))
+    file.add(SCHEDULER_STATE, {"timestamp": now, "tasks": {"f": {"processing": 2}}})
+    state = LiveRun(tmp_path).read()
+    words = list(pace_in_words(state))
+    assert (state.quiet_for is not None) == quiet
+    assert (state.seconds_left is None) == quiet
+    assert ("no task has ended for" in words[0]) == quiet
+    # Tasks of a minute may well not end for 29 s.
+    file.add(TASK_RUN, run_of("long-1", now - 29.0, 60.0))
+    assert LiveRun(tmp_path).read().quiet_for is None
+
+
+def test_what_is_left_is_of_no_step_where_a_later_one_may_have_it(tmp_path: Path) -> None:
+    now = time.time()
+    file = Growing(tmp_path, "SchedulerPlugin")
+    left = {"timestamp": now, "tasks": {"ok": {"waiting": 4}}}
+    for number, step in enumerate(("first", "second")):
+        stimulus = f"update-graph-{number}.5"
+        file.add(GRAPH, {"timestamp": now, "tasks": 4, "stimulus": stimulus, "step": [step]})
+        if not number:
+            file.add(TASK_RUN, run_of("ok-1", now, 0.1, graph=stimulus))
+        file.add(SCHEDULER_STATE, left)
+        waiting = {(f.step, f.function): f.waiting for f in LiveRun(tmp_path).read().functions}
+        assert waiting == [{("first", "ok"): 4}, {("first", "ok"): 0, (None, "ok"): 4}][number]
+
+
+def test_a_scheduler_that_outlives_its_cut_file(tmp_path: Path) -> None:
+    """Its process lives; workers of which it tells nothing more have closed their files."""
+    file = Growing(tmp_path, "SchedulerPlugin")
+    file.add(WORKER_ADDED, {"timestamp": 1.0, "worker": A, "nthreads": 2})
+    worker = Growing(tmp_path, "TracePlugin", A)
+    assert LiveRun(tmp_path).read().goes_on is True
+    worker.database.close()
+    state = LiveRun(tmp_path).read()
+    assert state.goes_on is None
+    assert "it may be cut" in state.notes[0]
+    # One whose worker left waits for another.
+    file.add(WORKER_REMOVED, {"timestamp": 2.0, "worker": A, "reason": "retire-workers"})
+    assert LiveRun(tmp_path).read().goes_on is True
+
+
 def test_steps_by_layer_and_by_graph(tmp_path: Path) -> None:
     token, now = "0123456789abcdef" * 2, time.time()
     client = Growing(tmp_path, "StepRecorder")
@@ -303,7 +352,9 @@ def test_dead_writers_end_a_run(tmp_path: Path) -> None:
     """A header of a process that is gone: the run has ended, though no file is closed."""
     facts = {**process_facts(), "process_started": 1.0}
     file = Growing(tmp_path, "SchedulerPlugin", **facts)
-    assert LiveRun(tmp_path).read().goes_on is False
+    state = LiveRun(tmp_path).read()
+    assert (state.goes_on, state.closed) == (False, False)
+    assert state_in_words(state).startswith("was cut off")
     elsewhere = Growing(tmp_path / "far", "SchedulerPlugin", boot_id="another")
     assert LiveRun(tmp_path / "far").read().goes_on is None
     file.database.close()

@@ -7,9 +7,8 @@ from typing import get_args
 
 from traces import Plugin, row
 
-from dasfprof import FileDatabase, InstantEvent
-from dasfprof.analysis import TraceAnalyser
-from dasfprof.analysis.trace.notes import NoteKind
+from dasfprof import FileDatabase, InstantEvent, TraceAnalyser
+from dasfprof.analysis.trace.gaps import NoteKind
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE, GRAPH

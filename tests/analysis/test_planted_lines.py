@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from distributed import Client, LocalCluster
-from hot_lines_rates import ONE_THREAD, SEVERAL, THREADS, WHOLE, Compared, observe
-from hot_programs import FEW, PROGRAMS, TOGETHER
+from clusters import client_of
+from distributed import Client
+from hot_lines_rates import (
+    ONE_THREAD,
+    SEVERAL,
+    THREADS,
+    WHOLE,
+    Compared,
+    observe,
+    observe_turns,
+)
+from hot_programs import BURSTS, FEW, PROGRAMS, TOGETHER
+
+pytestmark = pytest.mark.whole_program
 
 #: Points that may be added where the host is busy: then the sampler has no core either.
 STARVED = 15.0
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=THREADS, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(1, THREADS)
 
 
 def check(found: Compared) -> None:
@@ -55,3 +59,19 @@ def test_what_lines_of_three_threads_computed(client: Client, tmp_path: Path, na
     found = observe(client, name, tmp_path, THREADS, 30.0, counts=True)
     assert found.computing
     assert found.computing_off <= SEVERAL + 1.4 * found.chance, found
+
+
+one_thread = client_of(1, 1)
+
+
+@pytest.mark.parametrize("name", ["zipped", "processes"])
+def test_task_runs_that_compute_and_sleep_in_turn(
+    one_thread: Client, tmp_path: Path, name: str
+) -> None:
+    assert observe_turns(one_thread, name, tmp_path, 12).off <= 3 * ONE_THREAD
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BURSTS)
+def test_task_runs_in_turn_of_all_kinds(one_thread: Client, tmp_path: Path, name: str) -> None:
+    assert observe_turns(one_thread, name, tmp_path, 100).is_right

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import Plan, Plugin, Task, compute, record, row, usage, write_as_dasf
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.analysis.model.attempts import error_category
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.tasks import CLOCK, COMPUTE, TASK_RUN, WORKER_REMOVED

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from traces import made_trace
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.analysis.stub import PATH, stub_text
 from dasfprof.analysis.tables import questions
 from dasfprof.errors import InvalidArgumentError

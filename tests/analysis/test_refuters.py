@@ -13,7 +13,7 @@ from refuters.figures import is_close
 from refuters.steps import Steps
 from traces import Plan, Task, filled
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import ANY_RUNS, made_trace
 
-from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof import Trace, TraceAnalyser
 from dasfprof.analysis.simulation import gain, replay_of
 from dasfprof.analysis.simulation.simulator import Simulation
 from dasfprof.errors import InvalidArgumentError
@@ -258,6 +258,25 @@ def test_a_host_without_cores_to_spare(busy: float, cpu: float, refused: bool) -
     trace = dataclasses.replace(trace, samples=samples)
     verdict = TraceAnalyser(trace).what_if(workers=1)["Verdict"][0]
     assert ("cores were busy for 97 %" in verdict) == refused
+
+
+@pytest.mark.parametrize(
+    ("held", "waited", "limit", "refused"),
+    [(3.0, 0.0, 1, True), (3.0, 0.0, 8, False), (1.0, 0.0, 1, False), (0.5, 2.5, 8, True)],
+)
+def test_tasks_that_take_turns_at_a_lock(
+    held: float, waited: float, limit: int, refused: bool
+) -> None:
+    """The functions run for 12 s; 10 % of that is 1.2 s."""
+    trace = made_trace(FIVE, workers=WORKERS)
+    lock = {"worker_id": 0, "kind": "Semaphore", "limit": limit, "waited": waited}
+    locks = pd.DataFrame([{**lock, "time": trace.begin + held, "since": trace.begin}])
+    names = {"name": pd.Categorical(["disk"])}
+    analyser = TraceAnalyser(dataclasses.replace(trace, locks_held=locks.assign(**names)))
+    for table in (analyser.what_if(workers=4), analyser.scaling([1, 4]).tail(1)):
+        assert ("the Semaphore 'disk'" in table["Verdict"].iloc[0]) == refused
+    # On the same threads they take turns as they did.
+    assert predicted(analyser, speedup={"f": 1}) == pytest.approx(6)
 
 
 def test_a_replay_that_does_not_match() -> None:

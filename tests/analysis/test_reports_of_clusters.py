@@ -14,9 +14,9 @@ import pytest
 from distributed import Client, LocalCluster, wait
 
 import dasfprof
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 
-pytestmark = pytest.mark.dask_internals
+pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
 
 
 def fail_at_three(number: int) -> int:

@@ -15,7 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from traces import Plugin, row
 
-from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof import Trace, TraceAnalyser
 from dasfprof.analysis.diagnosis import RULES
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.recording.probes.disks import DISK_USAGE

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from traces import Plugin, compute, record, row, usage, write_as_dasf
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.recording.probes.disks import DISK_USAGE
 from dasfprof.schema.resources import RESOURCE_USAGE
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import Plugin, compute, record, row, usage, write_as_dasf
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.analysis.model.sizing import longest_chain, task_overhead
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.tasks import COMPUTE, TASK_RUN

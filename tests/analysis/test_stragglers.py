@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import Plugin, compute, record, row, usage
 
-from dasfprof.analysis import TraceAnalyser
-from dasfprof.analysis.model.slowness import measure_slowness
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.model.stragglers import measure_slowness
 from dasfprof.schema.tasks import COMPUTE
 
 T = 1.7e9

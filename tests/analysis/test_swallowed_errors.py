@@ -8,7 +8,7 @@ from typing import Any
 from refuters import refute
 from traces import Plugin, T, row
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.schema.tasks import COMPUTE, LOG_RECORD
 
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import compute, managed, record, usage, write_as_dasf
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.schema.events import CompleteEvent, Event
 
 Owner = tuple[str, str]
@@ -129,6 +129,9 @@ def expected_functions(events: Sequence[Event]) -> dict[tuple[str, str, str], di
             "Failed Tasks": sum(run.args["state"] == "erred" for run in runs),
             # Events like DASF's tell nothing of these.
             **dict.fromkeys(["CPU (s)", "Waiting for a core (s)", "Blocked (s)"], math.nan),
+            **dict.fromkeys(
+                ["Deserialising (s)", "Garbage Collection (s)", "In Storage (s)"], math.nan
+            ),
         }
     return table
 

@@ -10,8 +10,8 @@ import pytest
 from pandas.testing import assert_frame_equal
 from traces import Plugin, managed, record, row, usage, write_as_dasf
 
-from dasfprof.analysis import TraceAnalyser
-from dasfprof.analysis.tables import task_balance
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.tables import imbalance
 from dasfprof.schema.resources import MANAGED_MEMORY
 from dasfprof.schema.tasks import WORKER_REMOVED
 
@@ -96,7 +96,7 @@ def test_a_worker_that_left_holds_nothing_until_it_is_back(tmp_path: Path) -> No
 def test_times_far_apart_do_not_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_balance, "MAX_CELLS", 10)
+    monkeypatch.setattr(imbalance, "MAX_CELLS", 10)
     events = [managed(0.0, W0, 1), managed(4.5, W0, 2), managed(1e11, W0, 3)]
     balance = TraceAnalyser(record(tmp_path / "run", events)).per_worker_task_balance()
 

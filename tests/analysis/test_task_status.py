@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from clusters import wait_until
 from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import ANY_RUNS, TASK_TIMES, compute, made_trace, record
 
 import dasfprof
-from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof import Trace, TraceAnalyser
 from dasfprof.analysis.model.clock_offsets import clock_offsets, ended_there
 
 STATUSES = ["Not started (s)", "Inqueue (s)", "Preparing (s)", "Running (s)", "Finalizing (s)"]
@@ -261,13 +263,19 @@ def test_a_real_run_without_some_files(real_run: Path, missing: str) -> None:
     assert table[unknown].isna().all()
 
 
+GIVEN_UP = threading.Event()
+
+
 def fail(seconds: float) -> float:
-    time.sleep(seconds)
+    """Fail at once, or so many seconds after the scheduler gave the task up."""
+    if seconds:
+        assert GIVEN_UP.wait(120)
+        time.sleep(seconds)
     raise ValueError(seconds)
 
 
 def test_a_failed_run_that_nobody_wanted_any_more_ends_on_its_worker(tmp_path: Path) -> None:
-    """The first error ends the sum, and the scheduler gives up what fails a second later."""
+    """The first error ends the sum, and the scheduler gives up what has not failed yet."""
     with (
         LocalCluster(
             n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
@@ -282,6 +290,9 @@ def test_a_failed_run_that_nobody_wanted_any_more_ends_on_its_worker(tmp_path: P
         del failing
         with pytest.raises(ValueError, match="0"):
             total.result()
+        known = cluster.scheduler.tasks
+        wait_until(lambda: "fail-1" not in known or known["fail-1"].state == "released")
+        GIVEN_UP.set()
         state = next(iter(cluster.workers.values())).state
         while state.executing_count:
             time.sleep(0.01)

@@ -17,7 +17,7 @@ from random_runs import GRID, random_run, stages
 from traces import compute, made_trace, record
 
 import dasfprof
-from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof import Trace, TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
 
 GROUPINGS = ["cluster", "host", "worker", "function"]
@@ -183,6 +183,10 @@ def oracle(made: dict[str, Any]) -> dict[str, float]:
     begins, ends = [], []
     for number, life in enumerate(made["workers"]):
         mine = [run for run in tasks if run["worker_id"] == number]
+        begun = sorted(run["executing"] for run in mine)[life["nthreads"] :]
+        for run, next_ in zip(sorted(mine, key=operator.itemgetter("end")), begun, strict=False):
+            if run["start"] + run["duration"] <= next_ < run["end"]:
+                run["end"] = max(run["executing"], next_)  # a worker has no more slots than threads
         times = [
             life["first_seen"],
             life["last_seen"],

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from traces import Plan, Plugin, Task, compute, managed, record, row, usage, write_as_dasf
 
-from dasfprof.analysis import Trace, TraceAnalyser
+from dasfprof import Trace, TraceAnalyser
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.schema.resources import RESOURCE_USAGE
 from dasfprof.schema.tasks import COMPUTE, TASK_RUN, TRANSFER, WORKER_ADDED, WORKER_REMOVED

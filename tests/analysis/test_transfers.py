@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import Plugin, record, row, usage
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.tasks import CLOCK, COMPUTE, TRANSFER
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from traces import Plan, Plugin, T, Task, row
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.schema.tasks import COMPUTE, TASK_RUN

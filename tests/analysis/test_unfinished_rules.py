@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from refuters import refute
-from traces import T
+from traces import Plan, T, Task
 from traces.hung import ADDRESS, ENDED, FIRST, PERSON, SIGINT, Hung, client, ended_in, hung
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
 
 
 def findings(run: Hung, directory: Path) -> list[dict[str, Any]]:
@@ -264,6 +265,28 @@ def test_status_tables_and_task_table_have_the_rows(tmp_path: Path) -> None:
     assert function["Task Runs"] == 1
 
 
+def test_status_tables_tell_what_the_findings_tell(tmp_path: Path) -> None:
+    """A function that waits for ever need not be sped up, and one without any run is listed."""
+    run = hung(closed=False)
+    waits = {"waits_in": "Event", "waits_for": "never", "thread_state": "sleeping"}
+    run.open["f-1"].update(waits)
+    left = {"f": {"processing": 1}, "g": {"queued": 3, "memory": 2}}
+    run.states = [(at, {**state, "unfinished": 4, "tasks": left}) for at, state in run.states]
+    run.ended = [(f"h-{n}", 0.0, 1.0) for n in range(3)]
+    analyser = run.write(tmp_path)
+    status = analyser.per_function_status().set_index("Function")
+    assert status[["Task Runs", "Unfinished Tasks"]].to_numpy().tolist() == [[1, 1], [3, 0], [0, 3]]
+    assert status.index.tolist() == ["f", "h", "g"]
+    steps = status["Next steps"]
+    cause = "waits for the Event 'never'"
+    assert cause in analyser.diagnose().iloc[0]["Finding"]
+    assert cause in steps["f"] and "profile" not in steps["f"]
+    assert steps["g"].startswith("None of its tasks is known to have been given a thread.")
+    assert cause in steps["g"]
+    assert "profile and speed it up" in steps["h"]
+    assert cause in analyser.per_step_status()["Next steps"][0]
+
+
 def test_a_worker_that_was_asked_to_leave_is_not_lost(tmp_path: Path) -> None:
     for reason, lost in (("retire-workers", False), ("handle-worker-cleanup", True)):
         run = Hung(states=[(1.0, {"unfinished": 1}), (20.0, {"unfinished": 0})])
@@ -274,3 +297,54 @@ def test_a_worker_that_was_asked_to_leave_is_not_lost(tmp_path: Path) -> None:
         assert ("lost-workers" in rules) == lost
         (category,) = TraceAnalyser(directory, progress=False).processed_tasks()["Error Category"]
         assert category == ("worker lost" if lost else "worker closed")
+
+
+def given_up(result: float | None = None) -> Plan:
+    """Plan that g-1 is given up at 12, as the second worker dies; a result of it may come then."""
+    where = {"key": "g-1", "timestamp": T + 1.0, "duration": 11.0, "worker": "tcp://10.0.0.1:4001"}
+    dead = {"state": "erred", "end_cause": "handle-worker-cleanup-1", "run_id": 7}
+    tasks = [Task("f-1", 0, 0.5, 2.0, arrival=0.5), Task("f-2", 1, 0.5, 1.0, arrival=0.5)]
+    plan = Plan(tasks, threads=1, killed=[1])
+    plan.left, plan.unseen = [(1, 12.0, "handle-worker-cleanup")], [where | dead]
+    if result is not None:
+        first = where | {"duration": result, "state": "memory", "run_id": 3}
+        plan.unseen.insert(
+            0, first | {"end_cause": "task-finished-1", "start": T + 1, "stop": T + 2}
+        )
+    return plan
+
+
+def test_a_run_lasts_until_its_last_task_was_given_up(tmp_path: Path) -> None:
+    analyser = given_up().write(tmp_path)
+    run = RunFigures(analyser.trace)
+    assert abs(run.wall - 11.5) < 1e-6  # from 0.5 to 12, not to the last end on a worker
+    # Both workers have a thread: one is seen until 2, the other was there until 12.
+    assert abs(run.thread_seconds - 13.0) < 0.01
+    found = analyser.diagnose()
+    assert not refute(tmp_path, found)
+    assert found["Rule"].iloc[0] == "killed-workers"
+    assert not found["Finding"].str.contains("All tasks ended").any()
+
+
+def test_a_result_of_before_is_no_proof_that_a_task_was_not_given_up(tmp_path: Path) -> None:
+    lost = given_up(result=2.0).write(tmp_path / "before").diagnose()
+    assert "killed-workers" in set(lost["Rule"])
+    assert not refute(tmp_path / "before", lost)
+    # One that came later is.
+    plan = given_up(result=13.0)
+    plan.write_files(tmp_path / "after")
+    assert any("had a result" in each for each in refute(tmp_path / "after", lost))
+
+
+def test_ends_that_workers_alone_tell_of_are_ends(tmp_path: Path) -> None:
+    """The scheduler's file was cut when three tasks were on a worker; its own tells their ends."""
+    state = {"unfinished": 3, "tasks": {"f": {"processing": 3}}}
+    ended = [(f"f-{n}", 1.0, 4.0 + n) for n in range(3)]
+    whole = Hung(states=[(2.0, state)], ended=ended, closed=False)
+    assert "unfinished-run" not in {one["Rule"] for one in findings(whole, tmp_path / "whole")}
+
+    one_less = Hung(states=[(2.0, state)], ended=ended[1:], closed=False)
+    (told,) = (
+        one for one in findings(one_less, tmp_path / "less") if one["Rule"] == "unfinished-run"
+    )
+    assert "1 task was unfinished" in told["Finding"]

@@ -22,9 +22,11 @@ import hung_programs
 import pytest
 from refuters import refute
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.analysis.under_way.causes import find_causes
 from dasfprof.analysis.under_way.from_trace import state_from_trace
+
+pytestmark = pytest.mark.whole_program
 
 TESTS = Path(hung_programs.__file__).parent
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)

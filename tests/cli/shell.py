@@ -6,9 +6,7 @@ import dataclasses
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import traces
@@ -39,15 +37,6 @@ def shell(*command: Any, cwd: Path, **variables: Any) -> subprocess.CompletedPro
         timeout=DEADLINE,
         check=False,
     )
-
-
-def wait_until(condition: Callable[[], Any]) -> Any:
-    """Give the condition's value as soon as it is true."""
-    end = monotonic() + DEADLINE
-    while not (value := condition()):
-        assert monotonic() < end, "waited too long"
-        sleep(0.02)
-    return value
 
 
 def compute(key: Any, name: str, start: float, seconds: float, **args: Any) -> CompleteEvent:

@@ -15,7 +15,7 @@ from traces import write_trace
 
 from dasfprof.cli.main import cli
 from dasfprof.report.terminal.findings import print_findings
-from dasfprof.report.terminal.time_chart import print_time
+from dasfprof.report.terminal.tables import print_time
 
 #: Two functions on one worker: load took 2 + 1 of 4 seconds.
 EVENTS = (
@@ -268,7 +268,7 @@ def test_hostile_keys_are_harmless(tmp_path: Path) -> None:
         (
             ["mine.msgpack", "-a", "gpu"],
             2,
-            "no question 'gpu'; there are diagnose, critical_path,",
+            "no question 'gpu'; there are diagnose, ",
         ),
         (["mine.msgpack", "-a", "transfers(interval=open('x'))"], 2, "is no question"),
         (["mine.msgpack", "--json", "-o", "t"], 2, "cannot be used together"),

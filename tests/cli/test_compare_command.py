@@ -15,6 +15,8 @@ from traces.noisy import Noisy
 import dasfprof
 from dasfprof.cli.main import cli
 
+pytestmark = pytest.mark.whole_program
+
 
 def compare(*args: object) -> Result:
     return CliRunner().invoke(
@@ -125,6 +127,7 @@ def test_a_page_beside_the_tables_or_the_document(sides: Path, tmp_path: Path) -
         (("a", "b", "c"), "with -- between"),
         (("--", "b"), "One side has no run"),
         (("a", "--"), "One side has no run"),
+        (("a", "--", "b", "--", "c"), "before and after one --"),
         (("--fail-if-slower", "10", "a", "b"), "'10' is no percentage"),
         (("--fail-if-slower", "x%", "a", "b"), "'x%' is no percentage"),
         (("--fail-if-slower", "-1%", "a", "b"), "'-1%' is no percentage"),
@@ -163,3 +166,10 @@ def test_the_example_workflow_uses_what_there_is() -> None:
     for name, option in (("run", "--directory"), ("compare", "--fail-if-slower")):
         assert f"dasfprof {name} {option}" in commands
         assert option in {opt for param in cli.commands[name].params for opt in param.opts}
+
+
+def test_options_after_the_sources(sides: Path, tmp_path: Path) -> None:
+    page = tmp_path / "compared.html"
+    result = compare(sides / "before", "--", sides / "after", "--html", page)
+    assert result.exit_code == 0, result.stderr
+    assert page.exists()

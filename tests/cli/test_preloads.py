@@ -11,14 +11,15 @@ from pathlib import Path
 
 import dask
 import pytest
+from clusters import wait_until
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, LocalCluster
-from shell import BIN, DEADLINE, environment, wait_until
+from shell import BIN, DEADLINE, environment
 
 from dasfprof.database.multi import find_runs
 from dasfprof.database.reader import TraceFile
 
-pytestmark = pytest.mark.dask_internals
+pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
 
 PRELOAD = ("--preload", "dasfprof.preload")
 TASKS = 40

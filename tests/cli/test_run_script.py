@@ -12,16 +12,17 @@ from typing import Any
 
 import msgpack
 import pytest
+from clusters import wait_until
 from distributed import LocalCluster
-from shell import BIN, DEADLINE, environment, shell, wait_until
+from shell import BIN, DEADLINE, environment, shell
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.analysis.history.over_time import kept_runs
 from dasfprof.database.multi import find_runs
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.runs import Run
 
-pytestmark = pytest.mark.dask_internals
+pytestmark = [pytest.mark.dask_internals, pytest.mark.whole_program]
 
 # --- as the interpreter would run it; the oracle is the interpreter ------------------------------
 
@@ -437,3 +438,27 @@ def test_allocations_are_asked_for(tmp_path: Path) -> None:
     first = TraceAnalyser(tmp_path, progress=False).allocations("hold").iloc[0]
     assert (Path(first["File"]).name, first["Line"]) == ("holds.py", 3)
     assert round(first["Live (MB)"], 2) == 4.0
+
+
+def test_what_a_script_calls_and_sends(tmp_path: Path) -> None:
+    (tmp_path / "calls.py").write_text(
+        "from distributed import Client\n"
+        "TABLE = list(map(str, range(20_000)))\n"
+        "def find(number):\n"
+        "    return TABLE[number]\n"
+        "if __name__ == '__main__':\n"
+        "    with Client(n_workers=1, threads_per_worker=1, dashboard_address=None) as client:\n"
+        "        futures = client.map(find, range(5))\n"
+        "        print([future.result() for future in futures])\n"
+    )
+    done = shell("dasfprof", "run", "calls.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "['0', '1', '2', '3', '4']\n")
+    analyser = TraceAnalyser(tmp_path, progress=False)
+    calls = analyser.client_calls()
+    lines = dict(zip(calls["Call"], zip(calls["Line"], calls["Calls"], strict=True), strict=True))
+    assert (lines["map"], lines["result"]) == ((7, 1), (8, 5))
+    (sent,) = analyser.sent_values().to_dict("records")
+    assert (sent["Name"], sent["By Value"], sent["Line"]) == ("__main__.find", "of __main__", 7)
+    assert (sent["Holds"], sent["Tasks"]) == ("global TABLE: list", 5)
+    (code,) = analyser.function_code("find").to_dict("records")
+    assert (Path(code["File"]).name, code["Line"], code["Missing"]) == ("calls.py", 3, "")

@@ -17,11 +17,14 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from clusters import wait_until
 from distributed import Client, Event, LocalCluster
-from shell import BIN, DEADLINE, environment, shell, wait_until
+from shell import BIN, DEADLINE, environment, shell
 
 import dasfprof
 from dasfprof.analysis.live import LiveRun, RunState
+
+pytestmark = pytest.mark.whole_program
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

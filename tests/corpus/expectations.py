@@ -12,8 +12,12 @@ Beside each script is a TOML file with
 ``[[must_not]]``
     a finding that must not be there: of a ``rule``, of a ``severity``, with all words of ``says``.
     What is not given does not matter.
+    With ``harmful = true`` who follows it is worse off.
 ``[advised]``
     the ``rule`` whose suggestion the script follows when it runs with ``--advised``.
+``thread``, ``cause``, ``today``
+    of a case: where people asked, what was the matter, and how far that is named, "first" unless
+    given (`cases.VERDICTS`). What ``must`` be said names that cause.
 
 Where other programs use the host's cores, findings that say so (`OF_BUSY_HOSTS`) are neither first
 nor a fault. Each says in ``why`` what shows that it has to be so. ``wrong_today`` says what is
@@ -25,11 +29,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from run import PROGRAMS
+from run import place_of
 
 #: What is true of any run on a host whose cores other programs use: findings, with those that
 #: stand beneath them.
@@ -48,6 +51,7 @@ class Expectation:
     why: str = ""
     wrong_today: str = ""
     sometimes: bool = False
+    harmful: bool = False
 
     def __str__(self) -> str:
         """Return a name for the test, without blanks."""
@@ -80,15 +84,24 @@ class Declaration:
     expectations: tuple[Expectation, ...]
     #: The rule whose suggestion ``--advised`` follows, if the program has that.
     advised: str | None
+    #: Of a case; empty: of none.
+    thread: str
+    cause: str
+    today: str
 
 
-def declaration(name: str, directory: Path = PROGRAMS) -> Declaration:
+def declaration(name: str) -> Declaration:
     """Read the declaration of a program."""
     import tomllib  # from Python 3.11 on
 
-    given = tomllib.loads((directory / f"{name}.toml").read_text())
+    given = tomllib.loads((place_of(name) / f"{name}.toml").read_text())
     return Declaration(
-        given.get("exit_code", 0), tuple(_expectations(given)), given.get("advised", {}).get("rule")
+        given.get("exit_code", 0),
+        tuple(_expectations(given)),
+        given.get("advised", {}).get("rule"),
+        given.get("thread", ""),
+        given.get("cause", ""),
+        given.get("today", "first"),
     )
 
 

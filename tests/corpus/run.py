@@ -24,9 +24,13 @@ import psutil
 from dasfprof import TraceAnalyser
 
 PROGRAMS = Path(__file__).parent / "programs"
+#: Programs of threads that people began in public; `cases.py` prints what is said of them.
+CASES = Path(__file__).parent / "cases"
 ADVISED = "--advised"
 #: A share of the cores. Where other programs used more, timings tell nothing of this run.
 BUSY = 0.15
+#: The file beside a program's trace that has the share of the cores which others used.
+_OTHERS = "others.txt"
 #: Seconds; a busy machine is no failure.
 DEADLINE = 300.0
 
@@ -56,9 +60,14 @@ class Recorded:
         return TraceAnalyser(sorted(self.directory.glob("*.msgpack")), progress=False).diagnose()
 
 
-def programs() -> list[str]:
+def programs(place: Path = PROGRAMS) -> list[str]:
     """List the programs by name."""
-    return sorted(path.stem for path in PROGRAMS.glob("*.py"))
+    return sorted(path.stem for path in place.glob("*.py"))
+
+
+def place_of(name: str) -> Path:
+    """Return where a program is."""
+    return CASES if (CASES / f"{name}.py").exists() else PROGRAMS
 
 
 def record(name: str, directory: Path, *arguments: str) -> Recorded:
@@ -68,7 +77,7 @@ def record(name: str, directory: Path, *arguments: str) -> Recorded:
     for old in traces.iterdir():
         old.unlink()
     asked = {
-        "script": str(PROGRAMS / f"{name}.py"),
+        "script": str(place_of(name) / f"{name}.py"),
         "arguments": arguments,
         "directory": str(traces),
         "name": name,
@@ -81,7 +90,15 @@ def record(name: str, directory: Path, *arguments: str) -> Recorded:
     answer = json.loads(runner.stdout.readline())
     seconds = time.monotonic() - begin
     share = (_used_by_all() - used - answer["cpu"]) / seconds / (os.cpu_count() or 1)
+    (traces / _OTHERS).write_text(f"{share:.3f}")
     return Recorded(name, answer["exit_code"], seconds, share, traces)
+
+
+def recorded(name: str, directory: Path) -> Recorded:
+    """Return a program that has run; how it ended, and how long it took, nobody kept."""
+    traces = directory / name
+    share = float((traces / _OTHERS).read_text())
+    return Recorded(name, 0, float("nan"), share, traces)
 
 
 @cache

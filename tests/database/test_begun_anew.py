@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.cli.main import cli
 from dasfprof.database import FileDatabase, open_run
 from dasfprof.schema.events import InstantEvent

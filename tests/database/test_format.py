@@ -17,8 +17,7 @@ import trace_by_format
 import dasfprof.database
 from dasfprof.database import FileDatabase
 from dasfprof.database.block_codec import BlockEncoder
-from dasfprof.database.deflate import DICTIONARY, deflate
-from dasfprof.database.frames import build_frame
+from dasfprof.database.frames import DICTIONARY, build_frame, deflate
 from dasfprof.database.schemas import fold_events
 from dasfprof.database.writer import Source
 from dasfprof.schema import KINDS

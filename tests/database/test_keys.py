@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dasfprof.database.key_times import many_time_ticks, time_ticks
-from dasfprof.database.keys import FLOAT, HEX, NUMBERED, TEXT, join_key, split_key, split_keys
+from dasfprof.database.keys import (
+    FLOAT,
+    HEX,
+    NUMBERED,
+    TEXT,
+    UUID,
+    join_key,
+    split_key,
+    split_keys,
+)
 
 HEADS = st.sampled_from(["inc", "a-b", "", "('x", "task-finished", "12", "é", "x-" + "1f" * 16])
 HASHES = st.text("0123456789abcdef", min_size=32, max_size=32)
@@ -16,7 +25,11 @@ ODD = st.sampled_from(
     ["", " 7", "07", "+7", "1_000", "٣", "7.", "1e9", "nan", "inf", "1763000000.50", "-1", "0x10"]
 )
 ODD |= st.sampled_from(["F" * 32, "0" * 31 + " ", "0" * 30 + "  ", "4294967296", "\ud800"])
-ENDS = [HASHES, TIMES, NUMBERS, HASHES | TIMES | NUMBERS | ODD]
+#: UUIDs, and texts that are none: a digit or a dash in another place.
+UUIDS = st.uuids().map(str)
+ODD |= st.builds(lambda text, at: f"{text[:at]}-{text[at + 1 :]}", UUIDS, st.integers(0, 35))
+ODD |= UUIDS.map(str.upper) | UUIDS.map(lambda text: text.replace("-", "0"))
+ENDS = [HASHES, TIMES, NUMBERS, UUIDS, UUIDS | ODD, HASHES | TIMES | NUMBERS | ODD]
 TEXTS = st.sampled_from(ENDS).flatmap(
     lambda ends: st.lists(st.builds("{}-{}".format, HEADS, ends), min_size=1, max_size=6)
 )
@@ -49,7 +62,9 @@ def test_texts_that_end_alike_share_their_heads() -> None:
     hashes = ["inc-" + "0123456789abcdef" * 2, "inc-" + "f" * 32]
     times = ["task-finished-1763640000.25", "task-finished-1763640001.0"]
     numbers = ["inc-0", "inc-4294967295"]
+    uuids = [f"inc-{digits}-0123-4567-89ab-0123456789ab" for digits in ("01234567", "fedcba98")]
     for texts, head in (
+        (uuids, (UUID, "inc")),
         (hashes, (HEX, "inc")),
         (times, (FLOAT, "task-finished")),
         (numbers, (NUMBERED, "inc")),

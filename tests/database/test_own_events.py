@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trace_by_format
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.cli.contents import read_contents
 from dasfprof.database import EventProfiler, FileDatabase
 from dasfprof.errors import InvalidArgumentError, ReadOnlyError, SourceNotFoundError

@@ -9,13 +9,13 @@ import math
 import os
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from clusters import wait_until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,13 +47,6 @@ def same(one: Any, other: Any) -> bool:
         names = ("name", "phase", *one.FIELDS, "args")
         return all(same(getattr(one, name), getattr(other, name)) for name in names)
     return bool(one == other)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.005)
 
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=20)  # lone surrogates as well

@@ -12,9 +12,10 @@ import trace_by_format
 from pandas.testing import assert_frame_equal
 from traces import row
 
-from dasfprof import FileDatabase, InvalidArgumentError, TraceAnalyser, open_run
+from dasfprof import FileDatabase, TraceAnalyser, open_run
 from dasfprof.database import find_runs
 from dasfprof.database.writer import Source
+from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.tasks import COMPUTE
 
 BEGIN = 1.79e9

@@ -11,16 +11,16 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trace_by_format
+from clusters import wait_until
 
-from dasfprof.analysis import TraceAnalyser
-from dasfprof.database import FileDatabase, disk_space, handover, output
+from dasfprof import TraceAnalyser
+from dasfprof.database import FileDatabase, handover, output
 from dasfprof.database.output import TraceOutput
 from dasfprof.database.writer import Source, TraceWriter
 from dasfprof.errors import CannotWriteError, ReadOnlyError
@@ -40,13 +40,6 @@ def messages(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
     logging.getLogger("dasfprof.database").addHandler(handler)
     yield texts
     logging.getLogger("dasfprof.database").removeHandler(handler)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.002)
 
 
 def numbers_in(database: FileDatabase) -> list[int]:
@@ -251,7 +244,7 @@ def test_a_disk_on_which_no_room_can_be_reserved(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on NFS; what the trace itself fills leaves room for the number of losses."""
-    monkeypatch.setattr(disk_space, "_allocate", lambda *_: False)
+    monkeypatch.setattr(output, "_allocate", lambda *_: False)
     database = FileDatabase(small_disk / "t.msgpack", flush_interval=3600)
     noise = random.Random(1)
     for number in range(1000):
@@ -565,7 +558,7 @@ def test_a_fold_that_fails_costs_its_slice(tmp_path: Path, messages: list[str]) 
     writer = writer_of(tmp_path)
 
     def fold(rows: list[Any]) -> Any:
-        if 300 in rows:
+        if 1300 in rows:
             raise RuntimeError("a bug")
         yield SCHEMA, [(1.0, row) for row in rows], range(len(rows))
 
@@ -574,12 +567,12 @@ def test_a_fold_that_fails_costs_its_slice(tmp_path: Path, messages: list[str]) 
 
     source = Source(fold, finish=finish)
     writer.add_source(source)
-    source.rows.extend(range(1000))
+    source.rows.extend(range(4000))
     writer.close()
     written = trace_by_format.read(writer.path.read_bytes())
-    assert [args["number"] for *_, args in written.events] == [*range(250), *range(500, 1000)]
-    assert (written.frames[-1]["dropped"], written.frames[-1]["errors"]) == (250, 2)
-    assert written.frames[-1]["dropped_by"] == {"recorder failed": 250}
+    assert [args["number"] for *_, args in written.events] == [*range(1000), *range(2000, 4000)]
+    assert (written.frames[-1]["dropped"], written.frames[-1]["errors"]) == (1000, 2)
+    assert written.frames[-1]["dropped_by"] == {"recorder failed": 1000}
     assert len(messages) == 2
 
 

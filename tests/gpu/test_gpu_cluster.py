@@ -16,6 +16,8 @@ from stand_ins import Driver, device, instance, uuid_of
 import dasfprof
 from dasfprof.schema.events import InstantEvent
 
+pytestmark = pytest.mark.whole_program
+
 pytest.importorskip("pynvml", reason="the package nvidia-ml-py is not installed")
 
 #: On the bus device b is the first: CUDA counts b, a where NVML counts a, b.

@@ -223,7 +223,7 @@ def test_names_without_end_are_not_registered_without_end(
     nvtx_log: NvtxLog, tmp_path: Path
 ) -> None:
     """Keys that users choose may all differ: only so many get ranges of their own name."""
-    from dasfprof.recording.task_runs.nvtx_ranges import MAX_PREFIXES, OTHERS
+    from dasfprof.recording.plugins.nvtx import MAX_PREFIXES, OTHERS
 
     nvtx_log.clear()
     names = [f"{_word(i)}job" for i in range(MAX_PREFIXES + 300)]

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from traces.noisy import Noisy
+
+pytestmark = pytest.mark.whole_program
 
 
 def test_two_sides_are_compared(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from executed_cells import Elements, cell, execute, printed, shown
 
+pytestmark = pytest.mark.whole_program
+
 CELLS = [
     "%load_ext dasfprof",
     "import time, dasfprof\n"

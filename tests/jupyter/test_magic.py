@@ -13,6 +13,8 @@ import nbformat
 import pytest
 from executed_cells import Elements, cell, execute, failure, printed, shown
 
+pytestmark = pytest.mark.whole_program
+
 #: Whether a plugin of dasfprof is left on the cluster.
 _LEFT = (
     "client.run_on_scheduler(lambda dask_scheduler: [name for name in "

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.whole_program
+
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from executed_notebook import assert_without_outputs, execute, output
 
+pytestmark = pytest.mark.whole_program
+
 NOTEBOOK = "tutorial_gpu.ipynb"
 
 

@@ -9,3 +9,8 @@ const hook = `export function load(url, context, next) {
 register(`data:text/javascript,${encodeURIComponent(hook)}`);
 
 globalThis.matchMedia = () => ({ matches: false, addEventListener() {} });
+Map.groupBy ??= (items, keyOf) => {
+  const groups = new Map();
+  for (const item of items) groups.set(keyOf(item), [...(groups.get(keyOf(item)) ?? []), item]);
+  return groups;
+};

@@ -12,7 +12,9 @@ import independent_record as record
 from distributed import Client, Security
 
 #: Tests are imported by their workers too.
-PATHS = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+PATHS = os.pathsep.join(
+    [*map(str, Path(__file__).parents[:2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 
 #: Mounts an empty disk of a size at a path, and runs a program.
 MOUNT = 'mount -t tmpfs -o size="$0" none "$1" && shift && exec "$@"'

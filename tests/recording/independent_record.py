@@ -8,9 +8,9 @@ made (failed attempts of a task with retries are known to workers only).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
+from clusters import wait_until  # noqa: F401  (for tests that take all from here)
 from distributed import Client
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
@@ -150,12 +150,3 @@ def task_runs(client: Client) -> list[dict[str, Any]]:
         runs.append(attempt)
     assert not told
     return runs
-
-
-def wait_until(condition: Callable[[], Any], seconds: float = 120.0, every: float = 0.02) -> Any:
-    """Poll until the condition is true, and give what it gave."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(every)
-    return value

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import Client, LocalCluster
-from independent_record import wait_until
+from clusters import client_of, wait_until
+from distributed import Client
 from recorded_facts import assert_whole, facts
 from refuters import refute
 
 import dasfprof
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
 
 #: Seconds that a call of `Counter.add` takes at least, and how many there are side by side.
@@ -67,15 +66,7 @@ def add_from_a_task(counter: Any) -> int:
     return int(counter.add(41).result())
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(2, 1, processes=False)
 
 
 #: What was recorded, when `Counter.add` ran by its own record, and the run.

@@ -10,26 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client, Event, LocalCluster
-from independent_record import wait_until
+from clusters import client_of, wait_until
+from distributed import Client, Event
 
 import dasfprof
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
 from dasfprof.recording.allocations import moments, observer
 from dasfprof.recording.allocations.tracing import tracing
 from dasfprof.recording.settings import make_settings
 
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(1, 2, processes=False)
 
 
 @pytest.fixture(autouse=True)

@@ -16,14 +16,14 @@ from typing import Any
 
 import dask
 import pytest
+from clusters import client_of, wait_until
 from distributed import Client, Event, LocalCluster
-from independent_record import wait_until
 from recorded_facts import assert_whole, facts
 
 import dasfprof
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.recording.call_profiles import functions, observer
+from dasfprof.recording.call_profiles import observer
 from dasfprof.recording.call_profiles.engines import counts_right, make_engine
 from dasfprof.recording.settings import make_settings
 
@@ -41,15 +41,7 @@ def _no_collector() -> Iterator[None]:
     gc.enable()
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(2, 2, processes=False)
 
 
 def leaf(number: int) -> int:
@@ -249,7 +241,7 @@ def test_a_failing_profiler_does_not_reach_tasks(
 
 def test_files_are_bounded(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observer, "MOST_FUNCTIONS", 1)
-    monkeypatch.setattr(functions, "MOST_CALLED", 3)
+    monkeypatch.setattr(observer, "MOST_CALLED", 3)
     with dasfprof.profile(client, directory=tmp_path, profiler="cprofile") as run:
         workers = list(client.nthreads())
         for name, call in (("first-1", outer), ("second-1", outer)):
@@ -319,8 +311,8 @@ def test_a_python_that_cannot_tell_threads_apart_is_refused(
     def cannot(_: Any) -> Any:
         raise RuntimeError("mixes the calls of all threads")
 
-    monkeypatch.setattr("dasfprof.recording.registration.make_engine", cannot)
-    with pytest.raises(dasfprof.RegistrationError, match="mixes the calls of all threads"):
+    monkeypatch.setattr("dasfprof.handles.registration.make_engine", cannot)
+    with pytest.raises(dasfprof.errors.RegistrationError, match="mixes the calls of all threads"):
         dasfprof.register_default_profiler(client, directory=tmp_path, profiler="cprofile")
     monkeypatch.undo()
     monkeypatch.setattr(observer, "make_engine", cannot)

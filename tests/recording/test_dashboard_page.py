@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from clusters import wait_until
 from distributed import Client, LocalCluster
 
 import dasfprof
@@ -32,21 +32,13 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
         yield connected
 
 
-def wait_until(condition: Callable[[], Any]) -> Any:
-    end = time.monotonic() + 120
-    while not (value := condition()):
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.1)
-    return value
-
-
 def get(url: str) -> Any:
     return urllib.request.urlopen(url, timeout=120)
 
 
 def companions() -> list[psutil.Process]:
     children = psutil.Process().children(recursive=True)
-    return [child for child in children if "dasfprof.report.live_page" in child.cmdline()]
+    return [child for child in children if "dasfprof.report.terminal.live_view" in child.cmdline()]
 
 
 def test_the_page_and_its_state(client: Client, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from recorded_facts import computed
 from refuters import refute
 
 import dasfprof
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.database.reader import TraceFile
 
 #: Seconds for which a client may be gone. Other processes are busy too.

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import dask
 import dask.bag
 import pytest
-from distributed import Client, LocalCluster
+from clusters import client_of, wait_until
+from distributed import Client, Event, LocalCluster
 from recorded_facts import assert_whole, computed
 
 import dasfprof
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.live import estimates
+from dasfprof.analysis.live.run import LiveRun
+from dasfprof.analysis.trace.sent_functions import SentFunctions
+from dasfprof.analysis.under_way.causes import find_causes
+from dasfprof.handles.inspection import look_at
 from dasfprof.recording.task_runs import function_code
 
 SOURCE = (
@@ -47,19 +56,11 @@ one, other = (lambda x: x + 1), (lambda x: x + 2)
 def long(x):
 '''
     + "".join(f"    x += {n}\n" for n in range(150))
-    + "    return x\n"
+    + "    return x\n\n\nthird = lambda x: x * 3\n"
 )
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(1, 2, processes=False)
 
 
 @pytest.fixture
@@ -83,6 +84,7 @@ def test_source_of_functions(client: Client, tmp_path: Path, program: Any) -> No
         client.gather(client.map(program.double, range(3), pure=False))
         client.submit(program.outer(3), 4, pure=False).result()
         client.submit(program.other, 4, pure=False, key="lambda-1").result()
+        client.gather(client.map(program.third, range(3), pure=False))
         client.submit(program.long, 4, pure=False).result()
         client.submit(len, "abc", pure=False).result()
         dask.delayed(program.double)(4).compute()
@@ -100,12 +102,105 @@ def test_source_of_functions(client: Client, tmp_path: Path, program: Any) -> No
     }
     (inner,) = code_of(tmp_path / "traces", "inner")
     assert (inner["Line"], inner["Source"]) == (17, "".join(lines[16:18]))
-    (other,) = code_of(tmp_path / "traces", "lambda")
+    other, third = code_of(tmp_path / "traces", "lambda")  # one name, two functions
     assert (other["Line"], other["Source"]) == (23, lines[22])
+    assert (third["Line"], third["Source"]) == (len(lines), "third = lambda x: x * 3\n")
     (long,) = code_of(tmp_path / "traces", "long")
     assert long["Source"].count("\n") == 101
     assert long["Source"].endswith("    x += 98\n... and 52 lines\n")
     assert code_of(tmp_path / "traces", "len") == []  # C code
+
+
+def test_functions_sent_without_their_file(tmp_path: Path) -> None:
+    """As of a program's own: cloudpickle may leave out their file, which the client knows."""
+
+    def fail(x: int) -> int:
+        def inner() -> int:
+            return 1 // x
+
+        return inner()
+
+    traces = tmp_path / "traces"
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=traces) as run,
+    ):
+        assert client.submit(fail, 1, pure=False).result() == 1
+        with pytest.raises(ZeroDivisionError):
+            client.submit(fail, 0, pure=False).result()
+        hooked = dict(vars(cloudpickle.cloudpickle.Pickler))
+    assert vars(cloudpickle.cloudpickle.Pickler) != hooked  # the hook is gone
+    analyser = run.analyser(progress=False)
+    first = fail.__code__.co_firstlineno
+    (code,) = analyser.function_code("fail").to_dict("records")
+    assert (code["File"], code["Line"], code["Missing"]) == (__file__, first, "")
+    assert code["Source"].startswith("    def fail(x: int) -> int:\n        def inner()")
+    assert analyser.trace.tasks["raised_at"].dropna().tolist() == [f"{__file__}:{first + 2} inner"]
+    (text,) = analyser.trace.tracebacks["text"]
+    assert f'File "{__file__}", line {first + 4}, in fail' in text
+    assert "<dynamic-code>" not in text
+
+
+@pytest.mark.whole_program
+def test_functions_sent_without_their_file_while_they_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody records, their file is unknown; where a client does, it tells the file."""
+
+    def waits() -> None:
+        Event("never-set").wait()
+
+    if pickle.loads(cloudpickle.dumps(waits)).__code__.co_filename == __file__:
+        pytest.skip("this cloudpickle sends the files of functions")
+    monkeypatch.setattr(estimates, "LONG_SECONDS", 0.0)
+    line = waits.__code__.co_firstlineno + 1
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+
+        def seen(expected: str) -> str:
+            causes = find_causes(asyncio.run(look_at(cluster.scheduler_address, limit=10.0)))
+            text = "\n".join(f"{cause.text} {cause.evidence} {cause.line}" for cause in causes)
+            assert "<dynamic-code>" not in text
+            return text if expected in text else ""
+
+        futures = [client.submit(waits)]
+        told = wait_until(lambda: seen(f"waits, line {line} of code that the client sent"))
+        assert __file__ not in told
+        with dasfprof.profile(client, directory=tmp_path / "traces"):
+            futures.append(client.submit(waits, pure=False))
+            live = LiveRun(tmp_path / "traces")
+            expected = f"{__file__}:{line} "
+
+            def shown() -> bool:
+                lines = [task.line or "" for task in live.read().long_tasks]
+                assert not any("<dynamic-code>" in each for each in lines)
+                return sum(each.startswith(expected) for each in lines) == 2
+
+            wait_until(shown)
+            wait_until(lambda: seen(expected))
+            Event("never-set").set()
+            client.gather(futures)
+
+
+def test_files_are_not_guessed() -> None:
+    columns = ("function", "file", "line", "last", "source", "missing")
+    rows = [
+        ("a.f", "/a.py", 1, 9, None, None),
+        ("a.f.<locals>.g", "/a.py", 3, 4, None, None),
+        ("b.f", "/b.py", 8, 12, None, None),
+    ]
+    sent = SentFunctions(dict(zip(columns, row, strict=True)) for row in rows)
+    assert [sent.file("f", line) for line in (1, 7, 8, 9, 10, 13)] == [
+        *("/a.py", "/a.py", "<dynamic-code>", "<dynamic-code>", "/b.py", "<dynamic-code>")
+    ]
+    assert sent.file("f.<locals>.g", 3) == sent.file("g", 4) == "/a.py"
+    assert sent.file("h", 3) == "<dynamic-code>"  # of a function that was never seen
+    assert sent.file("", 3) == "/a.py"  # an allocation's
+    assert sent.in_text("<dynamic-code>:10 f") == "/b.py:10 f"
+    assert sent.in_text("mine.py:10 f") == "mine.py:10 f"
 
 
 def test_functions_of_fused_tasks(client: Client, tmp_path: Path, program: Any) -> None:

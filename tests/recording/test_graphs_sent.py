@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib.util
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import dask.dataframe as dd
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from clusters import client_of
+from distributed import Client
 from recorded_facts import facts
 
 import dasfprof
@@ -20,13 +20,7 @@ import dasfprof
 pytestmark = pytest.mark.dask_internals
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(1, 1)
 
 
 class SlowToPickle:

@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from dasfprof.recording.plugins.resources import HostDuty
+from dasfprof.recording.probes import process
 from dasfprof.recording.probes.gpu import GpuProbe
-from dasfprof.recording.probes.host import ResourceProbe
-from dasfprof.recording.probes.pressure import HostPressure
+from dasfprof.recording.probes.host import HostPressure, ResourceProbe
 from dasfprof.schema.resources import RESOURCE_USAGE
 
 
@@ -41,6 +41,23 @@ def test_counters_that_go_back_leave_psutil_s_memory_alone(
     assert rates[3] > 0
     assert psutil.net_io_counters().bytes_recv == 500
     psutil.net_io_counters.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "kills"),
+    [
+        ("low 0\nhigh 7\nmax 21\noom 3\noom_kill 2\noom_group_kill 0\n", 2),  # memory.events
+        ("oom_kill_disable 0\nunder_oom 0\noom_kill 5\n", 5),  # memory.oom_control
+        ("low 0\n", None),
+    ],
+)
+def test_what_the_kernel_killed_of_a_control_group(
+    text: str, kills: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "memory.events"
+    file.write_text(text)
+    monkeypatch.setattr(process, "_memory_files", lambda: (tmp_path / "none", file))
+    assert process.oom_kills() == kills
 
 
 def test_swap_in_use_is_what_the_kernel_tells() -> None:

@@ -73,7 +73,8 @@ def test_few_are_told(
         monkeypatch.setattr(ProcessesProbe, name, value)
     for name, value in (("MOST_BY_CPU", 2), ("MOST_BY_MEMORY", 1)):
         monkeypatch.setattr(ProcessesProbe, name, value)
-    rows = looks(probe, bool)
+    # The first look can tell no CPU.
+    rows = looks(probe, lambda rows: any(row["interval"] > 0 for row in rows))
 
     assert 2 <= len(rows) <= 4  # with this process
 
@@ -87,9 +88,32 @@ def test_a_host_that_idles_is_left_alone(
     assert not list(probe.sample(True))
 
 
+def test_who_holds_much_memory_is_told_of_an_idle_host(
+    probe: ProcessesProbe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("BUSY", 1.1), ("LEAST_MEMORY", 200e6 / psutil.virtual_memory().total)):
+        monkeypatch.setattr(ProcessesProbe, name, value)
+    for name, value in (("QUIET_INTERVAL", 0.0), ("MOST_BY_MEMORY", 1000)):
+        monkeypatch.setattr(ProcessesProbe, name, value)
+    code = "kept = b'1' * 300_000_000; print(len(kept), flush=True); input()"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        rows = looks(probe, lambda rows: process.pid in {row["pid"] for row in rows})
+        process.kill()
+
+    (row,) = [row for row in rows if row["pid"] == process.pid]
+    assert row["memory"] >= 300_000_000
+    assert (row["cpu"], row["interval"]) == (None, 0.0)
+
+
 def test_only_on_duty_and_when_due(monkeypatch: pytest.MonkeyPatch) -> None:
     probe = ProcessesProbe()
     monkeypatch.setattr(ProcessesProbe, "BUSY", 0.0)
     assert not list(probe.sample(False))
-    assert not list(probe.sample(True))  # the first look is what the next is compared with
+    # The first look tells of memory alone, and is what the next is compared with.
+    rows = [dict(zip(NAMES, row, strict=True)) for _, row in probe.sample(True)]
+    assert {(row["interval"], row["cpu"]) for row in rows} == {(0.0, None)}
+    assert os.getpid() in {row["pid"] for row in rows}
     assert not list(probe.sample(True))  # it is not due

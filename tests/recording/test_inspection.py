@@ -22,16 +22,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clusters import wait_until
 from dask_processes import certificates
 from distributed import Client, LocalCluster
 from distributed.comm import connect
 from distributed.protocol.pickle import dumps
-from independent_record import wait_until
 
 from dasfprof.errors import NoSchedulerError
+from dasfprof.recording.cluster.by_value import WithModules, _sources
 from dasfprof.recording.cluster.inspection import views_of
-from dasfprof.recording.cluster.modules_by_value import WithModules, _sources
 from dasfprof.recording.dask_internals.inspection import looks, processes, stacks
+
+pytestmark = pytest.mark.whole_program
 
 #: Seconds. Those who answer do so far sooner, on a busy machine too; the silent take it whole.
 LIMIT = 10.0

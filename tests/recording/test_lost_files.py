@@ -6,28 +6,21 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from distributed import Client, LocalCluster
+from clusters import client_of
+from distributed import Client
 from recorded_facts import trace_files
 from refuters import refute
 
 import dasfprof
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.cli.main import cli
 from dasfprof.database.reader import TraceFile
 
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(2, 1)
 
 
 def run_tasks(client: Client, name: str, count: int) -> None:

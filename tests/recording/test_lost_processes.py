@@ -18,9 +18,11 @@ from recorded_facts import computed, facts, trace_files
 from refuters import refute
 
 import dasfprof
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.database.reader import TraceFile
 from dasfprof.recording.steps import recorder as step_recorder
+
+pytestmark = pytest.mark.whole_program
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from typing import Any
 import distributed.worker
 import psutil
 import pytest
+from clusters import wait_until
 from distributed import Client, LocalCluster, Reschedule
-from independent_record import wait_until
 from recorded_facts import computed, trace_files
 
 import dasfprof
@@ -33,8 +33,7 @@ from dasfprof.recording.plugins.resources import HostDuty
 from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
 from dasfprof.recording.plugins.tasks import WorkerTaskPlugin
 from dasfprof.recording.probes.gpu import GpuProbe
-from dasfprof.recording.probes.host import ResourceProbe, WorkerProbe
-from dasfprof.recording.probes.pressure import HostPressure
+from dasfprof.recording.probes.host import HostPressure, ResourceProbe, WorkerProbe
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.task_runs.results import ResultDescriber
 from dasfprof.recording.task_runs.run_queue import RunQueue

@@ -12,12 +12,12 @@ from typing import Any
 
 import dask
 import pytest
+from clusters import wait_until
 from distributed import Client, LocalCluster
-from independent_record import wait_until
 from recorded_facts import assert_whole, computed
 
 import dasfprof
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 
 #: Another process: records from its begin until a line comes in, and runs its own tasks then.
 OTHER = """

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from clusters import client_of
+from distributed import Client
 from distributed.metrics import context_meter
 
 import dasfprof
-from dasfprof.analysis import TraceAnalyser
-from dasfprof.analysis.model.p2p import p2p_runs
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.model.transfers import p2p_runs
 from dasfprof.recording.dask_internals import names
 from dasfprof.report.run_summary import summarise
 
@@ -25,13 +25,7 @@ dd = pytest.importorskip("dask.dataframe")
 ROWS, PARTITIONS = 100_000, 8
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(2, 1)
 
 
 def partition(number: int) -> pd.DataFrame:

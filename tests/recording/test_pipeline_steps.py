@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import dask.array as da
 import pytest
-from distributed import Client, LocalCluster
+from clusters import client_of
+from distributed import Client
 
 import dasfprof
 
@@ -88,13 +89,7 @@ def fail(x: Any) -> Any:
     raise ValueError("no")
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(1, processes=False)
 
 
 @pytest.mark.parametrize("kind", [Pipeline, Subclass])

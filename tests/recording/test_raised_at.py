@@ -8,7 +8,7 @@ import traceback
 import numpy as np
 import pytest
 
-from dasfprof.recording.task_runs.raised_at import raised_at
+from dasfprof.recording.task_runs.tracebacks import raised_at
 
 
 def text_of(call: object) -> str:

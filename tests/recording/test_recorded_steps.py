@@ -8,7 +8,6 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from clusters import client_of
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, LocalCluster, get_worker, span
 from recorded_facts import assert_whole, facts
@@ -37,13 +37,7 @@ def no_run_goes_on() -> None:
         recorder.stop()
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(2, 1)
 
 
 def load(x: Any) -> Any:

@@ -19,20 +19,14 @@ from typing import Any
 import dask
 import independent_record as record
 import pytest
+from clusters import client_of
 from distributed import Client, LocalCluster, Nanny, Scheduler, Worker
 
 import dasfprof
 from dasfprof.database.reader import TraceFile
 from dasfprof.errors import NoClientError, RegistrationError, SourceNotFoundError
 
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(2, 1)
 
 
 def computed(source: Any) -> list[Any]:
@@ -96,7 +90,7 @@ def test_settings_are_in_the_header(client: Client, tmp_path: Path) -> None:
     told = TraceFile(file).read_header()["settings"]
     assert told["distributed.scheduler.work-stealing"] == "False"
     assert told["dasfprof.sample-interval"] == "0.2"
-    assert told["dasfprof.stack-frequency"] == "0.0"
+    assert told["dasfprof.stack-frequency"] == "20.0"
     assert str(tmp_path) not in told.values()
 
 
@@ -249,7 +243,7 @@ def test_without_an_argument_and_without_a_client_is_a_clear_error(call: str) ->
 
 @pytest.mark.parametrize("call", [dasfprof.register_default_profiler, dasfprof.profile])
 def test_an_unknown_option_is_named_with_the_choices(call: Any) -> None:
-    with pytest.raises(dasfprof.UnknownOptionError) as caught:
+    with pytest.raises(dasfprof.errors.UnknownOptionError) as caught:
         call(None, sample_intervall=0.5)
     assert isinstance(caught.value, TypeError)
     assert str(caught.value) == (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +14,21 @@ import dask
 import numpy as np
 import psutil
 import pytest
+from clusters import client_of, wait_until
 from distributed import Client, LocalCluster, wait
-from independent_record import wait_until
 from recorded_facts import assert_whole, facts, trace_files
 
 import dasfprof
+from dasfprof.analysis.trace import Trace
 from dasfprof.recording.plugins import resources as resource
 from dasfprof.recording.plugins.resources import HostDuty
-from dasfprof.recording.probes.pressure import HostPressure
+from dasfprof.recording.probes.host import HostPressure
 from dasfprof.recording.probes.process import ProcessUsage
 
 INTERVAL = 0.05
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(2, 1)
 
 
 def usage(source: Any) -> list[dict[str, Any]]:
@@ -113,15 +108,13 @@ def test_process_readings_are_those_from_outside(client: Client, tmp_path: Path)
     recorded = rows[-1]["process_cpu_seconds"] - rows[0]["process_cpu_seconds"]
     assert recorded >= spent - 0.02
     assert recorded >= seconds_after - seconds_before - 0.02
-    # Percent are the same seconds over the time between two readings.
-    assert rows[0]["cpu"] is None
+    # Percent are the same seconds over the time since the last row that tells some.
     told = [row for row in rows if row["cpu"] is not None]
-    clocks = [rows[0]["monotonic"], *(row["monotonic"] for row in told)]
     integral = sum(
-        row["cpu"] / 100 * (clock - last)
-        for row, clock, last in zip(told, clocks[1:], clocks, strict=False)
+        row["cpu"] / 100 * (row["monotonic"] - last["monotonic"])
+        for last, row in itertools.pairwise(told)
     )
-    seconds = told[-1]["process_cpu_seconds"] - rows[0]["process_cpu_seconds"]
+    seconds = told[-1]["process_cpu_seconds"] - told[0]["process_cpu_seconds"]
     assert integral == pytest.approx(seconds, rel=0.01, abs=0.03)
 
 
@@ -156,6 +149,28 @@ def test_host_is_read_by_one_worker_and_agrees_with_psutil(client: Client, tmp_p
         seconds = row["monotonic"] - last["monotonic"]
         moved = row["host_net_io.read_size"] - last["host_net_io.read_size"]
         assert row["host_net_io.read_bps"] * seconds == pytest.approx(moved, rel=1e-3, abs=1)
+
+
+def test_each_worker_s_samples_carry_what_was_read_of_its_host(
+    client: Client, tmp_path: Path
+) -> None:
+    with dasfprof.profile(client, directory=tmp_path, sample_interval=INTERVAL) as run:
+        client.submit(time.sleep, 1.3, key="a-third-while").result()
+    read = sorted(
+        (row for row in usage(run) if row["host_memory_total"] is not None),
+        key=lambda row: row["timestamp"],
+    )
+    samples = Trace.from_database(tmp_path).samples
+    assert (samples["host_read"] == 1).sum() == len(read)
+    later = samples[samples["time"] > read[0]["timestamp"]]
+    assert (later["host_read"] == 0).sum() > len(read)  # of the other worker, all of them
+    for name in ("host_memory_available", "host_net_io.read_size", "host_disk_io.write_size"):
+        expected = [
+            next(row[name] for row in reversed(read) if row["timestamp"] <= at)
+            for at in later["time"]
+        ]
+        told = [math.nan if value is None else value for value in expected]
+        np.testing.assert_allclose(later[name].to_numpy(dtype=float), told)
 
 
 PRESSURE = [

@@ -2,43 +2,44 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
-from distributed import Client, LocalCluster
-from independent_record import wait_until
+from clusters import client_of, wait_until
+from distributed import Client
+from open_files import open_files
 from recorded_facts import computed, facts, frames_of, trace_files
 
 import dasfprof
 from dasfprof.recording.dask_internals.client_phases import phase
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.rows import SchemaRow
+from dasfprof.recording.notes.layout import SchemaRow
 from dasfprof.recording.notes.stacks import MOST_STACKS, UNKNOWN_STACK, StackRows
-from dasfprof.recording.stack_samples.kernel import Kernel, wake_in_time
+from dasfprof.recording.stack_samples.kernel import (
+    QUICK,
+    QUICKEST,
+    Kernel,
+    put_back,
+    quicken,
+    wake_in_time,
+)
 from dasfprof.recording.stack_samples.sampler import sample
 from dasfprof.recording.stack_samples.schedule import Schedule
 from dasfprof.recording.stack_samples.stacks import StackReader
-from dasfprof.recording.stack_samples.subjects import ClientThread
-from dasfprof.recording.stack_samples.switching import QUICK, QUICKEST, put_back, quicken
+from dasfprof.recording.stack_samples.subjects import ClientThread, Pace, TaskThreads
 
 HERE = __file__
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(1, 2, processes=False)
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +71,12 @@ class Rows:
         return found
 
 
+class Idle:
+    """A client that has nothing on its cluster."""
+
+    futures: ClassVar[dict[str, Any]] = {}
+
+
 def wait_for_samples(source: Any, name: str, number: int, plugin: str = "TracePlugin") -> Any:
     def enough() -> list[dict[str, Any]] | None:
         found = facts(source, plugin, name)
@@ -89,7 +96,7 @@ def hold(until: str) -> int:
 
 def test_samples_of_tasks_and_of_the_client(client: Client, tmp_path: Path) -> None:
     go = tmp_path / "go"
-    with dasfprof.profile(client, directory=tmp_path / "traces", stack_frequency=20) as run:
+    with dasfprof.profile(client, directory=tmp_path / "traces") as run:
         futures = [client.submit(hold, str(go), key=f"hold-{n}") for n in range(2)]
         wait_for_samples(run, "Task Sample", 20)
         wait_for_samples(run, "Client Sample", 5, "StepRecorder")
@@ -125,12 +132,9 @@ def test_samples_of_tasks_and_of_the_client(client: Client, tmp_path: Path) -> N
             assert (file.errors, file.dropped) == (0, 0)
 
 
-@pytest.mark.parametrize("options", [{}, {"stack_frequency": 0}])
-def test_stacks_are_sampled_only_if_asked_for(
-    client: Client, tmp_path: Path, options: dict[str, Any]
-) -> None:
+def test_stacks_are_not_sampled_if_that_is_off(client: Client, tmp_path: Path) -> None:
     go = tmp_path / "go"
-    with dasfprof.profile(client, directory=tmp_path / "traces", **options) as run:
+    with dasfprof.profile(client, directory=tmp_path / "traces", stack_frequency=0) as run:
         future = client.submit(hold, str(go), pure=False)
         wait_for_samples(run, "Task Under Way", 1)
         assert not [each for each in threading.enumerate() if each.name == "dasfprof-stacks"]
@@ -152,7 +156,7 @@ async def blocks_the_loop(seconds: float) -> None:
 
 
 def test_a_blocked_loop_and_its_line(client: Client, tmp_path: Path) -> None:
-    with dasfprof.profile(client, directory=tmp_path / "traces", stack_frequency=20) as run:
+    with dasfprof.profile(client, directory=tmp_path / "traces") as run:
         begin = time.time()
         client.submit(blocks_the_loop, 1.5, key="blocks").result()
         end = time.time()
@@ -229,7 +233,7 @@ def test_a_forked_child_has_the_programs_interval_and_no_sampler() -> None:
     own = sys.getswitchinterval()  # before a look, which sets another for a moment
     rows = Rows()
     taken: list[Any] = []
-    stop = sample(ClientThread(rows.stacks, taken.append), 50, HookGuard())
+    stop = sample(ClientThread(Idle, rows.stacks, taken.append), 50, HookGuard())
     wait_until(lambda: len(taken) > 3)
     quicken()
     child = os.fork()
@@ -248,9 +252,13 @@ def test_a_forked_child_has_the_programs_interval_and_no_sampler() -> None:
 def test_a_subject_that_fails_does_not_stop_the_others() -> None:
     class Failing:
         stacks: Any = None
+        loop = turns = None
 
         def threads(self) -> dict[int, Any]:
             raise RuntimeError("on purpose")
+
+        def pace(self, *_: Any) -> Any:
+            raise AssertionError
 
         def write(self, *_: Any) -> None:
             raise AssertionError
@@ -258,34 +266,49 @@ def test_a_subject_that_fails_does_not_stop_the_others() -> None:
     rows, taken = Rows(), list[Any]()
     stops = [
         sample(Failing(), 50, HookGuard()),
-        sample(ClientThread(rows.stacks, taken.append), 50, HookGuard()),
+        sample(ClientThread(Idle, rows.stacks, taken.append), 50, HookGuard()),
     ]
     wait_until(lambda: len(taken) > 3)
     for stop in stops:
         stop()
 
 
-def test_open_files_are_closed() -> None:
-    before = set(os.listdir("/proc/self/fd"))
-    rows, taken = Rows(), list[Any]()
-    stop = sample(ClientThread(rows.stacks, taken.append), 50, HookGuard())
+def files_of_threads_before_while_and_after() -> list[int]:
+    """Count the kernel's files about threads that are open, before, while and after sampling."""
+
+    rows, taken, counts = Rows(), list[Any](), [open_files("/task/")]
+    stop = sample(ClientThread(Idle, rows.stacks, taken.append), 50, HookGuard())
     wait_until(lambda: len(taken) > 3)
+    counts.append(open_files("/task/"))
     stop()
-    assert set(os.listdir("/proc/self/fd")) == before
+    return [*counts, open_files("/task/")]
+
+
+def test_open_files_are_closed() -> None:
+    # In a process of its own: samplers and files of other tests may be closing in this one.
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        before, while_sampling, after = pool.apply(files_of_threads_before_while_and_after)
+    assert before == after == 0 < while_sampling
 
 
 def test_looks_stand_for_all_time_and_are_due_whenever_they_take_place() -> None:
     schedule = Schedule(0.05, 100.0)
     assert schedule.due == 100.05
-    now, stood_for = 100.0, 0.0
+    now, stood_for, stood_for_rare, rare = 100.0, 0.0, 0.0, 0
     for look in range(1000):
         late = 1.0 if look % 100 == 99 else 0.0  # C code kept the lock
         now = schedule.due + late
-        seconds = schedule.answer(now)
+        seconds, of_rare = schedule.answer(now)
         stood_for += seconds
+        stood_for_rare += of_rare
+        assert (of_rare > 0) == schedule.is_rare
+        rare += schedule.is_rare
+        schedule.go_on()
         assert seconds >= 0.9 * late
         assert schedule.due > now
     assert stood_for == pytest.approx(now - 100.0, abs=0.1)
+    assert stood_for_rare == pytest.approx(stood_for, abs=24 * 0.075 + 1)
+    assert 1000 / 24 - 1 <= rare <= 1000 / 8
     assert 1000 * 0.045 + 10 < now - 100.0 < 1000 * 0.055 + 10.5
     for _ in range(200):
         schedule.took(0.001)  # dear: 0.5 % of a core allow five such looks a second
@@ -293,6 +316,96 @@ def test_looks_stand_for_all_time_and_are_due_whenever_they_take_place() -> None
     for _ in range(101):
         schedule.answer(schedule.due)
     assert (schedule.due - begin) / 101 == pytest.approx(0.2, rel=0.05)
+
+
+# --- what is looked at ----------------------------------------------------------------------------
+
+
+class Told:
+    """A worker whose task runs, of the functions that their keys begin with, have begun then."""
+
+    def __init__(self, **ages: float) -> None:
+        self.state = self
+        self.began = {key: time.time() - age for key, age in ages.items()}
+        self.tasks = {key: SimpleNamespace(prefix=key.partition("_")[0]) for key in ages}
+
+
+def test_how_task_runs_are_looked_at() -> None:
+    ages = {"fast_1": 0.0, "brief_1": 0.005, "slow_1": 60.0, "slow_2": 0.0, "slow_3": 0.0}
+    worker, rows, kernel = Told(**ages), Rows(), Kernel()
+    subject = TaskThreads(worker, worker.began, rows.stacks, rows.written.append)
+
+    def pace(key: str, ahead: float = 0.0) -> Pace:
+        return subject.pace(1, key, kernel, ahead)
+
+    assert [pace(f"{name}_1", 1e-9) for name in ("brief", "slow")] == [Pace.RARELY, Pace.ALWAYS]
+    # A run that has just begun is looked at as those before it.
+    assert pace("slow_2") is Pace.ALWAYS
+    # One that began before the recording is slow; a key that nobody knows of, too.
+    assert pace("unheard-of") is Pace.ALWAYS
+    worker.began["fast_1"] = worker.began["slow_3"] = time.time() + 1e6  # however slow this test is
+    assert pace("fast_1", 1e-9) is pace("fast_1") is Pace.NEVER
+    # Many looks in a row that find young runs: it has become fast.
+    found = [pace("slow_3", 1e-9) for _ in range(30)]
+    assert found[0] is Pace.ALWAYS
+    assert found[-1] is pace("slow_3") is Pace.NEVER
+
+
+def test_the_client_is_looked_at_while_it_waits_or_keeps_the_cluster_waiting() -> None:
+    rows, go, calm = Rows(), threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: (calm.wait(), [None for _ in iter(go.is_set, True)]))
+    thread.start()
+    ident = thread.ident or 0
+
+    class Busy:
+        futures: ClassVar[dict[str, Any]] = {
+            "one": SimpleNamespace(status="pending"),
+            "two": SimpleNamespace(status="finished"),
+        }
+
+    kernel = Kernel()
+    subjects = [ClientThread(client, rows.stacks, rows.written.append) for client in (Idle, Busy)]
+    try:
+        if kernel.activity(ident) is not None:  # in a container /proc may be hidden
+            wait_until(lambda: subjects[0].pace(ident, thread, kernel, 1e-9) is Pace.CALMLY)
+            assert subjects[1].pace(ident, thread, kernel, 1e-9) is Pace.CALMLY
+            # Where others have the interpreter's lock nobody knows whether it always waits.
+            kernel.is_prompt = False
+            assert subjects[1].pace(ident, thread, kernel, 1e-9) is Pace.RARELY
+            kernel.is_prompt = True
+        calm.set()
+        wait_until(lambda: subjects[0].pace(ident, thread, kernel, 1e-9) is Pace.ALWAYS)
+        wait_until(lambda: subjects[1].pace(ident, thread, kernel, 1e-9) is Pace.RARELY)
+        assert subjects[1].pace(ident, thread, kernel) is Pace.RARELY
+    finally:
+        calm.set()
+        go.set()
+        thread.join()
+        kernel.close()
+
+
+def test_nothing_slow_is_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that waits is looked at in peace; another rarely, if that is enough."""
+    hurried: list[float] = []
+    monkeypatch.setattr("dasfprof.recording.stack_samples.sampler.quicken", hurried.append)
+
+    class Waiting(ClientThread):
+        def pace(self, *_: Any) -> Pace:
+            return Pace.CALMLY
+
+    class Brief(ClientThread):
+        def pace(self, *_: Any) -> Pace:
+            return Pace.NEVER
+
+    rows, taken = Rows(), list[Any]()
+    stops = [
+        sample(kind(Idle, rows.stacks, to), 50, HookGuard())
+        for kind, to in ((Waiting, taken.append), (Brief, hurried.append))
+    ]
+    wait_until(lambda: len(taken) > 10)
+    for stop in stops:
+        stop()
+    assert not hurried
 
 
 # --- bad input ------------------------------------------------------------------------------------
@@ -304,15 +417,24 @@ def test_threads_that_end_or_never_were() -> None:
     thread = threading.Thread(target=go.wait)
     thread.start()
     ident = thread.ident or 0
-    assert kernel.look([ident, 12345])[ident].cpu is None  # for the first time
-    look = kernel.look([ident, 12345])
-    assert look[12345][1:] == (None, None, None)
-    assert look[ident].activity in ("waiting", "running", "lock")
-    assert look[ident].cpu is None or look[ident].cpu < 1
+    first, second = object(), object()
+    assert kernel.look(ident, first, 1, 0).cpu is None  # for the first time
+    look = kernel.look(ident, first, 2, 1)
+    assert kernel.look(12345, first, 2, 1)[1:] == (None, None, None)
+    assert look.activity in ("waiting", "running", "lock")
+    assert look.cpu is None or look.cpu < 1
+    wait_until(lambda: kernel.activity(ident) == "waiting")
+    kernel.look(ident, first, 3, 2)
+    if kernel.look(ident, first, 3, 2).activity == "waiting":
+        wait_until(lambda: kernel.activity(ident) == "waiting" and kernel.has_rested(ident))
+        assert kernel.look(ident, first, 3, 3, True)[1:] == ("waiting", 0.0, 0.0)
+    assert kernel.look(ident, second, 4, 3).cpu is None  # since then it began something else
+    assert kernel.look(ident, second, 7, 5).cpu is None  # it was not looked at then
     go.set()
     thread.join()
     # The kernel may know the thread a moment longer.
-    wait_until(lambda: kernel.look([ident])[ident][1:] == (None, None, None))
+    wait_until(lambda: kernel.look(ident, second, 8, 7)[1:] == (None, None, None))
+    assert kernel.activity(ident) is None
     kernel.close()
 
 
@@ -326,7 +448,7 @@ def test_threads_whose_files_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr("dasfprof.recording.stack_samples.kernel.os.open", refused)
     guard = HookGuard()
-    stop = sample(ClientThread(rows.stacks, taken.append), 50, guard)
+    stop = sample(ClientThread(Idle, rows.stacks, taken.append), 50, guard)
     wait_until(lambda: len(taken) > 3)
     stop()
     monkeypatch.undo()
@@ -334,7 +456,7 @@ def test_threads_whose_files_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> 
         assert (activity, cpu, run_queue) == (None, None, None)
         assert interval >= 0
         assert rows.names(stack)
-    assert Kernel().look([here])[here].thread == here
+    assert Kernel().look(here, None, 1, 0).thread == here
 
 
 def see(reader: StackReader, function: Any, *args: Any) -> Any:

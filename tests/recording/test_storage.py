@@ -22,7 +22,7 @@ from s3_server import BUCKET, S3Server, server  # noqa: F401  (a fixture)
 
 import dasfprof
 from dasfprof.cli.main import cli
-from dasfprof.database import FileDatabase, frames, open_run, stored_names
+from dasfprof.database import FileDatabase, frames, open_run, runs
 from dasfprof.database.stored_runs import find_stored_runs
 from dasfprof.errors import (
     InvalidArgumentError,
@@ -214,7 +214,7 @@ def test_pieces_are_put_after_a_time_and_of_a_size(
     run.record()
     monkeypatch.setattr(uploading, "PIECE_BYTES", 100)
     record.wait_until(lambda: len(s3.puts) == 2)
-    assert [stored_names.position_of(Path(name).name) == 0 for name in s3.puts] == [True, False]
+    assert [runs.position_of(Path(name).name) == 0 for name in s3.puts] == [True, False]
     run.record()
     run.finish()
     run.assert_there()
@@ -229,14 +229,15 @@ def test_a_storage_that_denies_for_a_while(s3: S3Server, caplog: pytest.LogCaptu
     for _ in range(3):
         run.record()
         run.uploader.commit()
-    assert "access is denied" in run.uploader.trouble
+    record.wait_until(lambda: "access is denied" in run.uploader.trouble)
     told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert len(told) == 1  # once, however often it is tried
     assert f"worker 1 does not reach {S3} now: access is denied" in told[0]
     assert run.settings.directory in told[0]
     run.finish()
     # Not in the storage, so on this disk.
-    assert on_their_way(run.settings.uuid) == {run.database.path.name: run.uploader.trouble}
+    told_of = {run.database.path.name: run.uploader.trouble}
+    record.wait_until(lambda: on_their_way(run.settings.uuid) == told_of)
     assert run.database.path.exists()
     assert "has not come" in info(run.settings.source)
     s3.allow()
@@ -306,7 +307,7 @@ def test_a_piece_that_was_put_and_reported_as_failed_is_there_once(s3: S3Server)
     run.wait()
     run.assert_there()
     sizes = [facts["size"] for facts in s3.files().find(S3, detail=True).values()]
-    begins = sorted(stored_names.position_of(Path(name).name) for name in set(s3.puts))  # type: ignore[type-var]
+    begins = sorted(runs.position_of(Path(name).name) for name in set(s3.puts))  # type: ignore[type-var]
     assert len(s3.puts) == len(begins) + 2
     assert sorted(begins) == [sum(sizes[:i]) for i in range(len(sizes))]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from time import sleep
@@ -11,11 +10,12 @@ from typing import Any
 import dask
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from clusters import client_of
+from distributed import Client
 from recorded_facts import assert_whole
 
 import dasfprof
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.recording.task_runs import arguments
 
 SECRET = "hunter2"
@@ -61,15 +61,7 @@ def quick(data: Any) -> Any:
     return data
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(1, 2, processes=False)
 
 
 def told(directory: Path, function: str | None = None) -> list[str]:
@@ -172,5 +164,5 @@ def test_a_run_that_fails_when_its_task_is_forgotten(client: Client, tmp_path: P
 
 
 def test_other_values_of_the_option_are_refused(client: Client, tmp_path: Path) -> None:
-    with pytest.raises(dasfprof.InvalidArgumentError, match="arguments='all'"):
+    with pytest.raises(dasfprof.errors.InvalidArgumentError, match="arguments='all'"):
         dasfprof.profile(client, directory=tmp_path, arguments="all").__enter__()  # type: ignore[arg-type]

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import Client, LocalCluster
+from clusters import client_of
+from distributed import Client
 from recorded_facts import assert_whole, computed, facts, trace_files
 
 import dasfprof
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 
 CALL_HANDLERS = logging.Logger.callHandlers
 LOGGER = logging.getLogger("tests.swallowing")
@@ -40,15 +41,7 @@ class Hostile:
         return "hostile"
 
 
-@pytest.fixture
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(2, 2, scope="function", processes=False)
 
 
 @pytest.fixture

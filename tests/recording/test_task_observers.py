@@ -14,10 +14,11 @@ from typing import Any
 import distributed.worker
 import pytest
 from dask._task_spec import Task
+from open_files import open_files
 
 from dasfprof.recording.dask_internals.task_functions import observe
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.task_runs.nvtx_ranges import TaskRanges
+from dasfprof.recording.plugins.nvtx import TaskRanges
 from dasfprof.recording.task_runs.run_queue import RunQueue
 
 FUNCTIONS = ("_run_task_simple", "_run_task_async")
@@ -259,10 +260,6 @@ def interrupt() -> None:
 def test_files_of_threads_are_closed_with_the_recording_and_with_their_threads() -> None:
     """Also where the error of a task, whose traceback keeps all frames around it, lives on."""
 
-    def is_open() -> int:
-        links = (os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
-        return sum("schedstat" in os.readlink(link) for link in links if os.path.islink(link))
-
     worker, queue = Worker(), RunQueue(HookGuard())
     leave = observe(worker, queue.wrap)
     assert leave
@@ -273,14 +270,14 @@ def test_files_of_threads_are_closed_with_the_recording_and_with_their_threads()
             task = Task("inc-1", int, "no number")
             kept.append(distributed.worker._run_task_simple(task, {}, 0.0))
 
-    before = is_open()
+    before = open_files("schedstat")
     thread = threading.Thread(target=fail)
     thread.start()
     thread.join()
     assert kept[0]["op"] == "task-erred"
-    assert is_open() == before  # the thread's own went with it
+    assert open_files("schedstat") == before  # the thread's own went with it
     run_task(worker)
-    assert is_open() == before + 1
+    assert open_files("schedstat") == before + 1
     leave()
     queue.stop()
-    assert is_open() == before
+    assert open_files("schedstat") == before

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from clusters import wait_until
 from distributed import (
     Client,
     Event,
@@ -24,7 +25,6 @@ from distributed import (
     get_client,
     secede,
 )
-from independent_record import wait_until
 from recorded_facts import computed, facts, frames_of, trace_files
 
 import dasfprof
@@ -32,10 +32,8 @@ from dasfprof.database.reader import TraceFile
 from dasfprof.recording.dask_internals.held_locks import held_by
 from dasfprof.recording.dask_internals.inspection import worker_view
 from dasfprof.recording.notes.stacks import MOST_STACKS, StackRows
-from dasfprof.recording.under_way.client import ClientUnderWay
-from dasfprof.recording.under_way.loop import LoopWatch
-from dasfprof.recording.under_way.repeats import Busy, Repeats
-from dasfprof.recording.under_way.rows import UnderWayRows
+from dasfprof.recording.under_way.loop import ClientUnderWay, LoopWatch
+from dasfprof.recording.under_way.rows import Busy, Repeats, UnderWayRows
 from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
 from dasfprof.recording.under_way.tasks import TasksUnderWay
 from dasfprof.schema.under_way import STACK
@@ -216,6 +214,15 @@ def test_what_a_task_holds(client: Client, run: Any) -> None:
     assert first_row(run, "holder", waits_for="end")["holds"] == []
     Event("end").set()
     future.result()
+    run.flush()
+    given_back = facts(run, "TracePlugin", "Lock Held")
+    assert [(each["kind"], each["name"], each["limit"]) for each in given_back] == [
+        *(("MultiLock", "left", 1), ("MultiLock", "right", 1)),
+        *[("Semaphore", "three", 3)] * 2,
+        *(("Lock", "inner", 1), ("Lock", "outer", 1)),
+    ]
+    assert all(each["since"] <= each["timestamp"] for each in given_back)
+    assert all(0 <= each["waited"] < 60 for each in given_back)
 
 
 def test_what_was_not_acquired_is_not_held(client: Client, run: Any) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 
 import dask
 import pytest
+from clusters import wait_until
 from distributed import Client, LocalCluster
 from distributed.protocol.pickle import dumps
-from independent_record import wait_until
 from recorded_facts import assert_whole, computed
 
 import dasfprof

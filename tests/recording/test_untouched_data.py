@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+from clusters import client_of
 from distributed import Client, LocalCluster, wait
 from recorded_facts import assert_whole, computed
 
@@ -199,15 +200,7 @@ VALUES: dict[str, tuple[Callable[[], Any], tuple[str | None, Any]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+client = client_of(1, 1, processes=False)
 
 
 def asked_for(client: Client, make: Callable[[], Any], key: str) -> dict[str, int]:

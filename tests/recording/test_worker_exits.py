@@ -1,7 +1,31 @@
-"""How a worker's process ended is read from what its nanny logged."""
+"""How a worker ended is told by what proves it: nanny, scheduler, its own errors and memory."""
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
+import importlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import dask
+import pandas as pd
+import pytest
+from clusters import wait_until
+from distributed import Client, LocalCluster, Lock, wait
+from distributed.scheduler import KilledWorker
+from recorded_facts import facts
+from refuters import refute
+
+import dasfprof
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.model.worker_exits import Departure, Why
+from dasfprof.analysis.under_way.departures import advice
 from dasfprof.recording.cluster.worker_exits import exit_in
 
 #: As `Server.get_logs` gives them, the newest first.
@@ -20,3 +44,172 @@ def test_signals_and_statuses() -> None:
     assert exit_in(LOGS, 30) == (-15, "exceeded 95% memory budget. Restarting...")
     assert exit_in(LOGS, 4) is None
     assert exit_in([], 3) is None
+
+
+@pytest.mark.parametrize(("memory", "far"), [(0.7e9, False), (0.2e9, True), (float("nan"), False)])
+def test_only_what_was_far_from_its_limit_is_called_so(memory: float, far: bool) -> None:
+    unknown = Departure(Why.UNKNOWN, "killed by SIGKILL", "", memory, 1e9, "")
+    assert ("far from its limit" in advice(unknown, "load")) is far
+
+
+def test_what_dask_s_own_tasks_hold_is_said_of_them_alone() -> None:
+    killed = Departure(Why.MEMORY, "", "", 0.9e9, 1e9, "")
+    assert "one row group of a file at least" in advice(killed, "read_parquet")
+    assert "put together on one worker" in advice(killed, "repartitiontofewer")
+    assert advice(killed, "load").endswith("what it had then is the least.")
+
+
+# --- real ends -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def recorded(directory: Path, memory_limit: str = "2GiB", **config: Any) -> Iterator[Client]:
+    """Record a cluster of one worker, on which no task survives a death."""
+    settings = {"distributed.scheduler.allowed-failures": 0, **config}
+    with (
+        dask.config.set(settings),
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=None, memory_limit=memory_limit
+        ) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=directory, sample_interval=0.1),
+    ):
+        yield client
+
+
+def ended(directory: Path) -> tuple[TraceAnalyser, pd.DataFrame]:
+    """Return the run and its findings, of which the events contradict none."""
+    analyser = TraceAnalyser(directory, progress=False)
+    findings = analyser.diagnose()
+    against = refute(directory, findings)
+    assert not against, "\n".join(against)
+    return analyser, findings
+
+
+def words(findings: pd.DataFrame) -> str:
+    rows = findings[findings["Rule"].isin(["killed-workers", "lost-workers", "unfinished-run"])]
+    return " ".join(rows[["Finding", "Evidence", "Suggestion"]].to_numpy(str).ravel())
+
+
+def hold(seconds: int) -> None:
+    """Hold the interpreter's lock, so that no other thread of the process runs."""
+    ctypes.PyDLL(None).sleep(seconds)
+
+
+def test_given_up_for_want_of_heartbeats_is_no_matter_of_memory(tmp_path: Path) -> None:
+    with recorded(tmp_path, **{"distributed.scheduler.worker-ttl": "2s"}) as client:
+        with pytest.raises(KilledWorker):
+            client.submit(hold, 600, key="hold-1").result(timeout=120)
+        wait_until(lambda: facts(tmp_path, "SchedulerPlugin", "Worker Exit"))
+    (change,) = facts(tmp_path, "SchedulerPlugin", "Cluster Change")
+    assert (change["action"], change["who"]) == ("worker-ttl", "scheduler")
+    # Dask waits for ten heartbeats, of which it sends one each half second, at least.
+    assert change["number"] >= 5.0
+    _, findings = ended(tmp_path)
+    told = words(findings)
+    assert "the scheduler, which had no heartbeat of it for" in told
+    assert "raise distributed.scheduler.worker-ttl" in told
+    assert "holds the GIL" in told
+    assert "memory ran out" not in told
+    assert "memory_limit" not in told
+    assert findings.iloc[0]["Rule"] == "killed-workers"
+
+
+def kill(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_signal_alone_proves_no_want_of_memory(tmp_path: Path) -> None:
+    with recorded(tmp_path) as client:
+        with pytest.raises(KilledWorker):
+            client.submit(kill, 1, key="kill-1").result(timeout=120)
+        wait_until(lambda: facts(tmp_path, "SchedulerPlugin", "Worker Exit"))
+    _, findings = ended(tmp_path)
+    told = words(findings)
+    assert "killed by SIGKILL" in told
+    assert "The trace cannot tell what ended it" in told
+    assert "memory ran out" not in told.replace("Nothing says that memory ran out", "")
+
+
+def hog(megabytes: int) -> None:
+    kept = [b"1" * 10**6 for _ in range(megabytes)]
+    threading.Event().wait(600)
+    del kept
+
+
+def test_its_nanny_said_that_it_took_too_much_memory(tmp_path: Path) -> None:
+    with recorded(tmp_path, "300MB") as client:
+        with pytest.raises(KilledWorker):
+            client.submit(hog, 300, key="hog-1").result(timeout=120)
+        wait_until(lambda: facts(tmp_path, "SchedulerPlugin", "Worker Exit"))
+    _, findings = ended(tmp_path)
+    told = words(findings)
+    assert "exceeded 95% memory budget" in told
+    assert "killed as memory ran out" in told
+    assert "How much hog needs is unknown" in told
+    assert "threads_per_worker=" not in " ".join(findings["Suggestion"])
+
+
+def test_the_error_by_which_a_worker_ended_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker that cannot unpickle what it is sent closes, and nobody tells why."""
+    (tmp_path / "only_here.py").write_text("def load(number):\n    return number\n")
+    traces = tmp_path / "traces"
+    with recorded(traces) as client:
+        monkeypatch.syspath_prepend(tmp_path)  # of this process alone
+        only_here = importlib.import_module("only_here")
+        with pytest.raises(KilledWorker):
+            client.submit(only_here.load, 1).result(timeout=120)
+    (error,) = facts(traces, "TracePlugin", "Worker Error")
+    assert error["exception"] == "ModuleNotFoundError: No module named 'only_here'"
+    _, findings = ended(traces)
+    assert findings.iloc[0]["Rule"] == "killed-workers"
+    assert "lost just after an error that Dask logged there" in findings.iloc[0]["Finding"]
+    assert "ModuleNotFoundError: No module named 'only_here'" in findings.iloc[0]["Suggestion"]
+    assert "ran out" not in words(findings)
+
+
+def die_holding(_: int) -> None:
+    with Lock("shared"):
+        threading.Event().wait(3)  # until it has been seen to hold it
+        os._exit(7)
+
+
+def want(_: int) -> None:
+    with Lock("shared"):
+        pass
+
+
+def test_who_held_a_lock_died_and_who_waits_are_one_finding(tmp_path: Path) -> None:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=tmp_path),
+    ):
+        first, second = client.nthreads()
+        holder = client.submit(die_holding, 1, key="holder-1", workers=first)
+        wait_until(lambda: holding(tmp_path))
+        waiter = client.submit(want, 1, key="waiter-1", workers=second)
+        wait_until(lambda: facts(tmp_path, "SchedulerPlugin", "Worker Exit"))
+        wait_until(lambda: waits(tmp_path))
+        with suppress(TimeoutError, asyncio.TimeoutError):
+            wait([waiter], timeout=4)  # a wait of 3 s is worth a word
+        del holder
+    _, findings = ended(tmp_path)
+    about = findings[findings["Finding"].str.contains("shared|lost|left the cluster")]
+    (told,) = about["Finding"]
+    assert "the Lock 'shared'" in told
+    assert "holder-1 held it on worker-" in told
+    assert "which died" in told
+    assert "ended with exit status 7" in about["Evidence"].iloc[0]
+
+
+def holding(directory: Path) -> bool:
+    rows = facts(directory, "TracePlugin", "Task Under Way")
+    return any(row["key"] == "holder-1" and row["holds"] for row in rows)
+
+
+def waits(directory: Path) -> bool:
+    rows = facts(directory, "TracePlugin", "Task Under Way")
+    return any(row["key"] == "waiter-1" and row["waits_in"] for row in rows)

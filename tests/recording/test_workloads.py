@@ -386,9 +386,9 @@ def test_a_correction_of_which_the_task_alone_knows_is_noted(
         return begun
 
     worker = list(client.nthreads())[:1]
+    client.run(correct, 0.0, workers=worker)
     with dasfprof.profile(client, directory=tmp_path) as run:
         client.register_plugin(Heartbeat())
-        client.run(correct, 0.0, workers=worker)
         future = client.submit(wait, key="shifted-2", workers=worker)
         record.wait_until(lambda: running(client, "shifted-2"))
         client.run(correct, 0.07, workers=worker)
@@ -398,7 +398,8 @@ def test_a_correction_of_which_the_task_alone_knows_is_noted(
         client.unregister_worker_plugin(Heartbeat.name)
     (row,) = computed(run)
     assert begun - 0.03 < row["timestamp"] <= begun
-    assert delays(run)[worker[0]] == {0.0, 0.05, 0.07}
+    # A heartbeat that was under way when they were stopped may have brought another one.
+    assert delays(run)[worker[0]] >= {0.05, 0.07}
 
 
 def test_heartbeat_between_being_given_a_thread_and_beginning() -> None:
@@ -630,7 +631,8 @@ def test_errors_and_their_text(client: Client, tmp_path: Path) -> None:
     (told,) = (one for one in record.outcomes(client) if one["key"] == ("fail", 0))
     assert (row["state"], row["exception"]) == ("erred", told["exception_text"])
     assert row["exception"] == repr(ValueError(text))
-    assert row["raised_at"].startswith(f"{__file__}:")
+    raised_at = run.analyser(progress=False).trace.tasks["raised_at"].dropna().tolist()
+    assert raised_at == [f"{__file__}:{fail.__code__.co_firstlineno + 1} fail"]
     assert_scheduler_rows(run, record.outcomes(client))
     assert_whole(run)
 

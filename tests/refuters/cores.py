@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,10 @@ from refuters.registry import refuter
 
 #: Percent of a host's cores below which no task has to wait for one.
 _FREE = 50.0
+#: CPU seconds of processes by those of tasks, if threads beside these use them.
+_BESIDE_TASKS = 1.4
+#: Functions that ask for a lock.
+_ASKS = ("acquire", "__enter__")
 #: Bytes of files that a worker reads and writes at least, for its tasks to wait for these.
 _SOME_BYTES = 1e6
 
@@ -31,6 +36,7 @@ def cpu_oversubscribed(said: Said, evidence: Evidence) -> Iterator[str]:
         used = grown(evidence.rows("Resource Usage"), "process_cpu_seconds")
         yield from differs(said["processes"], sum(used.values()), "CPU of workers' processes")
         yield from exceeds(said["tasks"], runs.numbers("used").sum(), "CPU of tasks")
+    yield from _own_threads(said, evidence)
     yield from _other_programs(said, evidence)
     if said.seconds > waited + 0.001:
         yield f"{said.seconds:.3g} s are at stake of {waited:.3g} s of waits"
@@ -49,10 +55,25 @@ def cpu_oversubscribed(said: Said, evidence: Evidence) -> Iterator[str]:
         yield f"no host was busier than {busiest:.0f} %"
 
 
+def _own_threads(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the processes' CPU, and with what limits their libraries' threads."""
+    if not said["own_threads"]:
+        return
+    if not said["processes"] > _BESIDE_TASKS * said["tasks"]:
+        yield f"processes used {said['processes']:.3g} s of CPU, of which tasks {said['tasks']:.3g}"
+    workers = [header["worker"] for header in evidence.headers if header.get("worker")]
+    limits = [each["thread_limits"] for each in workers if each.get("thread_limits") is not None]
+    for name in said["unlimited"] or () if limits else ():
+        if all(own.get(name) == "1" for own in limits):
+            yield f"{name} is said to be another than 1"
+
+
 def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:
     """Compare with the processes seen that neither wrote a file of the run nor are its kin."""
     run = {(header["host"], header["pid"]) for header in evidence.headers}
-    by_host = evidence.rows("Host Process").by("host")
+    # Of looks for memory alone nothing tells what was used.
+    seen = evidence.rows("Host Process").where(lambda row: row["interval"] > 0)
+    by_host = seen.by("host")
     told = said["other_programs"]
     if bool(told) != bool(by_host):
         yield f"processes were seen on {len(by_host)} hosts"
@@ -61,14 +82,15 @@ def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:
     used = {}
     for host, rows in by_host.items():
         kin = {pid for row in rows if (host, row["pid"]) in run for pid in row["ancestors"]}
-        looks = {row["timestamp"]: row["interval"] for row in rows}
+        # Others looked for memory alone.
+        looks = {row["timestamp"]: row["interval"] for row in rows if row["interval"] > 0}
         others = [
             row["cpu"] / 100 * row["interval"]
             for row in rows
             if row["pid"] not in kin
             and not any((host, pid) in run for pid in (row["pid"], *row["ancestors"]))
         ]
-        used[host] = (sum(others) / sum(looks.values()), len(looks))
+        used[host] = (sum(others) / max(sum(looks.values()), 1e-9), len(looks))
     host = max(used, key=lambda each: used[each])
     cores, looks = used[host]
     if told["host"] != host:
@@ -103,7 +125,10 @@ def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
 
 @refuter("blocked-tasks")
 def blocked_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with the CPU seconds of the function, and with what threads were held for."""
+    """Compare with the CPU seconds of the function, and with what threads were held for.
+
+    More threads want evidence that tasks could wait side by side.
+    """
     used, _ = _of_function(evidence, str(said.function))
     yield from differs(said["on_cpu"], used, "its CPU share")
     yield from exceeds(said["waiting"], _waiting(evidence), "time that is spent waiting")
@@ -113,11 +138,113 @@ def blocked_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["lasted"], evidence.runs.numbers("working").sum(), "their seconds")
     if said["threads"] not in {life[2] for life in evidence.lives.values()}:
         yield f"no worker has {said['threads']} threads"
+    if said["other_threads"] is not None:
+        used = grown(evidence.rows("Resource Usage"), "process_cpu_seconds")
+        others = sum(used.values()) - evidence.runs.numbers("used").sum()
+        yield from exceeds(said["other_threads"], others, "CPU of threads beside those of tasks")
+    if said["more_threads"] is None:
+        if np.isfinite(said.seconds):
+            yield f"{said.seconds:.3g} s are at stake, of which nothing says how to gain them"
+        return
+    stacks = stacks_of(own, evidence)
+    if not stacks:
+        yield "more threads are advised, and no sample shows what is waited for"
+    if (
+        sum(any(name.rpartition(".")[2] in _ASKS for name, *_ in stack) for stack in stacks)
+        > len(stacks) / 2
+    ):
+        yield "more threads are advised, and tasks stand where a lock is asked for"
+    ready = np.fmin(own.numbers("ready"), own.numbers("sent"))
+    if (np.nan_to_num(own.numbers("executing") - ready) > 0).mean() < 0.2:
+        yield "more threads are advised, and hardly any task was ready before it had one"
+
+
+@refuter("waits-in-turn")
+def waits_in_turn(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the distances of ends, and with how long runs last."""
+    own = evidence.functions.get(str(said.function), Rows([]))
+    yield from differs(said["tasks"], len(own), "its tasks")
+    yield from differs(said["lasted"], own.numbers("working").sum(), "their seconds")
+    yield from differs(said["workers"], len(own.by("address")), "their workers")
+    yield from exceeds(said["waiting"], _waiting(evidence), "time that is spent waiting")
+    yield from _no_turns(own, said["turn"])
+
+
+@refuter("garbage-collection")
+def garbage_collection(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Sum what the collector took in the function's tasks, and what these used of the CPU."""
+    own = evidence.functions.get(str(said.function), Rows([]))
+    taken = float(np.nansum(own.numbers("collecting")))
+    yield from exceeds(said["taken"], taken, "seconds of its collections")
+    yield from differs(said["tasks"], len(own), "its tasks")
+    yield from exceeds(said["cpu"], float(np.nansum(own.numbers("cpu"))), "its CPU seconds")
+    yield from differs(said["share"], said["taken"] / said["cpu"], "the collector's share")
+
+
+@refuter("process-lock")
+def process_lock(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Look for samples in a lock; without any, for turns of each process."""
+    own = evidence.functions.get(str(said.function), Rows([]))
+    if max(life[2] for life in evidence.lives.values()) < 2:
+        yield "each worker has one thread"
+    yield from differs(said["tasks"], len(own), "its tasks")
+    yield from differs(said["lasted"], own.numbers("working").sum(), "their seconds")
+    if said["sampled"]:
+        stacks = stacks_of(own, evidence)
+        asks = [
+            stack for stack in stacks if any(name.rpartition(".")[2] in _ASKS for name, *_ in stack)
+        ]
+        if len(asks) < 0.1 * len(stacks) or not asks:
+            yield f"{len(asks)} of {len(stacks)} samples stand where a lock is asked for"
+        return
+    if len(own.by("address")) < 2:
+        yield "one process alone tells nothing of the others"
+    for runs in own.by("address").values():
+        yield from _no_turns(runs, float(np.median(np.diff(np.sort(runs.numbers("stop"))))))
+
+
+def _no_turns(runs: Rows, turn: float) -> Iterator[str]:
+    """Yield what contradicts that runs end one after the other, each so long after the last."""
+    apart = np.diff(np.sort(runs.numbers("stop")))
+    if np.mean((apart > 0.5 * turn) & (apart < 1.5 * turn)) < 0.6:
+        yield f"their ends are not {turn:.3g} s apart"
+    if runs.numbers("working").max(initial=0.0) < 1.4 * turn:
+        yield f"none lasts longer than {turn:.3g} s, so that none waits"
+
+
+def _asks(stack: list[list[Any]]) -> bool:
+    """Tell whether a stack has a function that asks for a lock."""
+    return any(name.rpartition(".")[2] in _ASKS for name, *_ in stack)
+
+
+def stacks_of(runs: Rows, evidence: Evidence) -> list[list[list[Any]]]:
+    """Return the frames of all samples of some task runs."""
+    stacks: dict[tuple[str, int], list[list[Any]]] = {}
+    for row in evidence.rows("Stack"):  # a parent comes before its children
+        outer = stacks.get((row["file"], row.get("parent", -1)), [])
+        stacks[row["file"], row["number"]] = [*outer, *row["frames"]]
+    samples = evidence.rows("Task Sample").by("thread")
+    return [
+        stacks.get((sample["file"], sample["stack"]), [])
+        for run in runs
+        for sample in samples.get(run["thread"], Rows([]))
+        if sample["file"] == run["file"] and run["timestamp"] <= sample["timestamp"] <= run["stop"]
+    ]
 
 
 @refuter("lock-bound")
 def lock_bound(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with how many tasks ran at a time, and what they did not use of their time."""
+    """Compare with how many tasks ran at a time, and what they did not use of their time.
+
+    That the interpreter's lock kept them is told by samples of stacks alone.
+    """
+    samples = evidence.rows("Task Sample")
+    seconds = {name: own.numbers("interval").sum() for name, own in samples.by("activity").items()}
+    if said["sampled"] is None:
+        if said.severity == "high":
+            yield "no sample tells what its threads waited for"
+    elif not seconds.get("lock"):
+        yield "no sample waited for the interpreter's lock"
     most_beside = max(
         float(evidence.between("timestamp", "stop", own).values.max(initial=0.0))
         for own in evidence.runs.by("address").values()

@@ -73,7 +73,7 @@ def spilling(said: Said, evidence: Evidence) -> Iterator[str]:
         spilled = float(np.nanmax(held.numbers("spilled_size")))
         yield from differs(said["disk"]["of_one"], spilled, "the most on disk")
         yield from _disk_needed(said["disk"], evidence)
-    if said["wanted"] <= said["limit"]:
+    if said["wanted"] is not None and not said["wanted"] > said["limit"]:
         yield f"{said['wanted']} bytes are advised in place of {said['limit']}"
 
 

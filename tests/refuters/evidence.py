@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,11 @@ from dasfprof.database import FileDatabase
 from refuters.steps import Numbers, Steps
 
 #: What clients tell of themselves: the cluster may not yet, or no longer, be recorded then.
-_OF_CLIENTS = ("Graph Sent", "Step", "Step End", "Step Layer", "Client Under Way", "Client Sample")
+_OF_CLIENTS = (
+    *("Graph Sent", "Function Sent", "Step", "Step End", "Step Layer"),
+    *("Line", "Line Layer", "Line Graph"),
+    *("Client Calls", "Sent Value", "Client Under Way", "Client Sample"),
+)
 
 
 class Rows:
@@ -122,7 +125,9 @@ class Evidence:
                 "known": noted["timestamp"] + noted["duration"] if noted else None,
             }
             found.append({**row, **facts})
-        _end_with_the_next(found)
+        workers = [header.get("worker", {}) for header in self.headers]
+        threads = {each["address"]: each["nthreads"] for each in workers if each.get("nthreads")}
+        _end_with_the_next(found, threads)
         return Rows(found)
 
     @cached_property
@@ -149,8 +154,12 @@ class Evidence:
         return Rows([row for (*run, _), row in last.items() if tuple(run) not in ended])
 
     def _of_cluster(self, but: tuple[str, ...] = ()) -> list[Rows]:
-        """Return all events but those of some names and those that clients tell of themselves."""
-        return [rows for name, rows in self._rows.items() if name not in (*but, *_OF_CLIENTS)]
+        """Return all events but those of some names and those that clients tell of themselves.
+
+        A stack is told of with the event that has it, whoever's.
+        """
+        left_out = (*but, "Stack", *_OF_CLIENTS)
+        return [rows for name, rows in self._rows.items() if name not in left_out]
 
     # --- time and threads ------------------------------------------------------------------------
 
@@ -203,13 +212,31 @@ class Evidence:
             known = begins or self.rows("Graph").numbers("timestamp")
             return float(np.nanmin(known, initial=self.end)) if len(known) else self.begin, self.end
         waited = states.numbers("timestamp").max(initial=0.0)
-        if not open_ and waited <= np.nanmax(ends):
+        if not open_ and waited <= np.nanmax(ends) and not self._cut_at_work():
             return float(np.nanmin(begins)), float(np.nanmax(ends))
         # What its last client left behind is waited for no more.
         left = self.rows("Scheduler State").where(lambda row: row["occasion"] == "client-left")
         gone = left.numbers("timestamp").max(initial=0.0)
-        last = gone if gone >= max(waited, np.nanmax(ends)) else self.end
-        return float(np.nanmin(begins)), last
+        # What is noted once the scheduler closed is of no run.
+        closed = states.where(lambda row: row["occasion"] == "closing").numbers("timestamp")
+        last = gone if gone >= max(waited, np.nanmax(ends)) else closed.max(initial=-np.inf)
+        return float(np.nanmin(begins)), last if np.isfinite(last) else self.end
+
+    def _cut_at_work(self) -> bool:
+        """Tell whether more tasks were left than ended since, as a scheduler last counted them.
+
+        It was killed then. What ended on workers may have been reported since, a second later.
+        """
+        states = [*self.rows("Scheduler State")]
+        if self.scheduler_closed or not states:
+            return False
+        last = max(states, key=lambda row: row["timestamp"])
+        since = last["timestamp"]
+        over = self.rows("Task Run").where(lambda row: row["state"] in ("memory", "erred"))
+        noted = {repr(row["key"]): row["timestamp"] + row["duration"] for row in over}
+        ended = {key for key, end in noted.items() if end > since}
+        ended |= {repr(row["key"]) for row in self.runs if row["stop"] > since - 1.0} - set(noted)
+        return (last["unfinished"] or 0) > len(ended)
 
     @property
     def last_end(self) -> float:
@@ -240,6 +267,22 @@ class Evidence:
     def wall(self) -> float:
         """Seconds of the run."""
         return self.span[1] - self.span[0]
+
+    @property
+    def walls(self) -> tuple[float, float]:
+        """Seconds of the run, the least and the most.
+
+        Where processes were killed, whether anything was under way since its last end is not told.
+        """
+        begin, end = self.span
+        if self.scheduler_closed:
+            return end - begin, end - begin
+        return min(end, self.last_end) - begin, max(end, self.end) - begin
+
+    def shares(self, seconds: float) -> tuple[float, float]:
+        """Return the least and the greatest share of the run that some seconds may be."""
+        least, most = self.walls
+        return seconds / max(most, 1e-9), seconds / max(least, 1e-9)
 
     @cached_property
     def lives(self) -> dict[str, tuple[float, float, int]]:
@@ -306,17 +349,18 @@ class Evidence:
         return total
 
 
-def _end_with_the_next(runs: list[dict[str, Any]]) -> None:
-    """Let each run hold its thread no longer than until the next one took it.
+def _end_with_the_next(runs: list[dict[str, Any]], threads: dict[str, int]) -> None:
+    """Let runs hold a thread no longer than until another run of their worker took it.
 
-    A worker notes that a run was done a moment after it gave its thread to the next.
+    A worker notes that a run was done a moment after it gave its thread to the next, whichever
+    thread then runs that: in the order in which runs end, as it has no more than its threads.
     """
-    threads: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    own: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in runs:
-        if row.get("thread") is not None and row.get("executing") is not None:
-            threads[row["address"], row["thread"]].append(row)
-    for own in threads.values():
-        own.sort(key=lambda row: row["executing"])
-        for row, after in pairwise(own):
-            if after["executing"] >= row["stop"]:
-                row["held"] = min(row["held"], after["executing"])
+        if row.get("executing") is not None and row["address"] in threads:
+            own[row["address"]].append(row)
+    for address, rows in own.items():
+        begins = sorted(row["executing"] for row in rows)[threads[address] :]
+        for row, taken in zip(sorted(rows, key=lambda row: row["held"]), begins, strict=False):
+            if row["stop"] <= taken < row["held"]:
+                row["held"] = taken

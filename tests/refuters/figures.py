@@ -17,6 +17,7 @@ class Said:
 
     rule: str
     severity: str
+    #: At stake; where the finding promises none, those by which it is ranked.
     seconds: float
     function: str | None
     worker: str | None
@@ -26,14 +27,17 @@ class Said:
     shares: list[float]
     #: For who reads of a contradiction.
     sentences: str
+    suggestion: str = ""
 
     @classmethod
-    def of(cls, row: dict[Any, Any], figures: dict[str, Any]) -> Said:
-        """Read a row of the table of findings, and its figures."""
-        said = row["Rule"], row["Severity"], row["Seconds at stake (s)"]
+    def of(cls, row: dict[Any, Any], figures: dict[str, Any], costs: float) -> Said:
+        """Read a row of the table of findings, its figures, and what it costs."""
+        promised = row["Seconds at stake (s)"]
+        said = row["Rule"], row["Severity"], costs if promised != promised else promised
         where = row["Function"], row["Worker"]
         sentences = f"{row['Finding']} {row['Evidence']}"
-        return cls(*said, *where, without_units(figures), [*_shares(figures)], sentences)
+        shares = [*_shares(figures)]
+        return cls(*said, *where, without_units(figures), shares, sentences, row["Suggestion"])
 
     def __getitem__(self, name: str) -> Any:
         return self.figures.get(name)

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from refuters.evidence import Evidence, Rows
-from refuters.figures import Said, differs, exceeds, is_at_least
+from refuters.figures import Said, exceeds, is_at_least, lies
 from refuters.registry import refuter
 from refuters.steps import Steps
 
@@ -20,10 +20,27 @@ def client_gaps(said: Said, evidence: Evidence) -> Iterator[str]:
     idle, calls = evidence.idle.where(lambda number: number > 0), _called(evidence)
     waited = idle.less(calls).integral(begin, end)
     yield from exceeds(said["waited"], waited, "seconds in which a thread idled")
-    yield from differs(said["share"], said["waited"] / evidence.wall, "their share")
+    yield from lies(said["share"], *evidence.shares(said["waited"]), "their share")
     yield from exceeds(said["longest"], said["waited"], "the longest")
     yield from _calls(said, evidence, calls.integral(begin, end))
     yield from _between_clients(evidence, said["longest"])
+
+
+@refuter("one-at-a-time")
+def one_at_a_time(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the graphs that came, and with how long a thread idled."""
+    begin, end = evidence.span
+    idle = evidence.idle.where(lambda number: number > 0).integral(begin, end)
+    yield from exceeds(said["few"], idle, "seconds in which a thread idled")
+    yield from lies(said["share"], *evidence.shares(said["few"]), "their share")
+    yield from exceeds(said["graphs"], len(evidence.rows("Graph")), "graphs")
+    noted = evidence.rows("Task Run")
+    begins, ends = np.sort(noted.numbers("waiting")), np.sort(_ends(noted))
+    alone = sum(
+        np.count_nonzero(ends <= at) >= np.count_nonzero(begins < at) for at in np.unique(begins)
+    )
+    if alone < 0.5 * said["graphs"]:
+        yield f"{alone} times tasks came once those before had ended"
 
 
 def _called(evidence: Evidence) -> Steps:
@@ -85,5 +102,5 @@ def no_workers(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from exceeds(said["waited"], end - begin - there, "time without a worker")
     if not is_at_least(said["waited"], none.integral(begin, end)):
         yield f"tasks waited for {none.integral(begin, end):.6g} s, without a worker"
-    yield from differs(said["share"], said["waited"] / evidence.wall, "its share")
+    yield from lies(said["share"], *evidence.shares(said["waited"]), "its share")
     yield from exceeds(said["longest"], said["waited"], "the longest")

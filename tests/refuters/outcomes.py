@@ -21,8 +21,9 @@ from refuters.evidence import Evidence
 from refuters.figures import Said, differs, exceeds, is_close, lies
 from refuters.registry import refuter
 
-#: A worker that used no more of its memory did not die for want of it.
-_NO_WANT = 0.5
+#: A worker that used no more of its memory did not die for want of it, nor for a host's of which
+#: more was left.
+_NO_WANT, _FULL = 0.8, 0.05
 #: Seconds before the end of the trace in which a worker may have been shut down.
 _AT_THE_END = 3.5
 
@@ -139,17 +140,53 @@ def _of_the_worst(said: Said, evidence: Evidence) -> Iterator[str]:
     known = np.isfinite(said["left"])
     if known and not any(is_close(said["left"], one) for one in left.values()):
         yield f"{said.worker} left at {left}, not {said['left']:.6g}"
-    if not np.isfinite(said["memory"] + said["limit"]):
-        return
-    peaks = [
-        float(samples.numbers("memory").max(initial=0.0))
-        for address, samples in evidence.rows("Resource Usage").by("address").items()
-        if address in left and (not known or is_close(said["left"], left[address]))
-    ]
-    if not any(is_close(said["memory"], peak) for peak in peaks):
-        yield f"its process had up to {peaks} bytes, not {said['memory']}"
-    if said["blames_memory"] and said["memory"] < _NO_WANT * said["limit"]:
-        yield f"memory is suspected, of which {said['memory']} B were used"
+    own = [one for one, at in left.items() if not known or is_close(said["left"], at)]
+    if np.isfinite(said["memory"] + said["limit"]):
+        samples = evidence.rows("Resource Usage").by("address")
+        until = {one: left[one] + evidence.first_seen for one in own if one in samples}
+        before = [
+            samples[one].where(lambda row, time=time: row["timestamp"] <= time)
+            for one, time in until.items()
+        ]
+        last = [float(rows.numbers("memory")[-1]) for rows in before if len(rows)]
+        if not any(is_close(said["memory"], one) for one in last):
+            yield f"its process had {last} bytes at last, not {said['memory']}"
+    if said["blames_memory"] and not _of_memory(own, said, evidence):
+        yield f"memory is blamed, of which {said['memory']} B were used, and nobody told so"
+    if said["why"] == "silent" and not any(
+        one["action"] == "worker-ttl" and set(own) & set(one["workers"])
+        for one in evidence.rows("Cluster Change")
+    ):
+        yield f"the scheduler did not give {own} up for want of heartbeats"
+
+
+def _of_memory(own: list[str], said: Said, evidence: Evidence) -> bool:
+    """Return whether a nanny, the kernel's count, or the last sample tells of want of memory."""
+    by_nanny = any(
+        row["worker"] in own and "memory budget" in (row["reason"] or "")
+        for row in evidence.rows("Worker Exit")
+    )
+    samples = evidence.rows("Resource Usage")
+    counts = {row.get("oom_kills") for row in samples} - {None}
+    read = samples.where(lambda row: row.get("host_memory_total"))
+    left = read.numbers("host_memory_available") / read.numbers("host_memory_total")
+    near = said["memory"] >= _NO_WANT * said["limit"]
+    return by_nanny or len(counts) > 1 or near or bool((left <= _FULL).any())
+
+
+@refuter("restarted-workers")
+def restarted_workers(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Count the tasks that a restart took from workers, and those that had not been sent."""
+    sent = evidence.rows("Task Run").where(
+        lambda row: (
+            str(row["end_cause"]).startswith("client-restart")
+            and row["state"] not in ("memory", "erred")
+        )
+    )
+    changes = evidence.rows("Cluster Change").where(lambda row: row["action"] == "restart")
+    never = sum(row["number"] or 0 for row in changes)
+    yield from differs(said["tasks"], len(sent) + never, "tasks that a restart took away")
+    yield from differs(said["workers"], sum(len(row["workers"]) for row in changes), "workers")
 
 
 @refuter("recomputation")

@@ -26,9 +26,7 @@ def tasks_too_small(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from differs(said["tasks"], len(done), "tasks")
     median = float(np.median(done.numbers("working")))
     yield from differs(said["median"], median, "the median")
-    around = _around(evidence)
-    latency = evidence.idle_by_worker("ready", "executing") + _unsent(evidence, "known_before")
-    handling = around + latency
+    handling = handling_seconds(evidence)
     yield from exceeds(said["handling"], min(handling / evidence.thread_seconds, 1), "handling")
     if said["overhead"]:
         held = np.fmin(done.numbers("stop"), done.numbers("held")) - done.numbers("timestamp")
@@ -110,6 +108,12 @@ def deserialising(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from differs(said["of_function"], own, f"deserialising {said.function}")
     if not is_most(str(said.function), sums):
         yield f"most is not for {said.function}"
+
+
+def handling_seconds(evidence: Evidence) -> float:
+    """Sum, at most, the thread time in which tasks were handled and no function ran."""
+    latency = evidence.idle_by_worker("ready", "executing") + _unsent(evidence, "known_before")
+    return _around(evidence) + latency
 
 
 def _around(evidence: Evidence) -> float:

@@ -40,7 +40,7 @@ def serial_chain(said: Said, evidence: Evidence) -> Iterator[str]:
     running = evidence.between("executing", "held")
     alone = running.where(lambda number: number == 1).integral()
     yield from exceeds(said["alone"], alone, "time with one task")
-    yield from differs(said["share"], said["alone"] / evidence.wall, "its share")
+    yield from lies(said["share"], *evidence.shares(said["alone"]), "its share")
     yield from exceeds(said["tasks"], len(evidence.runs), "tasks")
     yield from exceeds(said["alone_in_function"], said["alone"], f"of that in {said.function}")
     idle = evidence.idle.integral() / evidence.thread_seconds
@@ -77,6 +77,14 @@ def degrading_functions(said: Said, evidence: Evidence) -> Iterator[str]:
     own = evidence.functions.get(str(said.function), Rows([]))
     own = own.where(lambda row: row["state"] in ("memory", None))
     yield from exceeds(said["attempts"], len(own) + len(evidence.unseen), "attempts")
+    keys = {(repr(row["key"]), row["run_id"]) for row in own}
+    called = evidence.rows("Task Arguments").where(
+        lambda row: (repr(row["key"]), row["run_id"]) in keys
+    )
+    if said["alike"] and (len(called) < len(own) or len(set(called.values("arguments"))) != 1):
+        yield "its runs were not called alike, as far as is known"
+    if said.severity == "high" and not said["alike"]:
+        yield "nothing shows that its later runs have no more to do"
     third = len(own) // 3
     seconds = own.numbers("working")
     if third and seconds[-third:].mean() < _THIRDS * seconds[:third].mean():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,24 @@ KNOWN: tuple[tuple[str, str, str], ...] = ()
 _BEFORE_ERRORS = {"unfinished-run", "killed-workers", "lost-workers"}
 #: Seconds under which nothing is grave, if it is under such a share of the run as well.
 _LITTLE, _LITTLE_SHARE = 1.0, 0.05
+#: Beside these findings more threads find no memory, no core, no task, or a lock.
+_NO_MORE_THREADS = {
+    "killed-workers",
+    "memory-pressure",
+    "memory-near-limit",
+    "spilling",
+    "process-lock",
+    "cluster-lock",
+    "resource-limit",
+    "waits-for-tasks",
+    "waits-in-turn",
+    "cpu-oversubscribed",
+    "no-workers",
+    "client-gaps",
+    "one-at-a-time",
+    "too-few-tasks",
+    "poor-placement",
+}
 #: Yields what contradicts a finding.
 Refuter = Callable[[Said, Evidence], Iterator[str]]
 REFUTERS: dict[str, Refuter] = {}
@@ -45,10 +64,10 @@ def refute(source: Path | Iterable[Path], findings: Any, *, known: bool = False)
         Whether contradictions that are known, and not yet mended, are returned as well.
     """
     files = source.glob("*.msgpack") if isinstance(source, Path) else source
-    evidence, figures = Evidence(files), findings.attrs["figures"]
+    evidence, figures, costs = Evidence(files), findings.attrs["figures"], findings.attrs["costs"]
     against = []
     rows = zip(findings.index, findings.to_dict("records"), strict=True)
-    said = [Said.of(row, figures[label]) for label, row in rows]
+    said = [Said.of(row, figures[label], costs[label]) for label, row in rows]
     for one in said:
         own = REFUTERS.get(one.rule, _no_refuter)
         found = [*_in_general(one, evidence), *own(one, evidence)]
@@ -64,7 +83,7 @@ def is_known(rule: str, text: str) -> bool:
 
 def _in_general(said: Said, evidence: Evidence) -> Iterator[str]:
     """Yield what contradicts any finding."""
-    if said.seconds < 0 or said.seconds > 1.01 * evidence.wall:
+    if said.seconds < 0 or said.seconds > 1.01 * evidence.walls[1]:
         yield f"{said.seconds:.3g} s are at stake in a run of {evidence.wall:.3g} s"
     if said.severity == "high" and said.seconds < min(_LITTLE, _LITTLE_SHARE * evidence.wall):
         yield f"{said.seconds:.3g} s are no grave loss"
@@ -102,5 +121,21 @@ def _among_themselves(findings: list[Said]) -> Iterator[str]:
             yield f"{said.rule} may follow from {causes}, none of which comes before it"
         seen.add(said.rule)
     rules = [said.rule for said in findings]
+    yield from _advised(findings, {*rules})
     if "errors" in rules and set(rules[: rules.index("errors")]) - _BEFORE_ERRORS:
         yield f"errors come after {rules[0]}"
+
+
+def _advised(findings: list[Said], rules: set[str]) -> Iterator[str]:
+    """Yield advice of one finding that another of the same report refutes."""
+    more = [
+        said.rule
+        for said in findings
+        for number in re.findall(r"threads_per_worker=(\d+)", said.suggestion)
+        if int(number) > 1
+    ]
+    if more and rules & _NO_MORE_THREADS:
+        yield f"{more[0]} advises more threads beside {rules & _NO_MORE_THREADS}"
+    fewer = [said.rule for said in findings if "un fewer threads" in said.suggestion]
+    if more and fewer:
+        yield f"{more[0]} advises more threads, and {fewer[0]} fewer"

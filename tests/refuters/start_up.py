@@ -19,7 +19,7 @@ def late_start(said: Said, evidence: Evidence) -> Iterator[str]:
     graph = min(evidence.rows("Graph"), key=lambda row: row["timestamp"])
     known = float(graph["timestamp"])
     begun = [*evidence.runs.numbers("executing"), *evidence.runs.numbers("timestamp")]
-    if min(begun) < known - 0.01:
+    if min(begun, default=known) < known - 0.01:
         yield "a task ran before the first graph was known"
     parts = {stage: part for stage, part in said["stages"].items() if part == part}
     sent = [row for row in evidence.rows("Graph Sent") if row["client"] == graph["client"]]

@@ -106,7 +106,7 @@ def _no_strangers(said: Said, evidence: Evidence) -> Iterator[str]:
     """Yield names of workers that are in no event."""
     known = {header.get("worker", {}).get("label") for header in evidence.headers}
     known |= {row["label"] for row in evidence.rows("Task Under Way")}
-    for label in re.findall(r"\bworker-[\w.-]*\w", said.sentences):
+    for label in re.findall(r"(?<![\w.])worker-[\w.-]*\w", said.sentences):
         if label not in known and not any(str(one).startswith(label) for one in known):
             yield f"there is no {label}"
 
@@ -137,7 +137,7 @@ def no_worker_fits(said: Said, evidence: Evidence) -> Iterator[str]:
 
 @refuter("killed-workers")
 def killed_workers(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Look for the workers that died, and for a worker that had run the task to its end."""
+    """Look for the workers that died, and for a result that came after the task was given up."""
     killed = [
         row
         for row in evidence.rows("Task Run")
@@ -161,10 +161,12 @@ def killed_workers(said: Said, evidence: Evidence) -> Iterator[str]:
 
 
 def _finished(evidence: Evidence, killed: list[dict[str, Any]]) -> Iterator[str]:
-    keys = {repr(row["key"]) for row in killed}
+    # Results of before may have been lost with the workers that had them.
+    given_up = {repr(row["key"]): row["timestamp"] + row["duration"] for row in killed}
     for row in evidence.rows("Task Run"):
-        if repr(row["key"]) in keys and row["state"] == "memory":
-            yield f"{row['key']} had a result"
+        end = row["timestamp"] + row["duration"]
+        if row["state"] == "memory" and end > given_up.get(repr(row["key"]), np.inf):
+            yield f"{row['key']} had a result after it was given up"
 
 
 def _unsent(evidence: Evidence) -> int:

@@ -48,7 +48,8 @@ def write_sampled_run(directory: Path) -> Path:
         sample(20.5, 3, 0.5, cpu=None, run_queue=None, activity=None),
         sample(20.75, -1, 0.25, cpu=None, run_queue=None, activity=None),
     ]
-    runs = [run(f"nearest-{n}", 0.0 if n == 1 else 2.0 * n - 2, float(n)) for n in (1, 2)]
+    # No sample reaches back beyond the begin of its run.
+    runs = [run("nearest-1", 0.0, 1.0), run("nearest-2", 1.5, 2.0, run_id=2)]
     runs += [run("nearest-3", 4.0, 3.0), run("nearest-4", 8.0, 4.0, thread="9")]
     runs += [
         run(

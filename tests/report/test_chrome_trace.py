@@ -15,7 +15,7 @@ from opened_pages import LOAD, SUM, compute, held
 
 import dasfprof
 from dasfprof.report.formats.slices.tracks import side_by_side, to_nanoseconds, trimmed
-from dasfprof.report.json_text import json_text
+from dasfprof.report.json_text import json_of
 from dasfprof.text import count_of
 
 
@@ -212,7 +212,7 @@ def test_hostile_text_leaves_the_json_whole(tmp_path: Path) -> None:
 
 @given(st.text(st.characters(codec=None), max_size=30))
 def test_any_text_is_json(text: str) -> None:
-    read = json.loads(json_text(text))
+    read = json.loads(json_of(text))
     read.encode("utf-8")
     if not any("\ud800" <= sign <= "\udfff" for sign in text):
         assert read == text

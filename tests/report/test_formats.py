@@ -12,8 +12,7 @@ from click.testing import CliRunner
 import dasfprof
 from dasfprof.cli.main import cli
 from dasfprof.errors import MissingExtraError
-from dasfprof.report.formats import ExportFormat, FormatName, all_formats
-from dasfprof.report.formats.export import _format_of
+from dasfprof.report.formats import FORMATS, ExportFormat, FormatName, _format_of
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -25,7 +24,7 @@ def words(text: str) -> str:
 
 @pytest.mark.parametrize("name", get_args(FormatName))
 def test_each_format_is_described_wherever_formats_are_listed(name: str) -> None:
-    described = all_formats()[name]
+    described = FORMATS[name]
     assert described.name == name
     shown = words(CliRunner().invoke(cli, ["export", "--help"], terminal_width=10_000).output)
     assert f"{name}: {described.about}" in shown
@@ -46,7 +45,7 @@ def test_a_missing_library_names_its_extra() -> None:
         about="",
         ending=".mine",
         hint="",
-        write=lambda *_: None,
+        writer="mine:write",
         needs="no_such_library.part",
         extra="more",
     )
@@ -63,6 +62,7 @@ def test_a_missing_library_names_its_extra() -> None:
         ("stacks.speedscope.json", "speedscope"),
         ("trace.pftrace.gz", "perfetto"),
         ("stacks.collapsed.txt", "collapsed"),
+        ("plan.dot", "dot"),
         ("tables-csv", "csv"),
         ("trace", "perfetto"),
     ],

@@ -9,7 +9,7 @@ from opened_pages import OpenedPage, Opener
 from sampled_runs import HOSTILE, SOURCE, WORK, write_sampled_run
 
 from dasfprof import TraceAnalyser
-from dasfprof.report.page.flame import line_data
+from dasfprof.report.page.flame import flame_data
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_few_samples_of_many_task_runs_are_left_out(
     opened: Opener, analyser: TraceAnalyser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of nearest-2 there are three samples, of the others one or two: five are one too many."""
-    monkeypatch.setattr(line_data, "MOST_SAMPLES", 4)
+    monkeypatch.setattr(flame_data, "MOST_SAMPLES", 4)
     page = opened("#task=nearest-2", analyser.report(tmp_path / "few.html"))
     assert len(page.texts("#details .line-list li")) == 2
     page.tab.evaluate("location.hash = '#task=nearest-1'")

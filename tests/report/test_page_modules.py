@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dasfprof
-from dasfprof.report.page.assets import joined
+from dasfprof.report.page.document import joined
 
 PAGE = Path(dasfprof.__file__).parent / "report/page"
 #: What begins to run: a script of its own each.

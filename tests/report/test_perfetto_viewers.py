@@ -14,6 +14,8 @@ from opened_viewers import perfetto, read_by_chrome, until
 from dasfprof import TraceAnalyser, export
 from dasfprof.report.formats import FormatName
 
+pytestmark = pytest.mark.whole_program
+
 
 @pytest.fixture(scope="module")
 def analyser(tmp_path_factory: pytest.TempPathFactory) -> TraceAnalyser:

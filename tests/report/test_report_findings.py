@@ -185,7 +185,7 @@ def test_a_run_without_a_fault(browser: Any, report: Path, analyser: Diagnosed) 
 
 def test_efficiency_is_the_accounting_s(page: OpenedPage, analyser: Diagnosed) -> None:
     accounts = analyser.time_accounting().set_index("Class")["Share (%)"]
-    told = re.search(r"([0-9.]+) % computing", page.text("#verdict"))
+    told = re.search(r"([0-9.]+) % computing", page.text("#spent-on"))
     assert told is not None
     assert float(told[1]) == pytest.approx(accounts["Computing"], abs=0.5)
 

@@ -17,43 +17,67 @@ def accounting(shares: dict[str, float]) -> pd.DataFrame:
     return pd.DataFrame({"Class": [*shares], "Share (%)": [*shares.values()]})
 
 
-def findings(*rows: tuple[str, float, str | None]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=["Severity", "Seconds at stake (s)", "Cause"])
+def findings(*rows: tuple[str, float, str, str]) -> pd.DataFrame:
+    columns = ["Rule", "Seconds at stake (s)", "Finding", "Suggestion"]
+    return pd.DataFrame(rows, columns=columns)
 
 
-CLASSES = "29.5 s on 4 threads: 21 % computing, 42 % task overhead, 17 % waiting for a core."
+SPENT = "29.5 s on 4 threads: 21 % computing, 42 % task overhead, 17 % waiting for a core."
 NONE = findings()
+SMALL = ("tasks-too-small", 15.0, "Tasks are too small: 5 of them.", "Batch inputs; or fuse. So.")
+SMALL_SAID = "Tasks are too small. Batch inputs."
+FAILED = ("errors", float("nan"), "6 tasks failed in client.load: KeyError.", "Mend load().")
 
 
 @pytest.mark.parametrize(
-    ("summary", "shares", "found", "told"),
+    ("summary", "shares", "found", "headline", "spent"),
     [
-        (RAN, SHARES, NONE, CLASSES),
+        (RAN, SHARES, NONE, "Nothing to change was found.", SPENT),
         (
             RAN,
             SHARES,
-            findings(("high", 15.0, None), ("medium", 20.0, None)),
-            f"{CLASSES} The first finding is about 15 s of it.",
+            findings(SMALL, ("slow-worker", 20.0, "x", "y")),
+            f"About 15 s of 29.5 s is at stake. {SMALL_SAID}",
+            SPENT,
         ),
+        ({**RAN, "failed": 6}, SHARES, NONE, "6 of 540 task runs failed.", SPENT),
         (
-            RAN,
+            {**RAN, "failed": 6},
             SHARES,
-            findings(("high", float("nan"), None), ("low", 9.0, "errors"), ("high", 2.0, None)),
-            f"{CLASSES} Finding 3 is about 2 s of it.",
+            findings(FAILED, SMALL),
+            "6 tasks failed in client.load. Mend load().",
+            SPENT,
         ),
-        ({**RAN, "failed": 6}, SHARES, NONE, f"6 of 540 task runs failed. {CLASSES}"),
         (
             {**RAN, "unfinished": 1},
             SHARES,
-            findings(("high", 15.0, None)),
-            f"1 task had not ended. {CLASSES}",
+            findings(SMALL),
+            f"1 task had not ended. {SMALL_SAID}",
+            SPENT,
         ),
-        ({**RAN, "tasks": 0}, {}, NONE, "No task ran."),
-        ({**RAN, "threads": None}, {}, NONE, "29.5 s."),
-        ({**RAN, "seconds": None}, {}, NONE, "A run of unknown length on 4 threads."),
+        (
+            {**RAN, "unfinished": 1},
+            SHARES,
+            findings(("unfinished-run", 15.0, "1 task was left: it hung.", "Look at it.")),
+            "1 task was left. Look at it.",
+            SPENT,
+        ),
+        ({**RAN, "tasks": 0}, {}, NONE, "No task ran.", ""),
+        ({**RAN, "threads": None}, {}, NONE, "Nothing to change was found.", "29.5 s."),
+        (
+            {**RAN, "seconds": None},
+            {},
+            findings(SMALL),
+            SMALL_SAID,
+            "A run of unknown length on 4 threads.",
+        ),
     ],
 )
 def test_verdict(
-    summary: dict[str, Any], shares: dict[str, float], found: pd.DataFrame, told: str
+    summary: dict[str, Any],
+    shares: dict[str, float],
+    found: pd.DataFrame,
+    headline: str,
+    spent: str,
 ) -> None:
-    assert verdict(summary, accounting(shares), found) == told
+    assert verdict(summary, accounting(shares), found) == (headline, spent)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
 from dasfprof.schema.resources import MANAGED_MEMORY, RESOURCE_USAGE
 from dasfprof.schema.tasks import (
     COMPUTE,

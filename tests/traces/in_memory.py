@@ -21,7 +21,7 @@ from traces.events import T
 TASK_TIMES = ("scheduler_waiting", "queued", "stolen", "sent", "received", "ready", "executing")
 TASK_TIMES += ("seceded", "start", "done", "known")
 _NUMBERS = ("duration", "cpu", "run_queue", "deserialize", "disk_read", "executor", "size")
-_NUMBERS += ("wanted",)
+_NUMBERS += ("wanted", "collecting")
 
 
 def key_table(keys: Sequence[Any]) -> KeyTable:
@@ -176,6 +176,9 @@ def _worker_table(workers: Sequence[dict[str, Any]]) -> pd.DataFrame:
             "address": pd.Series([row.get("address") for row in rows], dtype=object),
             "exit_code": np.array([row.get("exit_code", np.nan) for row in rows], dtype=float),
             "exit_reason": pd.Series([row.get("exit_reason") for row in rows], dtype=object),
+            "silent": np.full(len(rows), np.nan),
+            "last_error": pd.Series([None] * len(rows), dtype=object),
+            "last_error_time": np.full(len(rows), np.nan),
             "joined": times("joined"),
             "left": times("left"),
             "first_seen": times("first_seen"),

@@ -18,6 +18,8 @@ from traces.plans import Plan, Task
 #: Seconds of each function's tasks.
 SECONDS = {"load": 0.2, "clean": 0.1, "sum": 0.05, "total": 0.05}
 CHUNKS, IN_A_SUM = 24, 4
+#: Megabytes a second between workers.
+_NETWORK = 100.0
 VERSIONS = {"dask": "2026.8.0", "dasfprof": "0.1.0"}
 
 
@@ -35,47 +37,68 @@ class Noisy:
     serial: bool = False
     #: Seconds that each task holds its thread before its function.
     overhead: float = 0.002
+    #: Megabytes of a chunk that is moved between workers; 0: they take none of each other.
+    megabytes: float = 0.0
+    #: Seconds for which the client holds the sums back once all chunks are clean.
+    gap: float = 0.0
     #: Of the machine's speed from run to run, and of tasks.
     of_runs: float = 0.015
     of_tasks: float = 0.08
+    #: The share of tasks that take thrice as long.
+    held_up: float = 0.01
 
     def plan(self, seed: int, *, threads: int = 2) -> Plan:
         """Plan a run: each task goes to the thread that can begin it first."""
         random = np.random.default_rng(seed)
         speed = float(np.exp(random.normal(0, self.of_runs)))
         free = np.zeros(self.workers * threads)
-        done: dict[str, float] = {}
-        tasks = []
+        made: dict[str, Task] = {}
+        moved: list[tuple[int, float, float, int, list[str]]] = []
+        size = int((self.megabytes or 1.0) * 1e6 * CHUNKS / self.chunks)
+        arrival, second = 0.0, None
         for key, function, inputs in self._graph():
-            ready = max((done[name] for name in inputs), default=0.01)
+            if self.gap and second is None and function == "sum":
+                arrival = second = max(task.stop for task in made.values()) + self.gap * speed
+            runnable = max((made[name].stop for name in inputs), default=0.01)
+            runnable = max(runnable, arrival)
             noise = float(np.exp(random.normal(0, self.of_tasks)))
-            noise *= 3.0 if random.random() < 0.01 else 1.0
+            noise *= 3.0 if random.random() < self.held_up else 1.0
             seconds = SECONDS[function] * self.times.get(function, 1.0) * speed * noise
-            lane = int(np.argmin(np.maximum(free, ready)))
+            lane = int(np.argmin(np.maximum(free, runnable)))
+            worker, thread = divmod(lane, threads)
+            ready = runnable
+            for name in inputs:
+                if self.megabytes and made[name].worker != worker:
+                    since, ready = ready, ready + made[name].size / 1e6 / _NETWORK * speed
+                    moved.append((worker, since, ready, made[name].size, [name]))
             executing = max(float(free[lane]), ready) + 0.001
             start = executing + self.overhead * speed
-            stop = start + seconds * CHUNKS / self._count(function)
-            worker, thread = divmod(lane, threads)
-            free[lane] = done[key] = stop
-            tasks.append(
-                Task(
-                    key,
-                    worker,
-                    start,
-                    stop,
-                    executing=executing,
-                    runnable=ready,
-                    sent=ready,
-                    received=ready,
-                    ready=ready,
-                    thread=thread,
-                    size=1_000_000 * CHUNKS // self.chunks,
-                    dependencies=inputs,
-                )
+            free[lane] = stop = start + seconds * CHUNKS / self._count(function)
+            made[key] = Task(
+                key,
+                worker,
+                start,
+                stop,
+                arrival=arrival,
+                executing=executing,
+                runnable=runnable,
+                sent=runnable,
+                received=runnable,
+                ready=ready,
+                thread=thread,
+                size=size,
+                dependencies=inputs,
             )
-        name = f"pipeline-{1_790_000_000 + seed}"
-        uuid = f"{self!r} {seed}"
-        return Plan(tasks, self.workers, threads, run=name, run_uuid=uuid, versions=VERSIONS)
+        return Plan(
+            list(made.values()),
+            self.workers,
+            threads,
+            transfers=moved,
+            graphs=[0.0] if second is None else [0.0, second],
+            run=f"pipeline-{1_790_000_000 + seed}",
+            run_uuid=f"{self!r} {seed}",
+            versions=VERSIONS,
+        )
 
     def write(self, directory: Path, seed: int) -> Path:
         """Write the files of a run into a directory; return that."""

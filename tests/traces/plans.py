@@ -5,25 +5,29 @@ All times of a plan are seconds from `T`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dasfprof.analysis import TraceAnalyser
+from dasfprof import TraceAnalyser
+from dasfprof.schema.client import CLIENT_CALLS, SENT_VALUE
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.gpus import GPU_DEVICES, GPU_USAGE
 from dasfprof.schema.resources import DISK_USAGE, HOST_PROCESS, MANAGED_MEMORY, RESOURCE_USAGE
+from dasfprof.schema.stack_samples import TASK_SAMPLE
 from dasfprof.schema.steps import GRAPH_SENT
 from dasfprof.schema.tasks import (
     ACTOR_CALL,
     COMPUTE,
     GRAPH,
+    TASK_ARGUMENTS,
     TASK_RUN,
     TRANSFER,
     WORKER_ADDED,
     WORKER_REMOVED,
 )
+from dasfprof.schema.under_way import LOCK_HELD, STACK
 from traces.events import T
 from traces.rows import Plugin, row
 
@@ -63,8 +67,15 @@ class Task:
     cause: str | None = None
     #: The stimulus that made it necessary, if that is to be known.
     graph: str | None = None
+    #: What it was called with, in the recorder's words; None: not recorded.
+    arguments: str | None = None
     disk_read: float = 0.0
+    disk_read_size: int = 0
     deserialize: float = 0.0
+    #: Of its CPU seconds, the garbage collector's.
+    collecting: float = 0.0
+    #: Dask's, such as its resources.
+    annotations: dict[str, Any] | None = None
 
     @property
     def function(self) -> str:
@@ -96,6 +107,9 @@ class Plan:
     taken_up: Sequence[float] = ()
     #: What the client noted of graphs that it sent: rows, with their times as here.
     graphs_sent: Sequence[dict[str, Any]] = ()
+    #: What the client called: begin, end, name and more of each row; and what its graphs held.
+    client_calls: Sequence[tuple[float, float, str, dict[str, Any]]] = ()
+    sent_values: Sequence[dict[str, Any]] = ()
     #: Worker, start, stop, bytes and keys of transfers from the other worker.
     transfers: list[tuple[int, float, float, int, list[str]]] = field(default_factory=list)
     #: Worker, arrival and answer of calls of its actor; None: they were not recorded.
@@ -103,6 +117,12 @@ class Plan:
     #: Worker, time and values of samples of what a worker holds, and of its process.
     held: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
     used: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
+    #: Worker, thread, time and values of samples of its stack while it ran a task.
+    sampled: list[tuple[int, int, float, dict[str, Any]]] = field(default_factory=list)
+    #: Of functions, the frames in which ten samples a second find their tasks waiting.
+    stands: dict[str, list[tuple[str, str, int]]] = field(default_factory=dict)
+    #: Worker, name of a lock, and since when it was asked for, held, and given back.
+    locks: list[tuple[int, str, float, float, float]] = field(default_factory=list)
     #: Worker, time and values of readings of its host's disk for spilling.
     disks: list[tuple[int, float, dict[str, Any]]] = field(default_factory=list)
     #: Worker, time and values of processes that it saw on its host.
@@ -117,6 +137,10 @@ class Plan:
     memory_limit: int = 0
     #: Of each worker, what its own files tell of its memory; none: nothing.
     memory_sizes: Sequence[dict[str, int]] = ()
+    #: Of all workers' processes, variables that limit threads of libraries; None: not told.
+    thread_limits: dict[str, str] | None = None
+    #: Of each host; 0: unknown.
+    cores: int = 0
     scheduler: bool = True
     resources: bool = True
     #: Workers whose file ends early.
@@ -145,20 +169,45 @@ class Plan:
                 (COMPUTE, rows),
                 (TRANSFER, moved),
                 (ACTOR_CALL, called),
+                (TASK_ARGUMENTS, list(self._arguments(number))),
+                (LOCK_HELD, [self._lock(*one[1:]) for one in self.locks if one[0] == number]),
+                (STACK, [(T, n, [[*one] for one in at], -1) for n, at in self._stacks()]),
+                (TASK_SAMPLE, [*self._samples(number)]),
                 close=number not in self.killed,
             )
             if self.resources:
                 self._write_resources(directory, number)
         if self.scheduler:
             self._write_scheduler(directory)
-        if self.graphs_sent:
-            rows = [self._graph_sent(**sent) for sent in self.graphs_sent]
-            Plugin(directory, "StepRecorder", **self._header()).write((GRAPH_SENT, rows))
+        if self.graphs_sent or self.client_calls or self.sent_values:
+            Plugin(directory, "StepRecorder", **self._header()).write(
+                (GRAPH_SENT, [self._graph_sent(**sent) for sent in self.graphs_sent]),
+                (CLIENT_CALLS, [self._client_calls(*calls) for calls in self.client_calls]),
+                (SENT_VALUE, [row(SENT_VALUE, timestamp=T, **sent) for sent in self.sent_values]),
+            )
+
+    def _stacks(self) -> Iterable[tuple[int, list[tuple[str, str, int]]]]:
+        return enumerate(self.stands.values())
+
+    def _samples(self, number: int) -> Iterable[tuple[Any, ...]]:
+        for worker, thread, at, own in self.sampled:
+            if worker == number:
+                yield row(TASK_SAMPLE, timestamp=T + at, thread=str(thread), stack=-1, **own)
+        facts = {"activity": "waiting", "interval": 0.1, "cpu": 0.0, "run_queue": 0.0}
+        for task in self.tasks:
+            if task.worker != number or task.function not in self.stands:
+                continue
+            where = {"thread": task.thread, "stack": [*self.stands].index(task.function)}
+            for look in range(int((task.stop - task.start) / 0.1)):
+                at = T + task.start + 0.05 + look * 0.1
+                yield row(TASK_SAMPLE, timestamp=at, **where, **facts)
 
     def _plugin(self, directory: Path, name: str, number: int) -> Plugin:
         host = self.hosts[number] if self.hosts else "node1"
         facts: dict[str, Any] = {"host": host, "name": number, "address": _address(number)}
+        facts["cores"] = self.cores
         facts["memory_sizes"] = self.memory_sizes[number] if self.memory_sizes else {}
+        facts["thread_limits"] = self.thread_limits
         return Plugin(directory, name, **facts, threads=self.threads, **self._header())
 
     def _header(self) -> dict[str, Any]:
@@ -255,6 +304,16 @@ class Plan:
         times = {"timestamp": T + at, "since": T + since, "start": T + start}
         return row(GRAPH_SENT, **times, **{"client": "c", "host": "node1", **more})
 
+    def _client_calls(
+        self, begin: float, end: float, call: str, more: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        usual = {"file": "/mine.py", "line": 7, "code": "main", "main": 1, "calls": 1, "keys": 1}
+        times = {"timestamp": T + begin, "stop": T + end, "seconds": end - begin, "longest": 0.0}
+        zero = ("waiting", "receiving", "deserialising", "tokenising", "optimising", "pickling")
+        return row(
+            CLIENT_CALLS, call=call, **{**usual, **times, **dict.fromkeys(zero, 0.0), **more}
+        )
+
     def _call(self, _: int, start: float, stop: float) -> tuple[Any, ...]:
         times = {"timestamp": T + start, "duration": stop - start}
         return row(ACTOR_CALL, **times, key="Server-1", method="step", state="success")
@@ -284,10 +343,22 @@ class Plan:
             seceded=None if task.seceded is None else T + task.seceded,
             done=task.first("done", "stop"),
             disk_read=task.disk_read,
+            disk_read_size=task.disk_read_size,
             deserialize=task.deserialize,
+            collecting=task.collecting,
             exception=task.exception,
             raised_at=task.raised_at,
         )
+
+    def _lock(self, name: str, asked: float, since: float, until: float) -> tuple[Any, ...]:
+        times = {"timestamp": T + until, "since": T + since, "waited": since - asked}
+        return row(LOCK_HELD, kind="Lock", name=name, limit=1, **times)
+
+    def _arguments(self, worker: int) -> Iterator[tuple[Any, ...]]:
+        for number, task in enumerate(self.tasks):
+            if task.worker == worker and task.arguments is not None:
+                facts = {"key": task.key, "run_id": number, "arguments": task.arguments}
+                yield row(TASK_ARGUMENTS, timestamp=T + task.stop, **facts)
 
     def _task_run(self, numbered: tuple[int, Task]) -> tuple[Any, ...]:
         number, task = numbered
@@ -309,6 +380,7 @@ class Plan:
             wanted=1,
             cause=task.cause or self._cause(task),
             graph=task.graph or "",
+            annotations=task.annotations,
             end_cause=f"task-finished-{number}",
         )
 

@@ -35,6 +35,10 @@ class Plugin:
 
     #: Sizes of its worker's memory, by name.
     memory_sizes: dict[str, int] = dataclasses.field(default_factory=dict)
+    #: Variables of its process that limit threads of libraries; None: it does not tell.
+    thread_limits: dict[str, str] | None = None
+    #: That its host has; 0: unknown.
+    cores: int = 0
     #: Whether it says that it records calls of actors.
     actor_calls: bool = False
 
@@ -48,6 +52,7 @@ class Plugin:
         header: dict[str, Any] = {"plugin": self.plugin, "run": self.run, "run_uuid": self.run_uuid}
         header |= {"host": self.host, "boot_id": f"boot of {self.host}"}
         header |= {"actor_calls": True} if self.actor_calls else {}
+        header |= {"cores": self.cores} if self.cores else {}
         header |= {"versions": self.versions} if self.versions else {}
         header |= {"settings": self.settings} if self.settings else {}
         header |= {"run_created": self.run_created} if self.run_created else {}
@@ -60,6 +65,8 @@ class Plugin:
                 "nthreads": self.threads,
                 **self.memory_sizes,
             }
+            if self.thread_limits is not None:
+                header["worker"]["thread_limits"] = self.thread_limits
         owner = _OWNERS.get(self.plugin, f"{self.name}-{self.address[-4:]}")
         path = self.directory / f"{self.run}-{self.plugin}-{self.host}-{owner}.msgpack"
         assert not path.exists(), "an existing file is opened to read"

@@ -3,71 +3,49 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import get_args
 
 import pandas as pd
 
-from dasfprof.analysis.comparison.findings import compare_findings
 from dasfprof.analysis.comparison.functions import compare_functions, share_in_common
 from dasfprof.analysis.comparison.matching import Matching, match_functions, match_steps
-from dasfprof.analysis.comparison.memory import compare_memory
-from dasfprof.analysis.comparison.parts import By, Evidence, Parts, path_parts, thread_parts
 from dasfprof.analysis.comparison.runs import (
     ComparedRun,
-    Sources,
     list_runs,
-    open_side,
     typical_run,
 )
 from dasfprof.analysis.comparison.stacks import compare_calls, compare_places
-from dasfprof.analysis.comparison.surroundings import compare_surroundings
-from dasfprof.analysis.comparison.verdict import Least, Verdict, judge, least_of_one, walls
-from dasfprof.analysis.comparison.waterfall import make_waterfall
-from dasfprof.analysis.comparison.words import in_words, notes_in_words, others_in_words
+from dasfprof.analysis.comparison.surroundings import compare_memory, compare_surroundings
+from dasfprof.analysis.comparison.verdict import CERTAIN, Least, Verdict, judge, least_of_one, walls
+from dasfprof.analysis.comparison.waterfall import (
+    By,
+    Evidence,
+    Parts,
+    make_waterfall,
+    path_parts,
+    thread_parts,
+)
+from dasfprof.analysis.comparison.words import (
+    compare_findings,
+    in_words,
+    notes_in_words,
+    others_in_words,
+)
 from dasfprof.analysis.model.steps import NO_STEP
 from dasfprof.analysis.numeric.significance import p_value
 from dasfprof.analysis.stack_samples.places import By as Place
 from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
-from dasfprof.text import count_of
+from dasfprof.text import count_of, format_share
 
 #: Two sides that have less of their thread time in common functions are of different pipelines.
 _SAME_PIPELINE = 0.5
 
 
-def compare(before: Sources, after: Sources) -> RunComparison:
-    """Compare two runs, or several of each of two sides.
-
-    Parameters
-    ----------
-    before, after
-        What `open_run` takes, a `TraceAnalyser`, a `Trace`, or a list of those. A directory with
-        several runs, or of directories with a run each, stands for all of them.
-
-    Returns
-    -------
-    RunComparison
-        Its tables answer what differs; ``print(comparison)`` is the verdict.
-
-    Raises
-    ------
-    SourceNotFoundError, NotATraceError
-        If there is no such trace.
-    InvalidArgumentError
-        If a side has no run, or a source is of another type.
-
-    Examples
-    --------
-    >>> dasfprof.compare("traces/before", "traces/after").waterfall()  # doctest: +SKIP
-    """
-    return RunComparison(open_side(before), open_side(after))
-
-
-class RunComparison:
+class Comparison:
     """Two sides of runs of a pipeline, before and after a change.
 
     Runs that did not end are left out where their side has others; `notes` says so. All seconds are
@@ -197,11 +175,11 @@ class RunComparison:
         """The findings of both sides.
 
         A row a rule and function: ``Status`` (``new``, ``gone``, ``same`` by whether most runs of
-        a side have it; ``now and then``: few runs of either), ``Severity``, ``Finding``,
-        ``Seconds at stake (s)`` as the last run that has it says, ``Runs Before``, ``Runs After``,
-        ``Rule``, ``Function``.
+        a side have it; ``now and then``: few runs of either; ``not clear``: the runs of a side that
+        has it not did not end), ``Severity``, ``Finding``, ``Seconds at stake (s)`` as the last run
+        that has it says, ``Runs Before``, ``Runs After`` (of all), ``Rule``, ``Function``.
         """
-        return compare_findings(self._before, self._after, self._functions)
+        return compare_findings(self.runs_before, self.runs_after, self._functions)
 
     @cached_property
     def surroundings(self) -> pd.DataFrame:
@@ -241,24 +219,6 @@ class RunComparison:
     def __repr__(self) -> str:
         sides = f"{count_of(len(self._before), 'run')} and {count_of(len(self._after), 'run')}"
         return f"RunComparison of {sides}: {self.verdict.kind}"
-
-    def report(self, path: str | os.PathLike[str]) -> Path:
-        """Write the comparison as one HTML file that needs neither server nor network.
-
-        Parameters
-        ----------
-        path
-            The file; an existing one is replaced.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written.
-        """
-        # A look upwards: the page is what most people ask a comparison for.
-        from dasfprof import write_comparison
-
-        return write_comparison(self, path)
 
     @cached_property
     def typical(self) -> tuple[ComparedRun, ComparedRun]:
@@ -310,3 +270,45 @@ class RunComparison:
         matching = self._functions if by == "function" else self._steps
         before, after = ([parts_of(trace, by, self._evidence) for trace in s] for s in self._traces)
         return make_waterfall(before, after, matching, by.capitalize())
+
+
+# --- A gate for changes: whether a side is certainly slower by more than is allowed ---------------
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What a gate says of a comparison."""
+
+    #: The share by which the side after may be slower.
+    limit: float
+    #: Of what was seen, if it were slower by just that; NaN: nothing can be told.
+    p: float
+    #: Why, in a sentence.
+    text: str
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is certain that the side after is slower by more than the limit."""
+        return self.p < CERTAIN
+
+
+def check_slower(comparison: Comparison, limit: float) -> Gate:
+    """Check whether the side after is slower by more than a share.
+
+    Of 100 times that nothing changed it says so wrongly less than once, also with a limit of 0.
+    """
+    p, allowed = comparison.slower_than(limit), f"slower by more than {format_share(limit)}"
+    verdict = comparison.verdict
+    if verdict.kind == "cannot tell":
+        return Gate(limit, p, f"Not certain to be {allowed}: {verdict.text}")
+    seen = f"{abs(verdict.change) * 100:.1f} % {'slower' if verdict.change > 0 else 'faster'}"
+    if math.isnan(p):
+        return Gate(
+            limit,
+            p,
+            f"Not certain to be {allowed}: {seen} as seen, but one run on a side is never "
+            "certain. Record several on each, best five.",
+        )
+    if p < CERTAIN:
+        return Gate(limit, p, f"Certain to be {allowed}: {seen}, p = {p:.2g}.")
+    return Gate(limit, p, f"Not certain to be {allowed}: {seen} as seen, p = {p:.2g}.")

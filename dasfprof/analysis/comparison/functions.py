@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.comparison.matching import Matching
-from dasfprof.analysis.comparison.parts import By
 from dasfprof.analysis.comparison.verdict import CERTAIN
+from dasfprof.analysis.comparison.waterfall import By
 from dasfprof.analysis.model.run_memory import memory_of_runs
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.numeric.significance import holm, mann_whitney_p, welch_p

@@ -1,4 +1,4 @@
-"""The runs of a comparison, and how the runs of each side are found."""
+"""The runs of a comparison, how those of each side are found, and other runs of the same graph."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis import diagnosis
-from dasfprof.analysis.analyser import TraceAnalyser
+from dasfprof.analysis.analyser import Analyser
+from dasfprof.analysis.history.over_time import changes_of, kept_runs
+from dasfprof.analysis.history.summary import pipeline_of, shape_of
 from dasfprof.analysis.model.critical_path import path_seconds
 from dasfprof.analysis.model.run_end import find_run_end
+from dasfprof.analysis.numeric.significance import student_quantile
 from dasfprof.analysis.trace import Trace
 from dasfprof.database import MultiEventDatabase, find_runs, open_run
+from dasfprof.database.columns import Array
 from dasfprof.database.reader import TraceFile, is_dasf_trace
 from dasfprof.errors import InvalidArgumentError, SourceNotFoundError
 from dasfprof.text import count_of
 
 #: One run, or several of the same program.
-Source = str | os.PathLike[str] | MultiEventDatabase | Trace | TraceAnalyser
+Source = str | os.PathLike[str] | MultiEventDatabase | Trace | Analyser
 Sources = Source | Iterable[Source]
 
 
@@ -84,13 +88,13 @@ def open_side(source: Sources) -> list[ComparedRun]:
     InvalidArgumentError
         If there is none at all, or something that is no source.
     """
-    if isinstance(source, str | os.PathLike | MultiEventDatabase | Trace | TraceAnalyser):
+    if isinstance(source, str | os.PathLike | MultiEventDatabase | Trace | Analyser):
         source = [source]
     runs: list[ComparedRun] = []
     files: list[Path] = []
     for item in source:
-        if isinstance(item, TraceAnalyser | Trace):
-            trace = item.trace if isinstance(item, TraceAnalyser) else item
+        if isinstance(item, Analyser | Trace):
+            trace = item.trace if isinstance(item, Analyser) else item
             runs.append(ComparedRun(trace.run or "run", trace))
         elif isinstance(item, MultiEventDatabase):
             runs.append(_run_of(item))
@@ -172,3 +176,39 @@ def _run_of(database: MultiEventDatabase) -> ComparedRun:
     name = trace.run or (paths[0].stem if paths else "run")
     directory = paths[0].parent if paths else None
     return ComparedRun(name, trace, uuid, directory)
+
+
+#: So few runs say too little of how much others vary; more than these are too long ago.
+_ENOUGH, _MOST = 5, 20
+
+
+def other_walls(before: ComparedRun, after: ComparedRun) -> Array:
+    """Return the wall times of the last other runs of the graph of the run before.
+
+    Those that the history of its directory has summed up, since the wall time last changed; none,
+    if they are too few to tell how much runs vary.
+    """
+    if before.directory is None:
+        return np.empty(0)
+    pipeline, shape = pipeline_of(before.name), shape_of(before.trace)
+    runs = [
+        run
+        for run in kept_runs(before.directory)
+        if (run["pipeline"], run["shape"]) == (pipeline, shape)
+        and run["run"] not in (before.name, after.name)
+        and run["ended"]
+        and not run["failed"]
+        and run["seconds"]
+    ]
+    changed = [at for at, change in enumerate(changes_of(runs)) if change]
+    seconds = [run["seconds"] for run in runs[changed[-1] if changed else 0 :]]
+    return np.array(seconds[-_MOST:] if len(seconds) >= _ENOUGH else [], dtype=float)
+
+
+def least_of_others(walls: Array, p: float) -> float:
+    """Return the share by which two single runs differ as rarely as `p`, if others took so long.
+
+    Of a normal spread of the logarithms, of which the walls are a sample.
+    """
+    deviation = float(np.log(walls).std(ddof=1))
+    return float(np.expm1(student_quantile(p, len(walls) - 1) * np.sqrt(2) * deviation))

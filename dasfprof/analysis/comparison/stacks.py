@@ -8,9 +8,14 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.stack_samples.call_tree import Call, CallTree
-from dasfprof.analysis.stack_samples.hot_places import hot_places
-from dasfprof.analysis.stack_samples.places import UNKNOWN, By, all_stacks
+from dasfprof.analysis.stack_samples.places import (
+    UNKNOWN,
+    By,
+    Call,
+    CallTree,
+    all_stacks,
+    hot_places,
+)
 from dasfprof.analysis.stack_samples.task_samples import samples_of
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame

@@ -1,14 +1,135 @@
-"""From the time of one side to that of the other: differences that sum to the whole one."""
+"""From the time of one side to that of the other: parts that sum to the whole."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.comparison.matching import Matching
-from dasfprof.analysis.comparison.parts import MEANINGS, Parts
+from dasfprof.analysis.model.accounting import make_accounts
+from dasfprof.analysis.model.busy_time import USES
+from dasfprof.analysis.model.critical_path import SegmentKind, path_segments, running_on_path
+from dasfprof.analysis.model.slots import task_slots, unseen_runs
+from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.thread_time import NEEDS_SCHEDULER, ThreadTime
+from dasfprof.analysis.tables.critical_path import KINDS
+from dasfprof.analysis.tables.time_accounting import NO_TASK
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+By = Literal["function", "step"]
+#: Seconds by class, and function or step.
+Parts = dict[tuple[str, str], float]
+
+#: What a function does on the critical path where that is known of all runs, in `ThreadTime`'s
+#: words.
+_RUNNING = (ThreadTime.COMPUTING, ThreadTime.WAITING_FOR_A_CORE, ThreadTime.BLOCKED)
+#: The labels of what functions do.
+RUNNING = (KINDS[SegmentKind.COMPUTE][0], *(spent.label for spent in _RUNNING))
+MEANINGS = {spent.label: spent.meaning for spent in ThreadTime} | dict(KINDS.values())
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of all runs of a comparison: classes that some runs lack are put together.
+
+    Without that, time that one side has by another name would be a difference.
+    """
+
+    #: What functions did: the CPU, cores, neither.
+    running: bool
+    #: What the scheduler did.
+    scheduler: bool
+
+    @classmethod
+    def of(cls, traces: Sequence[Trace]) -> Evidence:
+        """Find what is known of all these runs."""
+        return cls(
+            all(_knows_running(trace) for trace in traces),
+            all("sent" in trace.tasks for trace in traces),
+        )
+
+
+def path_parts(trace: Trace, by: By, evidence: Evidence) -> Parts:
+    """Return the seconds of the critical path by class and function or step.
+
+    They sum to the wall time from the first submission to the last known finish.
+    """
+    found, slots = path_segments(trace), task_slots(trace)
+    kinds, seconds = [found.kind], [found.length]
+    labels = [KINDS[kind][0] for kind in SegmentKind]
+    if evidence.running:
+        kinds, seconds = _split_running(trace, len(labels))
+        labels += [spent.label for spent in _RUNNING]
+    if not evidence.scheduler:
+        for kind in (SegmentKind.CLIENT, SegmentKind.SCHEDULER):
+            labels[kind] = KINDS[SegmentKind.UNKNOWN][0]
+    if by == "step":
+        codes, names = step_groups(trace.tasks, unseen_runs(trace))
+    else:
+        codes, names = slots.function, slots.functions
+    of_segments = np.tile(codes[found.rows], len(kinds))
+    return _summed(labels, names, np.concatenate(kinds), of_segments, np.concatenate(seconds))
+
+
+def thread_parts(trace: Trace, by: By, evidence: Evidence) -> Parts:
+    """Return the seconds of all threads by class and function or step; `NO_TASK` where idle.
+
+    They sum to the threads of each worker times the seconds of its life.
+    """
+    accounts = make_accounts(trace)
+    busy = accounts.of_functions if by == "function" else accounts.of_steps
+    names = [*(accounts.functions if by == "function" else accounts.steps), NO_TASK]
+    idle = accounts.of_lives.sum(axis=0)
+    idle[:USES] = 0.0
+    seconds = np.vstack([busy.reshape(-1, len(ThreadTime)), idle])
+    labels = [spent.label for spent in ThreadTime]
+    if not evidence.running:
+        for spent in (*_RUNNING, ThreadTime.RUNNING_CPU_UNKNOWN):
+            labels[spent] = KINDS[SegmentKind.COMPUTE][0]
+    if not evidence.scheduler:
+        for spent in NEEDS_SCHEDULER:
+            labels[spent] = ThreadTime.IDLE_CAUSE_UNKNOWN.label
+    codes, kinds = np.nonzero(seconds)
+    return _summed(labels, names, kinds, codes, seconds[codes, kinds])
+
+
+def _split_running(trace: Trace, first: int) -> tuple[list[Array], list[Array]]:
+    """Split the segments in which functions ran into what they did, numbered from `first` on.
+
+    Segments of which that is unknown stay as they are.
+    """
+    found, split = path_segments(trace), running_on_path(trace)
+    told = [split.cpu, split.core_wait, split.blocked]
+    known = np.isfinite(np.stack(told)).all(axis=0)
+    kinds, seconds = [found.kind], [np.where(known, 0.0, found.length)]
+    for place, part in enumerate(told):
+        kinds.append(np.full(len(found.kind), first + place))
+        seconds.append(np.where(known, part, 0.0))
+    return kinds, seconds
+
+
+def _knows_running(trace: Trace) -> bool:
+    tasks = trace.tasks
+    told = np.isfinite(tasks[["cpu", "run_queue"]].to_numpy(dtype=float)).all(axis=1)
+    return bool(told.any())
+
+
+def _summed(
+    labels: list[str], names: list[str], kinds: Array, codes: Array, seconds: Array
+) -> Parts:
+    sums: dict[tuple[str, str], float] = {}
+    count = max(len(names), 1)
+    pairs, inverse = np.unique(kinds.astype(np.int64) * count + codes, return_inverse=True)
+    totals = np.bincount(inverse.ravel(), weights=seconds, minlength=len(pairs))
+    for pair, total in zip(pairs.tolist(), totals.tolist(), strict=True):
+        part = labels[pair // count], str(names[pair % count])
+        sums[part] = sums.get(part, 0.0) + total
+    return {part: total for part, total in sums.items() if total != 0.0}
 
 
 def make_waterfall(

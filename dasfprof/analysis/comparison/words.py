@@ -1,23 +1,99 @@
-"""A comparison in a few sentences: the verdict, and what made the difference."""
+"""A comparison in words: the verdict, what made the difference, findings that are new or gone."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pandas as pd
 
 from dasfprof.analysis.comparison.functions import UNCERTAIN
-from dasfprof.analysis.comparison.parts import Evidence
+from dasfprof.analysis.comparison.matching import Matching
 from dasfprof.analysis.comparison.runs import ComparedRun
 from dasfprof.analysis.comparison.verdict import Verdict, contributions
+from dasfprof.analysis.comparison.waterfall import Evidence
+from dasfprof.analysis.diagnosis.findings import SEVERITIES
 from dasfprof.text import format_duration, format_share
+
+#: A rule and the function that it speaks of, if one.
+_What = tuple[str, str | None]
+_STATUSES = ("new", "gone", "same", "now and then", "not clear")
+
+
+def compare_findings(
+    before: Sequence[ComparedRun], after: Sequence[ComparedRun], matching: Matching
+) -> pd.DataFrame:
+    """List the findings of both sides, of all their runs; see `RunComparison.findings`."""
+    first = _by_what(before, matching.label_before)
+    second = _by_what(after, matching.label_after)
+    rows = []
+    for what in dict.fromkeys([*second, *first]):
+        old, new = first.get(what, []), second.get(what, [])
+        status = _status(_share(before, old), _share(after, new))
+        shown = (new or old)[-1] if status != "gone" else old[-1]
+        rows.append(
+            {
+                "Status": status,
+                "Severity": shown["Severity"],
+                "Finding": shown["Finding"],
+                "Seconds at stake (s)": float(shown["Seconds at stake (s)"]),
+                "Runs Before": f"{len(old)} of {len(before)}",
+                "Runs After": f"{len(new)} of {len(after)}",
+                "Rule": what[0],
+                "Function": what[1],
+            }
+        )
+    rows.sort(key=lambda row: (_STATUSES.index(row["Status"]), SEVERITIES.index(row["Severity"])))
+    columns = ("Status", "Severity", "Finding", "Seconds at stake (s)", "Runs Before")
+    return pd.DataFrame(rows, columns=[*columns, "Runs After", "Rule", "Function"])
+
+
+def _by_what(
+    runs: Sequence[ComparedRun], label: Callable[[str], str]
+) -> dict[_What, list[dict[str, Any]]]:
+    """Return what each run finds, the gravest of each kind."""
+    found: dict[_What, list[dict[str, Any]]] = {}
+    for run in runs:
+        seen: dict[_What, dict[str, Any]] = {}
+        for row in run.findings.to_dict("records"):
+            function = row["Function"]
+            name = label(function) if isinstance(function, str) else None
+            seen.setdefault((str(row["Rule"]), name), {str(k): v for k, v in row.items()})
+        for what, finding in seen.items():
+            found.setdefault(what, []).append(finding)
+    return found
+
+
+def _share(runs: Sequence[ComparedRun], found: Sequence[object]) -> float:
+    """Return the share of a side's runs that have a finding; NaN: unknown.
+
+    One that did not end and has it not does not count: it might have had it later.
+    """
+    counted = max(sum(run.is_whole for run in runs), len(found))
+    return len(found) / counted if counted else math.nan
+
+
+def _status(before: float, after: float) -> str:
+    """Name what became of a finding, by the shares of the runs that have it."""
+    if math.isnan(before) or math.isnan(after):
+        return "not clear"
+    had, has = before > 0.5, after > 0.5
+    if had != has:
+        return "new" if has else "gone"
+    return "same" if had else "now and then"
+
 
 #: Most things that a sentence names, and the least share of the difference that each makes.
 _MOST, _LEAST_SHARE = 3, 0.1
 _THAN_BEFORE = {"slower": "longer", "faster": "less time"}
 #: What differs between any two runs.
 _VARIES = "Bytes moved between workers"
+#: What is said of functions on the critical path that did not change.
+_OTHERS = (
+    "other functions, whose tasks are as many and for all that is certain as long (which of them "
+    "lie on it varies)"
+)
 #: The class of time that tells of other programs, and the share of a difference to speak of it.
 _CORES, _MOSTLY = "Waiting for a core", 0.5
 
@@ -31,9 +107,12 @@ def in_words(
     """
     if verdict.kind == "cannot tell":
         return [verdict.text]
-    found = [verdict.text, _around(surroundings), _functions(functions)]
+    causes = [_functions(functions), _around(surroundings)]
+    if verdict.kind == "no difference" or (surroundings["Could explain it"] == "yes").any():
+        causes.reverse()
+    found = [verdict.text, *causes]
     if verdict.kind != "no difference":
-        found.append(_path(verdict, path))
+        found.append(_path(verdict, functions, path))
     return [*filter(None, found), *filter(None, [_cores(verdict, path)])]
 
 
@@ -90,11 +169,21 @@ def _functions(functions: pd.DataFrame) -> str:
     return f"By the median of their tasks: {', '.join(named)}." if named else ""
 
 
-def _path(verdict: Verdict, path: pd.DataFrame) -> str:
+def _path(verdict: Verdict, functions: pd.DataFrame, path: pd.DataFrame) -> str:
+    """Name what makes the difference on the critical path: waits, and functions that changed.
+
+    Where all threads are busy, which of equally long tasks lie on it is chance: a function is named
+    if its tasks, of the whole run, take another time or are more or fewer.
+    """
     whole = abs(verdict.difference)
+    same = (functions["Changed"] == UNCERTAIN) & (functions["Tasks"] == "same")
+    unchanged = set(functions.loc[same, "Function"])
+    sums = contributions(path)
+    by_chance = sum(seconds for what, seconds in sums if what in unchanged)
+    told = [*(part for part in sums if part[0] not in unchanged)][:_MOST]
     named = [
         f"{what} {signed(seconds)}"
-        for what, seconds in contributions(path)[:_MOST]
+        for what, seconds in (*told, (_OTHERS, by_chance))
         if abs(seconds) >= _LEAST_SHARE * whole
     ]
     return f"On the critical path: {', '.join(named)}." if named else ""

@@ -16,7 +16,7 @@ from dasfprof.analysis.model.slots import unfinished_runs
 from dasfprof.analysis.model.stragglers import StragglerRuns
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share, Words
+from dasfprof.analysis.wording import Advice, Bytes, Count, Factor, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
 
 #: Shares of the run's wall time that something out of line costs at least.
@@ -28,6 +28,8 @@ _ELSEWHERE = 0.1
 _UNEVEN_IDLE = 0.1
 #: The share of the workers' time that is lost to imbalance: one less the mean by the maximum.
 _UNEVEN = 0.25
+#: The share of the longest task's seconds from which a task is work that can be spread.
+_WORK = 0.1
 
 #: Causes of stragglers that are no fault of theirs: other rules tell of what Dask itself takes.
 _NOT_SLOW = ("larger input", "worker overhead")
@@ -151,7 +153,7 @@ def slow_worker(run: RunFigures) -> Iterator[Finding]:
             elsewhere=Seconds(elsewhere),
             z=float(slowness.z[worst]),
             addresses=[run.address(number) for number in numbers.tolist()],
-            workers=Count(len(workers)),
+            workers=Count(len(np.unique(slowness.place))),
             seconds=seconds,
             at_least="medium",
             function=name,
@@ -168,7 +170,8 @@ def _say_slow_worker(f: Figures) -> Words:
         f"{f.z:.1f}); {Count(len(f.addresses)):worker} of {f.workers}. See imbalance() and "
         "process_summary().",
         f"Look at host {f.host} for other processes, throttled or shared cores and slow disks "
-        f"(node_resource_usage()), and do without: client.retire_workers([{slow}]).",
+        "(node_resource_usage()). Where they cannot be mended, let another worker take its place "
+        f"before you retire it by client.retire_workers([{slow}]): fewer workers may take longer.",
     )
 
 
@@ -196,6 +199,8 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
     idle = run.seconds_of(ThreadTime.NO_RUNNABLE_TASK, ThreadTime.RUNNABLE_ELSEWHERE)
     if len(load) < 2 or idle < _UNEVEN_IDLE * run.wall or load.max() <= 0:
         return
+    if np.count_nonzero(run.working >= _WORK * run.working.max(initial=0.0)) < len(load):
+        return  # as few tasks as that can be spread no better: too-few-tasks
     lost = load.max() - load.mean()
     if lost / load.max() < _UNEVEN:
         return
@@ -210,7 +215,7 @@ def imbalance(run: RunFigures) -> Iterator[Finding]:
         mean=Seconds(load.mean()),
         lost=Share(lost / load.max()),
         # Where tasks queue elsewhere they are placed badly: that is told by itself.
-        seconds=min(lost, run.seconds_of(ThreadTime.NO_RUNNABLE_TASK)),
+        costs=min(lost, run.seconds_of(ThreadTime.NO_RUNNABLE_TASK)),
         worker=busiest,
     )
 
@@ -221,8 +226,13 @@ def _say_imbalance(f: Figures) -> Words:
         f"for {f.least}.",
         f"{f.lost} of the workers' time is lost to imbalance; the mean is {f.mean}. See "
         'imbalance() and time_accounting("worker").',
-        "Cut the work into more, smaller partitions than there are threads (three for each), and "
-        "spread the data they start from: client.rebalance(), or scatter without workers=.",
+        [
+            "Cut the work into more, smaller partitions than there are threads (three for each).",
+            Advice(
+                "move-data",
+                "Spread the data they start from: client.rebalance(), or scatter without workers=.",
+            ),
+        ],
     )
 
 
@@ -265,9 +275,15 @@ def _say_poor_placement(f: Figures) -> Words:
         f"Tasks queue on busy workers while others idle: {f.idle} of the threads' time.",
         f"The longest queues are on {f.crowded}; work stealing moved {f.stolen:task}. See "
         'time_accounting("worker") and transfers("worker").',
-        "Let these tasks run anywhere: drop workers= and resources= or give "
-        "allow_other_workers=True; spread the data that they need, by client.rebalance() or "
-        "client.replicate(); and keep distributed.scheduler.work-stealing on.",
+        [
+            Advice(
+                "move-data",
+                "Let these tasks run anywhere: drop workers= and resources= or give "
+                "allow_other_workers=True; spread the data that they need, by client.rebalance() "
+                "or client.replicate().",
+            ),
+            "Keep distributed.scheduler.work-stealing on.",
+        ],
     )
 
 

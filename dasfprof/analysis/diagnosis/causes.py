@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.diagnosis.findings import SEVERITIES, Finding
-from dasfprof.analysis.diagnosis.registry import FIRST, SYMPTOMS
+from dasfprof.analysis.diagnosis.registry import EXPLAINS, FIRST, SYMPTOMS
 from dasfprof.analysis.wording import plain
+
+#: What explains another finding has such a part of its seconds at least.
+_A_PART = 0.25
 
 
 @dataclass(frozen=True)
@@ -23,31 +26,58 @@ class Ranked:
 
     @property
     def seconds(self) -> float:
-        """The seconds at stake; 0 where they are unknown."""
-        return float(np.nan_to_num(self.finding.seconds))
+        """The seconds by which it is ranked; 0 where they are unknown."""
+        return float(np.nan_to_num(self.finding.weight))
 
 
 def with_causes(findings: Sequence[Ranked]) -> list[Ranked]:
     """Put each finding that others bring about beneath the gravest of these.
 
-    A cause has as many seconds at stake as its symptom, and of equal ones is the earlier: so there
-    are no rings, and nothing stands beneath a lesser.
+    A cause has as many seconds at stake as its symptom, and of equal ones is the earlier; or it
+    explains it, and has a part of them: then it comes before others. Nothing stands beneath
+    itself.
     """
     order = sorted(range(len(findings)), key=lambda place: (-findings[place].seconds, place))
-    done: list[Ranked] = []
-    for place in order:
-        one = findings[place]
+    ranked = [findings[place] for place in order]
+    above: dict[int, list[int]] = {}
+    for place, one in enumerate(ranked):
         causes = [
             other
-            for other in done
-            if one.rule in SYMPTOMS.get(other.rule, ())
-            and (one.rule not in FIRST or other.rule in FIRST)
+            for other in range(len(ranked))
+            if _brings_about(ranked[other], one, earlier=other < place)
+            and place not in _line(other, above)
         ]
         if causes:
-            names = list(dict.fromkeys(cause.rule for cause in causes))
-            one = Ranked(one.rule, one.finding.as_symptom_of(names), causes[0])
-        done.append(one)
-    return done
+            explained = [one.rule in EXPLAINS.get(ranked[cause].rule, ()) for cause in causes]
+            above[place] = [causes[n] for n in np.argsort(np.logical_not(explained), kind="stable")]
+    done: dict[int, Ranked] = {}
+
+    def beneath(place: int) -> Ranked:
+        if place not in done:
+            one, causes = ranked[place], above.get(place, [])
+            if causes:
+                names = list(dict.fromkeys(ranked[cause].rule for cause in causes))
+                one = Ranked(one.rule, one.finding.as_symptom_of(names), beneath(causes[0]))
+            done[place] = one
+        return done[place]
+
+    return [beneath(place) for place in range(len(ranked))]
+
+
+def _brings_about(cause: Ranked, one: Ranked, earlier: bool) -> bool:
+    if one.rule in FIRST and cause.rule not in FIRST:
+        return False
+    if one.rule in EXPLAINS.get(cause.rule, ()):
+        return np.isnan(cause.finding.weight) or cause.seconds >= _A_PART * one.seconds
+    return earlier and one.rule in SYMPTOMS.get(cause.rule, ())
+
+
+def _line(place: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
+    """Return a finding and what it stands beneath, up to the first."""
+    yield place
+    while place in above:
+        place = above[place][0]
+        yield place
 
 
 def in_order(findings: Sequence[Ranked], wall: float) -> list[Ranked]:
@@ -91,4 +121,5 @@ def as_table(findings: Sequence[Ranked], wall: float) -> pd.DataFrame:
     # For the report: of several places a row names the first, or the longest.
     table.attrs["places"] = [one.places and asdict(one.places) for one in found]
     table.attrs["figures"] = [plain(one.said.figures) for one in found]
+    table.attrs["costs"] = [finding.weight for finding in found]
     return table

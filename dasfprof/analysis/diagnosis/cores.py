@@ -1,4 +1,4 @@
-"""Rules about how tasks use the cores: too many of them, locks, waiting."""
+"""Rules about how tasks use the cores: too many of them, locks, waiting, garbage."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding, needs_cores
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.host_processes import host_programs
-from dasfprof.analysis.model.p2p import p2p_runs
+from dasfprof.analysis.model.processes import host_programs, process_cpu
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.stack_samples.sentences import hottest_line
+from dasfprof.analysis.stack_samples.spent import parts_of, split
+from dasfprof.analysis.stack_samples.task_samples import samples_of
 from dasfprof.analysis.wording import (
-    Bytes,
     Count,
     Factor,
     Figures,
-    Rate,
     Seconds,
     Share,
     Words,
@@ -39,16 +37,10 @@ _CORES_OF_A_LOCK = 1.3
 _NATIVE = 1.5
 #: The share of the durations for which tasks wait for a core.
 _CORE_WAIT = 0.2
+#: The share of a function's CPU that the garbage collector has, and of the threads' time.
+_COLLECTING, _COLLECTED = 0.2, 0.05
 #: Cores from which on another program is named, and all of them are to blame; how many are named.
 _NAMED, _BLAMED, _MOST_NAMED = 0.05, 0.5, 3
-#: Functions wait if they use the CPU for less of their time; it matters from such a share of the
-#: threads' time on.
-_WAITING_CPU = 0.3
-_WAITING = 0.2
-#: Bytes of files a second of waiting, for storage to be what is waited for, and the share of all
-#: waiting that has to be on workers with so many.
-_IO_RATE = 5e6
-_ALL = 0.9
 
 
 @rule("lock-bound")
@@ -68,32 +60,72 @@ def lock_bound(run: RunFigures) -> Iterator[Finding]:
     if not found.any() or lost < 0.05 * run.wall:
         return
     rows = np.flatnonzero(found[worker] & using)
+    lock, others = _sampled_waits(run, np.unique(run.functions.codes[rows]))
+    if lock < others:
+        return  # they sleep, or wait for what is no lock of the interpreter
     yield Finding.of(
         _say_lock_bound,
-        function=_most(run, rows),
+        function=most_of(run, rows),
+        sampled=None if np.isnan(lock) else Share(lock),
         at_a_time=Factor(at_a_time[found].mean()),
         cores=Factor(cores[found].mean()),
         blocked=Share(blocked[found].mean()),
         tasks=Count(len(rows)),
         workers=Count(found.sum()),
         core_wait=run.waits_for_cores,
-        threads=_threads_per_worker(run),
-        seconds=run.saved(lost, running=_without_waiting(run, rows)),
+        threads=threads_per_worker(run),
+        seconds=run.saved(lost, running=without_waiting(run, rows)),
+        at_most="medium" if np.isnan(lock) else "high",
     )
 
 
 def _say_lock_bound(f: Figures) -> Words:
-    return (
-        f"Threads of one process keep each other waiting: {f.at_a_time} tasks at a time, most of "
-        f"{f.function}, use {f.cores} cores.",
-        f"{f.blocked} of their time these tasks neither used a core nor waited for one: that is "
-        "what Python's global lock (GIL) does to pure Python code, or another lock to any. "
-        f"{f.tasks:task} on {f.workers:worker}. {needs_cores(f.core_wait)}"
-        'See time_accounting("function").',
-        f"Use processes in place of threads: {f.threads} times as many workers with "
-        f"threads_per_worker=1; or let {f.function} release the GIL (NumPy, Numba with "
-        "nogil=True).",
+    tasks = f"{f.at_a_time} tasks at a time, most of {f.function}, use {f.cores} cores."
+    processes = (
+        f"{f.threads} times as many workers with threads_per_worker=1; or let {f.function} release "
+        "the GIL (NumPy, Numba with nogil=True)."
     )
+    blocked = f"{f.blocked} of their time these tasks neither used a core nor waited for one"
+    where = (
+        f"{f.tasks:task} on {f.workers:worker}. {needs_cores(f.core_wait)}"
+        'See time_accounting("function").'
+    )
+    if f.sampled is None:
+        return (
+            f"Threads of one process wait while they have cores to use: {tasks}",
+            f"{blocked}: for Python's global lock (GIL), as pure Python code does, for another "
+            "lock, or in a sleep, for a service, for a file. Without enough samples of their "
+            f"stacks the trace cannot tell these apart. {where}",
+            "Samples of stacks of a longer run would: hot_lines() tells waits "
+            "for the interpreter's lock from others. If it is that lock, use processes in place "
+            f"of threads: {processes}",
+        )
+    return (
+        f"Threads of one process keep each other waiting for Python's global lock (GIL): {tasks}",
+        f"{blocked}; by samples of stacks {f.sampled} of it was spent waiting for that lock. "
+        f"{where}",
+        f"Use processes in place of threads: {processes}",
+    )
+
+
+#: The fewest samples by which waits for the interpreter's lock are told from others.
+_FEWEST = 20
+
+
+def _sampled_waits(run: RunFigures, functions: Array) -> tuple[float, float]:
+    """Return the shares of functions' time spent in waits for the interpreter's lock, and others.
+
+    NaN where there are too few samples, or nothing tells what their threads did.
+    """
+    samples, of_function = samples_of(run.trace)
+    own = np.isin(of_function - 1, functions)
+    samples, of_function = samples.take(own), of_function[own]
+    if len(samples) < _FEWEST:
+        return np.nan, np.nan
+    one = np.zeros(len(samples), dtype=np.int64)
+    found = split(parts_of(samples, of_function).summed(one, 1))
+    lock, others = (ratio(each, found.seconds)[0] for each in (found.lock_wait, found.waiting))
+    return float(lock), float(others)
 
 
 @rule("cpu-oversubscribed")
@@ -106,6 +138,10 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
     if not seconds > 0 or waited < _CORE_WAIT * seconds or lost < 0.05 * run.wall:
         return
     own, process = float(run.cpu[using].sum()), run.process_cpu_seconds
+    own_threads, others = _beyond_tasks(run, own) > (_NATIVE - 1) * own, _other_programs(run)
+    cores, threads = sum(run.trace.surroundings.cores.values()), round(run.threads)
+    # Then neither a task's threads nor other programs are known to be too many.
+    enough = threads <= cores and not own_threads and not (others and others.cores >= _BLAMED)
     yield Finding.of(
         _say_cpu_oversubscribed,
         share=Share(waited / seconds),
@@ -114,24 +150,35 @@ def cpu_oversubscribed(run: RunFigures) -> Iterator[Finding]:
         share_of_all=Share(run.share_of(ThreadTime.WAITING_FOR_A_CORE)),
         processes=Seconds(process),
         tasks=Seconds(own),
-        own_threads=process > _NATIVE * own + run.wall,
-        other_programs=_other_programs(run),
-        seconds=lost,
+        own_threads=own_threads,
+        unlimited=_unlimited(run),
+        other_programs=others,
+        threads=Count(threads),
+        cores=Count(cores) if enough else None,
+        costs=float("nan") if enough else lost,
+        at_most="low" if enough else "high",
+        at_least="low" if enough else "info",
     )
 
 
 def _say_cpu_oversubscribed(f: Figures) -> Words:
     programs, blamed = _programs_in_words(f.other_programs)
     return (
-        f"The hosts have too few cores: tasks that use the CPU wait for one for {f.share} of their "
-        "time.",
+        f"Tasks that use the CPU wait for a core for {f.share} of their time, though there are "
+        f"{f.threads:thread} for {f.cores:core}."
+        if f.cores is not None
+        else f"The hosts have too few cores: tasks that use the CPU wait for one for {f.share} of "
+        "their time.",
         f"{f.waited} of these tasks' {f.lasted} were spent in the run queue (all tasks: "
         f"{f.share_of_all} of the threads' time); workers' processes used {f.processes} of CPU "
         f"time, the tasks' own threads {f.tasks}. {programs}See host_processes(), "
         "node_resource_usage() and time_accounting().",
-        "The tasks' libraries start threads of their own: set OMP_NUM_THREADS=1, "
-        "MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 for the workers."
-        if f.own_threads and not blamed
+        "What else used the cores is not known: see what runs there besides, such as the scheduler "
+        "and the client. Fewer threads gain nothing by themselves."
+        if f.cores is not None
+        else _limit_in_words(f.unlimited)
+        + (f" And move other programs off the host ({blamed})." if blamed else "")
+        if f.own_threads
         else f"Move other programs off the host ({blamed}), or run fewer threads: no more than "
         "they leave cores, over all workers of it."
         if blamed
@@ -141,6 +188,47 @@ def _say_cpu_oversubscribed(f: Figures) -> Words:
             if f.other_programs is not None
             else "; and look for other programs on the host: whether any ran is not recorded."
         ),
+    )
+
+
+def _beyond_tasks(run: RunFigures, own: float) -> float:
+    """Return the CPU seconds of processes in threads that are neither tasks' nor Dask's.
+
+    Where nobody recorded what Dask's own used, its event loops count as a core each.
+    """
+    table = process_cpu(run.trace).processes
+    beyond = table["seconds"] - table["tasks"] - table["service"]
+    if len(table) and beyond.notna().all():
+        return float(beyond.sum())
+    return run.process_cpu_seconds - own - run.wall * len(run.accounts.lives.ids)
+
+
+#: Variables that keep libraries from starting threads of their own, where they are 1.
+_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def _unlimited(run: RunFigures) -> tuple[str, ...] | None:
+    """Return which of `_LIMITS` are not 1 on some worker that ran tasks; None: not recorded."""
+    ran = np.unique(run.trace.tasks["worker_id"].to_numpy())
+    limits = run.trace.workers["thread_limits"].iloc[ran].tolist()
+    if not all(isinstance(each, dict) for each in limits):
+        return None
+    return tuple(name for name in _LIMITS if any(each.get(name) != "1" for each in limits))
+
+
+def _limit_in_words(unlimited: tuple[str, ...] | None) -> str:
+    names = _LIMITS if unlimited is None else unlimited
+    wanted = ", ".join(f"{name}=1" for name in names)
+    if not names:
+        return (
+            "The processes compute in threads that no task runs in, though "
+            f"{', '.join(f'{name}=1' for name in _LIMITS)} are set for the workers: limit these "
+            "threads where they are started, such as threadpoolctl.threadpool_limits(1), "
+            "torch.set_num_threads(1) or n_jobs=1."
+        )
+    unknown = "; whether they are set is not recorded" if unlimited is None else ""
+    return (
+        f"The tasks' libraries start threads of their own: set {wanted} for the workers{unknown}."
     )
 
 
@@ -176,105 +264,47 @@ def _programs_in_words(others: Figures | None) -> tuple[str, str]:
     return f"Other programs used {used}: {named}. ", blame
 
 
-@rule("io-bound")
-def io_bound(run: RunFigures) -> Iterator[Finding]:
-    """Find functions that wait while their process reads or writes files."""
-    rows, lost = _waiting_rows(run)
-    if not len(rows) or not _waits_for_files(run, rows):
-        return
-    name, nbytes = _most(run, rows), float(run.file_bytes.sum())
-    yield Finding.of(
-        _say_io_bound,
-        function=name,
-        on_cpu=_cpu_share(run, name),
-        moved=Bytes(nbytes),
-        rate=Rate(nbytes / run.wall),
-        waiting=Share(run.share(lost * run.threads)),
-        seconds=run.saved(lost, running=_without_waiting(run, rows)),
-        at_most="medium",
-    )
-
-
-def _say_io_bound(f: Figures) -> Words:
-    return (
-        f"Tasks wait for storage: {f.function} uses the CPU for {f.on_cpu} of its time, while "
-        f"{f.moved} are read and written.",
-        f"That is {f.rate} over the run; {f.waiting} of the threads' time is spent waiting. See "
-        "processes_resource_usage() and node_disk_usage().",
-        f"Let {f.function} read less: only the columns and rows that are needed, compressed "
-        "formats in larger pieces (Parquet, Zarr), from local or faster disks; or run more threads "
-        "a worker.",
-    )
-
-
-@rule("blocked-tasks")
-def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
-    """Find functions that sleep, or wait for something that this run does not show."""
-    rows, lost = _waiting_rows(run)
-    if not len(rows) or _waits_for_files(run, rows):
-        return
-    name, threads = _most(run, rows), _threads_per_worker(run)
-    on_cpu = _cpu_share(run, name)
-    more = min(max(round(threads / max(on_cpu, 0.1)), 2 * threads), 10 * threads)
-    yield Finding.of(
-        _say_blocked_tasks,
-        function=name,
-        on_cpu=on_cpu,
-        waiting=Share(run.share(lost * run.threads)),
-        tasks=Count(len(rows)),
-        lasted=Seconds(run.working[rows].sum()),
-        hottest=hottest_line(run.trace, name),
-        actors=len(run.trace.actor_calls) > 0,
-        threads=threads,
-        more_threads=Count(more),
-        seconds=run.saved(lost, running=_without_waiting(run, rows)),
-        at_most="medium",
-    )
-
-
-def _say_blocked_tasks(f: Figures) -> Words:
-    called = "calls of actors, each of which answers one at a time; " if f.actors else ""
-    return (
-        f"Tasks sleep or wait: {f.function} uses the CPU for {f.on_cpu} of its time, and "
-        f"{f.waiting} of the threads' time is spent so.",
-        f"{f.tasks:task}, {f.lasted} in all; waits for a core are left out, and not all of their "
-        f"workers read or wrote files meanwhile. {f.hottest}See "
-        'time_accounting("function"), hot_lines() and processed_tasks("function").',
-        f"Look for what {f.function} waits for: {called}sleeps, locks, a service, the network. If "
-        "it has to wait, let more of it run side by side: "
-        f"threads_per_worker={int(f.more_threads)} in place of {f.threads}.",
-    )
-
-
-def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
-    """Return the task runs of functions that mostly wait, and what that costs; none if little."""
-    functions = run.functions
-    seconds, cpu = functions.sum(run.working), functions.sum(run.cpu)
-    known = functions.known(run.task_column("cpu")) > 0
+@rule("garbage-collection")
+def garbage_collection(run: RunFigures) -> Iterator[Finding]:
+    """Find functions of whose CPU seconds Python's garbage collector takes much."""
+    collecting = np.minimum(np.nan_to_num(run.task_column("collecting")) * run.held, run.cpu)
+    taken, cpu = run.functions.sum(collecting), run.functions.sum(run.cpu)
     with np.errstate(invalid="ignore"):
-        waiting = known & (ratio(cpu, seconds) < _WAITING_CPU)
-    # Tasks of P2P shuffles wait for each other's workers, whatever else is read and written.
-    waiting[np.unique(functions.codes[p2p_runs(run.trace)])] = False
-    lost = float((seconds - cpu)[waiting].sum()) / run.threads
-    if run.uses_gpus or not waiting.any() or lost < _WAITING * run.wall:
-        return np.empty(0, dtype=np.int64), 0.0
-    return np.flatnonzero(waiting[functions.codes]), lost
-
-
-def _waits_for_files(run: RunFigures, rows: Array) -> bool:
-    """Return whether the processes of all workers on which task runs wait read or write enough.
-
-    One that does alone may as well load a library, while all of them wait as long.
-    """
-    worker = run.trace.tasks["worker_id"].to_numpy()[rows]
-    waits = np.bincount(
-        worker, weights=run.working[rows] - run.cpu[rows], minlength=len(run.file_bytes)
+        much = ratio(taken, cpu) >= _COLLECTING
+    lost = float(taken[much].sum()) / run.threads
+    if not much.any() or lost < _COLLECTED * run.wall:
+        return
+    rows = np.flatnonzero(much[run.functions.codes])
+    most = int(np.where(much, taken, 0.0).argmax())
+    left = run.working[rows] - collecting[rows] + run.core_wait[rows]
+    yield Finding.of(
+        _say_garbage_collection,
+        function=str(run.function_names[most]),
+        share=Share(taken[most] / cpu[most]),
+        taken=Seconds(taken[most]),
+        cpu=Seconds(cpu[most]),
+        tasks=Count(run.functions.sizes[most]),
+        others=Count(much.sum() - 1),
+        seconds=run.saved(lost, running=run.with_durations(rows, left)),
     )
-    enough = run.file_bytes >= _IO_RATE * waits
-    return bool(waits[enough].sum() >= _ALL * waits.sum())
 
 
-def _without_waiting(run: RunFigures, rows: Array) -> Array:
+def _say_garbage_collection(f: Figures) -> Words:
+    others = f" Of {f.others:other function} it takes much as well." if f.others else ""
+    return (
+        f"Python's garbage collector takes {f.share} of what {f.function} computes.",
+        f"{f.taken} of {f.cpu} on the CPU in {f.tasks:task}, not counting collections of its "
+        f"youngest generation.{others} It starts when objects that hold others (lists, dicts, "
+        "tuples, instances) have become more by some number, and goes through such objects, those "
+        "in results that workers keep among them. See per_function_bottleneck().",
+        f"Have fewer such objects in {f.function} and in results that workers keep: NumPy arrays, "
+        "Arrow tables or columns of a DataFrame in place of lists and dicts. If it is results that "
+        "are many, and they stay, client.run(gc.freeze) once they are there has the collector "
+        "pass them over; cycles among them are then never freed.",
+    )
+
+
+def without_waiting(run: RunFigures, rows: Array) -> Array:
     """Return the durations of all task runs if these only computed, and waited for a core."""
     return run.with_durations(rows, run.cpu[rows] + run.core_wait[rows])
 
@@ -304,17 +334,19 @@ def _covered(run: RunFigures, groups: Groups) -> Array:
     return covered
 
 
-def _most(run: RunFigures, rows: Array) -> str:
+def most_of(run: RunFigures, rows: Array) -> str:
+    """Return the function that has most of the seconds of some task runs."""
     seconds = np.bincount(run.functions.codes[rows], weights=run.working[rows])
     return str(run.function_names[int(seconds.argmax())])
 
 
-def _cpu_share(run: RunFigures, name: str) -> Share:
+def cpu_share(run: RunFigures, name: str) -> Share:
     """Return the share of a function's time, less waits for a core, for which it used the CPU."""
     rows = np.flatnonzero((run.function_names == name)[run.functions.codes])
     seconds = float(run.working[rows].sum())
     return Share(run.cpu[rows].sum() / seconds if seconds > 0 else 0.0)
 
 
-def _threads_per_worker(run: RunFigures) -> Count:
+def threads_per_worker(run: RunFigures) -> Count:
+    """Return how many threads a worker has, the median."""
     return Count(np.median(run.accounts.lives.threads))

@@ -10,24 +10,30 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.critical_path import SegmentKind
-from dasfprof.analysis.model.p2p import shuffled_bytes
-from dasfprof.analysis.model.spilled import SpilledAtOnce, spilled_at_once
+from dasfprof.analysis.model.run_memory import SpilledAtOnce, spilled_at_once
 from dasfprof.analysis.model.thread_time import ThreadTime
-from dasfprof.analysis.model.transfers import moved_outputs
+from dasfprof.analysis.model.transfers import moved_outputs, shuffled_bytes
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.wording import Bytes, Count, Figures, Rate, Seconds, Share, Words
+from dasfprof.analysis.wording import Advice, Bytes, Count, Figures, Rate, Seconds, Share, Words
 
 #: Shares of the threads' time, or of the critical path, spent waiting for transfers.
 _TRANSFER_WAIT = 0.1
 _TRANSFER_PATH = 0.15
+#: Bytes a second below which something else than the bytes takes the time of transfers.
+_SLOW = 1e6
 #: The share of all bytes that were moved from which on it is told that they were more than once.
 _OFTEN = 0.1
 #: Shares of the threads' time spent on the disk, or around functions while anything was spilled.
 _DISK = 0.03
 _AROUND = 0.1
 _PAUSED = 0.01
-#: Workers begin to spill at this share of their memory limit, by Dask's defaults.
-_TARGET = 0.6
+#: Workers begin to spill when results, and when processes, take this share of their memory limit,
+#: by Dask's defaults.
+_TARGET, _SPILL = 0.6, 0.7
+#: What is said of a limit where a worker was killed for want of memory.
+_UNKNOWN_NEED = (
+    "Give each worker more memory (how much is unknown, as workers were killed on the way)"
+)
 #: They pause at this share, and are killed at 0.95; what comes so near is told.
 _PAUSES = 0.8
 _NEAR_LIMIT = 0.85
@@ -59,6 +65,9 @@ def transfer_bound(run: RunFigures) -> Iterator[Finding]:
         shuffled=Bytes(shuffled_bytes(run.trace)),
         of_function=Bytes(nbytes),
         rate=Rate(rate),
+        moves=Count(moved.moves[most]),
+        each=Seconds(moved.seconds[most] / moved.moves[most]),
+        by_size=not rate < _SLOW,
         hosts=Count(run.hosts),
         seconds=run.saved(max(run.seconds_of(ThreadTime.TRANSFER_WAIT), on_path), network=False),
         function=name,
@@ -75,9 +84,22 @@ def _say_transfer_bound(f: Figures) -> Words:
         f"of the critical path, most of it for results of {f.function}.",
         f"{f.moved} were moved{repeated}{by_p2p}; {f.of_function} of them are of {f.function}, at "
         f'{f.rate}. See transfers("function") and transfers().',
-        f"Move less: reduce or filter within {f.function} before its results leave their worker, "
-        "use smaller types, and client.replicate() or scatter(broadcast=True) what all tasks need"
-        + ("; fewer workers with more threads share memory." if f.hosts == 1 else "."),
+        [
+            f"Their bytes do not explain that: {f.moves:transfer} of results of {f.function} took "
+            f"{f.each} each. Serialising them may, or event loops that are held up, a busy host, "
+            "a slow network: this trace cannot tell. Time pickle.dumps() of one such result; where "
+            "that is slow, use arrays or frames in place of objects and lists, a cheaper "
+            f"__reduce__, or do what needs it within {f.function}."
+        ]
+        if not f.by_size
+        else [
+            f"Move less: reduce or filter within {f.function} before its results leave their "
+            "worker, use smaller types, and client.replicate() or scatter(broadcast=True) what all "
+            "tasks need.",
+            Advice("share-memory", "Fewer workers with more threads share memory.")
+            if f.hosts == 1
+            else "",
+        ],
     )
 
 
@@ -96,6 +118,8 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
     held = groups.max(run.trace.managed_memory["size"].to_numpy(dtype=float))
     peak = float(np.nanmax(held))
     worst = int((written + read).argmax())
+    limit, process = run.memory_limits[worst], run.memory_peaks[worst]
+    wanted = max(peak / _TARGET, float(np.nan_to_num(process)) / _SPILL)
     yield Finding.of(
         _say_spilling,
         written=Bytes(written.sum()),
@@ -103,8 +127,11 @@ def spilling(run: RunFigures) -> Iterator[Finding]:
         spilling=Share(share),
         around=Share(around),
         held=Bytes(peak),
-        limit=Bytes(run.memory_limits[worst]),
-        wanted=Bytes(peak / _TARGET),
+        limit=Bytes(limit),
+        process=Bytes(process),
+        # Of an unknown limit nothing tells whether that is more or less.
+        wanted=Bytes(wanted) if wanted > limit else None,
+        at_the_least=run.died_of_memory,
         disk=_on_disk(spilled_at_once(run.trace)),
         seconds=run.seconds_of(ThreadTime.UNSPILL_AND_SPILL)
         + (run.seconds_of(ThreadTime.TASK_OVERHEAD) if share < _DISK else 0.0),
@@ -124,16 +151,24 @@ def _on_disk(spilled: SpilledAtOnce | None) -> Figures | None:
 def _say_spilling(f: Figures) -> Words:
     now = f" in place of {f.limit}" if np.isfinite(f.limit) else ""
     of_one = f", and had up to {f.disk.of_one} of them on disk" if f.disk else ""
+    process = f"; the process of one had up to {f.process}" if np.isfinite(f.process) else ""
+    more = (
+        ""
+        if f.wanted is None
+        else f"{_UNKNOWN_NEED}, or use "
+        if f.at_the_least
+        else f"Give each worker a memory_limit of {f.wanted} or more{now} (it spills from "
+        f"{Share(_TARGET)} of its limit in results on, or {Share(_SPILL)} in all), or use "
+    )
     return (
         f"Workers spill to disk for want of memory: {f.written} were written and {f.read} read "
         "back.",
         f"{f.spilling} of the threads' time is spent on that, and {f.around} around functions "
-        f"besides; one worker held up to {f.held} of results{of_one}. {_disk_needed(f.disk)}See "
+        f"besides; one worker held up to {f.held} of results{of_one}{process}. "
+        f"{_disk_needed(f.disk)}See "
         'time_accounting("worker") and node_disk_usage().',
-        f"Give each worker a memory_limit of {f.wanted} or more{now} (it spills from "
-        f"{Share(_TARGET)} of its limit on), or use fewer threads a worker and smaller chunks, and "
-        "release what is not needed any more (del futures; no persist of what is used "
-        f"once).{_more_room(f.disk)}",
+        f"{more or 'Use '}fewer threads a worker and smaller chunks, and release what is not "
+        f"needed any more (del futures; no persist of what is used once).{_more_room(f.disk)}",
     )
 
 
@@ -174,7 +209,7 @@ def memory_pressure(run: RunFigures) -> Iterator[Finding]:
         workers=Count(len(workers)),
         paused=Share(share),
         held=Bytes(held),
-        seconds=run.seconds_of(ThreadTime.PAUSED_FOR_MEMORY),
+        costs=run.seconds_of(ThreadTime.PAUSED_FOR_MEMORY),
         at_least="medium",
         worker=str(run.trace.workers["worker"].iloc[worst]),
         start=float(times.min(initial=np.inf)) if len(times) else float("nan"),
@@ -206,6 +241,7 @@ def memory_near_limit(run: RunFigures) -> Iterator[Finding]:
         used=Bytes(peak),
         limit=Bytes(run.memory_limits[worst]),
         wanted=Bytes(peak / _PAUSES),
+        at_the_least=run.died_of_memory,
         workers=Count((share >= _NEAR_LIMIT).sum()),
         at_least="low",
         at_most="low",
@@ -214,12 +250,13 @@ def memory_near_limit(run: RunFigures) -> Iterator[Finding]:
 
 
 def _say_memory_near_limit(f: Figures) -> Words:
+    more = f"Give each worker a memory_limit of {f.wanted} or more"
     return (
         f"A worker came near its memory limit: its process had {f.used} of {f.limit}.",
         f"{f.workers:worker} had {Share(_NEAR_LIMIT)} or more of theirs; Dask pauses them at 80 % "
         "and kills them at 95 %. See processes_resource_usage().",
-        f"Give each worker a memory_limit of {f.wanted} or more, or use fewer threads a worker or "
-        "smaller chunks.",
+        f"{_UNKNOWN_NEED if f.at_the_least else more}, or use fewer threads a worker or smaller "
+        "chunks.",
     )
 
 

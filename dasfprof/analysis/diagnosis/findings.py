@@ -42,8 +42,10 @@ class Finding:
     """What one rule found."""
 
     said: Statement
-    #: Seconds of wall time that the run might be shorter; NaN where that is unknown.
+    #: Seconds of wall time that the run might be shorter; NaN where no replay or measure shows it.
     seconds: float = float("nan")
+    #: Those for which it was seen, by which alone it is ranked where `seconds` are unknown.
+    costs: float = float("nan")
     #: The gravest that it may be, however many seconds are at stake.
     at_most: Severity = "high"
     #: The least grave that it may be, however few they are, or where they are unknown.
@@ -63,6 +65,7 @@ class Finding:
         say: Callable[[Figures], Words],
         *,
         seconds: float = float("nan"),
+        costs: float = float("nan"),
         at_most: Severity = "high",
         at_least: Severity = "info",
         start: float = float("nan"),
@@ -76,26 +79,34 @@ class Finding:
         """
         function, worker = figures.get("function"), figures.get("worker")
         said = state(say, **figures)
-        return cls(said, seconds, at_most, at_least, function, worker, start, stop, places)
+        return cls(said, seconds, costs, at_most, at_least, function, worker, start, stop, places)
+
+    @property
+    def weight(self) -> float:
+        """The seconds by which it is ranked; NaN: none is known."""
+        return self.costs if np.isnan(self.seconds) else self.seconds
 
     def severity(self, wall: float) -> Severity:
         """Show how grave it is in a run of so many seconds."""
-        share = self.seconds / wall if wall > 0 else float("nan")
+        weight = self.weight
+        share = weight / wall if wall > 0 else float("nan")
         by_share: Severity = "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
-        if self.seconds < LITTLE and by_share == "high":
+        if weight < LITTLE and by_share == "high":
             by_share = "medium"
-        if self.seconds < NEGLIGIBLE:
+        if weight < NEGLIGIBLE:
             by_share = "low"
         place = SEVERITIES.index("info" if np.isnan(share) else by_share)
         least = SEVERITIES.index(self.at_least)
-        if self.seconds < LITTLE and share < MEDIUM:
+        if weight < LITTLE and share < MEDIUM:
             least = max(least, SEVERITIES.index("medium"))
         return SEVERITIES[max(min(place, least), SEVERITIES.index(self.at_most))]
 
     def within(self, wall: float) -> Finding:
         """Return it with no more seconds at stake than the run took."""
-        seconds = float(np.minimum(self.seconds, wall)) if wall > 0 else self.seconds
-        return dataclasses.replace(self, seconds=seconds)
+        if not wall > 0:
+            return self
+        seconds, costs = np.minimum([self.seconds, self.costs], wall).tolist()
+        return dataclasses.replace(self, seconds=seconds, costs=costs)
 
     def as_symptom_of(self, causes: Sequence[str]) -> Finding:
         """Return it as what other rules' findings bring about: it is not grave by itself."""

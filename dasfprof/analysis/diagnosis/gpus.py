@@ -10,7 +10,7 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.gpu_utilisation import GpuUtilisation
+from dasfprof.analysis.model.gpus import GpuUtilisation
 from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
 
 #: The share of the time in which tasks ran on a device's workers for which it idled.
@@ -42,7 +42,7 @@ def gpu_idle(run: RunFigures) -> Iterator[Finding]:
         utilisation=Share(worst.mean_utilization[0] / 100),
         idle_devices=Count(len(found)),
         devices=Count(len(run.gpus)),
-        seconds=max(seconds),
+        costs=max(seconds),
         at_most="medium",
     )
 

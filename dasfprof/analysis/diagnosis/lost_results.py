@@ -6,23 +6,30 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
 
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.attempts import WORKER_LOST
-from dasfprof.analysis.model.given_up import begins_with, stimulus_texts
-from dasfprof.analysis.model.open_runs import left_unasked
-from dasfprof.analysis.model.worker_exits import exit_words
-from dasfprof.analysis.numeric.groups import ratio
+from dasfprof.analysis.model.open_runs import RELEASED, left_unasked
+from dasfprof.analysis.model.run_end import begins_with, stimulus_texts
+from dasfprof.analysis.model.worker_exits import Departure, Why, departure
+from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.under_way.causes import find_causes
+from dasfprof.analysis.under_way.departures import advice, clause
+from dasfprof.analysis.under_way.primitives import HOLDER_DIED
 from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
+from dasfprof.text import elide
 
 #: The share of the threads' time in tasks that was spent on results that had been there before.
 _AGAIN = 0.02
-#: A process may have died of memory that had such a share of its limit when it was last sampled:
-#: from there on Dask spills.
-_MUCH_MEMORY = 0.6
+#: So many gaps between losses are even if such a share of them, of a few all, is near to the
+#: median, by a factor.
+_EVEN, _FEW, _MOSTLY, _NEAR = 2, 4, 0.75, 1.25
+#: The most tasks of a lost worker that are named.
+_MOST_NAMED = 3
 #: The stimulus of a graph that a client submitted, as Dask's ids begin.
 _SUBMITTED = ("update-graph",)
 
@@ -35,28 +42,45 @@ def lost_workers(run: RunFigures) -> Iterator[Finding]:
     if not len(lost):
         return
     lives, counts = np.unique(lost["life"].to_numpy(), return_counts=True)
-    worst = int(lives[counts.argmax()])
+    labels = run.trace.workers["worker"].to_numpy(dtype=object)
+    causes = find_causes(run.state) if run.state is not None else []
+    if {str(labels[life]) for life in lives} <= {c.worker for c in causes if c.kind == HOLDER_DIED}:
+        return  # told with who waits for the lock
+    departures = {int(life): departure(run.trace, int(life)) for life in lives}
+    proven = np.array([one.why is not Why.UNKNOWN for one in departures.values()])
+    of_them = np.where(proven, counts, 0) if proven.any() else counts
+    place = int(of_them.argmax())
+    worst = int(lives[place])
     at = float(run.trace.workers["left"].iloc[worst]) - run.trace.begin
     _, by_loss = _computed_again(run)
     again = float(run.slot_seconds[by_loss].sum())
     gone, threads = _missing(run)
-    share = float(ratio(run.memory_peaks, run.memory_limits)[worst])
+    ended, longest = departures[worst], _there_longest(run, lost)
+    function = str(Counter(longest["function"].tolist()).most_common(1)[0][0])
+    on_worst = longest[(longest["life"] == worst).to_numpy(dtype=bool)]
     yield Finding.of(
         _say_lost_workers,
-        function=str(Counter(lost["function"].tolist()).most_common(1)[0][0]),
+        function=function,
+        most_of=str(Counter(lost["function"].tolist()).most_common(1)[0][0]),
+        clause=clause(list(departures.values())),
+        why=ended.why.value,
+        longest=[run.text_of_key(int(key)) for key in on_worst["key_id"].tolist()[:_MOST_NAMED]],
+        rhythm=_rhythm(run, departures),
+        advice=advice(ended, function),
         worker=str(run.trace.workers["worker"].iloc[worst]),
         workers=Count(len(lives)),
         tasks=Count(len(lost)),
-        tasks_of_worker=Count(counts.max()),
+        tasks_of_worker=Count(counts[place]),
         left=Seconds(at),
         ran_again=Count(by_loss.sum()),
         again=Seconds(again),
         missed=Seconds(gone),
-        exit=exit_words(run.trace, worst),
-        memory=Bytes(run.memory_peaks[worst]),
-        limit=Bytes(run.memory_limits[worst]),
-        blames_memory=not share < _MUCH_MEMORY,
-        seconds=(again + gone) / threads if threads > 0 else float("nan"),
+        exit=ended.words,
+        known=ended.evidence,
+        memory=Bytes(ended.memory),
+        limit=Bytes(ended.limit),
+        blames_memory=ended.why is Why.MEMORY,
+        costs=(again + gone) / threads if threads > 0 else float("nan"),
         at_least="high",
         start=at,
         stop=at,
@@ -69,17 +93,128 @@ def _say_lost_workers(f: Figures) -> Words:
         f"Results were lost with it: {f.ran_again:task} ran again, for {f.again} of thread time. "
     )
     missed = f"For {f.missed} of thread time it was missed while others ran tasks. "
-    memory = f"Its process had up to {f.memory} of a limit of {f.limit}. "
+    how = f", {f.clause}" if f.clause else ""
+    there = f"There longest: {', '.join(f.longest)}. " if f.longest else ""
+    known = f"{f.known[:1].upper()}{f.known[1:]}. " if f.known else ""
     return (
         f"{f.workers:worker} left the cluster with {f.tasks:task} on "
-        f"{'it' if f.workers == 1 else 'them'}, most of {f.function}.",
+        f"{'it' if f.workers == 1 else 'them'}, most of {f.most_of}{how}.",
         f"{f.worker} left {when}, with {f.tasks_of_worker} of them. "
         + (again if f.ran_again else "")
         + (missed if f.missed > 0 else "")
         + (f"It was {f.exit}. " if f.exit else "")
-        + (memory if np.isfinite(f.memory + f.limit) else "")
+        + known
+        + there
+        + _rhythm_in_words(f.rhythm)
         + "See processed_tasks() and process_summary().",
-        _look_at(f),
+        f.advice,
+    )
+
+
+def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
+    """Return the lost tasks that may have run: those seen under way, else as many as threads.
+
+    Of the latter those that each worker had been sent first.
+    """
+    found: list[int] = []
+    lost = lost.sort_values("start", kind="stable", ignore_index=True)
+    for life in lost["life"].unique().tolist():
+        own = lost[(lost["life"] == life).to_numpy(dtype=bool)]
+        seen = own[np.isfinite(own["run"].to_numpy(dtype=float))]
+        threads = run.trace.workers["nthreads"].iloc[life]
+        first = seen if len(seen) else own.head(1 if pd.isna(threads) else int(threads))
+        found += first.index.tolist()
+    rows: pd.DataFrame = lost.loc[found]
+    return rows
+
+
+def _rhythm(run: RunFigures, departures: dict[int, Departure]) -> Figures | None:
+    """Return how evenly workers were lost to what the trace does not tell; None: they were not."""
+    lives = [life for life, one in departures.items() if one.why is Why.UNKNOWN]
+    gaps = np.diff(np.sort(run.trace.workers["left"].to_numpy(dtype=float)[lives]))
+    if len(gaps) < _EVEN or not gaps.min() > 0:
+        return None
+    middle = np.median(gaps)
+    even = (gaps >= middle / _NEAR) & (gaps <= middle * _NEAR)
+    if even.mean() < (_MOSTLY if len(gaps) > _FEW else 1.0):
+        return None
+    shares = [departures[life].memory / departures[life].limit for life in lives]
+    most = lives[int(np.argmax(np.nan_to_num(shares)))]
+    memory, limit = departures[most].memory, departures[most].limit
+    return Figures(
+        workers=Count(len(lives)),
+        shortest=Seconds(gaps[even].min()),
+        longest=Seconds(gaps[even].max()),
+        others=Count(np.count_nonzero(~even)),
+        memory=Bytes(memory),
+        limit=Bytes(limit),
+    )
+
+
+def _rhythm_in_words(rhythm: Figures | None) -> str:
+    if rhythm is None:
+        return ""
+    known = np.isfinite(rhythm.memory + rhythm.limit)
+    memory = f", with {rhythm.memory} of {rhythm.limit} at most" if known else ""
+    but = f", but for {rhythm.others:gap}" if rhythm.others else ""
+    return (
+        f"{rhythm.workers:worker} were lost one every {rhythm.shortest} to {rhythm.longest}{but}"
+        f"{memory}: evenly, as by a clock, such as a probe, a time limit or a script. "
+    )
+
+
+@rule("restarted-workers")
+def restarted_workers(run: RunFigures) -> Iterator[Finding]:
+    """Find that a client restarted workers, and what that took away."""
+    changes, attempts = run.trace.cluster_changes, run.attempts
+    if len(changes):
+        changes = changes[(changes["action"] == "restart").to_numpy(dtype=bool)]
+    taken = attempts[attempts["key_id"].isin(run.restarted_keys).to_numpy(dtype=bool)]
+    taken = taken[(taken["status"] == RELEASED).to_numpy(dtype=bool)]
+    told = changes.to_dict("records")
+    never_sent = int(sum(one["number"] for one in told if one["number"] > 0))
+    if not len(taken) + never_sent:
+        return
+    at = float(told[0]["time"]) if told else float("nan")
+    joined = run.trace.workers["joined"].to_numpy(dtype=float)
+    back = joined[joined > at]
+    who = [one["who"] for one in told if isinstance(one["who"], str)]
+    yield Finding.of(
+        _say_restarted_workers,
+        tasks=Count(len(taken) + never_sent),
+        sent=Count(len(taken)),
+        ran=Seconds(taken["run"].fillna(0.0).sum()),
+        begun=Count((taken["run"] > 0).sum()),
+        who=elide(who[0], 24) if who else None,
+        restarts=Count(len(told)),
+        workers=Count(sum(len(one["workers"] or ()) for one in told)),
+        at=Seconds(at - run.trace.begin) if told else None,
+        back=Seconds(back.min() - at) if len(back) else None,
+        at_least="low",
+        at_most="medium",
+        start=at - run.trace.begin,
+        stop=at - run.trace.begin,
+    )
+
+
+def _say_restarted_workers(f: Figures) -> Words:
+    them = "them" if f.tasks != 1 else "it"
+    times = "" if f.restarts == 1 else f", the first of {f.restarts:restart}"
+    at = "" if f.at is None else f"At {f.at} into the trace{times}. "
+    back = "" if f.back is None else f"The first worker was back {f.back} later. "
+    workers = f"{f.workers:worker}" if f.workers else "the workers"
+    begun = (
+        f"{f.begun} of them {'were' if f.begun != 1 else 'was'} seen running, for {f.ran} in all"
+        if f.begun
+        else "nothing tells whether they had begun"
+    )
+    return (
+        f"{f.tasks:task} {'were' if f.tasks != 1 else 'was'} unfinished when "
+        f"{f.who or 'a client'} restarted {workers}, which gave {them} up.",
+        f"{at}{f.sent} had been sent to a worker; {begun}. {back}None of them failed. "
+        "See cluster_changes() and processed_tasks().",
+        "If that was not meant: client.restart() takes the tasks and results of all clients away; "
+        "cancel(), or del of futures, ends what is no longer wanted and keeps the workers.",
     )
 
 
@@ -123,7 +258,8 @@ def _computed_again(run: RunFigures) -> tuple[Array, Array]:
     """
     tasks = run.trace.tasks
     start = run.slots.times.start[: len(tasks)]
-    again = run.succeeded & _later_runs(tasks["key_id"].to_numpy(), start, run.succeeded)
+    keys = np.where(run.succeeded, tasks["key_id"].to_numpy(), -1)
+    again = Groups(keys, len(run.trace.keys)).places(start) > 0
     lost = left_unasked(run.trace).any()
     if "graph" not in tasks:
         return again & ~lost, again & lost
@@ -132,15 +268,6 @@ def _computed_again(run: RunFigures) -> tuple[Array, Array]:
     asked = np.zeros(len(tasks), dtype=bool)
     asked[rows] = begins_with(causes, _SUBMITTED) | ((causes == "") & ~lost)
     return asked, again & ~asked & lost
-
-
-def _later_runs(key_ids: Array, start: Array, counted: Array) -> Array:
-    """Return which runs are not the first of the counted ones of their key."""
-    rows = np.flatnonzero(counted)
-    order = rows[np.lexsort((start[rows], key_ids[rows]))]
-    later = np.zeros(len(key_ids), dtype=bool)
-    later[order[1:]] = key_ids[order[1:]] == key_ids[order[:-1]]
-    return later
 
 
 def _missing(run: RunFigures) -> tuple[float, float]:
@@ -162,20 +289,3 @@ def _missing(run: RunFigures) -> tuple[float, float]:
         first = min(first, float(left[life]))
     there = (lives.begin < first) & (lives.end >= first)
     return missed, float(lives.threads[there].sum())
-
-
-def _look_at(f: Figures) -> str:
-    """Say what to do about a lost worker, by how much memory its process had."""
-    if not f.blames_memory:
-        return (
-            "Look at the log of its nanny, which gives the exit code or signal: a crash in a C "
-            "library, the batch system, or a person ended it. Its memory was far from its limit "
-            "when it was last sampled."
-        )
-    known = np.isfinite(f.memory + f.limit)
-    often = "memory, as its process was near its limit" if known else "often memory"
-    return (
-        f"Look at what ended it: {often} (fewer threads, so that fewer tasks of {f.function} run "
-        "at a time, a higher memory_limit, smaller chunks); else the batch system, or a crash in a "
-        "library. The log of its nanny tells."
-    )

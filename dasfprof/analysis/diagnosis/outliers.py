@@ -8,8 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from dasfprof.analysis.diagnosis.task_figures import TaskFigures
-from dasfprof.analysis.model.slowness import TIMES_OTHERS, Slowness, measure_slowness
-from dasfprof.analysis.model.stragglers import StragglerRuns, find_stragglers
+from dasfprof.analysis.model.stragglers import (
+    TIMES_OTHERS,
+    Slowness,
+    StragglerRuns,
+    find_stragglers,
+    measure_slowness,
+)
 from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.numeric.intervals import union
 from dasfprof.database.columns import Array

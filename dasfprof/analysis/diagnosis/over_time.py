@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,12 +11,14 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding, Places
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.actor_calls import call_spans
 from dasfprof.analysis.model.critical_path import SegmentKind
 from dasfprof.analysis.model.degradation import FEWEST, LAST_BY_FIRST, Trends
+from dasfprof.analysis.model.idle_time import call_spans
+from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.slots import task_slots
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.numeric.intervals import overlap, union
-from dasfprof.analysis.stack_samples.sentences import client_meanwhile
+from dasfprof.analysis.stack_samples.sentences import client_meanwhile, hottest_line
 from dasfprof.analysis.wording import Count, Factor, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
 
@@ -27,11 +30,14 @@ _GAP = 0.01
 _DEGRADES = 0.05
 #: The share of the run without any worker.
 _ABSENT = 0.05
-#: What is said where nothing tells what the client did, and what would the next time.
+#: The share of the run with fewer tasks than threads, and the fewest rounds in which a client
+#: submits some, the part of all its graphs that these are.
+_FEW, _ROUNDS, _MOSTLY = 0.3, 5, 0.8
+#: What is said where nothing tells what the client did.
 _NOT_CLEAR = "What the client did meanwhile is not clear from its samples. "
 _NOT_SAMPLED = (
-    "What the client did meanwhile was not recorded: with stack_frequency=20 (in profile() or "
-    "register_default_profiler()) the next run tells its lines. "
+    "What the client did meanwhile was not recorded: samples of stacks were off, or its process "
+    "could not write a file. "
 )
 
 
@@ -127,6 +133,50 @@ def _of_a_known_client(run: RunFigures, rows: Array, begin: Array) -> Array:
     return known
 
 
+@rule("one-at-a-time")
+def one_at_a_time(run: RunFigures) -> Iterator[Finding]:
+    """Find clients that submit little, wait for it, and only then submit more."""
+    if run.threads < 2 or len(run.trace.graphs) < _ROUNDS:
+        return
+    times = task_slots(with_open_runs(run.trace)).times
+    edges = np.concatenate([times.arrival, times.known])
+    order = np.argsort(edges, kind="stable")
+    alive = np.cumsum(np.repeat([1, -1], len(times))[order])
+    few = (alive[:-1] > 0) & (alive[:-1] < run.threads)
+    lengths = np.diff(edges[order])
+    seconds = float(lengths[few].sum())
+    if seconds < float(lengths[alive[:-1] == 0].sum()):
+        return  # what the client does meanwhile takes longer: its gaps are told of
+    # Tasks there were before each graph, less those that had ended.
+    arrivals = np.unique(times.arrival)
+    ended = np.searchsorted(np.sort(times.known), arrivals, "right")
+    rounds = int(np.count_nonzero(np.searchsorted(np.sort(times.arrival), arrivals) <= ended))
+    if seconds < _FEW * run.wall or rounds < max(_ROUNDS, _MOSTLY * len(run.trace.graphs)):
+        return
+    yield Finding.of(
+        _say_one_at_a_time,
+        graphs=Count(rounds),
+        tasks=Count(len(times)),
+        few=Seconds(seconds),
+        share=Share(seconds / run.wall),
+        threads=Count(round(run.threads)),
+        at_most="medium",
+        at_least="medium",
+    )
+
+
+def _say_one_at_a_time(f: Figures) -> Words:
+    return (
+        f"The client submits little at a time: {f.tasks:task} came in {f.graphs:part}, each once "
+        f"those before had ended; for {f.few} ({f.share} of the run) there were fewer tasks than "
+        f"the {f.threads:thread}.",
+        "More threads or workers find no task to run. See critical_path() and client_activity().",
+        "Submit all that does not need the results before, and wait for it together: client.map "
+        "and client.gather of lists, dask.compute(a, b, c), or as_completed to go on with what is "
+        "ready. Where each needs the one before, the run is as long as their sum.",
+    )
+
+
 @rule("no-workers")
 def no_workers(run: RunFigures) -> Iterator[Finding]:
     """Find times for which there were tasks and no worker."""
@@ -199,20 +249,52 @@ def degrading_functions(run: RunFigures) -> Iterator[Finding]:
             times=Factor(trends.change["run"][place]),
             attempts=Count(trends.attempts[place]),
             changes=_changes(trends, place),
+            alike=(alike := _are_called_alike(run, own)),
+            hottest=hottest_line(run.trace, name),
             seconds=seconds,
+            at_most="high" if alike else "medium",
         )
 
 
 def _say_degrading_functions(f: Figures) -> Words:
     changes = ", ".join(f"{name} {times}" for name, times in f.changes.items())
+    state = (
+        f"Look in {f.function} for what grows from call to call: caches, lists and files that are "
+        "appended to, connections and memory that are not given back. Restarting workers "
+        "(client.restart(), or --lifetime) shows whether the state is theirs."
+    )
+    why = (
+        "All were called with arguments of the same types and sizes. "
+        if f.alike
+        else "Whether later tasks have more to do, or something grows from call to call, the trace "
+        "cannot tell: nothing shows that their arguments are alike. "
+    )
     return (
         f"{f.function} gets slower as the run goes on: its last tasks take {f.times} times as long "
         "as its first.",
-        f"{f.attempts:attempt}, the last third by the first: {changes}. See degradation().",
-        f"Look in {f.function} for what grows from call to call: caches, lists and files that are "
-        "appended to, connections and memory that are not given back. Restarting workers "
-        "(client.restart(), or --lifetime) shows whether the state is theirs.",
+        f"{f.attempts:attempt}, the last third by the first: {changes}. {why}{f.hottest}See "
+        "degradation().",
+        state
+        if f.alike
+        else "Run some of the last tasks first: if they take as long as they did, it is what they "
+        f"are called with, and nothing degrades. If they are fast: {state[0].lower()}{state[1:]}",
     )
+
+
+#: Types whose values decide how much a task has to do, and are not recorded unless asked for.
+_VALUES = re.compile(r"(^|: )(int|float|bool|complex|str|bytes|bytearray)\b")
+
+
+def _are_called_alike(run: RunFigures, own: Array) -> bool:
+    """Return whether a function's runs were called alike, by all that is recorded of arguments."""
+    table, rows = run.trace.arguments, np.flatnonzero(own & run.succeeded)
+    if not len(table):
+        return False
+    tasks = run.trace.tasks[["key_id", "run_id"]].iloc[rows]
+    called = tasks.merge(table[["key_id", "run_id", "arguments"]], on=["key_id", "run_id"])
+    texts = set(called["arguments"].astype(str))
+    alike = len(called) >= len(rows) and len(texts) == 1
+    return alike and not _VALUES.search(texts.pop())
 
 
 def _changes(trends: Trends, place: int) -> dict[str, Factor]:

@@ -8,26 +8,35 @@ import numpy as np
 
 from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
-from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.diagnosis.run_figures import HANDLING, RunFigures
 from dasfprof.analysis.model.chunks import find_chunks, larger_shape
+from dasfprof.analysis.model.client_time import single_calls
 from dasfprof.analysis.model.critical_path import SegmentKind
-from dasfprof.analysis.model.loops import blocked_on_the_way
 from dasfprof.analysis.model.thread_time import ThreadTime
-from dasfprof.analysis.wording import Bytes, Count, Factor, Figures, Seconds, Share, Words
-
-_OVERHEAD = (ThreadTime.SCHEDULER_LATENCY, ThreadTime.WORKER_LATENCY, ThreadTime.TASK_OVERHEAD)
+from dasfprof.analysis.stack_samples.loop_blocks import blocked_on_the_way
+from dasfprof.analysis.wording import Advice, Bytes, Count, Factor, Figures, Seconds, Share, Words
+from dasfprof.database.columns import Array
 
 #: Tasks are small if their median is shorter, overhead is so much of their seconds,
 _SMALL = 0.010
 _BY_COMPUTE = 0.5
 #: and it takes such a share of the threads' time.
 _SHARE = 0.2
+#: What handling a small task takes, about.
+_EMPTY = 0.001
+#: Seconds of handling a task that are more than its handling takes by itself.
+_DEAR = 0.012
 #: The share of the threads' time, and of the critical path, for which tasks are on their way.
 _LATE = 0.1
 #: The share of their way for which the worker's event loop is blocked, to be why they are late.
 _BLOCKED = 0.5
 #: Larger tasks are worth it from such a factor on.
 _WORTH_IT = 1.5
+#: What to change where tasks are late and carry nothing.
+_NO_LARGE_VALUES = (
+    "Fewer, larger tasks make fewer messages. No large values were sent with these; look also for "
+    "what else the processes of the scheduler and its host do (node_resource_usage())."
+)
 #: Bytes of a chunk below which it is not one that could be larger.
 _DIVISIBLE = 1000
 
@@ -42,15 +51,19 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
     median, compute = float(np.median(durations)), float(durations.sum()) / run.threads
     # The more messages, the longer they take; a blocked loop has causes of its own.
     received = 1.0 - _blocked_share(run)
-    overhead = run.seconds_of(*_OVERHEAD) + received * run.seconds_of(ThreadTime.ON_ITS_WAY)
-    share = run.share_of(*_OVERHEAD) + received * run.share_of(ThreadTime.ON_ITS_WAY)
+    whole = run.seconds_of(*HANDLING) + received * run.seconds_of(ThreadTime.ON_ITS_WAY)
+    share = run.share_of(*HANDLING) + received * run.share_of(ThreadTime.ON_ITS_WAY)
+    # What they carry is a cause of its own; so are calls that the scheduler answers meanwhile.
+    asked = min(_asked(run), max(whole - _EMPTY * len(durations), 0.0))
+    overhead = max(whole - run.carrying - asked, 0.0)
+    share *= overhead / whole if whole > 0 else 0.0
     if not (median < _SMALL and overhead > _BY_COMPUTE * compute and share >= _SHARE):
         return
     costs = run.chunk_costs
     # Others may cost more and are none of those that are too small.
     small = run.functions.median(np.where(run.succeeded, run.working, np.nan)) < _SMALL
     most = int(next((place for place in costs.order if small[place]), costs.order[0]))
-    name = str(costs.functions[most])
+    name, dear = str(costs.functions[most]), bool(costs.overhead[most] > _DEAR)
     yield Finding.of(
         _say_tasks_too_small,
         function=name,
@@ -60,30 +73,59 @@ def tasks_too_small(run: RunFigures) -> Iterator[Finding]:
         overhead=Factor(overhead / compute) if compute > 0 else None,
         besides=Seconds(costs.overhead[most]),
         own=Seconds(np.mean(run.working[run.functions.codes == _code_of(run, name)])),
+        dear=dear,
+        sent_large=run.sent_large,
         advice=_larger_chunks(run, most),
-        seconds=overhead,
+        seconds=float("nan") if dear else overhead,
+        at_least="medium" if dear else "info",
+        at_most="medium" if dear else "high",
     )
+
+
+def _asked(run: RunFigures) -> float:
+    """Return the seconds for which the scheduler was asked for single results during the run."""
+    calls = single_calls(run.trace)
+    begin, end = run.trace.begin + run.begin, run.trace.begin + run.begin + run.wall
+    lasted = (calls["stop"] - calls["time"]).clip(lower=1e-9)
+    within = (calls["stop"].clip(upper=end) - calls["time"].clip(lower=begin)).clip(lower=0)
+    return float((calls["in_vain"] * within / lasted).sum())
 
 
 def _say_tasks_too_small(f: Figures) -> Words:
     return (
-        f"Tasks are too small: {f.tasks:task} take {f.median} each (the median), and handling them "
-        f"takes {f.handling} of the threads' time.",
+        f"{'Handling tasks takes long' if f.dear else 'Tasks are too small'}: {f.tasks:task} take "
+        f"{f.median} each (the median), and handling them takes {f.handling} of the threads' time.",
         f"Overhead is {f.overhead or 'all'} times what the tasks compute; each of {f.function} "
         f"costs {f.besides} besides its own {f.own} (means; all without waits for a core). See "
         "chunk_sizing() and time_accounting().",
-        _advice(f.advice),
+        _why_dear(f) if f.dear else _advice(f.advice),
     )
 
 
-def _advice(f: Figures) -> str:
+def _why_dear(f: Figures) -> str:
+    alone = f"Their number alone does not explain {f.besides} a task."
+    others = "slow pickling, event loops that are held up, or a busy host: this trace cannot tell."
+    if f.sent_large is False:
+        return (
+            f"{alone} No large values were sent with them. What may explain it: {others} Time "
+            f"pickle.dumps() of one task's function and arguments, and of a result of {f.function}."
+        )
+    return (
+        f"{alone} Large arguments may, or functions that hold large objects, which are sent with "
+        f"each task of {f.function}, {others} Look at the size of pickle.dumps() of one task's "
+        "function and arguments, and scatter() what is large."
+    )
+
+
+def _advice(f: Figures) -> str | list[str | Advice]:
     """Say how to have larger tasks, or fewer."""
     if f.how == "fewer-steps":
-        return (
+        return [
             "Have fewer tasks to handle: do several steps of the pipeline in one function (there "
             f"are only {f.width:task} of {f.function} in a layer, and larger chunks would leave "
-            "threads without), or use fewer threads."
-        )
+            "threads without).",
+            Advice("fewer-threads", "Or use fewer threads."),
+        ]
     if f.how == "more-work":
         return (
             f"Put more work into each task of {f.function}: batch inputs, or fuse it with others."
@@ -113,7 +155,7 @@ def scheduler_bound(run: RunFigures) -> Iterator[Finding]:
         idle=Share(share),
         on_path=Seconds(on_path),
         tasks_a_second=len(run.trace.tasks) / run.wall,
-        seconds=run.seconds_of(ThreadTime.SCHEDULER_LATENCY),
+        costs=run.seconds_of(ThreadTime.SCHEDULER_LATENCY),
     )
 
 
@@ -146,12 +188,14 @@ def late_receipt(run: RunFigures) -> Iterator[Finding]:
         longest=Seconds(way.max()),
         on_path=Seconds(on_path),
         blocked=Share(_blocked_share(run)),
+        sent_large=run.sent_large,
         seconds=run.seconds_of(ThreadTime.ON_ITS_WAY),
     )
 
 
 def _say_late_receipt(f: Figures) -> Words:
     busy = f.blocked >= _BLOCKED
+    large = "large arguments and functions that are unpickled there (client.scatter() them), "
     return (
         f"Workers take tasks in late: for {f.idle} of their time threads idle while tasks are on "
         f"their way from the scheduler, for up to {f.longest}"
@@ -159,10 +203,12 @@ def _say_late_receipt(f: Figures) -> Words:
         f"{f.on_path} of the critical path; most of it tasks of {f.function}. For {f.blocked} of "
         "this time the event loop of the worker did not answer. See critical_path_summary() and "
         "time_accounting().",
-        "Look for what holds the event loop of workers: large arguments and functions that are "
-        "unpickled there (client.scatter() large objects), modules that these import (import them "
-        "beforehand, by client.run), spilling, and code that holds the GIL for long."
+        f"Look for what holds the event loop of workers: {'' if f.sent_large is False else large}"
+        "modules that tasks import (import them beforehand, by client.run), spilling, and code "
+        "that holds the GIL for long."
         if busy
+        else _NO_LARGE_VALUES
+        if f.sent_large is False
         else "Keep large objects out of the graph: client.scatter() them, or load them in the "
         "tasks. Fewer, larger tasks make fewer messages.",
     )
@@ -181,11 +227,21 @@ def deserialising(run: RunFigures) -> Iterator[Finding]:
         function=str(run.function_names[int(by_function.argmax())]),
         share=Share(share),
         of_function=Seconds(by_function.max()),
-        seconds=run.seconds_of(ThreadTime.DESERIALIZE),
+        unspilled=Bytes(np.nansum(run.task_column("disk_read_size")[seconds > 0])),
+        costs=run.seconds_of(ThreadTime.DESERIALIZE),
     )
 
 
 def _say_deserialising(f: Figures) -> Words:
+    if f.unspilled > 0:
+        return (
+            f"Deserialising inputs that were spilled takes {f.share} of the threads' time, most "
+            f"for {f.function}.",
+            f"{f.of_function} of thread time for {f.function}; {f.unspilled} were read back in "
+            'all. See time_accounting("function").',
+            "Keep fewer or smaller results at a time, so that workers spill less, or give them "
+            "more memory.",
+        )
     return (
         f"Deserialising tasks takes {f.share} of the threads' time, most for {f.function}.",
         f'{f.of_function} of thread time for {f.function}. See time_accounting("function").',
@@ -222,7 +278,7 @@ def _larger_chunks(run: RunFigures, most: int) -> Figures:
         inputs = Count(max(2, round(factor)))
         left = Count(round(width / inputs))
         return Figures(how="batches", function=name, inputs=inputs, left=left)
-    arrays = chunks.shapes[most]
+    arrays = chunks.shapes[most] if _has_axes_of_sources(run, most) else None
     return Figures(
         how="larger-chunks",
         function=name,
@@ -243,11 +299,29 @@ def _chunks_are_chosen_in(run: RunFigures, most: int, wanted: float) -> int:
     run begins with: what a product has in between, for example, is larger than both matrices, and
     its chunks are what theirs make of it.
     """
-    chunks, (lengths, _) = find_chunks(run.trace), run.trace.task_dependencies
-    begins = np.zeros(len(chunks.width), dtype=bool)
-    begins[run.functions.codes[lengths == 0]] = True
-    sources = np.flatnonzero(begins & chunks.divisible)
+    chunks = find_chunks(run.trace)
+    sources = np.flatnonzero(_begins(run) & chunks.divisible)
     whole = (chunks.size * chunks.width)[sources]
     if not len(sources) or wanted <= whole.max():
         return most
     return int(sources[whole.argmax()])
+
+
+def _has_axes_of_sources(run: RunFigures, most: int) -> bool:
+    """Return whether a function's arrays have as many axes as an array that the run begins with.
+
+    Those of others are no arrays of the user's, who chooses no chunks for them: between two
+    matrices and their product there is one of three axes.
+    """
+    shapes = find_chunks(run.trace).shapes
+    given = [shapes[code] for code in np.flatnonzero(_begins(run)).tolist()]
+    axes = {len(arrays[0]) for arrays in given if arrays is not None}
+    own = shapes[most]
+    return own is None or not axes or len(own[0]) in axes
+
+
+def _begins(run: RunFigures) -> Array:
+    """Return which functions have runs without dependencies."""
+    begins = np.zeros(len(run.function_names), dtype=bool)
+    begins[run.functions.codes[run.trace.task_dependencies[0] == 0]] = True
+    return begins

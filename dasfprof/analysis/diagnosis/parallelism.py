@@ -10,8 +10,9 @@ import numpy as np
 from dasfprof.analysis.diagnosis.findings import Finding, needs_cores
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.p2p import p2p_runs
 from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.transfers import p2p_runs
+from dasfprof.analysis.stack_samples.places import OTHER_TASKS, waits_of
 from dasfprof.analysis.stack_samples.sentences import hottest_line
 from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Share, Words
 from dasfprof.database.columns import Array
@@ -27,6 +28,9 @@ _DOMINATES = 0.5
 _TIMES_OTHERS = 3.0
 #: Bytes of a chunk from which on its size is told.
 _CHUNK = 10_000
+#: What Dask calls the tasks of a dataframe's reduction after its first step, which make one
+#: partition, and the bytes of a result of theirs that is worth several.
+_REDUCTION, _LARGE_RESULT = "-tree", 10_000_000
 #: From so many times the median on, the mean of its tasks is told besides.
 _UNEVEN = 3.0
 
@@ -58,8 +62,12 @@ def serial_chain(run: RunFigures) -> Iterator[Finding]:
     rows = narrow.rows[mine]
     by_function = np.bincount(run.functions.codes[rows], weights=narrow.alone[mine])
     name = str(run.function_names[int(by_function.argmax())])
+    own = rows[run.functions.codes[rows] == int(by_function.argmax())]
+    size = float(np.nan_to_num(run.task_column("size")[own]).max(initial=0.0))
+    reduces = name.endswith(_REDUCTION) and size >= _LARGE_RESULT
     yield Finding.of(
         _say_serial_chain,
+        reduced=Bytes(size) if reduces else None,
         tasks=Count(len(rows)),
         alone=Seconds(seconds),
         share=Share(seconds / run.wall),
@@ -80,8 +88,13 @@ def _say_serial_chain(f: Figures) -> Words:
         f"{f.alone_in_function} of that in {f.function}; threads idle with nothing runnable for "
         f"{f.idle} of their time. {needs_cores(f.core_wait)}See critical_path_summary() and "
         "critical_path().",
-        f"Break the chain of {f.function}: make its steps independent, combine results pairwise in "
-        "a tree (dask's reductions do, split_every=2), or run several chains side by side.",
+        f"Let the reduction have several output partitions: it has one, of up to {f.reduced}, that "
+        f"the last tasks of {f.function} put together. Give it split_out= (the number of them; "
+        "groupby(...).agg(), drop_duplicates() and value_counts() have that)."
+        if f.reduced is not None
+        else f"Break the chain of {f.function}: make its steps independent, combine results "
+        "pairwise in a tree (dask's reductions do, split_every=2), or run several chains side by "
+        "side.",
     )
 
 
@@ -112,6 +125,7 @@ def too_few_tasks(run: RunFigures) -> Iterator[Finding]:
         core_wait=run.waits_for_cores,
         times=Count(max(int(np.ceil(3 * run.threads / max(runs, 1))), 2)),
         chunk=Bytes(usual) if usual > _CHUNK else None,
+        begins=not run.trace.task_dependencies[0][own].any(),
         seconds=seconds,
         function=name,
         start=float(run.slots.times.executing[own].min()),
@@ -128,7 +142,13 @@ def _say_too_few_tasks(f: Figures) -> Words:
         "time_accounting() and critical_path_summary().",
         f"Split the work of {f.function} into {f.times} times as many partitions "
         f"({Count(f.tasks * f.times):task}{sized}), so that each thread has three; or run it on "
-        "fewer workers.",
+        "fewer workers."
+        + (
+            " If each reads one file that cannot be split (gzip, a single row group of Parquet), "
+            "write what it holds to several files."
+            if f.begins
+            else ""
+        ),
     )
 
 
@@ -149,6 +169,8 @@ def dominating_function(run: RunFigures) -> Iterator[Finding]:
     if share < _DOMINATES or not rest or median < _TIMES_OTHERS * others / rest:
         return
     name, mean = str(run.function_names[code]), float(working[own].mean())
+    if waits_of(run.trace, name).get(OTHER_TASKS, 0.0) >= 0.5:
+        return  # what it waits for is what takes the time
     yield Finding.of(
         _say_dominating_function,
         share=Share(share),

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.diagnosis.advice import consistent
 from dasfprof.analysis.diagnosis.causes import Ranked, as_table, in_order, with_causes
 from dasfprof.analysis.diagnosis.findings import NEGLIGIBLE, Finding
 from dasfprof.analysis.diagnosis.registry import FIRST
 from dasfprof.analysis.diagnosis.rules import RULES, Rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
-from dasfprof.analysis.model.steps import NO_STEP, has_steps, step_groups
+from dasfprof.analysis.model.steps import (
+    NO_LINES,
+    NO_STEP,
+    has_lines,
+    has_steps,
+    line_groups,
+    step_groups,
+)
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.wording import Figures, Share, Words
+from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
 
 logger = logging.getLogger(__name__)
@@ -31,21 +40,21 @@ def diagnose(
     """Look for known faults of a run; see `TraceAnalyser`.
 
     A finding that another brings about is kept beneath that one, but is not grave: what is to be
-    changed is the cause.
+    changed is the cause. Advice that other findings refute is not given.
     """
     run = RunFigures(trace)
     findings = [found for name in rules for found in _found(name, rules[name], run)]
     wall = run.wall if findings else 0.0
     kept = [Ranked(name, finding.within(wall)) for name, finding in findings]
-    kept = [one for one in kept if one.rule in FIRST or not one.finding.seconds < least]
-    return as_table(in_order(with_causes(kept), wall), wall)
+    kept = [one for one in kept if one.rule in FIRST or not one.finding.weight < least]
+    return as_table(in_order(with_causes(consistent(kept, run)), wall), wall)
 
 
 def _found(name: str, rule: Rule, run: RunFigures) -> list[tuple[str, Finding]]:
     """Ask one rule; that it failed is a finding as well, and keeps none of the others."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # of times beyond any clock
-            return [(name, with_step(finding, run)) for finding in rule(run)]
+            return [(name, with_line(with_step(finding, run), run)) for finding in rule(run)]
     except Exception as error:
         logger.debug("the rule %s failed", name, exc_info=True)
         words = f"{type(error).__name__}: {error}"
@@ -67,14 +76,40 @@ def with_step(finding: Finding, run: RunFigures) -> Finding:
     """
     if finding.function is None or not has_steps(run.trace):
         return finding
-    own = np.flatnonzero((run.function_names == finding.function)[run.functions.codes])
-    codes, names = step_groups(run.trace.tasks)
-    seconds = np.bincount(codes[own], weights=run.working[own], minlength=len(names))
-    most = int(seconds.argmax())
-    if not seconds[most] > 0 or names[most] == NO_STEP:
+    most, share = _most(finding.function, run, *step_groups(run.trace.tasks))
+    if most in ("", NO_STEP):
         return finding
-    share, step = Share(seconds[most] / seconds.sum()), excerpt(names[most])
+    step = excerpt(most)
     part = f" for {share} of its time" if share < 1 else ""
     words = f"{finding.function} ran in the step {step}{part}."
     said = finding.said.adding(words, step=step, share_in_step=share)
     return dataclasses.replace(finding, said=said)
+
+
+def with_line(finding: Finding, run: RunFigures) -> Finding:
+    """Let the evidence of a finding about a function name the line that built its tasks.
+
+    Of several lines it is the one with most of the function's seconds, with its share of them.
+    """
+    if finding.function is None or not has_lines(run.trace):
+        return finding
+    most, share = _most(finding.function, run, *line_groups(run.trace.tasks))
+    if most in ("", *NO_LINES):
+        return finding
+    noted = run.trace.lines
+    told = noted["text"][noted["line"] == most].iloc[0]
+    line, part = excerpt(most), f" for {share} of its time" if share < 1 else ""
+    text = f" ({excerpt(told)})" if isinstance(told, str) else ""
+    words = f"{finding.function} was built at {line}{text}{part}."
+    said = finding.said.adding(words, built_at=line, share_of_line=share)
+    return dataclasses.replace(finding, said=said)
+
+
+def _most(function: str, run: RunFigures, codes: Array, names: Sequence[str]) -> tuple[str, Share]:
+    """Return the group with most of a function's seconds, and its share; empty: it has none."""
+    own = np.flatnonzero((run.function_names == function)[run.functions.codes])
+    seconds = np.bincount(codes[own], weights=run.working[own], minlength=len(names))
+    most = int(seconds.argmax())
+    if not seconds[most] > 0:
+        return "", Share(0)
+    return names[most], Share(seconds[most] / seconds.sum())

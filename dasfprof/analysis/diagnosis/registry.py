@@ -33,6 +33,16 @@ _SYMPTOMS = {
         "scheduler-bound imbalance too-few-tasks poor-placement transfer-bound late-receipt "
         "lock-bound"
     ),
+    "single-gathers": (
+        "tasks-too-small client-gaps scheduler-bound late-receipt too-few-tasks serial-chain "
+        "imbalance"
+    ),
+    "large-results": "client-gaps late-receipt too-few-tasks imbalance",
+    "tokenising": "client-gaps late-start too-few-tasks serial-chain imbalance",
+    "sent-by-value": (
+        "tasks-too-small late-receipt scheduler-bound deserialising late-start client-gaps "
+        "too-few-tasks imbalance tokenising"
+    ),
     "client-gaps": "too-few-tasks serial-chain imbalance",
     "no-workers": "client-gaps too-few-tasks serial-chain imbalance",
     "degrading-functions": (
@@ -62,6 +72,42 @@ _SYMPTOMS = {
         "degrading-functions late-receipt"
     ),
 }
+#: What explains others, however many seconds these cost: evidence of its own shows it.
+_EXPLAINS = {
+    "waits-in-turn": "slow-worker imbalance straggling-tasks degrading-functions poor-placement",
+    "process-lock": (
+        "lock-bound blocked-tasks io-bound waits-in-turn dominating-function straggling-tasks "
+        "degrading-functions slow-worker imbalance cpu-oversubscribed"
+    ),
+    "cluster-lock": (
+        "blocked-tasks waits-in-turn dominating-function straggling-tasks degrading-functions "
+        "slow-worker imbalance serial-chain lock-bound poor-placement io-bound"
+    ),
+    "unmanaged-memory": "memory-near-limit",
+    "garbage-collection": "dominating-function straggling-tasks degrading-functions",
+    "resource-limit": (
+        "blocked-tasks dominating-function imbalance poor-placement too-few-tasks serial-chain"
+    ),
+    "waits-for-tasks": (
+        "blocked-tasks dominating-function straggling-tasks imbalance serial-chain too-few-tasks "
+        "poor-placement waits-in-turn scheduler-bound client-gaps slow-worker"
+    ),
+    "sent-by-value": "tasks-too-small late-receipt deserialising scheduler-bound",
+    "tokenising": "client-gaps late-start",
+    "single-gathers": "client-gaps scheduler-bound",
+    "large-results": "client-gaps",
+    "deserialising": "tasks-too-small scheduler-bound",
+    "no-workers": "scheduler-bound blocked-tasks client-gaps too-few-tasks imbalance",
+    "fat-partitions": "straggling-tasks imbalance poor-placement dominating-function blocked-tasks",
+    "poor-placement": "straggling-tasks blocked-tasks imbalance serial-chain too-few-tasks",
+    "one-at-a-time": (
+        "client-gaps blocked-tasks imbalance too-few-tasks serial-chain poor-placement "
+        "scheduler-bound"
+    ),
+    "client-gaps": "blocked-tasks imbalance too-few-tasks serial-chain",
+}
+EXPLAINS = {cause: tuple(symptoms.split()) for cause, symptoms in _EXPLAINS.items()}
+
 #: What a finding of one rule brings about: findings of the others are its symptoms, unless more
 #: seconds are at stake there.
 SYMPTOMS = {cause: tuple(symptoms.split()) for cause, symptoms in _SYMPTOMS.items()}

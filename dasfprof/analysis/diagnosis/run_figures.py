@@ -12,6 +12,7 @@ from dasfprof.analysis.diagnosis.first_runs import FirstUses, find_first_uses
 from dasfprof.analysis.diagnosis.outliers import Outliers
 from dasfprof.analysis.diagnosis.task_figures import TaskFigures
 from dasfprof.analysis.model.attempts import find_attempts
+from dasfprof.analysis.model.client_time import find_carried, seconds_of_carrying
 from dasfprof.analysis.model.critical_path import (
     CriticalPath,
     PathSegments,
@@ -20,8 +21,11 @@ from dasfprof.analysis.model.critical_path import (
     path_segments,
 )
 from dasfprof.analysis.model.degradation import Trends, find_trends
+from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.run_end import RESTARTED, given_up
 from dasfprof.analysis.model.sizing import ChunkCosts, chunk_costs
-from dasfprof.analysis.model.slowness import TIMES_OTHERS
+from dasfprof.analysis.model.stragglers import TIMES_OTHERS
+from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.simulation import gain
 from dasfprof.analysis.simulation.replay import MOST_WAITING
 from dasfprof.analysis.under_way.from_trace import state_from_trace
@@ -30,6 +34,8 @@ from dasfprof.analysis.wording import Share
 from dasfprof.database.columns import Array
 from dasfprof.text import excerpt
 
+#: What handling a task takes, besides its way to the worker.
+HANDLING = (ThreadTime.SCHEDULER_LATENCY, ThreadTime.WORKER_LATENCY, ThreadTime.TASK_OVERHEAD)
 #: Runs with more tasks are not replayed: a replay takes about 10 us a task.
 _MOST_REPLAYED = 50_000
 
@@ -92,6 +98,28 @@ class RunFigures(TaskFigures):
         """Every attempt at a task."""
         return find_attempts(self.trace)
 
+    @cached_property
+    def carrying(self) -> float:
+        """Seconds by which handling tasks took longer as they carried large values, at most."""
+        handling = self.seconds_of(*HANDLING, ThreadTime.ON_ITS_WAY)
+        return seconds_of_carrying(find_carried(self.trace), handling, len(self.trace.tasks))
+
+    @property
+    def sent_large(self) -> bool | None:
+        """Whether graphs held large values in many tasks; None: not all of them were recorded."""
+        sent, graphs = self.trace.graphs_sent, self.trace.graphs
+        if not len(sent) or set(graphs["client"]) - set(sent["client"]):
+            return None
+        return bool(len(find_carried(self.trace).table))
+
+    @cached_property
+    def restarted_keys(self) -> Array:
+        """The keys of task runs that a client took from workers as it restarted these."""
+        tables = [with_open_runs(self.trace).tasks, self.trace.scheduler_only]
+        tables = [runs for runs in tables if "key_id" in runs]
+        keys = [runs["key_id"].to_numpy()[given_up(self.trace, runs, RESTARTED)] for runs in tables]
+        return np.unique(np.concatenate(keys))
+
     def path_seconds(self, kind: SegmentKind) -> float:
         """The seconds of the critical path that are of a kind."""
         found = self.path_segments
@@ -106,7 +134,7 @@ class RunFigures(TaskFigures):
             What to take where no replay is to be had: it foretells nothing, or the run has so
             many tasks that it would take long.
         change
-            See `dasfprof.analysis.simulation.gain`.
+            See `dasfprof.analysis.simulation.changes`.
         """
         if len(self.trace.tasks) > _MOST_REPLAYED:
             return estimate

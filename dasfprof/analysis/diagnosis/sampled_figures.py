@@ -7,7 +7,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.gpu_utilisation import GpuUtilisation, gpu_utilisation
+from dasfprof.analysis.model.gpus import GpuUtilisation, gpu_utilisation
+from dasfprof.analysis.model.open_runs import left_unasked
+from dasfprof.analysis.model.worker_exits import Why, departure
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.trace import Trace
@@ -68,6 +70,12 @@ class SampledFigures:
         """The memory limit of each life of a worker in bytes; NaN where it has none."""
         limits: Array = self.trace.workers["memory_limit"].to_numpy(dtype=float)
         return limits
+
+    @cached_property
+    def died_of_memory(self) -> bool:
+        """Whether memory is proven to have run out on a worker, whose need is thus unknown."""
+        lost = np.flatnonzero(left_unasked(self.trace)).tolist()
+        return any(departure(self.trace, life).why is Why.MEMORY for life in lost)
 
     @cached_property
     def gpus(self) -> list[GpuUtilisation]:

@@ -10,7 +10,7 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.first_task import Stage, find_first_task
-from dasfprof.analysis.stack_samples.sentences import client_meanwhile
+from dasfprof.analysis.stack_samples.sentences import BUILDS, client_meanwhile
 from dasfprof.analysis.wording import Figures, Seconds, Share, Words
 
 #: The share of the time from the begin of recording to the last task's end.
@@ -19,8 +19,8 @@ _LATE = 0.1
 #: What to change where most of the time goes into a stage.
 _CHANGES = {
     Stage.PROGRAM: "Send first what is ready (persist() or submit()), and read, import and build "
-    "the rest meanwhile; read inputs in tasks rather than in the program. With stack_frequency=20 "
-    "client_activity() has the lines.",
+    "the rest meanwhile; read inputs in tasks rather than in the program. See client_activity() "
+    "for the lines.",
     Stage.OPTIMISING: "Have fewer partitions and layers to optimise: larger chunks, fewer columns, "
     "and one persist() of what several computations share.",
     Stage.PICKLING: "Keep large objects out of the graph: load them in tasks, or client.scatter() "
@@ -30,6 +30,12 @@ _CHANGES = {
     Stage.SCHEDULER: "Give the scheduler a smaller graph: larger chunks make fewer tasks; large "
     "objects in it are unpickled there too.",
 }
+#: And where samples show that the program makes graphs meanwhile.
+_BUILDING = (
+    "Make less of a graph: fewer, larger calls (one delayed function for a batch of inputs or for "
+    "several steps, map() in place of a loop), and persist() parts as they are made, as each call "
+    "may go through all that it is given. See client_activity() for the lines."
+)
 
 
 @rule("late-start")
@@ -49,7 +55,7 @@ def late_start(run: RunFigures) -> Iterator[Finding]:
         ended=run.end is None,
         stages={stage.value: Seconds(found.stages[stage]) for stage in _CHANGES},
         client=client_meanwhile(run.trace, np.array([first - found.late]), np.array([first])),
-        seconds=found.late,
+        costs=found.late,
         at_most="medium",
     )
 
@@ -62,5 +68,7 @@ def _say_late_start(f: Figures) -> Words:
         f"The first tasks come late: {f.late} pass before the scheduler has any, {f.share} of the "
         f"time until the {'last is done' if f.ended else 'run is over'}.",
         f"By the client's own times: {parts}. {f.client}See time_to_first_task().",
-        _CHANGES[Stage(longest)],
+        _BUILDING
+        if longest == Stage.PROGRAM.value and BUILDS in f.client
+        else _CHANGES[Stage(longest)],
     )

@@ -13,7 +13,7 @@ from dasfprof.analysis.model.busy_time import USES
 from dasfprof.analysis.model.layers import task_layers
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.run_end import RunEnd, find_run_end
-from dasfprof.analysis.model.slots import TaskSlots, task_slots, unfinished_runs
+from dasfprof.analysis.model.slots import TaskSlots, first_arrival, task_slots, unfinished_runs
 from dasfprof.analysis.model.thread_time import ThreadTime
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, distinct, ratio
@@ -66,12 +66,10 @@ class TaskFigures(SampledFigures):
     @cached_property
     def begin(self) -> float:
         """When the first task arrived, in seconds from the trace's begin; NaN without tasks."""
-        times = task_slots(with_open_runs(self.trace)).times
-        if len(times):
-            return float(times.arrival.min())
-        only, graphs = unfinished_runs(self.trace), self.trace.graphs
-        if len(only.sent):
-            return float(only.arrival.min())
+        arrival = first_arrival(self.trace)
+        if np.isfinite(arrival):
+            return arrival
+        graphs = self.trace.graphs
         first = graphs["time"].min() if self.end is not None and len(graphs) else float("nan")
         return float(first - self.trace.begin)
 
@@ -81,12 +79,14 @@ class TaskFigures(SampledFigures):
 
         Of a run that had work under way they last until its end.
         """
-        times = self.slots.times
-        known = times.known if len(times) else unfinished_runs(self.trace).known
-        ends = [float(known.max())] if len(known) else []
+        times, unfinished = self.slots.times, unfinished_runs(self.trace)
+        # A task that was given up with its worker ended so.
+        counted = unfinished.ended if len(times) else slice(None)
+        ends = np.append(times.known, unfinished.known[counted])
         if self.end is not None:
-            ends.append(self.end.time - self.trace.begin)
-        return max(max(ends) - self.begin, 0.0) if ends and np.isfinite(self.begin) else 0.0
+            ends = np.append(ends, self.end.time - self.trace.begin)
+        known = len(ends) > 0 and np.isfinite(self.begin)
+        return max(float(ends.max()) - self.begin, 0.0) if known else 0.0
 
     @cached_property
     def threads(self) -> float:

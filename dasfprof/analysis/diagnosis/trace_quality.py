@@ -10,7 +10,7 @@ from dasfprof.analysis.diagnosis.findings import Finding
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.clock_offsets import clock_errors, clock_offsets
-from dasfprof.analysis.trace.notes import NoteKind
+from dasfprof.analysis.trace.gaps import NoteKind
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.wording import Count, Figures, Seconds, Words
 from dasfprof.text import excerpt

@@ -6,21 +6,20 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from dasfprof.analysis.diagnosis.findings import Finding, Severity
 from dasfprof.analysis.diagnosis.registry import rule
 from dasfprof.analysis.diagnosis.run_figures import RunFigures
 from dasfprof.analysis.model.open_runs import RELEASED
 from dasfprof.analysis.model.run_end import How, RunEnd
-from dasfprof.analysis.model.worker_exits import exit_words
+from dasfprof.analysis.model.worker_exits import departure
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.analysis.under_way.cause import Cause
 from dasfprof.analysis.under_way.causes import find_causes
+from dasfprof.analysis.under_way.departures import in_words
 from dasfprof.analysis.under_way.failed_tasks import ended_with_the_run
-from dasfprof.analysis.under_way.lines import name_some
-from dasfprof.analysis.under_way.state import ClusterState
-from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Words
+from dasfprof.analysis.under_way.primitives import HOLDER_DIED
+from dasfprof.analysis.under_way.state import ClusterState, name_some
+from dasfprof.analysis.wording import Count, Figures, Seconds, Words
 from dasfprof.text import clean, elide, excerpt
 
 #: Seconds from which a wait without progress is grave.
@@ -32,7 +31,7 @@ _STATES = ("processing", "queued", "waiting", "no-worker")
 _MOST_KEYS, _MOST_DEATHS = 3, 5
 #: Kinds of causes that healthy tasks show as well, and those of a run in which all tasks ended.
 _HEALTHY = ("running", "sleeping", "fetching", "futures-wait")
-_ALL_ENDED = ("client-elsewhere",)
+_ALL_ENDED = ("client-elsewhere", "lost-keys")
 
 #: How a run ended with tasks that had not, by the figure ``when``.
 _WHEN = {
@@ -68,10 +67,14 @@ def unfinished_run(run: RunFigures) -> Iterator[Finding]:
         yield _cut_off(state, end)
         return
     causes = [cause for cause in causes if cause.kind not in _ALL_ENDED]
+    if not causes and end.clients_stayed and len(run.restarted_keys):
+        return  # the rule "restarted-workers" tells what gave them up
     first = causes[0] if causes else None
     grave = _severity(state, end, first)
     yield _summary(run, state, end, first, grave)
     for cause in _without_repeats(causes)[1:]:
+        if cause.kind == "killed-workers":
+            continue  # the rule of that name tells of each
         yield _of_cause(cause, grave if cause.certainty != "open" else _less(grave))
 
 
@@ -98,7 +101,7 @@ def _summary(
         cause=cause,
         recording=run.trace.recording.name,
         failed_late=_failed_with_the_end(run),
-        seconds=seconds,
+        costs=seconds,
         at_least=severity,
         at_most=severity,
         start=end.time - seconds - run.trace.begin,
@@ -187,7 +190,7 @@ def _of_cause(cause: Cause, severity: Severity) -> Finding:
         function=cause.function,
         worker=cause.worker,
         cause=cause,
-        seconds=cause.seconds if cause.seconds is not None else float("nan"),
+        costs=cause.seconds if cause.seconds is not None else float("nan"),
         at_least=severity,
         at_most=severity,
     )
@@ -263,6 +266,7 @@ def given_up_tasks(run: RunFigures) -> Iterator[Finding]:
         return
     attempts = run.attempts
     released = attempts[(attempts["status"] == RELEASED).to_numpy(dtype=bool)]
+    released = released[~released["key_id"].isin(run.restarted_keys).to_numpy(dtype=bool)]
     if not len(released):
         return
     name, number = Counter(released["function"].tolist()).most_common(1)[0]
@@ -289,26 +293,27 @@ def _say_given_up_tasks(f: Figures) -> Words:
 @rule("killed-workers")
 def killed_workers(run: RunFigures) -> Iterator[Finding]:
     """Find tasks that were given up, as the workers that ran them died one after the other."""
-    if run.state is None:
-        return
-    for cause in find_causes(run.state):
+    causes = find_causes(run.state) if run.state is not None else []
+    # What waits for a lock that such a worker held comes first: for it the run does not end.
+    held = {cause.worker for cause in causes if cause.kind == HOLDER_DIED}
+    for cause in causes:
         if cause.kind == "killed-workers":
+            severity: Severity = "medium" if cause.worker in held else "high"
             yield Finding.of(
                 _say_killed_workers,
                 function=cause.function,
                 worker=cause.worker,
                 cause=cause,
                 deaths=_deaths(run, cause),
-                seconds=run.wall,
-                at_least="high",
+                costs=run.wall,
+                at_least=severity,
+                at_most=severity,
             )
 
 
 def _say_killed_workers(f: Figures) -> Words:
     deaths = [
-        f"{death.worker} at {death.left}"
-        + (f" with {death.memory} of memory" if np.isfinite(death.memory) else "")
-        + f", {death.exit or 'of an unknown cause'}"
+        f"{death.worker} at {death.left}, {death.exit or 'of an unknown cause'}"
         for death in f.deaths[:_MOST_DEATHS]
     ]
     told = f"Died: {'; '.join(deaths)}." if deaths else ""
@@ -324,8 +329,7 @@ def _deaths(run: RunFigures, cause: Cause) -> list[Figures]:
         Figures(
             worker=elide(clean(workers["worker"].iloc[life]), 60),
             left=Seconds(workers["left"].iloc[life] - run.trace.begin),
-            memory=Bytes(run.memory_peaks[life]),
-            exit=exit_words(run.trace, life),
+            exit=in_words(departure(run.trace, life)),
         )
         for life in dict.fromkeys(own["life"].tolist())
     ]

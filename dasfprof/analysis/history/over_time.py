@@ -10,9 +10,15 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.diagnosis.findings import SEVERITIES
-from dasfprof.analysis.history.kept import file_states, keep, read_kept
-from dasfprof.analysis.history.summary import read_trace, stays, summarise_run
-from dasfprof.analysis.tables.shared_columns import utc
+from dasfprof.analysis.history.summary import (
+    file_states,
+    keep,
+    read_kept,
+    read_trace,
+    stays,
+    summarise_run,
+)
+from dasfprof.analysis.tables.columns import utc
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.progress import is_wanted, track
 from dasfprof.database import find_runs

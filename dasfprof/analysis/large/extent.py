@@ -19,13 +19,18 @@ from dasfprof.analysis.large.told import (
     scheduler_begins,
 )
 from dasfprof.analysis.large.windows import Window
+from dasfprof.analysis.model.accounting import Part, part_of
 from dasfprof.analysis.model.attempts import earlier_attempts
 from dasfprof.analysis.model.clock_offsets import message_bounds
-from dasfprof.analysis.model.interrupts import interrupted_ends
 from dasfprof.analysis.model.once_per_trace import tell
 from dasfprof.analysis.model.open_runs import appended, with_open_runs
-from dasfprof.analysis.model.part import Part, part_of
-from dasfprof.analysis.model.run_end import Endings, RunEnd, find_run_end, run_end_of
+from dasfprof.analysis.model.run_end import (
+    Endings,
+    RunEnd,
+    find_run_end,
+    interrupted_ends,
+    run_end_of,
+)
 from dasfprof.analysis.model.slots import most_slots
 from dasfprof.analysis.model.times import to_ticks
 from dasfprof.analysis.model.untold_tasks import live_at_counts

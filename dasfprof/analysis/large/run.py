@@ -16,8 +16,7 @@ from dasfprof.analysis.large.extent import Extent
 from dasfprof.analysis.large.told import Told
 from dasfprof.analysis.large.windows import Window, WindowedFile, cut_into_windows, read_window
 from dasfprof.analysis.tables import questions
-from dasfprof.analysis.tables.in_parts import InParts
-from dasfprof.analysis.tables.questions import Question, Request
+from dasfprof.analysis.tables.questions import InParts, Question, Request
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.progress import track
 from dasfprof.config import setting

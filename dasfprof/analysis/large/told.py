@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.accounting import part_of
 from dasfprof.analysis.model.attempts import at_keys
 from dasfprof.analysis.model.clock_offsets import message_bounds
-from dasfprof.analysis.model.interrupts import interrupted_ends
 from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.part import part_of
-from dasfprof.analysis.model.run_end import Endings
+from dasfprof.analysis.model.run_end import Endings, interrupted_ends
 from dasfprof.analysis.model.slots import most_slots
 from dasfprof.analysis.model.untold_tasks import live_at_counts
 from dasfprof.analysis.trace import Trace

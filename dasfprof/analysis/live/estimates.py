@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 
-from dasfprof.analysis.live.counts import TaskCounts
+from dasfprof.analysis.live.counts import TaskCounts, Unfinished
 from dasfprof.analysis.live.open_tasks import OpenTask
 from dasfprof.analysis.live.state import FunctionProgress, LongTask, RunState, WorkerState
-from dasfprof.analysis.live.unfinished import Unfinished
+from dasfprof.analysis.trace.sent_functions import SentFunctions
+from dasfprof.analysis.under_way.state import Frame, user_line
 
 #: A task runs long beyond so many seconds and so many times the median of its function.
 LONG_SECONDS, LONG_TIMES = 10.0, 3.0
@@ -31,13 +33,18 @@ def describe(
     tasks_of_graphs: int | None,
     workers: list[WorkerState],
     long_tasks: list[LongTask],
+    elsewhere: frozenset[str | None] = frozenset(),
+    closed: bool = True,
+    notes: tuple[str, ...] = (),
 ) -> RunState:
     """Put a state together.
 
     Parameters
     ----------
-    run, goes_on, workers, long_tasks
+    run, goes_on, workers, long_tasks, closed, notes
         As in `RunState`.
+    elsewhere
+        Steps after which others began, which may have tasks of the same functions.
     now, written
         Unix seconds by the scheduler's clock: now, and when its file was last written.
     counts, unfinished
@@ -47,7 +54,7 @@ def describe(
     """
     measured = max(written, now - _LAG)
     counted = unfinished.counted is not None
-    functions = _functions(counts, unfinished.now() if counted else None, measured)
+    functions = _functions(counts, unfinished.now() if counted else None, measured, elsewhere)
     done, failed = int(counts.done.sum()), int(counts.failed.sum())
     on_workers = waiting = total = None
     if counted:
@@ -58,6 +65,9 @@ def describe(
         total = max(tasks_of_graphs, done + failed)
     began = float(np.min(counts.began, initial=np.inf))
     left, unknown = _time_left(counts, functions, total, measured) if goes_on else (None, 0)
+    silence = measured - counts.last_end
+    is_quiet = total is not None and done + failed < total and silence > _quiet_after(functions)
+    left = None if is_quiet else left
     threads = [worker.threads for worker in workers if worker.threads is not None]
     busy = [worker.busy for worker in workers if worker.busy is not None]
     return RunState(
@@ -79,17 +89,28 @@ def describe(
         sum(busy) if busy else None,
         tuple(workers),
         tuple(long_tasks),
-        () if counted or goes_on is False else (_NO_COUNTS,),
+        silence if is_quiet and goes_on else None,
+        closed,
+        (*notes, *(() if counted or goes_on is False else (_NO_COUNTS,))),
     )
 
 
+def _quiet_after(functions: list[FunctionProgress]) -> float:
+    """Return the seconds without any end from which the pace before tells no time left."""
+    longest = max((row.mean_seconds or 0.0 for row in functions), default=0.0)
+    return max(LONG_SECONDS, LONG_TIMES * longest)
+
+
 def _functions(
-    counts: TaskCounts, left: dict[str, tuple[int, int]] | None, measured: float
+    counts: TaskCounts,
+    left: dict[str, tuple[int, int]] | None,
+    measured: float,
+    elsewhere: frozenset[str | None],
 ) -> list[FunctionProgress]:
     """Return a row for each step and function, in the order in which they began.
 
-    What is left of a function that runs in several steps is in a row without a step: the scheduler
-    counts by function.
+    What is left of a function that runs in several steps, or may, is in a row without a step: the
+    scheduler counts by function.
     """
     rows = counts.rows
     steps_of = defaultdict(list)
@@ -98,7 +119,8 @@ def _functions(
     open_rows: dict[tuple[str | None, str], tuple[int, int]] = {}
     for function, pair in (left or {}).items():
         steps = steps_of.get(function, [])
-        open_rows[steps[0] if len(steps) == 1 else None, function] = pair
+        certain = len(steps) == 1 and steps[0] not in elsewhere
+        open_rows[steps[0] if certain else None, function] = pair
     rates, _ = counts.rates(measured)
     means = counts.means()
     found = []
@@ -147,7 +169,9 @@ def _time_left(
     return (None if unknown and not work else work / pace), unknown
 
 
-def long_tasks(tasks: list[tuple[str, float, OpenTask]], counts: TaskCounts) -> list[LongTask]:
+def long_tasks(
+    tasks: list[tuple[str, float, OpenTask]], counts: TaskCounts, sent: SentFunctions
+) -> list[LongTask]:
     """Return the tasks that run unusually long, the longest first.
 
     Parameters
@@ -156,6 +180,8 @@ def long_tasks(tasks: list[tuple[str, float, OpenTask]], counts: TaskCounts) -> 
         Workers' names, the time by their clocks, and their tasks under way.
     counts
         Tells the medians.
+    sent
+        Tells the files of functions that the client sent by value.
     """
     medians: dict[str, float | None] = {}
     found = []
@@ -175,8 +201,14 @@ def long_tasks(tasks: list[tuple[str, float, OpenTask]], counts: TaskCounts) -> 
                     task.state,
                     seconds,
                     median,
-                    task.line,
+                    _line_of(sent.in_frames(task.frames)),
                     task.waits,
                 )
             )
     return sorted(found, key=lambda task: -task.seconds)[:_MOST_LONG]
+
+
+def _line_of(frames: tuple[Any, ...]) -> str | None:
+    """Return the user's line of a recorded stack, see `user_line`."""
+    known = [frame for frame in frames if isinstance(frame, list | tuple) and len(frame) == 3]
+    return user_line(tuple(Frame(str(name), str(file), line) for name, file, line in known))

@@ -113,6 +113,17 @@ class RunFiles:
         closed = any(file.closed and not file.continues for file in of_scheduler)
         return False if closed and silent > _SILENCE else None
 
+    def closed(self) -> bool:
+        """Return whether the run's files were closed: the scheduler's, if there are any."""
+        files = [file for file in self.of("SchedulerPlugin") or self if file.header]
+        return all(file.closed for file in files)
+
+    def workers_closed(self) -> bool:
+        """Return whether all workers' files were closed, while the scheduler's was not."""
+        workers = self.of("TracePlugin")
+        ended = all(file.closed and not file.continues for file in workers)
+        return bool(workers) and ended and not self.closed()
+
 
 def _find(source: Source) -> Sequence[Path]:
     """Return the files of a run that are there by now."""

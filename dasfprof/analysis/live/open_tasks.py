@@ -10,8 +10,6 @@ import numpy as np
 from dask.utils import key_split
 
 from dasfprof.analysis.trace.keys import as_key_column
-from dasfprof.analysis.under_way.lines import user_line
-from dasfprof.analysis.under_way.state import Frame
 from dasfprof.database import keys
 from dasfprof.database.block_codec import Batch
 from dasfprof.schema.tasks import COMPUTE
@@ -41,7 +39,8 @@ class OpenTask:
     since: float
     #: When it was written.
     seen: float
-    line: str | None
+    #: The frames of its stack as they were recorded.
+    frames: tuple[Any, ...]
     waits: str | None
 
 
@@ -101,7 +100,7 @@ class OpenTasks:
                 str(state),
                 float(since if since is not None else seen),
                 seen,
-                _line_of(self._stacks.get(stack)),
+                self._stacks.get(stack, ()),
                 _waits(kind, name),
             )
 
@@ -115,12 +114,6 @@ class OpenTasks:
                 rows = (column.codes == places[head]) & (column.tails == tail).all(axis=1)
                 if (begins[rows] + spans[rows] >= task.seen).any():
                     del self._tasks[identity]
-
-
-def _line_of(frames: Any) -> str | None:
-    """Return the user's line of a recorded stack, see `user_line`."""
-    known = [frame for frame in frames or () if isinstance(frame, list | tuple) and len(frame) == 3]
-    return user_line(tuple(Frame(str(name), str(file), line) for name, file, line in known))
 
 
 def _short(text: str) -> str:

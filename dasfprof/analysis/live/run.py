@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from dasfprof.analysis.live import steps, workers
-from dasfprof.analysis.live.counts import TaskCounts
+from dasfprof.analysis.live.counts import EndedRuns, TaskCounts, Unfinished
 from dasfprof.analysis.live.estimates import describe, long_tasks
 from dasfprof.analysis.live.files import RunFiles, Source
-from dasfprof.analysis.live.state import RunState
-from dasfprof.analysis.live.unfinished import EndedRuns, Unfinished
+from dasfprof.analysis.live.state import LongTask, RunState
 from dasfprof.analysis.trace.keys import KeyTable, as_key_column
+from dasfprof.analysis.trace.sent_functions import SENT, SentFunctions, functions_in
 from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, DictionaryColumn
 from dasfprof.database.following import FollowedFile
@@ -26,8 +26,14 @@ _OF_SCHEDULER = {
     **steps.WANTED_OF_SCHEDULER,
     **workers.WANTED_OF_SCHEDULER,
 }
+_OF_CLIENT = {**steps.WANTED, **SENT}
 #: Without the scheduler's file, the workers' files tell which task runs ended.
 _OF_WORKERS_ALONE = {**workers.WANTED, COMPUTE.name: ("key", "state")}
+
+_DOUBTED = (
+    "All workers' files are closed, and the scheduler's tells of none that left: it may be cut, "
+    "and the run may have ended."
+)
 
 
 class LiveRun:
@@ -51,6 +57,7 @@ class LiveRun:
         self._unfinished = Unfinished()
         self._steps = steps.LiveSteps()
         self._workers = workers.Workers()
+        self._sent = SentFunctions()
         self._known: set[FollowedFile] = set()
 
     @property
@@ -78,7 +85,9 @@ class LiveRun:
             if plugin == "SchedulerPlugin":
                 self._take_scheduler(list(file.read(_OF_SCHEDULER)))
             elif plugin == "StepRecorder":
-                self._steps.take(list(file.read(steps.WANTED)))
+                batches = list(file.read(_OF_CLIENT))
+                self._steps.take(batches)
+                self._sent.add(functions_in(batches))
             elif plugin in ("TracePlugin", "ResourceMonitor"):
                 self._take_worker(file, alone=alone)
         return self._state()
@@ -146,6 +155,9 @@ class LiveRun:
         goes_on = self._files.goes_on()
         now = max((file.now() for file in files), default=0.0)
         clocks = [file.clock for file in files if file.clock is not None]
+        notes: tuple[str, ...] = ()
+        if goes_on and self._files.workers_closed() and self._workers.states():
+            goes_on, notes = None, (_DOUBTED,)
         if goes_on is False:
             now = max(clocks, default=now)
         return describe(
@@ -157,8 +169,14 @@ class LiveRun:
             unfinished=self._unfinished,
             tasks_of_graphs=self._steps.tasks if schedulers else None,
             workers=self._workers.states(),
-            long_tasks=long_tasks(self._workers.open_tasks(), self._counts) if goes_on else [],
+            long_tasks=self._long_tasks() if goes_on else [],
+            elsewhere=self._steps.elsewhere(),
+            closed=self._files.closed(),
+            notes=notes,
         )
+
+    def _long_tasks(self) -> list[LongTask]:
+        return long_tasks(self._workers.open_tasks(), self._counts, self._sent)
 
 
 def _is(states: DictionaryColumn, state: str) -> Array:

@@ -100,6 +100,10 @@ class RunState:
     busy: int | None = None
     workers: tuple[WorkerState, ...] = ()
     long_tasks: tuple[LongTask, ...] = ()
+    #: Seconds since a task last ended, where tasks are left and that is longer than these took.
+    quiet_for: float | None = None
+    #: Whether the files of a run that does not go on were closed: else it was cut off.
+    closed: bool = True
     #: What the files do not tell, in words.
     notes: tuple[str, ...] = field(default=())
 

@@ -36,6 +36,14 @@ class LiveSteps:
         #: Tasks of all graphs that arrived.
         self.tasks = 0
         self.graphs = 0
+        #: The step in which the last graph was computed, and those that task runs belong to by
+        #: their graphs alone.
+        self._last: str | None = None
+        self._by_graphs: set[str | None] = set()
+
+    def elsewhere(self) -> frozenset[str | None]:
+        """Return the steps after which graphs of others came, which may have the same functions."""
+        return frozenset(self._by_graphs - {self._last})
 
     def take(self, batches: list[Batch]) -> None:
         """Take what the client recorded."""
@@ -58,9 +66,11 @@ class LiveSteps:
         stimuli = batch.args.get("stimulus")
         if isinstance(stimuli, KeyColumn):
             for row, step in enumerate(names):
+                self._last = None
                 if isinstance(step, tuple | list) and step:
+                    self._last = SEPARATOR.join(map(str, step))
                     identity = stimuli.heads[stimuli.codes[row]], tuple(stimuli.tails[row].tolist())
-                    self._graphs[identity] = SEPARATOR.join(map(str, step))
+                    self._graphs[identity] = self._last
 
     def find(self, key: KeyColumn, graph: Column | None) -> tuple[Array, list[str | None]]:
         """Return the step of each task run.
@@ -74,8 +84,11 @@ class LiveSteps:
         codes = np.zeros(len(key), dtype=np.int64)
         if self._graphs and isinstance(graph, KeyColumn):
             self._by_graph(graph, codes, steps)
+        by_graph = codes.copy()
         if self._layers:
             self._by_layer(key, codes, steps)
+        names = list(steps)
+        self._by_graphs.update(names[code] for code in np.unique(codes[codes == by_graph]))
         return codes, list(steps)
 
     def _by_graph(self, graph: KeyColumn, codes: Array, steps: dict[str | None, int]) -> None:

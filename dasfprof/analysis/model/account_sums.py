@@ -9,17 +9,17 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model import busy_time, idle_time
-from dasfprof.analysis.model.idle_pool import Pool, PoolDemand, pool_of
+from dasfprof.analysis.model.idle_time import Pool, PoolDemand, pool_of
 from dasfprof.analysis.model.slots import TaskSlots, UnfinishedRuns, unseen_runs
-from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.steps import line_groups, step_groups
 from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime, idle_classes
 from dasfprof.analysis.model.workers import WorkerLives
 from dasfprof.analysis.numeric.groups import Groups
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
-#: A worker, by its row of `Trace.workers`, a function, and a step of the pipeline.
-Group = tuple[int, str, str]
+#: A worker, by its row of `Trace.workers`, a function, a step of the pipeline, and a line of it.
+Group = tuple[int, str, str, str]
 #: Thread-seconds of a task run before, in and after its function.
 _USED = ["before", "inside", "after"]
 
@@ -38,6 +38,9 @@ class Accounts:
     #: The same by step of the pipeline.
     of_steps: Array
     steps: list[str]
+    #: The same by line of the program.
+    of_lines: Array
+    lines: list[str]
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class WindowAccount:
         slots: TaskSlots,
         lives: WorkerLives,
         threads: list[tuple[Array, idle_time.IdleThreads]],
+        used: Array,
         demand: PoolDemand,
         window: tuple[float, float],
     ) -> tuple[WindowAccount, Pool]:
@@ -74,6 +78,8 @@ class WindowAccount:
             A trace and its slots, with all that reach into the window.
         lives, threads
             The lives within the window, of each the rows of its slots, and its threads.
+        used
+            See `used_time`.
         demand
             What there was to do.
         window
@@ -90,7 +96,6 @@ class WindowAccount:
             for cause, spent in (*own.causes.items(), *pool.of_worker(own).items()):
                 idle[number, cause] += spent
         times, begin, end = slots.times, *window
-        used = _used_time(slots, threads)
         costs = busy_time.recorded_costs(trace, len(times))
         with np.errstate(invalid="ignore"):  # of times beyond any clock
             length = times.stop - times.start
@@ -129,7 +134,7 @@ def accounts_of(trace: Trace, windows: Sequence[WindowAccount]) -> Accounts:
         uses[:, own] += window.uses
     uses += _of_cut(cut.assign(group=places[-1]), len(groups))
     names = list(groups)
-    worker = np.array([who for who, _, _ in names], dtype=np.int64)
+    worker = np.array([who for who, *_ in names], dtype=np.int64)
     seconds = _busy(trace, uses, worker)
     of_workers = _grouped(seconds, worker, len(trace.workers))
     idle = np.maximum(np.sum([window.idle for window in windows], axis=0), 0.0)
@@ -137,8 +142,9 @@ def accounts_of(trace: Trace, windows: Sequence[WindowAccount]) -> Accounts:
     for cause, spent in idle_classes(knows).items():
         of_workers[:, spent] += idle[:, cause]
     lives = WorkerLives.joined([window.lives for window in windows])
-    functions, of_functions = _numbered([function for _, function, _ in names])
-    steps, of_steps = _numbered([step for _, _, step in names])
+    functions, of_functions = _numbered([function for _, function, _, _ in names])
+    steps, of_steps = _numbered([step for _, _, step, _ in names])
+    lines, of_lines = _numbered([line for *_, line in names])
     return Accounts(
         lives,
         of_workers[lives.ids],
@@ -146,6 +152,8 @@ def accounts_of(trace: Trace, windows: Sequence[WindowAccount]) -> Accounts:
         functions,
         _grouped(seconds, of_steps, len(steps)),
         steps,
+        _grouped(seconds, of_lines, len(lines)),
+        lines,
     )
 
 
@@ -182,6 +190,31 @@ def _busy(trace: Trace, uses: Array, worker: Array) -> Array:
     return seconds
 
 
+def seconds_of_groups(
+    trace: Trace, slots: TaskSlots, used: Array, codes: Array, count: int
+) -> Array:
+    """Return the busy thread-seconds of groups of task runs by class, whatever groups them.
+
+    Parameters
+    ----------
+    trace, slots
+        A trace and its slots.
+    used
+        See `used_time`.
+    codes, count
+        The group of each slot (-1: none), and how many there are.
+    """
+    there = np.isfinite(slots.times.executing) & np.isfinite(slots.end) & (codes >= 0)
+    workers = len(trace.workers)
+    of_slots, pairs = pd.factorize(np.where(there, codes * workers + slots.worker, -1))
+    costs = busy_time.recorded_costs(trace, len(slots.times))
+    with np.errstate(invalid="ignore"):  # of times beyond any clock
+        length = slots.times.stop - slots.times.start
+    uses = _uses(np.where(there, of_slots, -1), len(pairs), used, length, costs)
+    group, worker = np.divmod(pairs, workers)
+    return _grouped(_busy(trace, uses, worker), np.where(pairs < 0, -1, group), count)
+
+
 def own_causes_of(
     slots: TaskSlots, unfinished: UnfinishedRuns, lives: WorkerLives, workers: int
 ) -> Iterator[tuple[Array, idle_time.OwnCauses]]:
@@ -213,22 +246,27 @@ def own_causes_of(
 
 
 def slot_groups(trace: Trace, slots: TaskSlots) -> tuple[Array, list[Group]]:
-    """Group the slots of task runs by worker, function and step.
+    """Group the slots of task runs by worker, function, step and line.
 
     Returns
     -------
     codes, names
         Slot ``i`` belongs to ``names[codes[i]]``.
     """
-    of_step, steps = step_groups(trace.tasks, unseen_runs(trace))
-    functions = len(slots.functions)
+    tables = trace.tasks, unseen_runs(trace)
+    (of_step, steps), (of_line, lines) = step_groups(*tables), line_groups(*tables)
+    functions = len(slots.functions) or 1
     packed = (slots.worker * functions + slots.function) * len(steps) + of_step
-    codes, distinct = pd.factorize(packed)
-    rest, step = np.divmod(distinct, len(steps))
+    codes, distinct = pd.factorize(packed * len(lines) + of_line)
+    rest, line = np.divmod(distinct, len(lines))
+    rest, step = np.divmod(rest, len(steps))
     numbers = zip(
-        *(each.tolist() for each in (*np.divmod(rest, functions or 1), step)), strict=True
+        *(each.tolist() for each in (*np.divmod(rest, functions), step, line)), strict=True
     )
-    return codes, [(who, slots.functions[what], steps[where]) for who, what, where in numbers]
+    return codes, [
+        (who, slots.functions[what], steps[where], lines[built])
+        for who, what, where, built in numbers
+    ]
 
 
 def knows_tasks(trace: Trace) -> bool:
@@ -243,7 +281,7 @@ def _rows_by(numbers: Array, count: int) -> Callable[[int], Array]:
     return lambda number: order[bounds[number] : bounds[number + 1]]
 
 
-def _used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads]]) -> Array:
+def used_time(slots: TaskSlots, threads: list[tuple[Array, idle_time.IdleThreads]]) -> Array:
     """Return the thread-seconds of each slot before, in and after its function.
 
     Parameters

@@ -13,19 +13,40 @@ from dasfprof.analysis.model.account_sums import (
     accounts_of,
     knows_tasks,
     own_causes_of,
+    seconds_of_groups,
+    used_time,
 )
 from dasfprof.analysis.model.idle_cells import IdleCells, idle_cells, own_cells
-from dasfprof.analysis.model.idle_pool import PoolDemand
-from dasfprof.analysis.model.idle_time import idle_threads
+from dasfprof.analysis.model.idle_time import PoolDemand, idle_threads
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.part import part_of
 from dasfprof.analysis.model.run_end import find_run_end
 from dasfprof.analysis.model.slots import task_slots, unfinished_runs
 from dasfprof.analysis.model.thread_time import OF_USES, ThreadTime, idle_classes
 from dasfprof.analysis.model.workers import worker_lives
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+
+# --- `Part`: a window of the time of a run, and what reaches into it ------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """A window of the time of a run, and what reaches into it."""
+
+    #: Also what began before the window, and what came before its end and began later.
+    around: Trace
+    #: When the window begins, and before when it ends: seconds from the run's begin, by the
+    #: scheduler's clock.
+    begin: float = float("-inf")
+    end: float = float("inf")
+
+
+@once_per_trace
+def part_of(trace: Trace) -> Part:
+    """Return which part of a run a trace is; a whole run is one part."""
+    return Part(trace)
+
 
 #: About how many cells tell why threads were idle: a page has half a megabyte of them.
 _MOST_CELLS = 100_000
@@ -39,11 +60,27 @@ class ThreadSeconds:
     accounts: Accounts
     #: The idle threads of each life.
     cells: list[IdleCells]
+    #: See `used_time`.
+    used: Array
 
 
 def make_accounts(trace: Trace) -> Accounts:
     """Account for every thread-second of every worker's life."""
     return thread_seconds(with_open_runs(trace)).accounts
+
+
+def busy_seconds(trace: Trace, codes: Array, count: int) -> Array:
+    """Return the busy thread-seconds by class of groups of the slots of a trace.
+
+    Parameters
+    ----------
+    trace
+        With its open runs.
+    codes, count
+        The group of each of `task_slots` (-1: none), and how many there are.
+    """
+    used = thread_seconds(trace).used
+    return seconds_of_groups(trace, task_slots(trace), used, codes, count)
 
 
 def accounts_within(trace: Trace, begin: float, end: float) -> Accounts:
@@ -82,10 +119,10 @@ def find_thread_seconds(trace: Trace, most: int) -> ThreadSeconds:
         for rows, causes in own_causes_of(slots, unfinished, lives, len(trace.workers))
     ]
     threads = [(rows, own.threads) for rows, own in of_lives]
-    whole = -np.inf, np.inf
-    account, pool = WindowAccount.of(trace, slots, lives, threads, demand, whole)
+    used, whole = used_time(slots, threads), (-np.inf, np.inf)
+    account, pool = WindowAccount.of(trace, slots, lives, threads, used, demand, whole)
     cells = list(idle_cells(lives, [own for _, own in of_lives], pool, span, count))
-    return ThreadSeconds(accounts_of(trace, [account]), cells)
+    return ThreadSeconds(accounts_of(trace, [account]), cells, used)
 
 
 @once_per_trace
@@ -99,8 +136,8 @@ def account_window(trace: Trace) -> WindowAccount:
         (rows, idle_threads(causes))
         for rows, causes in own_causes_of(slots, unfinished, lives, len(whole.workers))
     ]
-    window = part.begin, part.end
-    return WindowAccount.of(whole, slots, lives, threads, PoolDemand.of(whole), window)[0]
+    window, used = (part.begin, part.end), used_time(slots, threads)
+    return WindowAccount.of(whole, slots, lives, threads, used, PoolDemand.of(whole), window)[0]
 
 
 def by_class(trace: Trace, causes: Array) -> Array:
@@ -115,4 +152,6 @@ def _bounds(trace: Trace, demand: PoolDemand) -> Array:
     """Return where windows that are asked for begin and end: with the run's work."""
     end = find_run_end(trace)
     ends = [] if end is None else [end.time - trace.begin]
+    given_up = unfinished_runs(trace)
+    ends += given_up.known[given_up.ended].tolist()
     return np.concatenate([demand.arrival[:1], demand.known[-1:], ends])

@@ -21,8 +21,16 @@ def annotation_texts(trace: Trace) -> tuple[Array, list[str]]:
     codes, texts
         Row ``i`` has ``texts[codes[i]]``; the first text is empty: it has none, or none is known.
     """
+    places, values = distinct_annotations(trace)
+    texts = {"": 0}
+    codes = [texts.setdefault(_text(value), len(texts)) for value in values]
+    return np.array([*codes, 0], dtype=np.int64)[places], list(texts)
+
+
+def distinct_annotations(trace: Trace) -> tuple[Array, list[object]]:
+    """Return the place of each row's annotations, -1 where none are recorded, and these."""
     if "annotations" not in trace.tasks:
-        return np.zeros(len(trace.tasks), dtype=np.int64), [""]
+        return np.full(len(trace.tasks), -1, dtype=np.int64), []
     values = trace.tasks["annotations"].to_numpy(dtype=object)
     # Equal annotations are mostly one object.
     _, first, places = np.unique(
@@ -30,9 +38,7 @@ def annotation_texts(trace: Trace) -> tuple[Array, list[str]]:
         return_index=True,
         return_inverse=True,
     )
-    texts = {"": 0}
-    codes = [texts.setdefault(_text(values[row]), len(texts)) for row in first.tolist()]
-    return np.array(codes, dtype=np.int64)[places], list(texts)
+    return places, [values[row] for row in first.tolist()]
 
 
 def _text(value: object) -> str:

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.given_up import CANCELLED as CANCELLED_BY
-from dasfprof.analysis.model.given_up import DROPPED, NOT_NEEDED, given_up
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.open_runs import (
     LOST,
@@ -17,8 +15,11 @@ from dasfprof.analysis.model.open_runs import (
     RUNNING,
     WAITING,
     left_unasked,
+    taken_back,
     with_open_runs,
 )
+from dasfprof.analysis.model.run_end import CANCELLED as CANCELLED_BY
+from dasfprof.analysis.model.run_end import DROPPED, given_up
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
@@ -37,9 +38,6 @@ FIRST, RETRIED, RECOMPUTED, RESTARTED = range(4)
 _TYPE = re.compile(r"\s*<?([^\W\d]\w*(?:\.\w+)*)")
 #: What Dask raises for a task under which several workers died.
 _KILLED = "KilledWorker"
-#: Seconds between the scheduler's taking back the last task of a worker that leaves, and its
-#: noting that the worker left: all are taken back first.
-_TAKEN_BACK = 2.0
 
 
 def find_attempts(trace: Trace) -> pd.DataFrame:
@@ -158,20 +156,16 @@ def _unrecorded(trace: Trace, steps: Array, lost: Array) -> dict[str, Array]:
     """
     rows = trace.scheduler_only
     worker = rows["worker_id"].to_numpy()
-    left = trace.workers["left"].to_numpy()[worker]
-    known, ran = rows["known"].to_numpy(), rows["lost"].to_numpy()
+    ran, with_worker = rows["lost"].to_numpy(), taken_back(trace, rows)
     released = given_up(trace, rows, (*DROPPED, CANCELLED_BY)) & ~ran
-    with np.errstate(invalid="ignore"):
-        taken_back = ~ran & ~released & (np.abs(known - left) <= _TAKEN_BACK)
-    taken_back &= ~given_up(trace, rows, NOT_NEEDED)
     killed = rows["scheduler_exception"].astype(object).fillna("").str.startswith(_KILLED)
     status = _objects(rows["scheduler_state"])
     open_ = ~ran & (status == "processing")
     status[open_] = WAITING
     status[released] = RELEASED
     loss = np.where(lost[worker], WORKER_LOST, WORKER_CLOSED).astype(object)
-    loss[~taken_back] = ""
-    kept = ran | taken_back | killed.to_numpy(dtype=bool) | released | open_
+    loss[~with_worker] = ""
+    kept = ran | with_worker | killed.to_numpy(dtype=bool) | released | open_
     status, loss = status[kept], loss[kept]
     rows, ran = rows[kept], ran[kept]
     start, stop = rows["scheduler_start"].to_numpy(), rows["scheduler_stop"].to_numpy()
@@ -235,7 +229,8 @@ def _name_outcomes(columns: dict[str, Any]) -> None:
     # Traces whose events tell no state hold finished tasks only.
     succeeded = ((codes < 0) | np.append(states == "memory", False)[codes]) & (loss == "")
     columns["succeeded"] = succeeded
-    columns["open"] = np.append(np.isin(states, (RUNNING, WAITING)), False)[codes] & (loss == "")
+    open_ = np.append(np.isin(states, (RUNNING, WAITING)), False)[codes] & (loss == "")
+    columns["open"] = open_ | (np.append(states == RELEASED, False)[codes] & (loss == ""))
     messages, texts = pd.factorize(columns["message"])
     categories = [error_category(text) for text in texts]
     named = np.append(np.array(categories, dtype=object), UNKNOWN)[messages]
@@ -244,7 +239,7 @@ def _name_outcomes(columns: dict[str, Any]) -> None:
     for state, category in of_states.items():
         named[silent & np.append(states == state, False)[codes]] = category
     named[loss != ""] = loss[loss != ""]
-    named[succeeded | columns["open"]] = None
+    named[succeeded | open_] = None
     columns["category"] = make_categorical(*_factorized(named))
     columns["message"][succeeded] = None
     for name in ("message", "raised_at"):

@@ -9,12 +9,18 @@ import numpy as np
 
 from dasfprof.analysis.model.busy_time import RunningSeconds, running_seconds
 from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.open_runs import taken_back
 from dasfprof.analysis.model.predecessors import (
     CLIENT,
     NOTHING,
     find_predecessors,
 )
-from dasfprof.analysis.model.slots import task_slots, unseen_runs
+from dasfprof.analysis.model.slots import (
+    first_arrival,
+    task_slots,
+    unfinished_runs,
+    unseen_runs,
+)
 from dasfprof.analysis.model.times import to_ticks
 from dasfprof.analysis.numeric.groups import ratio
 from dasfprof.analysis.trace import Trace
@@ -33,11 +39,14 @@ class SegmentKind(IntEnum):
     TASK_OVERHEAD = 6
     COMPUTE = 7
     UNKNOWN = 8
+    LOST = 9
 
 
 #: The segments of one run, from the finish that bound it to its own: the stage in which each ends.
 _STEPS = (
     ("arrival", SegmentKind.CLIENT),
+    ("first_sent", SegmentKind.SCHEDULER),
+    ("lost", SegmentKind.LOST),
     ("sent", SegmentKind.SCHEDULER),
     ("received", SegmentKind.ON_ITS_WAY),
     ("ready", SegmentKind.TRANSFER),
@@ -84,7 +93,7 @@ def path_segments(trace: Trace) -> PathSegments:
     run, step = np.nonzero(lengths.T > 0)
     kinds = np.array([kind for _, kind in _STEPS], dtype=np.int64)
     if "sent" not in trace.tasks:
-        kinds[:3] = SegmentKind.UNKNOWN
+        kinds[:5] = SegmentKind.UNKNOWN
     unknown = task_slots(trace).reception_unknown[path.rows[run]]
     kind = np.where(
         unknown & (kinds[step] == SegmentKind.ON_ITS_WAY), SegmentKind.UNKNOWN, kinds[step]
@@ -109,18 +118,64 @@ def find_path(trace: Trace) -> CriticalPath:
     # By clocks that differ, a run may have ended before the one that it waited for: the path never
     # goes back in time, so that its segments sum to the wall time.
     end = np.minimum.accumulate(end[::-1])[::-1]
-    begin = np.append(times.arrival.min(initial=np.inf), end[:-1])[: len(path)]
+    begin = np.append(first_arrival(trace), end[:-1])[: len(path)]
     edges = np.empty((len(_STEPS), len(path)))
     disk = np.zeros(len(slots.worker))
     if "disk_read" in trace.tasks:
         disk[: len(trace.tasks)] = np.nan_to_num(trace.tasks["disk_read"].to_numpy(dtype=float))
     unspilled = to_ticks(np.minimum(times.executing + np.maximum(disk, 0.0), times.start))
     by_client = np.isin(predecessors.kind[path], (CLIENT, NOTHING))
-    stages = {**vars(times), "unspilled": unspilled, "sent": slots.sent}
+    lost = _lost_before(trace, predecessors.asked)
+    stages = {**vars(times), "unspilled": unspilled, "sent": slots.sent, **lost}
     for step, (stage, _) in enumerate(_STEPS):
         edges[step] = stages[stage][path]
     edges[0] = np.where(by_client, edges[0], begin)
     return CriticalPath(path, begin, end, np.clip(edges, begin, end))
+
+
+def _lost_before(trace: Trace, asked: Array) -> dict[str, Array]:
+    """Return when what was lost before each run of its key came, was sent, and was lost last.
+
+    Those are attempts that left with their worker, and results on workers that left. Where nothing
+    was lost, or a client asked again, all three are when the run itself came.
+    """
+    slots, only = task_slots(trace), trace.scheduler_only
+    arrival = slots.times.arrival.copy()
+    first_sent, lost = arrival.copy(), arrival.copy()
+    left = trace.workers["left"].to_numpy(dtype=float) - trace.begin
+    if "sent" not in only or not np.isfinite(left).any():
+        return {"arrival": arrival, "first_sent": first_sent, "lost": lost}
+    gone = only["sent"].notna().to_numpy() & ~only["lost"].to_numpy(dtype=bool)
+    unfinished, mine = unfinished_runs(trace), taken_back(trace, only)[gone]
+    keys = run_columns(trace, "key_id")
+    parts = (
+        (only["key_id"].to_numpy()[gone][mine], keys),
+        (unfinished.known[mine], left[slots.worker]),
+        (unfinished.arrival[mine], slots.times.arrival),
+        (unfinished.sent[mine], slots.sent),
+    )
+    key, until, came, sent = (np.concatenate(pair) for pair in parts)
+    again = _next_of_key(key, until, keys, slots.sent)
+    for place, row in enumerate(again.tolist()):
+        if row >= 0 and not asked[row] and sent[place] < slots.sent[row]:
+            arrival[row] = min(arrival[row], came[place])
+            first_sent[row] = min(first_sent[row], sent[place])
+            lost[row] = max(lost[row], until[place])
+    return {"arrival": arrival, "first_sent": first_sent, "lost": lost}
+
+
+def _next_of_key(key: Array, time: Array, keys: Array, times: Array) -> Array:
+    """Find for keys and times the first row of that key from then on; -1 where there is none."""
+    all_keys, all_times = np.append(key, keys), np.append(time, times)
+    is_row = np.arange(len(all_keys)) >= len(key)
+    order = np.lexsort((is_row, all_times, all_keys))
+    places = np.where(is_row[order], np.arange(len(order)), len(order))
+    places = np.minimum.accumulate(places[::-1])[::-1]
+    found = np.append(order, -1)[places]
+    right = np.isfinite(all_times[order]) & (found >= 0) & (all_keys[found] == all_keys[order])
+    rows = np.full(len(order), -1, dtype=np.int64)
+    rows[order] = np.where(right, found - len(key), -1)
+    return rows[: len(key)]
 
 
 def run_columns(trace: Trace, name: str) -> Array:

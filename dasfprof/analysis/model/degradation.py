@@ -40,8 +40,9 @@ _NO_TREND = (
 )
 _INPUTS = "Its inputs grow over time, and its time with them: no degradation of the function."
 _FUNCTION = (
-    "Degradation in the function: it takes longer, and more CPU seconds. Look for state that grows "
-    "from call to call, and for a GPU that it stopped using; profile its code."
+    "Degradation in the function: it takes longer, and more CPU seconds. Compare what its first "
+    "and last tasks are called with: they may have more to do. Else look for state that grows from "
+    "call to call, and for a GPU that it stopped using; profile its code."
 )
 _WAITING = (
     "Degradation in what the function waits for: it takes longer, but no more CPU seconds. Look at "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dasfprof.analysis.model import idle_pool, idle_time
+from dasfprof.analysis.model import idle_time
 from dasfprof.analysis.model.workers import WorkerLives
 from dasfprof.database.columns import Array
 
@@ -74,7 +74,7 @@ def own_cells(own: idle_time.OwnCauses, bounds: Array, span: float, count: int) 
 
 
 def idle_cells(
-    lives: WorkerLives, owns: list[OwnCells], pool: idle_pool.Pool, span: float, count: int
+    lives: WorkerLives, owns: list[OwnCells], pool: idle_time.Pool, span: float, count: int
 ) -> Iterator[IdleCells]:
     """Yield the cells of each life of a worker.
 
@@ -124,7 +124,7 @@ def _pool_until(
     return until
 
 
-def _changes(pool: idle_pool.Pool) -> Array:
+def _changes(pool: idle_time.Pool) -> Array:
     """Return at which times of the pool's grid the share of a cause changes."""
     changed = np.zeros(len(pool.grid), dtype=bool)
     steps = np.diff(pool.grid)

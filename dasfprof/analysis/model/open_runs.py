@@ -8,10 +8,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.client_exits import last_client_left
 from dasfprof.analysis.model.clock_offsets import clock_offsets
 from dasfprof.analysis.model.once_per_trace import once_per_trace, tell
-from dasfprof.analysis.model.run_end import How, find_run_end
+from dasfprof.analysis.model.run_end import (
+    CANCELLED,
+    DROPPED,
+    NOT_NEEDED,
+    RESTARTED,
+    How,
+    find_run_end,
+    given_up,
+)
+from dasfprof.analysis.model.worker_exits import last_client_left
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.under_way import RUN
@@ -23,6 +31,9 @@ OPEN_STATES = (RUNNING, WAITING, RELEASED, LOST)
 
 #: Why workers leave that were asked to, as Dask's stimulus ids begin.
 _ASKED = ("retire-workers", "nanny-close", "client-restart", "scheduler-close", "worker-close")
+#: Seconds between the scheduler's taking back the last task of a worker that leaves, and its
+#: noting that the worker left: all are taken back first.
+_TAKEN_BACK = 2.0
 
 
 @once_per_trace
@@ -59,15 +70,33 @@ def left_unasked(trace: Trace) -> Array:
 
     Without a program's client it no longer goes on: those who leave then are shut down.
     """
-    workers = trace.workers
-    left, end = workers["left"].to_numpy(dtype=float), find_run_end(trace)
-    reasons = workers["left_reason"].fillna("").to_numpy(dtype=object)
-    asked = np.array([str(reason).startswith(_ASKED) for reason in reasons], dtype=bool)
+    left, end = trace.workers["left"].to_numpy(dtype=float), find_run_end(trace)
+    asked = left_for(trace, _ASKED)
     limit = float(np.fmin(last_client_left(trace), np.inf))  # of NaN the other
     if end is not None and end.how in (How.LEFT, How.BROKEN_UP):
         limit = min(limit, end.time)
     found: Array = np.isfinite(left) & ~asked & (left < limit)
     return found
+
+
+def taken_back(trace: Trace, runs: pd.DataFrame) -> Array:
+    """Return which rows of `Trace.scheduler_only` the scheduler took back as their worker left.
+
+    Nothing tells how far they came. Those that a client gave up, or nobody needed, are not among
+    them.
+    """
+    left = trace.workers["left"].to_numpy(dtype=float)[runs["worker_id"].to_numpy()]
+    with np.errstate(invalid="ignore"):
+        found = np.abs(runs["known"].to_numpy(dtype=float) - left) <= _TAKEN_BACK
+    causes = (*DROPPED, CANCELLED, *NOT_NEEDED)
+    own: Array = found & ~runs["lost"].to_numpy(dtype=bool) & ~given_up(trace, runs, causes)
+    return own
+
+
+def left_for(trace: Trace, reasons: tuple[str, ...]) -> Array:
+    """Return which lives of workers left for one of some reasons."""
+    told = trace.workers["left_reason"].fillna("")
+    return np.array([str(reason).startswith(reasons) for reason in told], dtype=bool)
 
 
 def _rows(trace: Trace, table: pd.DataFrame) -> pd.DataFrame:
@@ -113,7 +142,9 @@ def _states(trace: Trace, table: pd.DataFrame) -> Array:
     state = table["state"].astype(object).to_numpy()
     found = np.where(state == "fetching", WAITING, RUNNING).astype(object)
     found[(state == "cancelled") | by_client] = RELEASED
-    found[left_unasked(trace)[table["worker_id"].to_numpy()]] = LOST
+    worker = table["worker_id"].to_numpy()
+    found[left_unasked(trace)[worker]] = LOST
+    found[left_for(trace, RESTARTED)[worker]] = RELEASED
     return found
 
 

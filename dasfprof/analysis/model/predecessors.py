@@ -32,6 +32,8 @@ class Predecessors:
     time: Array
     #: A place in a total order of the rows, in which what binds comes first.
     rank: Array
+    #: Whether a client's graph had it sent.
+    asked: Array
 
 
 @once_per_trace
@@ -71,7 +73,7 @@ def find_predecessors(trace: Trace) -> Predecessors:
     kind[own[kind[own] == QUEUE]] = DEPENDENCY
     bind(CLIENT, _before_arrival(trace, times, by_client), times.known)
     kind[row < 0] = np.where(by_client[row < 0], CLIENT, NOTHING)
-    return Predecessors(kind, row, time, rank)
+    return Predecessors(kind, row, time, rank, by_client)
 
 
 def last_slots(slots: TaskSlots, before: Array, after: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -11,19 +12,106 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.client_exits import (
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.worker_exits import (
     FIRE_AND_FORGET,
     clients_stayed,
+    crashed,
     last_client_left,
     left_with_work,
 )
-from dasfprof.analysis.model.given_up import given_up
-from dasfprof.analysis.model.interrupts import first_interrupted
-from dasfprof.analysis.model.once_per_trace import once_per_trace
-from dasfprof.analysis.model.worker_exits import crashed
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RecordingEnd
 from dasfprof.database.columns import Array
+
+# --- Errors that came with the end of a program: they are not why it ended ------------------------
+#
+# Ctrl-C in a terminal sends SIGINT to all processes of a program, those that tasks started as well:
+# a task that had waited for one for hours then ends in an error, just before or after its client
+# leaves. The errors of such tasks tell of the signal, as nothing else in a trace does.
+
+#: How the text of an exception begins where SIGINT ended a child process: `subprocess` returns the
+#: number of the signal, shells 128 more.
+_TOLD = re.compile(r"CalledProcessError\((-2|130)\b|KeyboardInterrupt\b")
+#: Seconds between the signal and the end of the program, at most, in whichever order.
+_ENDS = 3.0
+
+
+def first_interrupted(trace: Trace, ended: float) -> float:
+    """Return when SIGINT first ended what a task waited for, as the program ended.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    ended
+        When the last client, or all workers, left.
+
+    Returns
+    -------
+    float
+        Unix seconds; NaN where no error tells of it.
+    """
+    ends = interrupted_ends(trace)
+    ends = ends[np.abs(ends - ended) <= _ENDS]
+    return float(ends.min()) if len(ends) else float("nan")
+
+
+@once_per_trace
+def interrupted_ends(trace: Trace) -> Array:
+    """Return when the task runs ended whose errors tell of SIGINT, in Unix seconds."""
+    found = [
+        _ends(trace.tasks, "exception", "start", "duration"),
+        _ends(trace.scheduler_only, "scheduler_exception", "known", None),
+    ]
+    return np.concatenate(found)
+
+
+def _ends(runs: pd.DataFrame, message: str, begin: str, length: str | None) -> Array:
+    """Return when the task runs ended whose errors tell of SIGINT."""
+    if message not in runs or not len(runs):
+        return np.empty(0)
+    texts = runs[message].astype("category").cat.categories
+    telling = [text for text in texts if _TOLD.match(str(text))]
+    own = runs[runs[message].isin(telling).to_numpy(dtype=bool)]
+    ends = own[begin].to_numpy(dtype=float)
+    return ends if length is None else ends + own[length].to_numpy(dtype=float)
+
+
+# --- Task runs that clients gave up, by the stimuli that ended them -------------------------------
+
+#: The causes, in Dask's stimulus ids, of a task that a client gave up: by leaving, by dropping its
+#: futures or by restarting all workers, and by cancelling them.
+RESTARTED = ("client-restart",)
+DROPPED = ("remove-client", "client-releases-keys", *RESTARTED)
+CANCELLED = "cancel-key"
+#: Those of a task that nobody needs any more since another one ended.
+NOT_NEEDED = ("task-erred", "task-finished")
+
+
+def stimulus_texts(trace: Trace, ids: pd.Series) -> Array:
+    """Return the texts of stimulus ids; empty where there is none."""
+    numbers = np.nan_to_num(ids.to_numpy(dtype=float), nan=-1.0).astype(np.int64)
+    texts = np.full(len(numbers), "", dtype=object)
+    known = numbers >= 0
+    texts[known] = trace.stimuli.texts(numbers[known])
+    return texts
+
+
+def begins_with(texts: Array, prefixes: tuple[str, ...]) -> Array:
+    """Return which texts begin with one of some prefixes."""
+    return np.array([text.startswith(prefixes) for text in texts], dtype=bool)
+
+
+def given_up(trace: Trace, runs: pd.DataFrame, causes: tuple[str, ...] = DROPPED) -> Array:
+    """Return which task runs, rows of a table, were given up before they ended: by a client."""
+    if "end_cause" not in runs or not len(runs):
+        return np.zeros(len(runs), dtype=bool)
+    released: Array = runs["scheduler_state"].isin(["released", "forgotten"]).to_numpy().copy()
+    rows = np.flatnonzero(released)
+    released[rows] = begins_with(stimulus_texts(trace, runs["end_cause"].iloc[rows]), causes)
+    return released
+
 
 #: Seconds after work was given up in which what had ended before is still reported.
 _AFTERMATH = 1.0

@@ -1,7 +1,8 @@
-"""`memory_of_runs`: what the process of each task run held while it ran, by samples."""
+"""What processes held while task runs went on, and the disk that workers needed for spilling."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+
+# --- `memory_of_runs`: what the process of each task run held while it ran, by samples ------------
 
 #: Seconds before a run for which a sample tells what its process held as it began.
 _HOLDS = 1.0
@@ -29,7 +32,7 @@ def memory_of_runs(trace: Trace) -> RunMemory:
     """Find what the process of each task run held."""
     tasks = trace.tasks
     found = RunMemory(np.full(len(tasks), np.nan), np.full(len(tasks), np.nan))
-    processes = _processes(trace)
+    processes = processes_of_workers(trace)
     samples = trace.samples.reindex(columns=["worker_id", "time", "memory"]).dropna()
     samples = samples.sort_values("time", kind="stable")
     of_sample = processes[samples["worker_id"].to_numpy(dtype=np.int64)]
@@ -54,7 +57,7 @@ def memory_of_runs(trace: Trace) -> RunMemory:
     return found
 
 
-def _processes(trace: Trace) -> Array:
+def processes_of_workers(trace: Trace) -> Array:
     """Number the process of each worker: several may share one."""
     known = trace.workers[["host", "boot_id", "pid"]].astype(object)
     numbers: dict[object, int] = {}
@@ -115,3 +118,62 @@ def _maxima(values: Array, first: Array, end: Array) -> Array:
     bounds = np.column_stack([first, np.maximum(end, first)]).ravel()
     largest = np.maximum.reduceat(padded, bounds)[::2] if len(first) else np.empty(0)
     return np.where(end > first, largest, np.nan)
+
+
+# --- How much of their disks the workers of a host needed for spilling, all at once ---------------
+
+
+@dataclass(frozen=True)
+class SpilledAtOnce:
+    """The host whose workers had most on disk at a time."""
+
+    host: str
+    #: Bytes of results that its workers had on disk at once, and the most of one worker.
+    peak: float
+    of_one: float
+    #: The least that was free on the disk to which they spill; NaN: unknown.
+    free: float
+
+
+def spilled_at_once(trace: Trace) -> SpilledAtOnce | None:
+    """Find the most bytes that the workers of one host had spilled at a time; None if none had."""
+    samples, workers = trace.managed_memory, trace.workers
+    if "spilled_size" not in samples or not len(samples):
+        return None
+    sizes = np.nan_to_num(samples["spilled_size"].to_numpy(dtype=float))
+    if not sizes.max() > 0:
+        return None
+    ids, times = samples["worker_id"].to_numpy(), samples["time"].to_numpy(dtype=float)
+    # What a worker had spilled is gone with it.
+    lives = np.unique(ids)
+    ends = workers["last_seen"].to_numpy(dtype=float)[lives]
+    ids, times = np.append(ids, lives), np.append(times, np.fmax(ends, -np.inf))
+    sizes = np.append(sizes, np.zeros(len(lives)))
+    hosts = workers["host"].to_numpy(dtype=object)[ids]
+    peaks = {
+        str(host): _peak(ids[own], times[own], sizes[own])
+        for host in dict.fromkeys(hosts.tolist())
+        for own in [np.flatnonzero(hosts == host)]
+    }
+    host = max(peaks, key=lambda each: peaks[each])
+    return SpilledAtOnce(host, peaks[host], float(sizes.max()), _free(trace, host))
+
+
+def _peak(ids: Array, times: Array, sizes: Array) -> float:
+    """Return the most that the last readings of all workers summed up to."""
+    order = np.lexsort((times, ids))
+    ids, times, sizes = ids[order], times[order], sizes[order]
+    first = np.append(True, ids[1:] != ids[:-1])
+    change = np.where(first, sizes, np.diff(sizes, prepend=0.0))
+    in_time = np.argsort(times, kind="stable")
+    return float(np.cumsum(change[in_time]).max(initial=0.0))
+
+
+def _free(trace: Trace, host: str) -> float:
+    disks = trace.disk_usage
+    if not len(disks):
+        return float("nan")
+    hosts = trace.workers["host"].to_numpy(dtype=object)[disks["worker_id"].to_numpy()]
+    own = (hosts == host) & (disks["local_directory"].to_numpy(dtype=float) == 1)
+    free = disks["free"].to_numpy(dtype=float)[own]
+    return float(np.nanmin(free)) if np.isfinite(free).any() else float("nan")

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.times import (
     TaskTimes,
     fit_between,
@@ -80,7 +81,7 @@ def task_slots(trace: Trace) -> TaskSlots:
         functions=names,
         sent=np.clip(np.fmax(times.sent, to_ticks(stolen)), None, times.received),
         released=released,
-        end=slot_ends(times, released, taken_next(times, worker, *_threads(trace, len(times)))),
+        end=slot_ends(times, released, worker, trace.workers["nthreads"].to_numpy(dtype=float)),
         reception_unknown=np.isnan(recorded["received"]),
     )
 
@@ -89,79 +90,48 @@ def task_slots(trace: Trace) -> TaskSlots:
 def most_slots(trace: Trace) -> Array:
     """Count the most slots that each worker had at a time."""
     slots = task_slots(trace)
-    begin, end = slots.times.executing, slots.end
+    return _most_at_once(slots.times.executing, slots.end, slots.worker, len(trace.workers))
+
+
+def _most_at_once(begin: Array, end: Array, worker: Array, workers: int) -> Array:
+    """Count for each worker the most spans at a time."""
     time = np.concatenate([begin, end])
     step = np.repeat([1, -1], len(begin))
-    of_worker = np.tile(slots.worker, 2)
+    of_worker = np.tile(worker, 2)
     order = np.lexsort((step, time, of_worker))  # ends before begins of the same time
     running = np.cumsum(step[order])
-    most = np.zeros(len(trace.workers), dtype=np.int64)
+    most = np.zeros(workers, dtype=np.int64)
     np.maximum.at(most, of_worker[order], running)
     return most
 
 
-def slot_ends(times: TaskTimes, released: Array, taken: Array) -> Array:
-    """Return when each run gave its thread back.
+def slot_ends(times: TaskTimes, released: Array, worker: Array, threads: Array) -> Array:
+    """Return when each run gave its slot back.
 
-    A worker notes that a run took a thread a moment before it notes that the one before it there
-    was done, which had given the thread back by then.
+    A worker notes that a run was given a slot a moment before it notes that the one before it there
+    was done, which had given it back by then. Which one that was follows from their order: no
+    worker has more slots than threads, whichever of its threads, or none, then runs the function.
 
     Parameters
     ----------
-    times, released
+    times, released, worker
         As `TaskSlots` has them.
-    taken
-        See `taken_next`.
+    threads
+        Of each worker; NaN: unknown, and taken to be the most functions that ran at a time.
     """
-    with np.errstate(invalid="ignore"):
-        again = np.where(taken >= times.stop, taken, np.nan)
-    ends: Array = np.maximum(np.fmin(released, again), times.executing)
+    count, place = len(worker), np.arange(len(worker))
+    most = _most_at_once(times.executing, times.stop, worker, len(threads))
+    slots = np.where(np.isnan(threads), most, threads).astype(np.int64)
+    by_end, by_begin = np.lexsort((released, worker)), np.lexsort((times.executing, worker))
+    of_worker = worker[by_end]
+    following = place + slots[of_worker]
+    same = following < count
+    same[same] = of_worker[following[same]] == of_worker[same]
+    taken = np.full(count, np.inf)
+    taken[by_end[same]] = times.executing[by_begin[following[same]]]
+    early = (taken < released) & (taken >= times.stop)
+    ends: Array = np.maximum(np.where(early, taken, released), times.executing)
     return ends
-
-
-def taken_next(times: TaskTimes, worker: Array, thread: Array, run_id: Array) -> Array:
-    """Return when the thread of each run was next taken; NaN where it was not, or is not known.
-
-    Parameters
-    ----------
-    times, worker
-        As `TaskSlots` has them.
-    thread
-        A number for each of a worker's threads, -1 where nobody recorded it.
-    run_id
-        Tells runs apart that took a thread at the same time and used it no longer than another.
-    """
-    taken = np.full(len(times), np.nan)
-    rows = np.flatnonzero(thread >= 0)
-    executing = times.executing[rows]
-    of_thread = worker[rows] * (thread.max(initial=0) + 1) + thread[rows]
-    order = np.argsort(executing, kind="stable")
-    order = order[np.argsort(of_thread[order], kind="stable")]
-    in_order, begins = of_thread[order], executing[order]
-    same = in_order[:-1] == in_order[1:]
-    tied = same & (begins[:-1] == begins[1:])
-    if tied.any():
-        places = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
-        few = order[places]
-        own = run_id[rows[few]], times.stop[rows[few]], begins[places], in_order[places]
-        order[places] = few[np.lexsort(own)]
-    taken[rows[order[:-1][same]]] = begins[1:][same]
-    return taken
-
-
-def recorded_threads(trace: Trace) -> tuple[Array, list[str]]:
-    """Return for each of `Trace.tasks` the number of its thread, -1: unknown, and their names."""
-    if "thread" not in trace.tasks:
-        return np.full(len(trace.tasks), -1, dtype=np.int64), []
-    thread = trace.tasks["thread"].cat
-    return thread.codes.to_numpy(dtype=np.int64), list(thread.categories)
-
-
-def _threads(trace: Trace, count: int) -> tuple[Array, Array]:
-    """Return the thread and the run_id of each slot; those that no worker's file has have none."""
-    more = np.full(count - len(trace.tasks), -1, dtype=np.int64)
-    run_id = trace.tasks["run_id"].to_numpy(dtype=np.int64)
-    return np.append(recorded_threads(trace)[0], more), np.append(run_id, more)
 
 
 @dataclass(frozen=True)
@@ -177,6 +147,8 @@ class UnfinishedRuns:
     known: Array
     #: Whether its worker took it with it: its file ends before, or is not there.
     taken: Array
+    #: Whether its task ended with it, in an error: nobody tried it again.
+    ended: Array
 
 
 @once_per_trace
@@ -185,7 +157,7 @@ def unfinished_runs(trace: Trace) -> UnfinishedRuns:
     only = trace.scheduler_only
     if "sent" not in only:
         none = np.empty(0)
-        return UnfinishedRuns(none, none, none, none, none, none.astype(bool))
+        return UnfinishedRuns(none, none, none, none, none, *[none.astype(bool)] * 2)
     runs = only[~only["lost"] & only["sent"].notna()]
     recorded = _recorded_by_scheduler(trace, runs)
     sent = recorded["sent"]
@@ -200,7 +172,19 @@ def unfinished_runs(trace: Trace) -> UnfinishedRuns:
         sent=sent,
         known=np.fmax(known, sent),
         taken=(runs["reason"] != "not in its file").to_numpy(),
+        ended=(runs["scheduler_state"] == "erred").to_numpy(dtype=bool),
     )
+
+
+@once_per_trace
+def first_arrival(trace: Trace) -> float:
+    """Return when the first task came, in seconds from the trace's begin; infinite without any.
+
+    One that was lost with its worker, or never ended, came when it was wanted first.
+    """
+    arrivals = task_slots(with_open_runs(trace)).times.arrival
+    lost = unfinished_runs(trace).arrival
+    return float(min(arrivals.min(initial=np.inf), lost.min(initial=np.inf)))
 
 
 @once_per_trace
@@ -250,3 +234,33 @@ def _own(trace: Trace, column: str) -> Array:
 
 def _joined(first: pd.Series, second: pd.Series) -> Array:
     return np.concatenate([first.to_numpy(dtype=np.int64), second.to_numpy(dtype=np.int64)])
+
+
+# What each task run waited for and did, from its arrival until the scheduler knew its outcome.
+
+#: For each status the stages of `TaskTimes` between which a task run has it.
+STATUSES = {
+    "Not started": (("arrival", "runnable"),),
+    "Inqueue": (("runnable", "sent"), ("sent", "received"), ("ready", "executing")),
+    "Preparing": (("received", "ready"), ("executing", "start")),
+    "Running": (("start", "stop"),),
+    "Finalizing": (("stop", "done"), ("done", "known")),
+}
+
+
+@once_per_trace
+def status_seconds(trace: Trace) -> dict[str, Array]:
+    """Return the seconds that each task run had each status, which sum to ``known - arrival``.
+
+    A status of which nothing is known has NaN: its seconds are in the status before it.
+    """
+    recorded, times = recorded_times(trace), ordered_times(trace)
+    seconds = {}
+    for name, spans in STATUSES.items():
+        length = np.zeros(len(times))
+        told = np.isfinite(recorded[spans[0][0]]) & np.isfinite(recorded[spans[-1][1]])
+        for begin, end in spans:
+            length += getattr(times, end) - getattr(times, begin)
+            told |= np.isfinite(recorded[begin]) & np.isfinite(recorded[end])
+        seconds[name] = np.where(told | (length > 0), length, np.nan)
+    return seconds

@@ -6,12 +6,16 @@ from enum import IntEnum
 
 from dasfprof.analysis.model import busy_time, idle_time
 
+#: The first place of the classes' colours among the page's: those before are of what ran.
+FIRST_COLOUR = 8
+
 
 class ThreadTime(IntEnum):
     """What a thread-second was spent on, in the order in which it is shown: busy threads first.
 
     Each has its label; its colour, a place among the page's series; its meaning; and whether it is
-    hatched backwards, as there are more classes of idle threads than colours.
+    hatched backwards, as there are more classes of idle threads than colours. Classes have muted
+    colours that no function, step or worker has: eight of them, from `FIRST_COLOUR` on.
     """
 
     label: str
@@ -25,7 +29,7 @@ class ThreadTime(IntEnum):
         """Return a class, numbered in the order of declaration."""
         made = int.__new__(cls, number := len(cls.__members__))
         made._value_ = number
-        made.label, made.colour, made.meaning = label, colour, meaning
+        made.label, made.colour, made.meaning = label, FIRST_COLOUR + colour, meaning
         made.is_hatched_back = is_hatched_back
         return made
 
@@ -46,7 +50,11 @@ class ThreadTime(IntEnum):
         7,
         "A task's function ran; nobody recorded how much CPU it used.",
     )
-    DESERIALIZE = "Deserialize", 6, "A task's function and arguments were deserialised."
+    DESERIALIZE = (
+        "Deserialize",
+        6,
+        "What a task takes was deserialised in its thread, as unspilled inputs are.",
+    )
     UNSPILL_AND_SPILL = (
         "Unspill and spill",
         5,

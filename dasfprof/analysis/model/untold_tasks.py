@@ -1,14 +1,21 @@
-"""Unfinished tasks of which no row tells: never sent, or of a scheduler that was killed."""
+"""Unfinished tasks of which no row tells: not begun, never sent, or lost with the scheduler."""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from dask.utils import key_split
 
 from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.open_runs import RELEASED, WAITING, open_rows
+from dasfprof.analysis.model.run_end import How, find_run_end
 from dasfprof.analysis.model.slots import task_slots, unfinished_runs
 from dasfprof.analysis.model.times import to_ticks
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+
+# --- Unfinished tasks of which no row tells: never sent, or of a scheduler that was killed --------
 
 #: A step function: times, and the value from each on.
 Steps = tuple[Array, Array]
@@ -79,3 +86,77 @@ def _unsent(trace: Trace) -> Steps:
     order = np.argsort(times, kind="stable")
     counts = np.cumsum(unsent["tasks"].to_numpy(dtype=float)[order]).astype(np.int64)
     return times[order], counts
+
+
+# --- Tasks that no worker had begun at the end of a run, as far as the scheduler named them -------
+
+NO_WORKER = "no-worker"
+
+
+class UnsentTask(NamedTuple):
+    """A task without a task run."""
+
+    #: Its text.
+    key: str
+    function: str
+    #: waiting, no-worker, or released by the client.
+    status: str
+
+
+def unsent_tasks(trace: Trace, sent: set[str] | None = None) -> list[UnsentTask]:
+    """List the tasks that no worker had begun at the end, as far as their keys are known.
+
+    The scheduler names the first 20 unfinished ones of each client and worker, and the first 100
+    that no worker may run.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    sent
+        What `sent_tasks` found in all parts of the run of which it is one; None: it is all.
+    """
+    sent = sent_tasks(trace) if sent is None else sent
+    return [task for task in _named_tasks(trace) if task.key not in sent]
+
+
+def sent_tasks(trace: Trace) -> set[str]:
+    """Return which of the tasks that the scheduler named at the end have task runs."""
+    return _sent(trace, {task.key for task in _named_tasks(trace)})
+
+
+def _named_tasks(trace: Trace) -> list[UnsentTask]:
+    end = find_run_end(trace)
+    if end is None:
+        return []
+    state: dict[str, Any] = end.state or {}
+    found = {
+        str(key): WAITING
+        for holder in (*(state.get("clients") or ()), *(state.get("workers") or ()))
+        for key in holder.get("keys") or ()
+    }
+    found |= {str(task["key"]): NO_WORKER for task in state.get("held_back") or ()}
+    unsent = trace.unsent if "key" in trace.unsent else trace.unsent.iloc[:0]
+    if len(unsent):
+        keys = trace.keys.texts(unsent["key"].to_numpy()).tolist()
+        states = unsent["state"].astype(object).tolist()
+        for key, name in zip(keys, states, strict=True):
+            found.setdefault(key, NO_WORKER if name == NO_WORKER else WAITING)
+    return [
+        UnsentTask(key, str(key_split(key)), RELEASED if end.how is How.LEFT else status)
+        for key, status in found.items()
+    ]
+
+
+def _sent(trace: Trace, wanted: set[str]) -> set[str]:
+    """Return which of some keys, as texts, have task runs."""
+    if not wanted:
+        return set()
+    ids = [open_rows(trace)["key_id"], trace.scheduler_only.get("key_id", ())]
+    ids.append(trace.tasks["key_id"])
+    known = np.unique(np.concatenate([np.asarray(column, dtype=np.int64) for column in ids]))
+    functions, names = trace.keys.functions()
+    near = {str(key_split(key)) for key in wanted}
+    codes = np.flatnonzero([name in near for name in names])
+    known = known[np.isin(functions[known], codes)]
+    return wanted & set(trace.keys.texts(known).tolist())

@@ -6,7 +6,7 @@ it, `costs` measured, the `cluster` described; the `simulator` runs them, with `
 `efficiency` and `gain`.
 """
 
-from dasfprof.analysis.simulation.gain import gain
+from dasfprof.analysis.simulation.changes import gain
 from dasfprof.analysis.simulation.replay import Replay, replay_of
 
 __all__ = ["Replay", "gain", "replay_of"]

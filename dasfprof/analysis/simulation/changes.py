@@ -1,4 +1,4 @@
-"""The wall time of a run after a change: another cluster, another network, faster functions."""
+"""The wall time of a run after a change, and how many seconds a change is worth."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dasfprof.analysis.simulation.arguments import check_count, is_positive
-from dasfprof.analysis.simulation.cluster import ReplayCluster
-from dasfprof.analysis.simulation.costs import Costs
-from dasfprof.analysis.simulation.replay import Replay, replay_of
+from dasfprof.analysis.simulation.inputs import Costs, ReplayCluster
+from dasfprof.analysis.simulation.replay import Replay, check_count, is_positive, replay_of
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -53,7 +51,7 @@ def changed_wall(
         If a number is out of range, or there is no such function.
     """
     replay = replay_of(trace)
-    cluster = _changed_cluster(replay, workers, threads)
+    cluster = changed_cluster(replay, workers, threads)
     costs = _changed_costs(replay, bandwidth)
     factors = replay.factors(speedup or {})
     if replay.obstacle:
@@ -87,7 +85,8 @@ def walls_without_waits(trace: Trace) -> dict[str, float]:
     return {name: replay.outcome(costs=costs.get(name), held=held.get(name)).wall for name in names}
 
 
-def _changed_cluster(replay: Replay, workers: int | None, threads: int | None) -> ReplayCluster:
+def changed_cluster(replay: Replay, workers: int | None, threads: int | None) -> ReplayCluster:
+    """Return the recorded cluster with other numbers of workers and of threads of each."""
     for name, count in (("workers", workers), ("threads", threads)):
         if count is not None:
             check_count(name, count)
@@ -118,3 +117,81 @@ def _computing_alone(trace: Trace, replay: Replay) -> Array | None:
         queued = np.nan_to_num(trace.tasks["run_queue"].to_numpy(dtype=float))
     own[:] = np.where(np.isfinite(cpu), np.minimum(cpu + queued, own), own)
     return replay.held(running=running)
+
+
+def gain(
+    trace: Trace,
+    *,
+    running: Array | None = None,
+    speedup: Mapping[str, float] | None = None,
+    caps: Mapping[str, float] | None = None,
+    network: bool = True,
+    spill: bool = True,
+    threads: int | None = None,
+) -> float:
+    """Predict the seconds of wall time that a change saves; all changes count together.
+
+    What is taken from a trace is kept as long as the trace lives, so that a call takes one replay.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    running
+        For each row of `Trace.tasks` the seconds of its function; NaN for the recorded ones.
+    speedup
+        By function, by how much it is faster.
+    caps
+        By function, the seconds that a run of it takes at most.
+    network
+        Whether inputs take time to fetch.
+    spill
+        Whether inputs are read back from disk.
+    threads
+        Of each worker; None: as recorded.
+
+    Returns
+    -------
+    float
+        Seconds; less than 0 where the run would take longer, as schedules can (Graham's
+        anomalies). NaN where nothing can be predicted: `Replay.refusal` says why.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no such function, or seconds or factors are out of range.
+    """
+    replay = replay_of(trace)
+    factor = replay.factors(speedup or {})
+    seconds = _capped(replay, _given(replay, trace, running), caps or {})
+    if replay.refusal:
+        return float("nan")
+    held = replay.held(running=seconds, factor=factor, unspill=spill)
+    costs = replay.costs if network else replay.without_network()
+    cluster = changed_cluster(replay, None, threads)
+    outcome = replay.outcome(held=held, cluster=cluster, costs=costs)
+    return replay.inputs.wall - replay.predicted(outcome.wall)
+
+
+def _given(replay: Replay, trace: Trace, running: Array | None) -> Array:
+    seconds = replay.inputs.running.copy()
+    if running is None:
+        return seconds
+    given = np.asarray(running, dtype=float)
+    if given.shape != (len(trace.tasks),) or (given < 0).any():
+        raise InvalidArgumentError(
+            f"running: give seconds, none below 0, for each of the {len(trace.tasks)} rows of "
+            f"Trace.tasks; this has the shape {given.shape}."
+        )
+    seconds[: len(given)] = np.where(np.isfinite(given), given, seconds[: len(given)])
+    return seconds
+
+
+def _capped(replay: Replay, seconds: Array, caps: Mapping[str, float]) -> Array:
+    inputs = replay.inputs
+    for name, cap in caps.items():
+        own = inputs.function == replay.function_number(name, f"caps={{{name!r}: ...}}")
+        if not cap >= 0:
+            raise InvalidArgumentError(f"caps={{{name!r}: {cap!r}}}: give seconds, 0 or more.")
+        seconds[own] = np.minimum(seconds[own], cap)
+    return seconds

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dasfprof.analysis.model.critical_path import run_columns
 from dasfprof.analysis.model.links import dependency_rows
+from dasfprof.analysis.model.predecessors import last_slots
 from dasfprof.analysis.model.slots import TaskSlots
 from dasfprof.analysis.model.workers import WorkerLives
 from dasfprof.analysis.numeric.groups import distinct
@@ -201,3 +202,175 @@ def _queues(trace: Trace, groups: Array, graph: Array, rootish: Array, slots: in
     together = groups[rows].astype(np.int64) * (int(graph.max(initial=0)) + 1) + graph[rows]
     largest = np.unique(together, return_counts=True)[1].max(initial=0)
     return bool(largest <= slots)
+
+
+# --- The workers of a replay: how many threads each has, and when it is there ---------------------
+
+#: A worker that joins so soon after the first task arrived was there, and one that leaves so soon
+#: after it took a task took that: seconds.
+_AT_ONCE = 0.001
+
+
+@dataclass(frozen=True)
+class ReplayCluster:
+    """Workers, a place each; seconds from the first task's arrival."""
+
+    threads: Array
+    #: 0: from the begin on.
+    joined: Array
+    #: Infinite: until the end.
+    left: Array
+
+    @property
+    def most_workers(self) -> int:
+        """The most workers at a time."""
+        joins = np.sort(self.joined)
+        leaves = np.sort(self.left)
+        there = np.arange(1, len(joins) + 1) - np.searchsorted(leaves, joins, side="right")
+        return int(there.max(initial=0))
+
+    @property
+    def most_threads(self) -> int:
+        """The most threads at a time."""
+        order = np.argsort(np.r_[self.left, self.joined], kind="stable")
+        steps = np.r_[-self.threads, self.threads][order]
+        return int(np.cumsum(steps).max(initial=0))
+
+    def with_workers(self, count: int) -> ReplayCluster:
+        """Return a cluster of another size, whose workers come and go as the recorded ones did."""
+        if not len(self.threads):
+            return ReplayCluster(
+                np.ones(count, dtype=np.int64), np.zeros(count), np.full(count, np.inf)
+            )
+        lives = max(round(len(self.threads) * count / max(self.most_workers, 1)), 1)
+        like = np.arange(lives) * len(self.threads) // lives
+        return ReplayCluster(self.threads[like], self.joined[like], self.left[like])
+
+    def with_threads(self, count: int) -> ReplayCluster:
+        """Return the same workers with other threads."""
+        return replace(self, threads=np.full(len(self.threads), count))
+
+
+def recorded_cluster(trace: Trace, lives: WorkerLives, slots: TaskSlots) -> ReplayCluster:
+    """Return the cluster that a trace was recorded on.
+
+    A worker that left takes no task after the last one that it took: it had been told to close
+    before, or what it took later died with it. One that left after all tasks were sent, did not.
+    """
+    first = float(slots.times.arrival.min(initial=np.inf))
+    last = float(slots.times.sent.max(initial=-np.inf))
+    workers = trace.workers.iloc[lives.ids]
+    joined = np.fmax(workers["joined"].to_numpy(dtype=float) - trace.begin, lives.begin)
+    joined = np.where(workers["joined"].isna(), 0.0, joined) - first
+    left = workers["left"].to_numpy(dtype=float) - trace.begin
+    taken = np.full(len(trace.workers), -np.inf)
+    np.maximum.at(taken, slots.worker, slots.times.executing)
+    taken = np.where(np.isfinite(taken[lives.ids]), taken[lives.ids] + _AT_ONCE, left)
+    return ReplayCluster(
+        threads=lives.threads,
+        joined=np.where(joined > _AT_ONCE, joined, 0.0),
+        left=np.where(left < last, np.maximum(np.fmin(left, taken) - first, 0.0), np.inf),
+    )
+
+
+# --- What Dask takes for the things around tasks, as a run measured it ----------------------------
+
+#: Where a trace tells nothing: seconds that the scheduler takes for a task, and that a message is
+#: on its way; bytes a second, which is Dask's own first guess.
+_USUAL_TASK, _USUAL_LATENCY, _USUAL_BANDWIDTH = 0.0003, 0.001, 100e6
+#: Transfers up to here take no time for their bytes.
+_SMALL = 100_000
+#: No latency counts as more of the median one, and no time that the scheduler takes: it did
+#: something else then.
+_LONGEST, _LONGEST_GAP = 20.0, 3.0
+#: So many of a kind tell a cost.
+_ENOUGH = 10
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds, and bytes a second."""
+
+    #: From the scheduler's sending a task until its worker knows of it. As all messages, it waits
+    #: until the one before is 2 ms old, and for both processes' event loops.
+    to_worker: float
+    #: From a worker's knowing an outcome until the scheduler does.
+    to_scheduler: float
+    #: For which a finished task, and what follows from it, keeps the scheduler.
+    scheduler: float
+    #: From a task's being ready until a free thread has it.
+    start: float
+    #: For which a message with dependencies takes beside their bytes.
+    transfer: float
+    bandwidth: float
+
+
+def measure_costs(trace: Trace, slots: TaskSlots) -> Costs:
+    """Measure the costs of a run; where it tells nothing, they are usual ones.
+
+    Latencies are means, as chains of tasks add them up.
+    """
+    tasks, count = trace.tasks, len(trace.tasks)
+    received, done, known = (getattr(slots.times, x)[:count] for x in ("received", "done", "known"))
+    scheduled = np.full(count, "sent" in tasks)
+    if "sent" in tasks:
+        scheduled &= tasks["sent"].notna().to_numpy()
+    worker_told = tasks["received"].notna().to_numpy() & scheduled
+    done_told = tasks["done"].notna().to_numpy() & scheduled
+    to_worker = _mean(received[worker_told] - slots.sent[:count][worker_told], _USUAL_LATENCY)
+    done, known = done[done_told], known[done_told]
+    to_scheduler, scheduler = _from_workers(done, known)
+    executing, ready = slots.times.executing, slots.times.ready
+    free = (last_slots(slots, executing, ready) < 0)[:count]
+    free &= tasks["ready"].notna().to_numpy() & tasks["executing"].notna().to_numpy()
+    waits = (executing - ready)[:count][free]
+    transfer, bandwidth = _transfers(trace)
+    return Costs(
+        to_worker=to_worker,
+        to_scheduler=to_scheduler,
+        scheduler=scheduler,
+        start=_mean(waits, 0.0),
+        transfer=transfer,
+        bandwidth=bandwidth,
+    )
+
+
+def _mean(values: Array, usual: float, longest: float = _LONGEST) -> float:
+    """Average latencies; none counts as more than so many medians: single pauses are no rule."""
+    if not len(values):
+        return usual
+    return float(np.mean(np.minimum(values, longest * np.median(values))))
+
+
+def _from_workers(done: Array, known: Array) -> tuple[float, float]:
+    """Measure the latency of finishes, and for how long each keeps the scheduler.
+
+    The latency is that of messages that did not wait for another one; where they did, the time
+    from one to the next is what the scheduler takes.
+    """
+    order = np.argsort(known, kind="stable")
+    done, known = done[order], known[order]
+    before = np.append(-np.inf, known)[:-1]
+    alone = (known - done)[before <= done]
+    latency = _mean(alone if len(alone) >= _ENOUGH else known - done, _USUAL_LATENCY)
+    gaps = (known - before)[done + latency < before]
+    if len(gaps) < _ENOUGH:
+        return latency, min(_USUAL_TASK, latency)
+    return latency, _mean(gaps, _USUAL_TASK, _LONGEST_GAP)
+
+
+def _transfers(trace: Trace) -> tuple[float, float]:
+    """Measure the latency of transfers, and their bandwidth beyond it."""
+    table = trace.transfers
+    if "size" not in table or not len(table):
+        return _USUAL_LATENCY, _USUAL_BANDWIDTH
+    brought = (table["state"].isna() | (table["state"] == "success")).to_numpy(dtype=bool)
+    size, seconds = table["size"].to_numpy(dtype=float), table["duration"].to_numpy(dtype=float)
+    told = brought & np.isfinite(size) & np.isfinite(seconds) & (seconds >= 0)
+    size, seconds = size[told], seconds[told]
+    small = size <= _SMALL
+    latency = _mean(seconds[small], _USUAL_LATENCY)
+    if small.all():
+        return latency, _USUAL_BANDWIDTH
+    beyond = np.maximum(seconds[~small] - latency, 0.1 * seconds[~small]).sum()
+    return latency, float(size[~small].sum() / beyond) if beyond > 0 else _USUAL_BANDWIDTH

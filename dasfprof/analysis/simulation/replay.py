@@ -3,22 +3,152 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
+from dasfprof.analysis.model.annotations import distinct_annotations
 from dasfprof.analysis.model.slots import task_slots
 from dasfprof.analysis.model.workers import worker_lives
-from dasfprof.analysis.simulation.arguments import check_mapping, is_positive
-from dasfprof.analysis.simulation.cluster import ReplayCluster, recorded_cluster
-from dasfprof.analysis.simulation.costs import Costs, measure_costs
-from dasfprof.analysis.simulation.inputs import ReplayInputs, replay_inputs
+from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.simulation.inputs import (
+    Costs,
+    ReplayCluster,
+    ReplayInputs,
+    measure_costs,
+    recorded_cluster,
+    replay_inputs,
+)
 from dasfprof.analysis.simulation.simulator import Outcome, Simulation
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
+from dasfprof.text import elide
+
+# --- What task runs take turns at, and of which another cluster may have no more ------------------
+
+#: From so large a share of the functions' time on, what they take turns at decides how long a run
+#: takes on another cluster.
+TELLING = 0.10
+#: Modules of Dask whose functions of these names wait until others give a lock back.
+_LOCKS = ("distributed/lock.py", "distributed/semaphore.py", "multi_lock.py", "dask/utils.py")
+_WAITING = ("acquire", "__enter__")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """One thing that runs take turns at."""
+
+    #: What, and for which share of the functions' time, in words.
+    told: str
+    #: How many runs may have it at a time; 0: unknown.
+    limit: int
+    #: The share of the functions' time for which they waited for it.
+    waited: float
+
+    def binds(self, threads: int) -> bool:
+        """Return whether runs on so many threads may have to wait for it, or did."""
+        return self.limit < threads or self.waited >= TELLING
+
+
+def find_shared(trace: Trace) -> list[Shared]:
+    """Find what the recorded runs took turns at during 10 % of their functions' time or more."""
+    seconds = float(np.nansum(trace.tasks["duration"].to_numpy(dtype=float)))
+    if not 0 < seconds < np.inf:
+        return []
+    locks = list(_locks(trace, seconds))
+    return [*(locks or _sampled_locks(trace)), *_annotated(trace, seconds)]
+
+
+def _locks(trace: Trace, seconds: float) -> Iterator[Shared]:
+    table = trace.locks_held
+    if not len(table):
+        return
+    names = table["name"].cat
+    by_name = Groups(names.codes.to_numpy(), len(names.categories))
+    held = by_name.sum(table["time"].to_numpy() - table["since"].to_numpy(dtype=float))
+    waited = by_name.sum(np.nan_to_num(table["waited"].to_numpy(dtype=float)))
+    for code, name in enumerate(names.categories):
+        share = (held[code] + waited[code]) / seconds
+        if share >= TELLING:
+            first = table[names.codes == code].iloc[0]
+            told = f"tasks held the {first['kind']} {elide(name, 60)!r} or waited for it"
+            yield Shared(_during(told, share), int(first["limit"]), waited[code] / seconds)
+
+
+def _sampled_locks(trace: Trace) -> Iterator[Shared]:
+    """Find waits for Dask's locks among samples of stacks: of traces that tell no lock's use."""
+    samples = trace.task_samples
+    if "stack" not in samples or not len(samples):
+        return
+    waits = [any(_waits(frame) for frame in frames) for frames in trace.stacks["frames"]]
+    waiting = np.append(np.array(waits, dtype=bool), False)[samples["stack"].to_numpy()]
+    share = float(waiting.mean())
+    if share >= TELLING:
+        yield Shared(_during("by samples of stacks, tasks waited for locks", share), 0, share)
+
+
+def _waits(frame: tuple[str, str, int]) -> bool:
+    return frame[0].rpartition(".")[2] in _WAITING and str(frame[1]).endswith(_LOCKS)
+
+
+def _annotated(trace: Trace, seconds: float) -> Iterator[Shared]:
+    """Find tasks that may run on some workers alone: which of another cluster, nobody knows."""
+    places, distinct = distinct_annotations(trace)
+    duration = np.nan_to_num(trace.tasks["duration"].to_numpy(dtype=float))
+    asked: dict[str, float] = {}
+    for value, own in zip(distinct, Groups(places, len(distinct)).sum(duration), strict=True):
+        if isinstance(value, dict):
+            for what in _asked(value):
+                asked[what] = asked.get(what, 0.0) + float(own)
+    for what, own in asked.items():
+        if own / seconds >= TELLING:
+            told = f"tasks that ask for {elide(what, 60)} ran"
+            yield Shared(_during(told, own / seconds), 0, 0.0)
+
+
+def _asked(annotations: dict[str, object]) -> Iterator[str]:
+    resources = annotations.get("resources")
+    if isinstance(resources, dict):
+        yield from (f"the resource {name!r}" for name in resources)
+    if annotations.get("workers") and not annotations.get("allow_other_workers"):
+        yield "certain workers"
+
+
+def _during(told: str, share: float) -> str:
+    return f"{told} for {min(share, 1.0):.0%} of the time of functions"
+
+
+def check_count(name: str, value: Any) -> None:
+    """Refuse what is no number of workers or threads."""
+    if not is_count(value):
+        raise InvalidArgumentError(
+            f"{name}={value!r}: give a whole number, 1 or more, or None for as many as were "
+            "recorded."
+        )
+
+
+def is_count(value: Any) -> bool:
+    """Return whether a value is a whole number, 1 or more."""
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= 1
+
+
+def is_positive(value: Any) -> bool:
+    """Return whether a value is a number above 0, and not infinite."""
+    return isinstance(value, Real) and bool(np.isfinite(float(value))) and float(value) > 0
+
+
+def check_mapping(name: str, value: Any, example: str) -> None:
+    """Refuse what does not give functions figures."""
+    if not isinstance(value, Mapping):
+        raise InvalidArgumentError(
+            f"{name}={value!r}: give a dict of functions' names, such as {example}."
+        )
+
 
 #: A replay that misses the recorded wall time by more foretells nothing.
 MOST_ERROR = 0.15
@@ -39,6 +169,8 @@ class Replay:
     cluster: ReplayCluster
     #: Why nothing can be predicted, whatever the calibration says, in words; or empty.
     obstacle: str
+    #: What runs took turns at: the replay knows nothing of it.
+    shared: list[Shared] = field(default_factory=list)
 
     @cached_property
     def base(self) -> float:
@@ -83,6 +215,18 @@ class Replay:
                 f"{MOST_ERROR:.0%} is the limit."
             )
         return ""
+
+    def refusal_on(self, cluster: ReplayCluster) -> str:
+        """Why the replay foretells nothing of a cluster, in words; empty where it does."""
+        if self.refusal or np.array_equal(cluster.threads, self.cluster.threads):
+            return self.refusal
+        binding = [one.told for one in self.shared if one.binds(cluster.most_threads)]
+        if not binding:
+            return ""
+        return (
+            f"Not to be predicted: {' and '.join(binding)}; what they take turns at is not "
+            "replayed, and more or fewer threads do not change how many may have it."
+        )
 
     def held(
         self, *, factor: Array | None = None, running: Array | None = None, unspill: bool = True
@@ -187,6 +331,7 @@ def make_replay(trace: Trace) -> Replay:
             costs=measure_costs(trace, slots),
             cluster=recorded_cluster(trace, lives, slots),
             obstacle=_obstacle(trace, inputs),
+            shared=find_shared(trace),
         )
 
 

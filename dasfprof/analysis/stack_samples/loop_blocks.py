@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dasfprof.analysis.model.clock_offsets import clock_offsets
 from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.slots import task_slots
+from dasfprof.analysis.numeric.intervals import overlap, union
 from dasfprof.analysis.stack_samples.places import all_stacks, import_of, line_of
 from dasfprof.analysis.stack_samples.task_samples import (
     LOCK,
@@ -16,6 +19,7 @@ from dasfprof.analysis.stack_samples.task_samples import (
 )
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame, Stack
+from dasfprof.database.columns import Array
 
 #: Functions in which an event loop waits for something to do.
 _IDLE = ("select", "EpollSelector.select", "KqueueSelector.select", "_poll", "poll")
@@ -108,15 +112,44 @@ def _cause(samples: Samples, at_work: float) -> str:
     total = samples.interval.sum()
     if not total > 0:
         return "unknown"
-    if np.nansum(samples.run_queue) >= _MOST * total:
+    counted = samples.interval[np.isfinite(samples.cpu)].sum()
+    if counted > 0 and np.nansum(samples.run_queue) >= _MOST * counted:
         return "no core"
     by_activity = {
         name: samples.interval[samples.activity == number].sum()
         for name, number in (("working", RUNNING), ("lock", LOCK), ("waiting", WAITING))
     }
-    cpu = np.nansum(samples.cpu)
-    if cpu < _MOST * total and by_activity["lock"] >= _MOST * total:
+    is_busy = counted > 0 and np.nansum(samples.cpu) >= _MOST * counted
+    if not is_busy and by_activity["lock"] >= _MOST * total:
         return "lock"
     if at_work < _MOST * total:  # it was about to turn
         return "unknown"
     return "waiting" if by_activity["waiting"] >= _MOST * total else "working"
+
+
+# --- When the event loops of workers were blocked, as far as samples tell -------------------------
+
+#: Seconds from which a loop that is late is blocked: Dask's own handlers take less at a time.
+_BLOCKED = 0.1
+
+
+@once_per_trace
+def blocked_on_the_way(trace: Trace) -> Array:
+    """Return for how long the loop of its worker was blocked while each run was on its way there.
+
+    A row each of `TaskSlots`, in seconds; 0 where nothing tells.
+    """
+    slots = task_slots(trace)
+    found = np.zeros(len(slots.worker))
+    memory = trace.managed_memory
+    if "loop_lag" not in memory or not len(memory):
+        return found
+    lag, worker = memory["loop_lag"].to_numpy(dtype=float), memory["worker_id"].to_numpy()
+    time = memory["time"].to_numpy(dtype=float) - trace.begin - clock_offsets(trace)[worker]
+    late = lag >= _BLOCKED
+    for number in np.unique(worker[late]).tolist():
+        own = late & (worker == number)
+        blocked = union(time[own] - lag[own], time[own])
+        rows = np.flatnonzero((slots.worker == number) & ~slots.reception_unknown)
+        found[rows] = overlap(slots.sent[rows], slots.times.received[rows], *blocked)
+    return found

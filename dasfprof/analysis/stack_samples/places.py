@@ -1,18 +1,20 @@
-"""`Places`: the lines, functions and libraries that stacks name."""
+"""The lines, functions and libraries that stacks name, and where task runs spent their time."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.stack_samples.spent import Spent, spent
+from dasfprof.analysis.stack_samples.task_samples import WAITING, samples_of
 from dasfprof.analysis.trace import Trace
-from dasfprof.analysis.under_way.lines import is_of_user
-from dasfprof.analysis.under_way.state import Frame, Stack
-from dasfprof.analysis.under_way.tasks_from_trace import Stacks
+from dasfprof.analysis.under_way.failed_tasks import Stacks
+from dasfprof.analysis.under_way.state import Frame, Stack, is_of_user, source_of
 from dasfprof.database.columns import Array
 
 By = Literal["line", "function", "library"]
@@ -128,3 +130,178 @@ def places(trace: Trace, by: By) -> Places:
     - library: of the innermost function
     """
     return Places(_NAMES[by], all_stacks(trace))
+
+
+@dataclass(frozen=True)
+class HotPlaces:
+    """Places, the longest first."""
+
+    #: See `places`; None: unknown.
+    names: list[Hashable]
+    spent: Spent
+    #: Of lines: the library's call in which most of the time was spent; empty: in none.
+    inside: list[str]
+    #: Which share of the line's time that is.
+    inside_share: list[float]
+
+
+def hot_places(
+    trace: Trace, function: str | None = None, step: str | None = None, by: By = "line"
+) -> HotPlaces:
+    """Return where the task runs of a function and a step were seen; None: of all."""
+    samples, functions = samples_of(trace, function, step)
+    named = places(trace, by)
+    codes, count = named.of(samples.stack), len(named.names)
+    found = spent(samples, codes, count, functions)
+    order = np.argsort(-found.seconds, kind="stable")
+    order = order[found.samples[order] > 0]
+    inside = _inside(trace, samples.stack, samples.interval, named) if by == "line" else {}
+    return HotPlaces(
+        [named.names[row] for row in order.tolist()],
+        found.take(order),
+        [inside[row][0] if row in inside else "" for row in order.tolist()],
+        [inside[row][1] if row in inside else 1.0 for row in order.tolist()],
+    )
+
+
+def _inside(
+    trace: Trace, stacks: Array, seconds: Array, lines: Places
+) -> dict[int, tuple[str, float]]:
+    """Return for each line the library's call in which most of its time was spent, and a share."""
+    frames, seen = all_stacks(trace), stacks[stacks >= 0]
+    by_stack = np.bincount(seen, seconds[stacks >= 0], len(frames))
+    totals: dict[int, dict[str, float]] = {}
+    for stack in np.unique(seen).tolist():
+        if frames[stack]:
+            total = totals.setdefault(int(lines.of(np.array([stack]))[0]), {})
+            words = line_of(frames[stack])[1]
+            total[words] = total.get(words, 0.0) + float(by_stack[stack])
+    found = {}
+    for line, total in totals.items():
+        words, most = max(total.items(), key=lambda item: item[1])
+        found[line] = words, most / sum(total.values()) if most > 0 else 1.0
+    return found
+
+
+@dataclass
+class Call:
+    """A function, called from the same functions."""
+
+    function: str
+    file: str
+    depth: int
+    #: Of it and of what it calls, and of it alone.
+    seconds: float = 0.0
+    own_seconds: float = 0.0
+    samples: int = 0
+    calls: dict[tuple[str, str], Call] = field(default_factory=dict)
+
+
+class CallTree:
+    """The calls of stacks.
+
+    Parameters
+    ----------
+    stacks
+        The stacks.
+    seconds, samples
+        Of each.
+    """
+
+    def __init__(self, stacks: list[Stack], seconds: Array, samples: Array) -> None:
+        self._roots: dict[tuple[str, str], Call] = {}
+        for stack, duration, number in zip(stacks, seconds.tolist(), samples.tolist(), strict=True):
+            calls, call = self._roots, None
+            for depth, frame in enumerate(stack if number else ()):
+                name = frame.function, frame.file
+                call = calls.get(name)
+                if call is None:
+                    call = calls[name] = Call(*name, depth)
+                call.seconds += duration
+                call.samples += number
+                calls = call.calls
+            if call is not None:
+                call.own_seconds += duration
+
+    def calls(self) -> Iterator[Call]:
+        """Return the calls, each followed by those that it makes, the longest first."""
+        pending = _by_time(self._roots)
+        while pending:
+            call = pending.pop()
+            yield call
+            pending += _by_time(call.calls)
+
+
+def _by_time(calls: dict[tuple[str, str], Call]) -> list[Call]:
+    return sorted(calls.values(), key=lambda call: call.seconds)
+
+
+# --- What the samples of a function show that its tasks wait for ----------------------------------
+
+#: The fewest samples that tell.
+_FEWEST = 20
+_ACQUIRES = {"acquire", "__enter__"}
+#: A lock of C code leaves no frame: the line that asks for it is the innermost.
+_LINE_OF_LOCK = re.compile(r"^with\b.*lock|\.acquire\(", re.IGNORECASE)
+_LINE_OF_SLEEP = re.compile(r"\bsleep\(")
+_NETWORK = re.compile(
+    r"/(socket|ssl|selectors)\.py$|/(urllib3|requests|aiohttp|botocore|fsspec|httpx)/"
+)
+#: How many of the innermost frames may be those of a lock.
+_DEEP = 4
+
+#: Methods and functions of Dask's client that wait for tasks; those of `as_completed` with them.
+_OF_CLIENT = {"wait", "gather", "result", "exception", "traceback", "get", "compute", "__next__"}
+
+#: What is waited for: a lock of its process, of the cluster, or of either; other tasks; the end of
+#: a sleep; the network; a thread or process that the task started; unknown.
+PROCESS_LOCK, CLUSTER_LOCK, LOCK = "process lock", "cluster lock", "lock"
+OTHER_TASKS, SLEEP, NETWORK, OWN_POOL = "other tasks", "sleep", "network", "own pool"
+UNKNOWN_WAIT = "unknown"
+#: By the files that acquire them. Those of processes are Python's own, Dask's and xarray's.
+_LOCKS = {
+    PROCESS_LOCK: re.compile(r"/threading\.py$|/dask/utils\.py$|/xarray/backends/locks\.py$"),
+    CLUSTER_LOCK: re.compile(r"/distributed/(lock|semaphore|multi_lock)\.py$"),
+}
+
+
+def waited_for(stack: Stack) -> str:
+    """Return what a thread waits for that has this stack; `UNKNOWN_WAIT` if that does not tell."""
+    if not stack:
+        return UNKNOWN_WAIT
+    # Functions have the name of their class before theirs, from Python 3.11 on.
+    calls = [(each.function.rpartition(".")[2], each.file.replace("\\", "/")) for each in stack]
+    for place, what in ((len(calls), CLUSTER_LOCK), (_DEEP, PROCESS_LOCK)):
+        files = [file for function, file in calls[-place:] if function in _ACQUIRES]
+        if any(_LOCKS[what].search(file) for file in files):
+            return what
+    if any(file.endswith("/distributed/client.py") and one in _OF_CLIENT for one, file in calls):
+        return OTHER_TASKS
+    if is_of_user(stack[-1]):
+        line = source_of(stack[-1])
+        if _LINE_OF_LOCK.search(line):
+            return LOCK
+        return SLEEP if _LINE_OF_SLEEP.search(line) else UNKNOWN_WAIT
+    if any(_NETWORK.search(file) for _, file in calls[-_DEEP:]):
+        return NETWORK
+    pool = any("/concurrent/futures/" in file for _, file in calls[-_DEEP:])
+    # The thread that runs a task is one of a pool itself, and has frames of that outside.
+    return OWN_POOL if pool and len(calls) > _DEEP else UNKNOWN_WAIT
+
+
+def waits_of(trace: Trace, function: str) -> dict[str, float]:
+    """Return the shares of a function's time for which its tasks wait, by what they wait for.
+
+    Empty where samples are too few to tell.
+    """
+    samples, _ = samples_of(trace, function)
+    total = float(samples.interval.sum())
+    if len(samples) < _FEWEST or not total > 0:
+        return {}
+    stacks = all_stacks(trace)
+    found: dict[str, float] = {}
+    waiting = np.flatnonzero((samples.activity == WAITING) & (samples.stack >= 0))
+    for row in waiting.tolist():
+        what = waited_for(stacks[samples.stack[row]])
+        found[what] = found.get(what, 0.0) + float(samples.interval[row]) / total
+    return found

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dasfprof.analysis.stack_samples.hot_places import hot_places
-from dasfprof.analysis.stack_samples.places import places
+from dasfprof.analysis.model.client_time import meanwhile
+from dasfprof.analysis.stack_samples.places import hot_places, places
 from dasfprof.analysis.stack_samples.task_samples import Samples
 from dasfprof.analysis.trace import Trace
-from dasfprof.analysis.under_way.lines import write_frame
-from dasfprof.analysis.under_way.state import Frame
+from dasfprof.analysis.under_way.state import Frame, write_frame
 from dasfprof.database.columns import Array
 from dasfprof.text import clean, count_of, format_share
 
@@ -17,11 +16,15 @@ from dasfprof.text import clean, count_of, format_share
 _FEWEST, _LEAST = 20, 0.2
 #: The share of its time from which a function waits so long for cores that its lines are uncertain.
 _STARVED = 0.3
+#: The share of a line's time from which it all counts as spent in one call.
+_ALL = 0.95
 #: The least share of a line's time that is told of.
 _WORTH_TELLING = 0.05
 #: The least share of the client's time of what is told of it.
 _MOSTLY = 0.5
 
+#: What is said of a client that makes graphs.
+BUILDS = "builds graphs"
 #: What the client was doing in a phase, see the schema's `CLIENT_SAMPLE`.
 _DOING = {
     "program": "runs the program's own code",
@@ -30,7 +33,7 @@ _DOING = {
     "optimising": "optimises graphs",
     "hashing": "hashes values to name their tasks",
     "sending": "sends graphs",
-    "building": "builds graphs",
+    "building": BUILDS,
 }
 
 
@@ -48,7 +51,9 @@ def hottest_line(trace: Trace, function: str) -> str:
     starved = np.nansum(found.spent.core_wait) > _STARVED * found.spent.seconds.sum()
     if share - margin < _LEAST or starved:
         return ""
-    inside = f", in {clean(found.inside[0])}" if found.inside[0] else ""
+    inside, part = clean(found.inside[0]), found.inside_share[0]
+    if inside:
+        inside = f", in {inside}" if part >= _ALL else f", {format_share(part)} of that in {inside}"
     more = f" ({count_of(samples, 'sample')}, ± {margin * 100:.0f} points)"
     spent = _split(found.spent.parts(0))
     return (
@@ -68,23 +73,38 @@ def client_meanwhile(trace: Trace, begins: Array, ends: Array) -> str:
         Unix seconds, in order and apart.
     """
     table = trace.client_samples
-    if not len(table) or not len(begins):
+    if not len(begins):
         return ""
+    if not len(table):
+        return _by_calls(trace, begins, ends)
     time = table["time"].to_numpy(dtype=float)
     span = np.searchsorted(begins, time, "right") - 1
     table = table[(span >= 0) & (time <= ends[np.maximum(span, 0)])]
     samples = Samples.of(table)
     total = float(samples.interval.sum())
     if len(samples) < _FEWEST or not total > 0:
-        return ""
+        return _by_calls(trace, begins, ends)
     phases = table["phase"].astype(object).to_numpy()
     by_phase = {phase: float(samples.interval[phases == phase].sum()) for phase in _DOING}
     phase = max(by_phase, key=lambda each: by_phase[each])
     if by_phase[phase] < _MOSTLY * total:
-        return ""
+        return _by_calls(trace, begins, ends)
     share = format_share(by_phase[phase] / total)
     line = _longest_line(trace, samples.take(phases == phase), total)
     return f"Meanwhile the client {_DOING[phase]} for {share} of the time{line}. "
+
+
+def _by_calls(trace: Trace, begins: Array, ends: Array) -> str:
+    """Say what it did by what it called, where samples of its stacks do not tell."""
+    if not len(trace.client_calls):
+        return ""
+    found, total = meanwhile(trace, begins, ends), float((ends - begins).sum())
+    parts = [
+        f"{one.value[0].lower()}{one.value[1:]} {format_share(seconds / total)}"
+        for one, seconds in sorted(found.items(), key=lambda item: -item[1])
+        if seconds >= _WORTH_TELLING * total
+    ]
+    return f"Meanwhile, by what the client called: {', '.join(parts)}. " if parts else ""
 
 
 def _longest_line(trace: Trace, samples: Samples, total: float) -> str:

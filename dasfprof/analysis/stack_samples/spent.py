@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.stack_samples.task_samples import LOCK, WAITING, Samples
+from dasfprof.analysis.stack_samples.task_samples import LOCK, UNKNOWN, WAITING, Samples
 from dasfprof.database.columns import Array
 
 #: How many standard deviations a margin of 95 % has.
@@ -133,11 +133,11 @@ def spent(samples: Samples, groups: Array, count: int, domains: Array) -> Spent:
 def parts_of(samples: Samples, domains: Array) -> Parts:
     """Return what of each sample's time adds up.
 
-    The kernel counts a thread's time on a core and without one between two samples, in which it
-    may run several lines. So these sums are exact for a function. Lines at which its threads waited
-    for something else get none of them. Which of the others they belong to is an estimate: the
-    sampler has the interpreter's lock when it looks, so that a thread which computed until then and
-    one that wanted the lock for long are alike.
+    The kernel counts a thread's time on a core and without one, in each task run and between two
+    samples of one, in which it may run several lines. So these sums are exact for a function. Lines
+    at which its threads waited for something else get none of them. Which of the others they belong
+    to is an estimate: the sampler has the interpreter's lock when it looks, so that a thread which
+    computed until then and one that wanted the lock for long are alike.
 
     Parameters
     ----------
@@ -151,15 +151,15 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
     is_active = samples.activity != WAITING
     domain = Groups(domains, int(domains.max(initial=-1)) + 1)
     counted = domain.sum(np.where(known, samples.interval, np.nan))
-    # The samples without a count are taken to be like the others.
-    of_counted = ratio(domain.sum(samples.interval), counted)
     own = [np.where(known, each, np.nan) for each in (samples.cpu, samples.run_queue)]
-    totals = [np.nan_to_num(domain.sum(each) * of_counted) for each in own]
+    exact = samples.computed, samples.queued
+    totals = [_total(*both, samples.interval, domain) for both in zip(own, exact, strict=True)]
     computing, core_wait = _placed(own, totals, samples.interval, is_active, domain)
     active = np.where(is_active, samples.interval, 0.0)
     lock = np.where(samples.activity == LOCK, samples.interval, 0.0)
+    untold = np.where(samples.activity == UNKNOWN, samples.interval, 0.0)
     all_active = domain.sum(active)
-    mixed = _mixed(all_active, totals, domain.sum(lock))
+    mixed = _mixed(all_active, totals, domain.sum(lock + untold))
     return Parts(
         seconds=samples.interval,
         samples=np.ones(len(samples)),
@@ -170,8 +170,21 @@ def parts_of(samples: Samples, domains: Array) -> Parts:
         active=active,
         active_share=np.nan_to_num(ratio(active, all_active[domains])),
         mixed=active * np.nan_to_num(ratio(mixed, all_active))[domains],
-        told=(counted[domains] > 0).astype(float),
+        told=((counted > 0) | (domain.known(samples.computed) > 0))[domains].astype(float),
     )
+
+
+def _total(own: Array, exact: Array, interval: Array, domain: Groups) -> Array:
+    """Return the seconds of a count in each domain.
+
+    The samples of task runs that tell theirs have the share that these tell of their time; others
+    what was counted between looks. Those without a count are taken to be like the others.
+    """
+    counted = np.where(np.isfinite(own) & np.isnan(exact), interval, 0.0)
+    like = ratio(domain.sum(np.where(np.isnan(exact), interval, 0.0)), domain.sum(counted))
+    between = np.nan_to_num(domain.sum(np.where(counted > 0, own, 0.0)) * like)
+    found: Array = domain.sum(np.nan_to_num(exact) * interval) + between
+    return found
 
 
 def _placed(
@@ -179,12 +192,18 @@ def _placed(
 ) -> list[Array]:
     """Place the seconds on a core, and those without one, so that domains have their totals.
 
-    The active samples get what was counted before them, in proportion. What is more than a sample
-    stands for goes to the others: a look that came late has the time of more than its interval.
+    The active samples get what was counted before them, in proportion; those without a count are
+    taken to be like the others. What is more than a sample stands for goes to the others: a look
+    that came late has the time of more than its interval.
     """
     placed = []
     for counted, total in zip(own, totals, strict=True):
-        seconds = np.where(is_active, np.nan_to_num(counted), 0.0)
+        told = is_active & np.isfinite(counted)
+        rate = ratio(
+            domain.sum(np.where(told, counted, 0.0)), domain.sum(np.where(told, interval, 0.0))
+        )
+        usual = interval * np.nan_to_num(rate, nan=1.0)[domain.codes]
+        seconds = np.where(is_active, np.where(told, counted, usual), 0.0)
         placed.append(seconds * np.nan_to_num(ratio(total, domain.sum(seconds)))[domain.codes])
     fit = np.nan_to_num(np.minimum(ratio(interval, placed[0] + placed[1]), 1.0), nan=1.0)
     placed = [each * fit for each in placed]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.numeric.groups import Groups, ratio
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
@@ -33,6 +34,10 @@ class Samples:
     run_queue: Array
     #: One of `UNKNOWN`, `RUNNING`, `LOCK`, `WAITING`.
     activity: Array
+    #: The shares of its function's time for which its task runs computed, and waited for a core, as
+    #: was counted from begin to end of each; NaN: unknown.
+    computed: Array
+    queued: Array
 
     def __len__(self) -> int:
         return len(self.stack)
@@ -41,7 +46,7 @@ class Samples:
     def of(cls, table: pd.DataFrame) -> Samples:
         """Return the samples of a table of a `Trace`."""
         if not len(table):
-            return cls(np.empty(0, dtype=np.int64), *(np.empty(0) for _ in range(5)))
+            return cls(np.empty(0, dtype=np.int64), *(np.empty(0) for _ in range(7)))
         activity = table["activity"].astype("category").cat
         codes = [*(_ACTIVITIES.get(str(each), UNKNOWN) for each in activity.categories), UNKNOWN]
         return cls(
@@ -51,6 +56,8 @@ class Samples:
             cpu=table["cpu"].to_numpy(dtype=float),
             run_queue=table["run_queue"].to_numpy(dtype=float),
             activity=np.array(codes, dtype=np.int8)[activity.codes.to_numpy()],
+            computed=np.full(len(table), np.nan),
+            queued=np.full(len(table), np.nan),
         )
 
     def take(self, rows: Array) -> Samples:
@@ -110,16 +117,44 @@ def samples_of(
         The samples, and a number for the function of each.
     """
     runs, tasks = run_of_samples(trace), with_open_runs(trace).tasks
-    kept = np.ones(len(runs), dtype=bool)
+    of_runs = np.ones(len(tasks) + 1, dtype=bool)  # the last: of no known task run
     for column, wanted in (("function", function), ("step", step)):
         if wanted is None:
             continue
-        is_it = np.zeros(len(tasks) + 1, dtype=bool)  # the last: of no known task run
+        of_runs[-1] = False
         if column in tasks:
-            is_it[:-1] = (tasks[column].astype(object) == wanted).to_numpy()
-        kept &= is_it[runs]
+            of_runs[:-1] &= (tasks[column].astype(object) == wanted).to_numpy()
+        else:
+            of_runs[:-1] = False
     functions = np.zeros(len(tasks) + 1, dtype=np.int64)
     if "function" in tasks:
         functions[:-1] = 1 + tasks["function"].cat.codes.to_numpy()
-    rows = np.flatnonzero(kept)
-    return Samples.of(trace.task_samples).take(rows), functions[runs[rows]]
+    rows = np.flatnonzero(of_runs[runs])
+    samples, runs = Samples.of(trace.task_samples).take(rows), runs[rows]
+    # What was counted since before the run began is of another's.
+    start = np.append(tasks["start"].to_numpy(dtype=float), np.nan)[runs]
+    crosses = samples.time - samples.interval < start - 2 * _ROUNDED
+    ended = np.append(np.arange(len(tasks)) < len(trace.tasks), False)
+    shares = [
+        np.where(ended, _shares(tasks, name, functions[:-1], of_runs[:-1] & ended[:-1]), np.nan)
+        for name in ("cpu", "run_queue")
+    ]
+    samples = replace(
+        samples,
+        cpu=np.where(crosses, np.nan, samples.cpu),
+        run_queue=np.where(crosses, np.nan, samples.run_queue),
+        computed=shares[0][runs],
+        queued=shares[1][runs],
+    )
+    return samples, functions[runs]
+
+
+def _shares(tasks: pd.DataFrame, column: str, functions: Array, counted: Array) -> Array:
+    """Return which share of its function's time each task run's has of a count; NaN: unknown."""
+    if column not in tasks:
+        return np.full(len(tasks) + 1, np.nan)
+    values, seconds = (tasks[name].to_numpy(dtype=float) for name in (column, "duration"))
+    known = counted & np.isfinite(values) & np.isfinite(seconds)
+    groups = Groups(np.where(known, functions, -1), int(functions.max(initial=0)) + 1)
+    share = np.minimum(ratio(groups.sum(values), groups.sum(seconds)), 1.0)
+    return np.append(share[functions], np.nan)

@@ -1,28 +1,33 @@
-"""The critical path: segment by segment, and summed up."""
+"""The critical path, the slack of task runs, the time to the first task, the graph itself."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.critical_path import (
     SegmentKind,
+    find_path,
     path_segments,
     run_columns,
     running_on_path,
 )
+from dasfprof.analysis.model.first_task import Stage, find_first_task
 from dasfprof.analysis.model.predecessors import (
     NAMES,
     find_predecessors,
 )
+from dasfprof.analysis.model.slack import find_slack
 from dasfprof.analysis.model.slots import task_slots, unseen_runs
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.tables.columns import running_columns, step_column, text
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.tables.shared_columns import running_columns, step_column, text
 from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.progress import track
 from dasfprof.errors import InvalidArgumentError
 
 By = Literal["function", "step"]
@@ -58,6 +63,10 @@ KINDS = {
         "The task had not begun on its worker; without a file of the scheduler, or of the worker, "
         "nothing tells why.",
     ),
+    SegmentKind.LOST: (
+        "Lost",
+        "An attempt at the task, or its result, was on a worker until that left the cluster.",
+    ),
 }
 _LABELS = np.array([KINDS[kind][0] for kind in SegmentKind], dtype=object)
 _MEANINGS = np.array([KINDS[kind][1] for kind in SegmentKind], dtype=object)
@@ -79,7 +88,8 @@ def critical_path(trace: Trace) -> pd.DataFrame:
 
         - ``Start (s)`` (from the trace's begin), ``Duration (s)``
         - ``Kind``: ``Client``, ``Scheduler``, ``Transfer``, ``Worker`` (it had not begun the
-          task though it could), ``Unspill``, ``Task overhead``, ``Compute``
+          task though it could), ``Unspill``, ``Task overhead``, ``Compute``, ``Lost`` (with a
+          worker, so that the task ran again)
         - ``Function``, ``Task Key``, ``Run ID``, ``Host``, ``Worker``: of the task run that
           waited or ran
         - ``Bound By``: what ties that run to the one before it on the path: ``dependency``,
@@ -154,3 +164,122 @@ def critical_path_summary(trace: Trace, by: By = "function") -> pd.DataFrame:
     )
     order = np.argsort(-seconds, kind="stable")
     return summary.take(order).reset_index(drop=True)
+
+
+@question("How much later each task could have ended", "time")
+def per_task_slack(trace: Trace) -> pd.DataFrame:
+    """Show how much later each task run could have ended without the whole ending later.
+
+    Returns
+    -------
+    DataFrame
+        A row a task run, the least slack first: ``Task Key``, ``Function``, ``Host``,
+        ``Worker``, ``Run ID``, ``Start (s)``, ``Duration (s)``, ``Slack (s)``, ``On Critical
+        Path``.
+
+    Notes
+    -----
+    One run being late at a time, all tasks on the worker that they ran on and in the order in
+    which they did. Several tasks of one chain share its slack.
+    """
+    slots = task_slots(trace)
+    predecessors = find_predecessors(trace)
+    slack = find_slack(trace, slots, predecessors)
+    critical = np.zeros(len(slack), dtype=bool)
+    critical[find_path(trace).rows] = True
+    length = slots.times.stop - slots.times.start
+    order = np.lexsort((slots.times.start, -length, slack))
+    workers = trace.workers
+    functions = np.array(slots.functions, dtype=object)
+    columns = {
+        "Task Key": trace.keys.texts(run_columns(trace, "key_id")[order]),
+        "Function": functions[slots.function[order]],
+        "Host": workers["host"].to_numpy(dtype=object)[slots.worker[order]],
+        "Worker": workers["worker"].to_numpy(dtype=object)[slots.worker[order]],
+    }
+    return pd.DataFrame(
+        {
+            **{name: pd.Series(values, dtype=object) for name, values in columns.items()},
+            "Run ID": run_columns(trace, "run_id")[order],
+            "Start (s)": slots.times.start[order],
+            "Duration (s)": length[order],
+            "Slack (s)": slack[order],
+            "On Critical Path": critical[order],
+            **step_column(trace, order, unseen_runs(trace)),
+        }
+    )
+
+
+#: What each stage is called here.
+LABELS = {
+    Stage.PROMPT: "Waiting for input",
+    Stage.PROGRAM: "Program",
+    Stage.OPTIMISING: "Optimising",
+    Stage.PICKLING: "Pickling",
+    Stage.SENDING: "Sending",
+    Stage.SCHEDULER: "Scheduler",
+    Stage.WORKERS: "Waiting for workers",
+    Stage.STARTING: "Starting",
+}
+
+
+@question("Time to the first task", "time", expendable=("Share (%)",))
+def time_to_first_task(trace: Trace) -> pd.DataFrame:
+    """Split the time from the begin of recording to the first task.
+
+    Returns
+    -------
+    DataFrame
+        A row a stage, in their order: ``Stage``, ``Time (s)`` (NA: not recorded), ``Share (%)``
+        (of them all, where the whole is known). None where tasks ran before recording began.
+
+        - ``Waiting for input``: the client's program waited at the prompt of a notebook or a shell;
+          looked at once a second
+        - ``Program``: it ran, before it sent a graph: what it imports, reads and builds. With
+          optimising, where that is unknown; `client_activity` has its lines
+        - ``Optimising``: Dask optimised the collections, in the client's process
+        - ``Pickling``: it pickled the graph there
+        - ``Sending``: until the scheduler took the graph up; unknown between hosts
+        - ``Scheduler``: it unpickled the graph and prepared its tasks; Dask optimises some here
+        - ``Waiting for workers``: there was none
+        - ``Starting``: until a worker gave the first task a thread
+    """
+    found = find_first_task(trace)
+    stages = {} if found is None else found.stages
+    seconds = np.array(list(stages.values()), dtype=float)
+    whole = np.nan if found is None else found.seconds
+    return pd.DataFrame(
+        {
+            "Stage": text(np.array([LABELS[stage] for stage in stages], dtype=object)),
+            "Time (s)": seconds,
+            "Share (%)": seconds / whole * 100 if whole > 0 else np.full(len(seconds), np.nan),
+        }
+    )
+
+
+def create_annotated_task_graph(trace: Trace, *, progress: bool = False) -> nx.DiGraph[str]:
+    """Return the task graph with what is known of each task; see `TraceAnalyser`."""
+    tasks, texts = trace.tasks, trace.keys.texts(np.arange(len(trace.keys)))
+    offsets, dependencies = trace.dependencies
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    last = tasks.drop_duplicates("key_id", keep="last")
+    columns = {
+        "name": last["function"],
+        "size": last["size"],
+        "shape": last["shape"],
+        "type": last["type"],
+        "duration": last["duration"],
+        "input_data_size": last["input_size"],
+    }
+    lists = [column.astype(object).tolist() for column in columns.values()]
+    rows = zip(last["key_id"].tolist(), *lists, strict=True)
+    bar = track(rows, "Creating annotated task graph", shown=progress, total=len(last), unit="task")
+    for key_id, *values in bar:
+        about: dict[str, Any] = dict(zip(columns, values, strict=True))
+        seconds, size = about["duration"], about["input_data_size"]
+        about["throughput"] = size / seconds if seconds > 0 else float("nan")
+        graph.add_node(texts[key_id], **about)
+    counts = np.diff(offsets)
+    tasks_of = np.repeat(np.arange(len(counts)), counts)
+    graph.add_edges_from(zip(texts[dependencies].tolist(), texts[tasks_of].tolist(), strict=True))
+    return graph

@@ -16,8 +16,8 @@ def diagnose(trace: Trace, least: float = 0.1) -> pd.DataFrame:
     Parameters
     ----------
     least
-        Seconds at stake below which findings are left out. Errors, and findings whose seconds are
-        unknown, are not.
+        Seconds at stake, or seen, below which findings are left out. Errors, and findings of which
+        neither are known, are not.
 
     Returns
     -------
@@ -30,7 +30,8 @@ def diagnose(trace: Trace, least: float = 0.1) -> pd.DataFrame:
           are), ``medium`` (a twentieth), ``low``, ``info``
         - ``Finding``: one sentence with the figure
         - ``Seconds at stake (s)``: of wall time, by which the run might be shorter without
-          it; NaN where that is unknown. Findings overlap: their seconds do not add up
+          it, by a replay or what was measured; NaN where neither shows that. Findings overlap:
+          their seconds do not add up
         - ``Evidence``: figures, and the methods that show more; where steps of the pipeline
           are known, that of the function
         - ``Suggestion``: what to change
@@ -48,6 +49,9 @@ def diagnose(trace: Trace, least: float = 0.1) -> pd.DataFrame:
     ``attrs["figures"]`` has, by name, the figures of which the sentences of each row are made:
     texts, and numbers as ``{"value": 0.25, "unit": "s"}``. Units are ``s``, ``B``, ``B/s``,
     ``share``, ``times`` and ``count``.
+
+    ``attrs["costs"]`` has the seconds by which each row is ranked: those at stake; or, where
+    nothing shows what a change would save, those for which it was seen.
 
     A finding that another one brings about is ``low``, and says what it may follow from: one with
     as many seconds at stake, or more. That

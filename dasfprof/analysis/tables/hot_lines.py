@@ -1,4 +1,4 @@
-"""In which lines, functions and libraries tasks spend their time, and how; the tree of calls."""
+"""In which lines tasks, the client and blocked event loops spent their time."""
 
 from __future__ import annotations
 
@@ -8,29 +8,35 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.stack_samples.call_tree import CallTree
-from dasfprof.analysis.stack_samples.hot_places import hot_places
-from dasfprof.analysis.stack_samples.places import UNKNOWN, By, all_stacks
-from dasfprof.analysis.stack_samples.task_samples import samples_of
+from dasfprof.analysis.numeric.intervals import union
+from dasfprof.analysis.stack_samples.loop_blocks import loop_blocks as find_blocks
+from dasfprof.analysis.stack_samples.places import (
+    UNKNOWN,
+    By,
+    CallTree,
+    all_stacks,
+    hot_places,
+    import_of,
+    places,
+)
+from dasfprof.analysis.stack_samples.spent import spent
+from dasfprof.analysis.stack_samples.task_samples import Samples, samples_of
+from dasfprof.analysis.tables.columns import text, whole
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.tables.shared_columns import text, whole
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.under_way.state import Frame
+from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
-
-
-def has_task_samples(trace: Trace) -> bool:
-    """Return whether stacks of tasks were sampled."""
-    return len(trace.task_samples) > 0
 
 
 @question(
     "Lines that take the time",
     "lines",
-    short="lines",
+    short="hot",
     expendable=("Interpreter's Lock (s)", "Uncertain (s)", "Samples"),
-    needs=has_task_samples,
+    needs="task_samples",
 )
 def hot_lines(
     trace: Trace, function: str | None = None, step: str | None = None, by: By = "line"
@@ -56,7 +62,9 @@ def hot_lines(
           call in which most of its time was spent; empty: in none), by line; ``File`` and ``Code``,
           by function; ``Library``, by library. ``(unknown)``: the function is C code, or the stack
           is not in the file
-        - ``Time (s)``: each sample stands for the time since the one before
+        - ``Time (s)``: each sample stands for the time since the last look of its kind: functions
+          whose task runs take 30 ms and more are looked at 20 times a second, others about once,
+          runs of under 3 ms hardly ever
         - ``Share (%)`` of all these samples; ``Margin (points)``: by how much it may be off, in 95
           of 100 cases
         - ``Computing (s)``: on a core; ``Waiting for a core (s)``: it could have run;
@@ -74,10 +82,11 @@ def hot_lines(
     line does after its last call, such as an operator or the freeing of what it made, may count for
     the next line.
 
-    What all task runs of a function computed is known, and for how long they had no core. Of lines
-    that is an estimate: where tasks compete for the interpreter's lock, or for cores, a line at
-    which they mostly wait for it gets too much of the computing. ``Uncertain (s)`` says so. It is
-    next to nothing where one of the three has nearly all of the function's time, or one line has.
+    What all task runs of a function computed is known from their begins and ends, and for how long
+    they had no core. Of lines that is an estimate: where tasks compete for the interpreter's lock,
+    or for cores, a line at which they mostly wait for it gets too much of the computing.
+    ``Uncertain (s)`` says so. It is next to nothing where one of the three has nearly all of the
+    function's time, or one line has.
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: choose one of {', '.join(get_args(By))}.")
@@ -115,7 +124,7 @@ def _names(names: list[Hashable], by: By) -> dict[str, pd.Series]:
     return {"File": column(1), "Line": whole(np.array(lines, dtype=float)), "Code": column(0)}
 
 
-@question("Tree of calls", "lines", short="calls", needs=has_task_samples)
+@question("Tree of calls", "lines", short="calls", needs="task_samples")
 def call_tree(
     trace: Trace, function: str | None = None, step: str | None = None, least: float = 1.0
 ) -> pd.DataFrame:
@@ -156,3 +165,139 @@ def call_tree(
             "Samples": np.array([call.samples for call in kept], dtype=np.int64),
         }
     )
+
+
+@question(
+    "What the client did",
+    "lines",
+    short="client",
+    expendable=("Code", "Margin (points)", "Samples"),
+    needs="client_samples",
+)
+def client_activity(trace: Trace) -> pd.DataFrame:
+    """Sum up the samples of the client's main thread by phase and line.
+
+    Returns
+    -------
+    DataFrame
+        A row a phase and line of the program, the longest first:
+
+        - ``Phase``: waiting (for the cluster), pickling, optimising, hashing (names for tasks),
+          sending (a graph), building (a graph, or another call of Dask's); program: in none
+        - ``File``, ``Line``, ``Code`` (the function that it is in): the innermost line of the
+          user's own code
+        - ``Importing``: the library that was imported there, if one was
+        - ``Time (s)``, ``Share (%)``, ``Margin (points)``, ``Computing (s)``, ``Samples``: see
+          `hot_lines`
+        - ``Cluster Idle (s)``: of this time, that in which no task ran
+    """
+    table = trace.client_samples
+    samples = Samples.of(table)
+    named = places(trace, "line")
+    lines = named.of(samples.stack)
+    phases = table["phase"].astype("category").cat if len(table) else None
+    phase = phases.codes.to_numpy(dtype=np.int64) if phases is not None else lines
+    pairs, groups = np.unique(phase * len(named.names) + lines, return_inverse=True)
+    groups = groups.reshape(-1)
+    found = spent(samples, groups, len(pairs), np.zeros(len(samples), dtype=np.int64))
+    idle = Groups(groups, len(pairs)).sum(samples.interval * _is_idle(trace, samples.time))
+    order = np.argsort(-found.seconds, kind="stable")
+    names = [named.names[row] for row in (pairs[order] % max(len(named.names), 1)).tolist()]
+    frames = [name if isinstance(name, Frame) else Frame(UNKNOWN, UNKNOWN, -1) for name in names]
+    known = [*(map(str, phases.categories) if phases is not None else ()), UNKNOWN]
+    imports = _imports(trace, samples.stack, groups, len(pairs))
+    return pd.DataFrame(
+        {
+            "Phase": _texts(known[row] for row in (pairs[order] // max(len(named.names), 1))),
+            "File": _texts(frame.file for frame in frames),
+            "Line": whole(np.array([f.line if f.line >= 0 else np.nan for f in frames], float)),
+            "Code": _texts(frame.function for frame in frames),
+            "Importing": _texts(imports[row] for row in order.tolist()),
+            "Time (s)": found.seconds[order],
+            "Share (%)": found.share[order] * 100,
+            "Margin (points)": found.margin[order] * 100,
+            "Computing (s)": found.computing[order],
+            "Cluster Idle (s)": idle[order],
+            "Samples": found.samples[order],
+        }
+    )
+
+
+def _texts(items: object) -> pd.Series:
+    return text(np.array([*items], dtype=object))  # type: ignore[misc]
+
+
+def _is_idle(trace: Trace, times: Array) -> Array:
+    """Return whether no task ran at each time."""
+    tasks = with_open_runs(trace).tasks
+    if not len(tasks):
+        return np.ones(len(times), dtype=bool)
+    start = tasks["start"].to_numpy(dtype=float)
+    stop = start + tasks["duration"].to_numpy(dtype=float)
+    known = np.isfinite(stop)
+    begins, ends = union(start[known], stop[known])
+    places = np.searchsorted(begins, times, "right") - 1
+    found: Array = (places < 0) | (times > np.r_[ends, -np.inf][places])
+    return found
+
+
+def _imports(trace: Trace, stacks: Array, groups: Array, count: int) -> list[str]:
+    """Return the library that each group imported: that of most of its stacks, or none."""
+    frames = all_stacks(trace)
+    found = [""] * count
+    for group, stack in sorted(set(zip(groups.tolist(), stacks.tolist(), strict=True))):
+        library = import_of(frames[stack]) if stack >= 0 else None
+        found[group] = found[group] or library or ""
+    return found
+
+
+@question(
+    "Event loops that did not turn",
+    "lines",
+    short="loops",
+    expendable=("Code", "Inside", "Samples"),
+    needs="loop_samples",
+)
+def loop_blocks(trace: Trace) -> pd.DataFrame:
+    """List the times in which an event loop had not turned for over 50 ms.
+
+    While that of a worker does not turn, it neither takes new tasks nor sends results.
+
+    Returns
+    -------
+    DataFrame
+        A row each, the longest first:
+
+        - ``Worker``: its label, or the scheduler's
+        - ``Start (s)``: its last turn, from the trace's begin; ``Duration (s)``: until it was seen
+          to turn again, which is up to 0.07 s after it did
+        - ``Cause``: working; no core (it could have run: the host had none free); lock (other
+          threads of its process had the interpreter's lock); waiting (in a call that waits);
+          unknown (it was about to turn whenever it was looked at)
+        - ``File``, ``Line``, ``Code``: the line of the user's code at which it was seen longest,
+          or of whatever ran; ``Inside``: the library's call in it
+        - ``Importing``: the library that was imported there; empty if none was
+        - ``Samples``: how many times it was looked at. C code that keeps the interpreter's lock
+          keeps the sampler away, too
+    """
+    blocks = find_blocks(trace)
+    labels = trace.workers["worker"].astype(object).tolist() if blocks else []
+    lines = [block.line for block in blocks]
+    return pd.DataFrame(
+        {
+            "Worker": _block_texts([labels[block.worker_id] for block in blocks]),
+            "Start (s)": np.array([block.start - trace.begin for block in blocks], dtype=float),
+            "Duration (s)": np.array([block.stop - block.start for block in blocks], dtype=float),
+            "Cause": _block_texts([block.cause for block in blocks]),
+            "File": _block_texts(["" if line is None else line.file for line in lines]),
+            "Line": whole(np.array([np.nan if line is None else line.line for line in lines])),
+            "Code": _block_texts(["" if line is None else line.function for line in lines]),
+            "Inside": _block_texts([block.inside for block in blocks]),
+            "Importing": _block_texts([block.imported or "" for block in blocks]),
+            "Samples": np.array([block.samples for block in blocks], dtype=np.int64),
+        }
+    )
+
+
+def _block_texts(items: list[str]) -> pd.Series:
+    return text(np.array(items, dtype=object))

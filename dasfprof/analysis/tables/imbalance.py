@@ -1,20 +1,21 @@
-"""How unequally the work of each function is spread over workers, and over its tasks."""
+"""How unequally work is spread: over workers, over tasks, over time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.attempts import find_attempts
+from dasfprof.analysis.model.degradation import Trends, find_trends, trend_rows
 from dasfprof.analysis.model.steps import step_groups
+from dasfprof.analysis.model.stragglers import find_stragglers
 from dasfprof.analysis.model.workers import NamedWorkers, known_thread_counts, workers_with_tasks
-from dasfprof.analysis.numeric.group_sums import GroupSums
-from dasfprof.analysis.numeric.groups import Groups, ratio
-from dasfprof.analysis.tables.in_parts import InParts, joined_rows
-from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.tables.shared_columns import text
+from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
+from dasfprof.analysis.tables.columns import flags, step_column, text
+from dasfprof.analysis.tables.questions import NO_PARTS, InParts, joined_rows, question
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.database.columns import Array
@@ -135,3 +136,196 @@ def _weights(of_workers: Array, count: int) -> Array:
     known = len(of_workers) == count and np.isfinite(of_workers).all() and (of_workers > 0).all()
     weights: Array = of_workers if known else np.ones(count)
     return weights
+
+
+@question("Tasks that took far longer than others of their function", "balance")
+def stragglers(trace: Trace) -> pd.DataFrame:
+    """List the task runs that took far longer than others of their function, and why.
+
+    Returns
+    -------
+    DataFrame
+        A row a straggler, the largest excess first. It takes more than twice the median of
+        its function in its layer of the graph (that of all its runs, where keys are no
+        tuples), is three median absolute deviations above it, and takes 1 % of the run's wall
+        time at least; there are five such runs or more.
+
+        - ``Task Key``, ``Function``, ``Host``, ``Worker``, ``Run ID``, ``Start (s)`` (from
+          the trace's begin)
+        - ``Elapsed (s)``: of its thread, with unspilling and deserialising, without waits for a
+          core; where no file tells, of its function alone
+        - ``Median (s)`` (of its function and layer), ``Times Median``, ``Excess (s)``
+        - ``Input Size (MB)``, ``Median Input Size (MB)``
+        - ``Expected for its Input (s)``: the median of runs with inputs of like size (the
+          same power of two), or of all, grown as the input is, where there are few
+        - ``Cause``, the first of these that explains it: ``larger input`` (no more than twice
+          what is expected for it, so that it is not slow), ``slow host``, ``slow worker``
+          (they take 1.5 times as long as the others, beyond chance), ``spill``,
+          ``deserialising``, ``worker overhead`` (it waited for the worker's event loop or for
+          its thread), ``first run on that worker``, ``skew`` (the function's durations differ so
+          much anyway), ``blocked`` (it waited without using the CPU), ``computed longer``,
+          ``unknown``
+    """
+    found, workers = find_stragglers(trace), NamedWorkers(trace)
+    tasks = trace.tasks.take(found.rows)
+    return pd.DataFrame(
+        {
+            "Task Key": text(trace.keys.texts(tasks["key_id"].to_numpy())),
+            "Function": text(tasks["function"].astype(object).to_numpy()),
+            "Host": text(workers.hosts[found.worker]),
+            "Worker": text(workers.labels[found.worker]),
+            "Run ID": tasks["run_id"].to_numpy(),
+            "Start (s)": found.start - trace.begin,
+            "Elapsed (s)": found.seconds,
+            "Median (s)": found.median,
+            "Times Median": ratio(found.seconds, found.median),
+            "Excess (s)": found.excess,
+            "Input Size (MB)": found.input_size / 1e6,
+            "Median Input Size (MB)": found.median_input / 1e6,
+            "Expected for its Input (s)": found.expected,
+            "Cause": text(found.cause),
+            **step_column(trace, found.rows),
+        }
+    )
+
+
+#: The labels of what is compared with time.
+_LABELS = {
+    "run": "Run Method Seconds",
+    "elapsed": "Elapsed Seconds",
+    "cpu": "Process Seconds",
+    "input_size": "Input Size",
+}
+
+
+def _rows(trace: Trace) -> pd.DataFrame:
+    return trend_rows(find_attempts(trace))
+
+
+def _combined(_: Trace, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    return _degradation_table(find_trends(joined_rows(parts)))
+
+
+@question(
+    "Functions that get slower as the run goes on", "reports", in_parts=InParts(_rows, _combined)
+)
+def degradation(trace: Trace) -> pd.DataFrame:
+    """Test whether each function gets slower as the run goes on, by the steps of the guide.
+
+    Returns
+    -------
+    DataFrame
+        A row a function, the most seconds in it first:
+
+        - ``Function``, ``Attempts`` (those that succeeded; no others count here)
+        - ``Count Falling``: fewer of them start in equal times
+        - ``Run Method Seconds Rising``, ``Elapsed Seconds Rising``, ``Process Seconds
+          Rising``, ``Input Size Rising``
+        - ``Count Last/First Third``, ``Run Method Seconds Last/First Third`` and so on: the
+          last third of its attempts by the first
+        - ``Verdict``: what follows, in words
+
+        A quantity rises if its rank correlation with time is 0.6 at least and its last third
+        1.3 times its first; a number falls by the same measure. NA stands for fewer than 12
+        attempts, or where no file tells.
+    """
+    return _degradation_table(find_trends(_rows(trace)))
+
+
+def _degradation_table(trends: Trends) -> pd.DataFrame:
+    change = {label: trends.change[name] for name, label in _LABELS.items()}
+    rising = {
+        f"{label} Rising": flags(trends.rises[name], ~np.isnan(trends.change[name]))
+        for name, label in _LABELS.items()
+    }
+    table = pd.DataFrame(
+        {
+            "Function": text(trends.functions),
+            "Attempts": trends.attempts,
+            "Count Falling": flags(trends.count_falls, ~np.isnan(trends.count_change)),
+            **rising,
+            "Count Last/First Third": trends.count_change,
+            **{f"{label} Last/First Third": values for label, values in change.items()},
+            "Verdict": text(trends.verdicts),
+        }
+    )
+    return table.take(trends.order).reset_index(drop=True)
+
+
+INTERVAL = "Time Interval (seconds from begin)"
+
+#: In a longer run, or with more workers, only the seconds in which something was counted are
+#: listed.
+MAX_CELLS = 50_000_000
+
+#: Rows that are counted at once: few enough to stay in the processor's cache.
+_PART = 1 << 16
+
+
+@question(
+    "Tasks in memory on each worker, second by second",
+    "time",
+    short="balance",
+    overview=7,
+    page="balance",
+    csv="task_balance",
+    in_parts=NO_PARTS,
+)
+def per_worker_task_balance(trace: Trace) -> pd.DataFrame:
+    """Count the tasks in memory on each worker over time.
+
+    Returns
+    -------
+    DataFrame
+        A row a second: ``Time Interval (seconds from begin)``, from the first count of the
+        trace, and a column a worker with its number of tasks in memory at the end of that
+        second, as last counted; 0 before its first count. Where two hosts have workers of
+        one label, the columns are called by host and label.
+    """
+    workers, memory = NamedWorkers(trace), trace.managed_memory
+    worker, time = workers.numbers(memory), memory["time"].to_numpy()
+    tasks = memory["tasks"].to_numpy(dtype=float)
+    known = np.isfinite(time) & np.isfinite(tasks)
+    if not known.all():
+        worker, time, tasks = worker[known], time[known], tasks[known]
+    if not len(time):
+        return pd.DataFrame({INTERVAL: np.empty(0, dtype=np.int64)})
+    begin, last = time.min(), float(_seconds(time.max() - time.min()))
+    columns = np.flatnonzero(np.bincount(worker))
+    # A worker that left holds nothing. What all held as the run ended, and they left, is kept.
+    left = trace.workers["left"].to_numpy()
+    gone = np.flatnonzero((left >= begin) & (_seconds(left - begin) < last))
+    gone = gone[np.isin(workers.of_lives[gone], columns)]
+    if len(gone):
+        worker = np.concatenate([worker, workers.of_lives[gone]])
+        time, tasks = np.concatenate([time, left[gone]]), np.append(tasks, np.zeros(len(gone)))
+    every = (last + 1) * len(columns) <= MAX_CELLS
+    listed = np.arange(int(last) + 1) if every else np.unique(_seconds(time - begin))
+    counts = np.full((len(listed), len(columns)), np.nan)
+    place = np.zeros(len(workers), dtype=np.int64)
+    place[columns] = np.arange(len(columns))
+    for rows in _in_order(time):
+        row = _seconds(time[rows] - begin)
+        row = row.astype(np.int64) if every else np.searchsorted(listed, row)
+        # Of several counts in one second the last assignment stays: that of the latest.
+        counts[row, place[worker[rows]]] = tasks[rows]
+    titles = workers.titles()
+    table = pd.DataFrame(counts, columns=pd.Index([titles[at] for at in columns], dtype=object))
+    table = table.ffill().fillna(0.0).sort_index(axis=1)
+    table.insert(0, INTERVAL, listed.astype(np.int64))
+    return table
+
+
+def _in_order(time: Array) -> Iterator[slice | Array]:
+    """Return the rows in the order of time, a part at a time."""
+    starts = range(0, len(time), _PART)
+    if (time[1:] >= time[:-1]).all():
+        yield from (slice(start, start + _PART) for start in starts)
+    else:
+        order = np.argsort(time, kind="stable")
+        yield from (order[start : start + _PART] for start in starts)
+
+
+def _seconds(time: Array) -> Array:
+    """Count whole seconds; clocks tell microseconds, so 128.2 - 127.2 is one."""
+    return np.floor(np.round(time, 6))

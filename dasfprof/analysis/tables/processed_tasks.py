@@ -1,4 +1,4 @@
-"""What became of each attempt at a task, as the reports of parallel-run services list it."""
+"""What became of each attempt at a task, and how many each process and node worked off."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ import pandas as pd
 
 from dasfprof.analysis.model.attempts import RECOMPUTED, RETRIED, find_attempts
 from dasfprof.analysis.model.steps import NO_STEP, has_steps
-from dasfprof.analysis.model.unsent_tasks import UnsentTask, sent_tasks, unsent_tasks
-from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.numeric.group_sums import GroupSums
-from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.tables.in_parts import InParts
-from dasfprof.analysis.tables.listed_rows import LISTED, first_rows, folded
-from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.tables.shared_columns import text, utc
+from dasfprof.analysis.model.untold_tasks import UnsentTask, sent_tasks, unsent_tasks
+from dasfprof.analysis.model.workers import NamedWorkers, known_thread_counts, workers_with_tasks
+from dasfprof.analysis.numeric.groups import Groups, GroupSums
+from dasfprof.analysis.tables.columns import LISTED, first_rows, folded, text, utc, whole
+from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError
@@ -99,7 +96,7 @@ def processed_tasks(trace: Trace, by: By = "task") -> pd.DataFrame:
         three seconds, ``Mean Elapsed Seconds``, ``Process / Elapsed (%)`` over attempts of which
         both are known, the sum of ``Core Wait Seconds``, ``Recomputed`` (attempts after one that
         had made a result, which was lost or released), and ``Unfinished`` (attempts that had not
-        ended, which are neither succeeded nor failed).
+        ended, or that the client gave up: neither succeeded nor failed).
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
@@ -212,3 +209,86 @@ def attempt_columns(sums: GroupSums) -> dict[str, Any]:
         "Recomputed": counts["recomputed"],
         "Unfinished": counts["open"],
     }
+
+
+def _process_sums(trace: Trace) -> GroupSums:
+    """Sum up the attempts by the number of their worker."""
+    workers, attempts = NamedWorkers(trace), find_attempts(trace)
+    groups = Groups(attempts["worker"].to_numpy(), len(workers))
+    return attempt_sums(attempts, groups, range(len(workers)))
+
+
+def _of_processes(trace: Trace, parts: Sequence[GroupSums]) -> pd.DataFrame:
+    workers, sums = NamedWorkers(trace), GroupSums.merged(parts)
+    listed = workers_with_tasks(trace, workers, np.array(sums.names, dtype=np.int64))
+    lives = np.bincount(workers.of_lives, minlength=len(workers))
+    sums = GroupSums.merged([sums], listed.tolist())
+    table = pd.DataFrame(
+        {
+            "Node": text(workers.hosts[listed]),
+            "Process": text(workers.labels[listed]),
+            "Threads": whole(known_thread_counts(trace, workers)[listed]),
+            "Restarts": lives[listed] - 1,
+            "Share of Tasks (%)": _share(sums.rows),
+            **attempt_columns(sums),
+        }
+    )
+    return table.take(np.argsort(workers.ranks()[listed])).reset_index(drop=True)
+
+
+def _of_nodes(trace: Trace, parts: Sequence[GroupSums]) -> pd.DataFrame:
+    workers, sums = NamedWorkers(trace), GroupSums.merged(parts)
+    listed = workers_with_tasks(trace, workers, np.array(sums.names, dtype=np.int64))
+    nodes, names = pd.factorize(workers.hosts[listed])
+    hosts = workers.hosts[np.array(sums.names, dtype=np.int64)].tolist()
+    sums = GroupSums.merged([sums.by(hosts)], names.tolist())
+    processes = Groups(nodes, len(names))
+    of_threads = known_thread_counts(trace, workers)[listed]
+    known = processes.known(of_threads) == processes.sizes
+    table = pd.DataFrame(
+        {
+            "Node": text(names),
+            "Processes": processes.sizes,
+            "Threads": whole(np.where(known, processes.sum(of_threads), np.nan)),
+            "Share of Tasks (%)": _share(sums.rows),
+            **attempt_columns(sums),
+        }
+    )
+    return table.take(np.argsort(names.astype(str), kind="stable")).reset_index(drop=True)
+
+
+@question(
+    "What each worker process worked off", "reports", in_parts=InParts(_process_sums, _of_processes)
+)
+def process_summary(trace: Trace) -> pd.DataFrame:
+    """Sum up `processed_tasks` by worker.
+
+    Returns
+    -------
+    DataFrame
+        A row a worker, by node and name: ``Node``, ``Process``, ``Threads``, ``Restarts``
+        (of a worker of this name), ``Share of Tasks (%)``, and the columns that
+        `processed_tasks` has by function. A worker that had no task is listed where a file
+        of it is there.
+    """
+    return _of_processes(trace, [_process_sums(trace)])
+
+
+@question("What each node worked off", "reports", in_parts=InParts(_process_sums, _of_nodes))
+def node_summary(trace: Trace) -> pd.DataFrame:
+    """Sum up `processed_tasks` by node.
+
+    Returns
+    -------
+    DataFrame
+        A row a host, by name: ``Node``, ``Processes``, ``Threads`` (NA if one worker's are
+        unknown), ``Share of Tasks (%)``, and the columns that `processed_tasks` has by
+        function. Shares far apart on equal nodes say that there are more of them than the
+        run has work for.
+    """
+    return _of_nodes(trace, [_process_sums(trace)])
+
+
+def _share(sizes: Array) -> Array:
+    shares: Array = sizes / max(sizes.sum(), 1) * 100
+    return shares

@@ -15,16 +15,55 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, Literal, Protocol, TypeVar, get_args
 
 import pandas as pd
+from pandas.api.types import union_categoricals
 
-from dasfprof.analysis.tables.in_parts import InParts
 from dasfprof.analysis.trace import Trace
 from dasfprof.errors import InvalidArgumentError
+
+# --- `InParts`: how a question is answered of a run that does not fit into memory -----------------
+
+
+@dataclass(frozen=True)
+class InParts:
+    """How a question is answered of a run that does not fit into memory.
+
+    The functions take the question's arguments by name, as far as they were given.
+    """
+
+    #: What a part of the run tells: small, and able to travel between processes.
+    of_part: Callable[..., Any]
+    #: Takes a trace without task runs and transfers, and what all parts told.
+    combine: Callable[..., pd.DataFrame]
+    #: Puts what two parts told together, where that is less than both; None: it is not.
+    fold: Callable[[Any, Any], Any] | None = None
+    #: The values of `by` that can be answered so; empty: there are none, or all can.
+    by: tuple[str, ...] = ()
+
+    def take(self, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a question with these arguments can be answered so."""
+        return not self.by or arguments.get("by", self.by[0]) in self.by
+
+
+#: Of questions about samples and other facts that are in memory even then.
+NO_PARTS: Literal["no parts"] = "no parts"
+
+
+def joined_rows(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Put rows of parts together; columns of categories stay such."""
+    columns = {
+        name: union_categoricals([part[name] for part in parts])
+        if isinstance(parts[0][name].dtype, pd.CategoricalDtype)
+        else pd.concat([part[name] for part in parts], ignore_index=True)
+        for name in parts[0]
+    }
+    return pd.DataFrame(columns, copy=False)
+
 
 Answer = TypeVar("Answer", bound=Callable[..., pd.DataFrame])
 Group = Literal[
@@ -36,8 +75,8 @@ GROUPS: dict[Group, str] = {
     "diagnosis": "What is wrong with a run, and what to change.",
     "time": "Where the time of a run went, and what it depended on.",
     "lines": (
-        "Which lines of the program took the time, by samples of stacks: each stands for the time "
-        "since the one before."
+        "Which lines of the program took the time: those that built the work, and, by samples of "
+        "stacks, those that ran: a sample stands for the time since the last look of its kind."
     ),
     "steps": (
         "What the steps of the pipeline took. A step is what `dasfprof.step`, Dask's ``span`` or "
@@ -86,8 +125,9 @@ class Question:
     page: str | None = None
     #: The name of its CSV file, without ending; empty: the method's, without ``per_``.
     csv: str = ""
-    #: Whether a trace has what it is about; None: any has.
-    needs: Callable[[Trace], bool] | None = None
+    #: What a trace has that it is about: the table of `Trace` that has rows, or a function that
+    #: tells; None: any trace has it.
+    needs: str | Callable[[Trace], bool] | None = None
     #: How it is answered part by part; None: it needs the whole run in memory.
     in_parts: InParts | Literal["no parts"] | None = None
 
@@ -151,6 +191,8 @@ class Question:
 
     def applies(self, trace: Trace) -> bool:
         """Return whether the trace has what it is about: without steps, no table of steps."""
+        if isinstance(self.needs, str):
+            return len(getattr(trace, self.needs)) > 0
         return self.needs is None or self.needs(trace)
 
     def of(self, analyser: Analyser, *args: Any, **arguments: Any) -> pd.DataFrame:
@@ -220,7 +262,7 @@ def question(  # noqa: PLR0917
     expendable: tuple[str, ...] = (),
     page: str | None = None,
     csv: str = "",
-    needs: Callable[[Trace], bool] | None = None,
+    needs: str | Callable[[Trace], bool] | None = None,
     in_parts: InParts | Literal["no parts"] | None = None,
 ) -> Callable[[Answer], Answer]:
     """Register a function as a question; see `Question` for the parameters."""

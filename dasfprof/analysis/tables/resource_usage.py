@@ -1,4 +1,4 @@
-"""What hosts, their disks and the workers' processes used, sample by sample."""
+"""What hosts, disks, GPUs and processes used, those of other programs too."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.tables.in_parts import NO_PARTS
-from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.tables.shared_columns import text, utc, whole
+from dasfprof.analysis.model.gpus import gpu_utilisation
+from dasfprof.analysis.model.processes import host_programs
+from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.tables.columns import INTERVAL, text, utc, whole
+from dasfprof.analysis.tables.questions import NO_PARTS, question
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
 from dasfprof.schema.declaration import Column
 from dasfprof.schema.resources import HOST_COUNTERS, HOST_PRESSURE, RESOURCE_USAGE
 
@@ -65,7 +68,10 @@ def node_resource_usage(trace: Trace) -> pd.DataFrame:
         for it); and the other counters with a title in `dasfprof.schema.resources`. NA is what
         the host does not tell.
     """
-    samples = _told(trace.samples, _OF_NODES)
+    samples = trace.samples
+    if "host_read" in samples:
+        samples = samples[(samples["host_read"] == 1).to_numpy()]
+    samples = _told(samples, _OF_NODES)
     nodes = _hosts(trace, samples)
     table = _table(samples, _OF_NODES)
     total = table["Memory Total (MB)"]
@@ -175,3 +181,148 @@ def _sorted(table: pd.DataFrame, *by: Array) -> pd.DataFrame:
     ranks = [pd.factorize(texts.astype(str), sort=True)[0] for texts in reversed(by)]
     ordered: pd.DataFrame = table.take(np.lexsort([time, *ranks])).reset_index(drop=True)
     return ordered
+
+
+#: Means of readings by their labels, and by what they are divided.
+_MEANS = {
+    "Mean Power (W)": ("power", 1.0),
+    "Mean SM Clock (MHz)": ("sm_clock", 1.0),
+    "Mean Memory Clock (MHz)": ("memory_clock", 1.0),
+    "Mean PCIe Sent (MB/s)": ("pcie_tx", 1e6),
+    "Mean PCIe Received (MB/s)": ("pcie_rx", 1e6),
+}
+#: Where dask-cuda moved results, by the columns' labels.
+_MOVED = {
+    "GPU to Host": "device_to_host",
+    "Host to GPU": "host_to_device",
+    "Host to Disk": "host_to_disk",
+    "Disk to Host": "disk_to_host",
+}
+
+#: The columns.
+_DTYPES = {
+    "Host": "object",
+    "GPU": "Int64",
+    "Name": "object",
+    "Workers": "object",
+    INTERVAL: "float64",
+    "Time (s)": "float64",
+    "Mean GPU Utilization (%)": "float64",
+    "Max GPU Utilization (%)": "float64",
+    "Mean GPU Memory Used (GB)": "float64",
+    "Max GPU Memory Used (GB)": "float64",
+    "GPU Memory (GB)": "float64",
+    **dict.fromkeys(_MEANS, "float64"),
+    "Max Temperature (C)": "float64",
+    "Tasks Ran (%)": "float64",
+    "Idle While Tasks Ran (%)": "float64",
+    "Idle While No Task Ran (%)": "float64",
+    **{f"{label} (GB)": "float64" for label in _MOVED},
+    "Moving Results (s)": "float64",
+    "Samples": "int64",
+    "UUID": "object",
+}
+
+
+@question("How busy each GPU was", "time")
+def per_gpu_utilisation(trace: Trace, interval: float | None = None) -> pd.DataFrame:
+    """Show how busy each GPU was, and whether it idled while tasks ran on its workers.
+
+    Parameters
+    ----------
+    interval
+        Seconds for a row over time; None gives the whole run in one row.
+
+    Returns
+    -------
+    DataFrame
+        A row a device (and interval), by host and index:
+
+        - ``Host``, ``GPU`` (NVML index), ``Name``, ``Workers`` (those whose own device it
+          is; empty: nobody's, but there to be used)
+        - ``Time Interval (seconds from begin)``, if an interval was given
+        - ``Time (s)``: for which samples of the device are known; all other columns are
+          about this time, NA where it is none
+        - ``Mean GPU Utilization (%)``, ``Max GPU Utilization (%)``, ``Mean GPU Memory Used
+          (GB)``, ``Max GPU Memory Used (GB)``, ``GPU Memory (GB)``, ``Mean Power (W)``, ``Mean
+          SM Clock (MHz)``, ``Mean Memory Clock (MHz)``, ``Mean PCIe Sent (MB/s)``,
+          ``Mean PCIe Received (MB/s)``, ``Max Temperature (C)``
+        - ``Tasks Ran (%)``: the share in which a task ran on one of its workers
+        - ``Idle While Tasks Ran (%)``, ``Idle While No Task Ran (%)``: the shares in which
+          no kernel ran on the device; with the mean utilisation they make 100
+        - ``GPU to Host (GB)``, ``Host to GPU (GB)``, ``Host to Disk (GB)``, ``Disk to Host
+          (GB)``, ``Moving Results (s)``: what its workers moved, NA where they are not
+          dask-cuda's
+        - ``Samples``, ``UUID``
+    """
+    if interval is not None and not interval > 0:
+        raise InvalidArgumentError(
+            f"interval={interval!r}: give seconds, more than 0, or None for the whole run."
+        )
+    workers = NamedWorkers(trace)
+    titles = workers.titles()
+    begins, devices = gpu_utilisation(trace, workers, interval)
+    tables = [pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in _DTYPES.items()})]
+    for found in devices:
+        device = found.device
+        columns = {
+            "Host": device.host,
+            "GPU": pd.NA if np.isnan(device.index) else int(device.index),
+            "Name": device.name,
+            "Workers": ", ".join(titles[number] for number in device.workers),
+            INTERVAL: begins,
+            "Time (s)": found.seconds,
+            "Mean GPU Utilization (%)": found.mean_utilization,
+            "Max GPU Utilization (%)": found.max_utilization,
+            "Mean GPU Memory Used (GB)": found.mean_memory / 1e9,
+            "Max GPU Memory Used (GB)": found.max_memory / 1e9,
+            "GPU Memory (GB)": found.memory_total / 1e9,
+            **{label: found.means[name] / unit for label, (name, unit) in _MEANS.items()},
+            "Max Temperature (C)": found.max_temperature,
+            "Tasks Ran (%)": found.tasks_ran,
+            "Idle While Tasks Ran (%)": found.idle_while_tasks_ran,
+            "Idle While No Task Ran (%)": found.idle_while_no_task_ran,
+            **{f"{label} (GB)": found.moved[f"{way}_size"] / 1e9 for label, way in _MOVED.items()},
+            "Moving Results (s)": sum(found.moved[way] for way in _MOVED.values()),
+            "Samples": found.samples,
+            "UUID": device.uuid,
+        }
+        tables.append(pd.DataFrame(columns).astype(_DTYPES))
+    table = pd.concat(tables[1:] or tables, ignore_index=True)
+    return table if interval is not None else table.drop(columns=INTERVAL)
+
+
+@question("Programs on hosts", "reports", needs="host_processes")
+def host_processes(trace: Trace) -> pd.DataFrame:
+    """List the programs that used much of a host, the run's own and others'.
+
+    A host's processes are looked at every 5 s while its cores are busy for half of the time or
+    more, and every 30 s for their memory alone: those that one worker of the host can see. Of each
+    the kernel's name (15 characters) and its owner are recorded, no command line.
+
+    Returns
+    -------
+    DataFrame
+        A row a program of a host, the most CPU first: ``Node``, ``Process`` (its name), ``Owner``,
+        ``Whose`` (``run``: a process of the run, or what it started; ``other``), ``Processes``
+        (how many), ``Cpu Seconds`` (in the time between looks while the host was busy), ``Cores``
+        (on average over it; NA where it never was), ``Memory Used (MB)`` (resident; the most at a
+        look), ``Looks`` (at the busy host).
+    """
+    found = host_programs(trace)
+    table = found.programs
+    looks = np.array([found.looks.get(host, 0) for host in table["host"]], dtype=float)
+    whose = np.where(table["ours"].to_numpy(dtype=bool), "run", "other").astype(object)
+    return pd.DataFrame(
+        {
+            "Node": text(table["host"].to_numpy(dtype=object)),
+            "Process": text(table["name"].to_numpy(dtype=object)),
+            "Owner": text(table["owner"].to_numpy(dtype=object)),
+            "Whose": text(whose),
+            "Processes": table["processes"].to_numpy(dtype=np.int64),
+            "Cpu Seconds": table["seconds"].to_numpy(dtype=float),
+            "Cores": table["cores"].to_numpy(dtype=float),
+            "Memory Used (MB)": table["memory"].to_numpy(dtype=float) / 1e6,
+            "Looks": whole(looks),
+        }
+    )

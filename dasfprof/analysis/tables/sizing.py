@@ -18,8 +18,8 @@ from dasfprof.analysis.model.sizing import (
 )
 from dasfprof.analysis.model.times import TaskTimes, ordered_times, recorded_times
 from dasfprof.analysis.numeric.groups import ratio
+from dasfprof.analysis.tables.columns import text, whole
 from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.tables.shared_columns import text, whole
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError

@@ -9,17 +9,20 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.busy_time import running_seconds
-from dasfprof.analysis.model.gpu_samples import GpuSamples, gpu_samples
+from dasfprof.analysis.model.gpus import GpuSamples, gpu_samples
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.constants import taken
-from dasfprof.analysis.numeric.group_sums import GroupSums
-from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.tables.in_parts import InParts
-from dasfprof.analysis.tables.key_text_array import KeyTextArray
-from dasfprof.analysis.tables.listed_rows import LISTED, first_rows, folded
-from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.tables.shared_columns import running_columns, step_column
+from dasfprof.analysis.numeric.groups import Groups, GroupSums
+from dasfprof.analysis.tables.columns import (
+    LISTED,
+    KeyTextArray,
+    first_rows,
+    folded,
+    running_columns,
+    step_column,
+)
+from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.progress import track
@@ -73,7 +76,7 @@ def _in_order(table: pd.DataFrame) -> Array:
     "Tasks that took the most time",
     "time",
     short="task",
-    overview=5,
+    overview=6,
     in_parts=InParts(_part, _combined, _folded),
     expendable=("Run ID", "Function", "State", "Start (s)"),
 )

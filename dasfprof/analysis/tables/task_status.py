@@ -1,23 +1,35 @@
-"""What each task run waited for and did, by task run, function and step."""
+"""What each task run waited for and did, and how many ended where, when and how."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.open_runs import with_open_runs
-from dasfprof.analysis.model.statuses import STATUSES, status_seconds
+from dasfprof.analysis.model.attempts import find_attempts
+from dasfprof.analysis.model.open_runs import OPEN_STATES, with_open_runs
+from dasfprof.analysis.model.run_end import find_run_end
+from dasfprof.analysis.model.slots import STATUSES, status_seconds
 from dasfprof.analysis.model.steps import has_steps, step_groups
 from dasfprof.analysis.model.times import ordered_times
-from dasfprof.analysis.numeric.group_sums import GroupSums
-from dasfprof.analysis.numeric.groups import Groups
-from dasfprof.analysis.tables.in_parts import InParts
-from dasfprof.analysis.tables.listed_rows import LISTED, Listed, first_rows, folded
-from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.tables.shared_columns import step_column, text
+from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.numeric.groups import Groups, GroupSums
+from dasfprof.analysis.numeric.intervals import Intervals
+from dasfprof.analysis.tables.columns import (
+    INTERVAL,
+    LISTED,
+    Listed,
+    first_rows,
+    folded,
+    step_column,
+    text,
+)
+from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.under_way.causes import find_causes
+from dasfprof.analysis.under_way.from_trace import state_from_trace
 from dasfprof.database.columns import Array
 
 #: What to do where a status takes most of a function's time.
@@ -48,6 +60,13 @@ NEXT_STEPS = {
 }
 #: What the statuses of a task run sum to.
 _TOTAL = "Total"
+#: What those that had not ended had of that.
+_OPEN = "Open"
+#: What is said of functions whose tasks had not ended.
+_ANY = ""
+_NOT_ENDED = "Most of its time is of tasks that had not ended. "
+_NOT_BEGUN = "None of its tasks is known to have been given a thread. "
+_NO_CAUSE = "Whether they would have ended is not known."
 #: What to do where no time of a function is known.
 _NOTHING = "No time of its task runs is known."
 
@@ -135,7 +154,7 @@ def _of_steps(trace: Trace) -> GroupSums:
     "What the tasks of each function waited for and did",
     "time",
     page="status",
-    in_parts=InParts(_of_functions, lambda _, parts: _sum_up("Function", parts)),
+    in_parts=InParts(_of_functions, lambda trace, parts: _sum_up("Function", trace, parts)),
 )
 def per_function_status(trace: Trace) -> pd.DataFrame:
     """Sum up what the task runs of each function waited for and did, and what to do about it.
@@ -145,9 +164,12 @@ def per_function_status(trace: Trace) -> pd.DataFrame:
     DataFrame
         A row a function, the longest total first: ``Function``, ``Task Runs``, the statuses
         of `per_task_status` in seconds summed over the runs, ``Total (s)``, their shares of
-        it (``Running (%)`` and so on), ``Dominant Status``, and ``Next steps`` for that.
+        it (``Running (%)`` and so on), ``Dominant Status``, ``Next steps`` for that, and
+        ``Unfinished Tasks``, as the scheduler last counted them before a run that did not end was
+        given up. Tasks that never got a thread have no run. What held up those that did not end
+        stands in ``Next steps``, as the diagnosis says it.
     """
-    return _sum_up("Function", [_of_functions(trace)])
+    return _sum_up("Function", trace, [_of_functions(trace)])
 
 
 @question(
@@ -155,7 +177,7 @@ def per_function_status(trace: Trace) -> pd.DataFrame:
     "steps",
     page="step-status",
     needs=has_steps,
-    in_parts=InParts(_of_steps, lambda _, parts: _sum_up("Step", parts)),
+    in_parts=InParts(_of_steps, lambda trace, parts: _sum_up("Step", trace, parts)),
 )
 def per_step_status(trace: Trace) -> pd.DataFrame:
     """Sum up what the task runs of each step of the pipeline waited for and did.
@@ -163,27 +185,39 @@ def per_step_status(trace: Trace) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        As `per_function_status`, a row a ``Step``; ``(no step)`` for the runs of none.
+        As `per_function_status`, a row a ``Step``; ``(no step)`` for the runs of none. Unfinished
+        tasks are counted by function alone.
     """
-    return _sum_up("Step", [_of_steps(trace)])
+    return _sum_up("Step", trace, [_of_steps(trace)])
 
 
 def _sums(trace: Trace, codes: Array, names: list[str]) -> GroupSums:
     """Sum up the statuses of task runs by group."""
     times = ordered_times(trace)
     seconds = {**status_seconds(trace), _TOTAL: times.known - times.arrival}
+    is_open = trace.tasks["state"].isin(OPEN_STATES).to_numpy()
+    seconds[_OPEN] = np.where(is_open, seconds[_TOTAL], 0.0)
     return GroupSums.of(names, Groups(codes, len(names)), seconds)
 
 
-def _sum_up(label: str, parts: Sequence[GroupSums]) -> pd.DataFrame:
+def _sum_up(label: str, trace: Trace, parts: Sequence[GroupSums]) -> pd.DataFrame:
     """Make the table of the sums of all parts."""
-    sums = GroupSums.merged(parts)
+    unfinished = _unfinished(trace) if label == "Function" else {}
+    sums = GroupSums.merged(parts, list(unfinished))
     names = np.array(sums.names, dtype=object)
     seconds = {name: sums.told(name) for name in STATUSES}
     whole = np.nan_to_num(sums.told(_TOTAL))
     dominant = _dominant(list(seconds.values()))
+    dominant[sums.rows == 0] = None
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = {f"{name} (%)": values / whole * 100 for name, values in seconds.items()}
+    next_steps = [NEXT_STEPS.get(status, _NOTHING) for status in dominant]
+    stuck = (sums.rows == 0) | (sums.sum(_OPEN) > whole / 2)
+    if stuck.any():
+        why = _why(trace)
+        for row in np.flatnonzero(stuck).tolist():
+            what = _NOT_ENDED if sums.rows[row] else _NOT_BEGUN
+            next_steps[row] = why.get(sums.names[row], f"{what}{why[_ANY]}")
     table = pd.DataFrame(
         {
             label: text(names),
@@ -192,11 +226,37 @@ def _sum_up(label: str, parts: Sequence[GroupSums]) -> pd.DataFrame:
             "Total (s)": whole,
             **shares,
             "Dominant Status": dominant,
-            "Next steps": [NEXT_STEPS.get(status, _NOTHING) for status in dominant],
+            "Next steps": next_steps,
         }
     )
+    if label == "Function":
+        counts = [unfinished.get(name, 0) for name in names]
+        table["Unfinished Tasks"] = np.array(counts, dtype=np.int64)
     order = np.lexsort((np.argsort(np.argsort(names)), -whole))
     return table.take(order).reset_index(drop=True)
+
+
+def _unfinished(trace: Trace) -> dict[str, int]:
+    """Return the numbers of unfinished tasks by function; empty where the run ended."""
+    end = find_run_end(trace)
+    tasks = (end.state or {}).get("tasks") if end is not None else None
+    if not isinstance(tasks, dict):
+        return {}
+    states = ("waiting", "no-worker", "queued", "processing")
+    counts = {name: sum(own.get(state, 0) for state in states) for name, own in tasks.items()}
+    return {str(name): count for name, count in counts.items() if count}
+
+
+def _why(trace: Trace) -> dict[Hashable, str]:
+    """Return what holds up the functions of which that is known, and, by `_ANY`, the others."""
+    state = state_from_trace(trace)
+    # Errors hold up what depends on them, which never began; they are told as findings.
+    causes = [] if state is None else [one for one in find_causes(state) if one.kind != "error"]
+    told: dict[Hashable, str] = {_ANY: causes[0].text if causes else _NO_CAUSE}
+    for cause in causes:
+        if cause.function is not None:
+            told.setdefault(cause.function, f"{cause.text} {cause.suggestion}")
+    return told
 
 
 def _dominant(seconds: list[Array]) -> Array:
@@ -206,3 +266,66 @@ def _dominant(seconds: list[Array]) -> Array:
     longest = np.argmax(table, axis=0)
     known = table.max(axis=0) >= 0
     return names[np.where(known, longest, len(STATUSES))]
+
+
+#: A number of an interval, the rank of a worker, and the status of attempts.
+Cell = tuple[int, int, str | None]
+
+
+def _counts(trace: Trace, interval: float | None = None) -> Counter[Cell]:
+    workers, attempts = NamedWorkers(trace), find_attempts(trace)
+    intervals = Intervals.of_span(trace.begin, trace.end, interval)
+    start = attempts["start"].to_numpy()
+    timed = np.isfinite(start)
+    status = attempts["status"].cat
+    names = [*status.categories, None]
+    codes = np.where(status.codes < 0, len(names) - 1, status.codes)
+    places = intervals.places(start[timed])
+    ranks = workers.ranks()[attempts["worker"].to_numpy()[timed]]
+    cells = (places * max(len(workers), 1) + ranks) * len(names) + codes[timed]
+    distinct, counts = np.unique(cells, return_counts=True)
+    rest, status_code = np.divmod(distinct, len(names))
+    place, rank = np.divmod(rest, max(len(workers), 1))
+    found = zip(place.tolist(), rank.tolist(), status_code.tolist(), counts.tolist(), strict=True)
+    return Counter({(at, who, names[how]): count for at, who, how, count in found})
+
+
+def _table(
+    trace: Trace, parts: Sequence[Counter[Cell]], interval: float | None = None
+) -> pd.DataFrame:
+    workers = NamedWorkers(trace)
+    counts: Counter[Cell] = Counter()
+    for part in parts:
+        counts.update(part)
+    # The statuses are in the order of their names; NA comes last.
+    cells = sorted(counts, key=lambda cell: (cell[:2], cell[2] is None, cell[2] or ""))
+    starts = Intervals.of_span(trace.begin, trace.end, interval).starts()
+    by_rank = np.argsort(workers.ranks())
+    worker = by_rank[np.array([rank for _, rank, _ in cells], dtype=np.int64)]
+    return pd.DataFrame(
+        {
+            INTERVAL: starts[np.array([place for place, _, _ in cells], dtype=np.int64)],
+            "Host": text(workers.hosts[worker]),
+            "Worker": text(workers.labels[worker]),
+            "Status": text(np.array([status for _, _, status in cells], dtype=object)),
+            "Tasks": np.array([counts[cell] for cell in cells], dtype=np.int64),
+        }
+    )
+
+
+@question("How many tasks ended where, when and how", "reports", in_parts=InParts(_counts, _table))
+def task_counts(trace: Trace, interval: float | None = None) -> pd.DataFrame:
+    """Count the attempts at tasks by interval, host, worker and status.
+
+    Parameters
+    ----------
+    interval
+        Seconds; None chooses a length that gives 60 intervals at most.
+
+    Returns
+    -------
+    DataFrame
+        A row for what there was: ``Time Interval (seconds from begin)`` (in which they
+        started), ``Host``, ``Worker``, ``Status``, ``Tasks``; in this order.
+    """
+    return _table(trace, [_counts(trace, interval)], interval)

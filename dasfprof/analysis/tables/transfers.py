@@ -12,12 +12,10 @@ import pandas as pd
 from dasfprof.analysis.model.steps import step_groups
 from dasfprof.analysis.model.transfers import amounts, moved_outputs, succeeded_rows
 from dasfprof.analysis.model.workers import NamedWorkers
-from dasfprof.analysis.numeric.group_sums import GroupSums
-from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.numeric.groups import Groups, GroupSums, ratio
 from dasfprof.analysis.numeric.intervals import Intervals
-from dasfprof.analysis.tables.in_parts import InParts
-from dasfprof.analysis.tables.questions import question
-from dasfprof.analysis.tables.shared_columns import INTERVAL, text
+from dasfprof.analysis.tables.columns import INTERVAL, text
+from dasfprof.analysis.tables.questions import InParts, question
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 from dasfprof.errors import InvalidArgumentError

@@ -9,23 +9,25 @@ import pandas as pd
 
 from dasfprof.analysis.trace import gaps
 from dasfprof.analysis.trace import tasks as task_runs
-from dasfprof.analysis.trace.call_profiles import call_profiles
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.analysis.trace.dasf_clocks import boot_times, to_unix
-from dasfprof.analysis.trace.host_processes import with_owners
-from dasfprof.analysis.trace.notes import Note
+from dasfprof.analysis.trace.gaps import Note
+from dasfprof.analysis.trace.lines import TaskLines
 from dasfprof.analysis.trace.own_events import FAR_AWAY, widened
 from dasfprof.analysis.trace.reader import TraceReader
+from dasfprof.analysis.trace.run_graphs import KeyLayers, RunGraphs
+from dasfprof.analysis.trace.sent_functions import SentFunctions
 from dasfprof.analysis.trace.steps import BuiltLayers, TaskSteps, step_table
-from dasfprof.analysis.trace.surroundings import Surroundings
+from dasfprof.analysis.trace.surroundings import Surroundings, call_profiles
 from dasfprof.analysis.trace.under_way import (
     RecordingEnd,
     UnderWayTables,
     places_not_ended,
     recording_end,
 )
+from dasfprof.analysis.trace.workers import with_host_readings, with_owners
 from dasfprof.database.columns import Array
-from dasfprof.database.window import LASTING
+from dasfprof.database.reader import LASTING
 from dasfprof.text import count_of
 
 Columns = dict[str, Any]
@@ -52,9 +54,14 @@ _EVENTS = {
     "logs": "Log Record",
     "tracebacks": "Traceback",
     "arguments": "Task Arguments",
+    "storage": "Storage",
+    "locks_held": "Lock Held",
     "call_profiles": "Call Profile",
     "traced_functions": "Traced Function",
+    "cluster_changes": "Cluster Change",
 }
+#: Changes of a cluster after which its workers leave, and how Dask calls that as a cause.
+_ENDS = {"restart": "client-restart", "worker-ttl": "check-worker-ttl"}
 
 #: Columns that tell when a row's fact begins and ends (or how long it takes).
 _SPANS = {
@@ -86,8 +93,11 @@ class TraceBuilder:
             ids = facts.columns(stimulus_ids)
             self._columns[name] |= {arg: ids[arg] for arg in _STIMULI if arg in ids}
         layers, layer_ids = reader.layer_collector.finish()
-        dependencies = reader.layers.list_items("dependencies", layer_ids)
-        self._layers = BuiltLayers(layers, reader.layers.columns(layer_ids), dependencies)
+        self._known_layers = KeyLayers(layers, self._keys)
+        self._layers = {
+            name: BuiltLayers(facts.columns(layer_ids), facts.list_items("dependencies", layer_ids))
+            for name, facts in reader.layers.items()
+        }
         self._events = reader.own_events.table()
         self._steps = step_table(self._columns.pop("Step"), self._columns.pop("Step End"))
         self._under_way = UnderWayTables(self._facts, self._columns, self._ids)
@@ -103,7 +113,9 @@ class TraceBuilder:
         self._doubt_scheduler()
         tables = {name: self._event_table(event) for name, event in _EVENTS.items()}
         tables["host_processes"] = self._host_processes()
-        for name in ("logs", "arguments", "tracebacks"):
+        hosts = self._register.hosts()[1][tables["samples"]["worker_id"].to_numpy()]
+        tables["samples"] = with_host_readings(tables["samples"], hosts)
+        for name in ("logs", "arguments", "tracebacks", "storage"):
             tables[name] = tables[name].rename(columns={"key": "key_id"})
         tables["call_profiles"] = call_profiles(tables["call_profiles"], self._profile_directories)
         under_way = self._under_way
@@ -133,15 +145,21 @@ class TraceBuilder:
         self._notes += gaps.of_shuffles(tables["tasks"], tables["shuffle_messages"])
         history = tables["under_way_history"]
         places = places_not_ended(history, tables["tasks"], tables["scheduler_only"])
+        tables["stacks"] = under_way.stacks
+        tables["functions_sent"] = self._event_table("Function Sent").drop(columns="worker_id")
+        tables["client_calls"] = self._event_table("Client Calls").drop(columns="worker_id")
+        tables["sent_values"] = self._event_table("Sent Value").drop(columns="worker_id")
+        sent = tables["functions_sent"].astype(object).to_dict("records")
+        SentFunctions(sent).mend(tables)
         return {
             **tables,
             "under_way": history.iloc[places].reset_index(drop=True),
             "clients_under_way": under_way.table("Client Under Way"),
             "client_samples": under_way.table("Client Sample"),
-            "stacks": under_way.stacks,
             "recording": self._recording,
             "graphs_sent": self._event_table("Graph Sent").drop(columns="worker_id"),
             "steps": self._steps.drop(columns="id"),
+            "lines": self._lines.table,
             "events": self._events,
             "workers": self._register.table(),
             "keys": self._keys,
@@ -202,7 +220,28 @@ class TraceBuilder:
             worker.exit_code = float(exits["exit_code"][row])
             reason = exits["reason"][row]
             worker.exit_reason = reason if isinstance(reason, str) else None
+        errors = self._columns.pop("Worker Error")
+        for row, number in enumerate(errors["worker_id"].tolist()):
+            register.workers[number].last_error = str(errors["exception"][row])
+            register.workers[number].last_error_time = float(errors["timestamp"][row])
+        self._meet_changes()
         register.name_hosts()
+
+    def _meet_changes(self) -> None:
+        """Say why workers left whose nannies were asked to end them: Dask tells a lost connection.
+
+        The change comes before, or, of a restart of some workers, up to a time-out later.
+        """
+        changes = self._columns["Cluster Change"]
+        for row, (action, addresses) in enumerate(
+            zip(changes["action"], changes["workers"], strict=True)
+        ):
+            for address in addresses or () if action in _ENDS else ():
+                worker = self._register.workers[self._register.id_of_address(str(address))]
+                if worker.left is not None:
+                    worker.left_reason = _ENDS[action]
+                    if action == "worker-ttl":
+                        worker.silent = float(changes["number"][row])
 
     def _doubt_scheduler(self) -> None:
         """Note that the scheduler's file was cut, if it misses that workers have ended.
@@ -271,7 +310,19 @@ class TraceBuilder:
     ) -> tuple[pd.DataFrame, pd.DataFrame, tuple[Array, Array]]:
         worker = task_runs.worker_runs(self._columns.pop("Compute"))
         scheduler = task_runs.scheduler_runs(self._columns.pop("Task Run"), self._register)
-        steps = TaskSteps(self._steps, self._layers, graphs, scheduler, self._keys)
+        came_with = RunGraphs(graphs, scheduler, len(self._keys))
+        layers = self._known_layers
+        steps = TaskSteps(self._steps, self._layers["Step Layer"], layers, graphs, came_with)
+        self._lines = TaskLines(
+            self._columns.pop("Line"),
+            self._layers["Line Layer"],
+            self._columns.pop("Line Graph"),
+            layers,
+            self._keys,
+            graphs,
+            came_with,
+            set(self._columns["Graph Sent"]["client"].tolist()),
+        )
         lengths = worker.pop("dependencies").astype(np.int32)
         items = self._facts["Compute"].list_items("dependencies", self._ids)
         alone = not len(lengths) and _TASKS not in self._plugins and len(scheduler["sent"]) > 0
@@ -303,6 +354,8 @@ class TraceBuilder:
         self._notes += gaps.of_input_sizes(runs["input_size"])
         self._notes += gaps.of_lost_runs(rest, self._register.workers)
         runs["step"], rest["step"] = steps.find(runs), steps.find(rest)
+        runs["line"], runs["no_line"] = self._lines.find(runs, (lengths, items))
+        rest["line"], rest["no_line"] = self._lines.find(rest)
         self._notes += gaps.of_steps(runs["step"], has_steps=len(self._steps) > 0)
         tasks = task_runs.make_table(runs, self._keys, self._register)
         return tasks, task_runs.make_table(rest, self._keys, self._register), (lengths, items)

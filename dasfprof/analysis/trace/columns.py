@@ -11,11 +11,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.numeric.constants import as_type, is_constant
-from dasfprof.analysis.trace.growing_column import GrowingColumn
+from dasfprof.analysis.numeric.constants import GrowingColumn, as_type, is_constant
 from dasfprof.analysis.trace.keys import KeyCollector, as_key_column, split_keys
 from dasfprof.database.block_codec import Batch
-from dasfprof.database.columns import Array, Column, DictionaryColumn, ListColumn, NumberColumn
+from dasfprof.database.columns import (
+    Array,
+    Column,
+    DictionaryColumn,
+    ListColumn,
+    NumberColumn,
+    repeated,
+)
 from dasfprof.schema.declaration import Form
 
 #: Floats beyond are no int64.
@@ -64,7 +70,7 @@ class Categories:
             entries, places = column.to_list(), np.arange(len(column))
         codes = np.array([self.code(entry) for entry in entries], dtype=np.int32)
         if is_constant(places):
-            return np.broadcast_to(codes[places[0]], len(places))
+            return repeated(codes[places[0]], len(places))
         return codes[places]
 
     def categorical(self, codes: Array) -> pd.Categorical:
@@ -220,7 +226,8 @@ def _within(numbers: Array, limit: float) -> Array:
     if narrow or not numbers.size:
         return numbers
     if is_constant(numbers):
-        return np.broadcast_to(_within(numbers[:1].copy(), limit), len(numbers))
+        beyond = numbers[0] > limit or numbers[0] < -limit
+        return repeated(np.nan, len(numbers)) if beyond else numbers
     most, least = numbers.max(), numbers.min()  # NaN where there is one: four times as fast as fmax
     if np.isnan(most):
         most, least = np.fmax.reduce(numbers), np.fmin.reduce(numbers)

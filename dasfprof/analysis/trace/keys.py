@@ -9,18 +9,151 @@ and function names are made for the ids that ask for them.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from dask.utils import key_split
 
-from dasfprof.analysis.trace.growing_column import GrowingColumn
-from dasfprof.analysis.trace.key_numbers import hashes_of, number_keys
-from dasfprof.analysis.trace.key_texts import TEXT_ENDS, as_tuple, text_begin, unpack_key
-from dasfprof.database import keys
+from dasfprof.analysis.numeric.constants import GrowingColumn
+from dasfprof.database import keys, values
 from dasfprof.database.columns import Array, Column, KeyColumn
+
+# --- Numbers keys in the order of their first use, by hash ----------------------------------------
+
+#: Rows of a chunk, see `_chunks`.
+_CHUNK = 1 << 16
+
+
+def number_keys(head_ids: Array, tails: Array) -> tuple[Array, Array]:
+    """Number distinct rows in the order of their first use.
+
+    Returns
+    -------
+    ids, first
+        Each row's number, and the first row of each number.
+    """
+    import pandas as pd  # what follows a run while it goes on does without
+
+    ids, first = _in_order(pd.factorize(hashes_of(head_ids, tails))[0])
+    for rows in _chunks(len(ids)):
+        same = first[ids[rows]]
+        if (head_ids[rows] != head_ids[same]).any() or (tails[rows] != tails[same]).any():
+            # Distinct ones share a hash.
+            whole = np.column_stack([head_ids.astype(np.uint32), tails])
+            found = np.unique(whole, axis=0, return_inverse=True)[1]
+            return _in_order(pd.factorize(found.ravel())[0])
+    return ids, first
+
+
+def _in_order(numbers: Array) -> tuple[Array, Array]:
+    """Return numbers of first use in a narrow type, and the first row of each."""
+    most = np.maximum.accumulate(numbers)
+    ids = numbers.astype(np.int32 if len(numbers) < 1 << 31 else np.int64)
+    return ids, np.flatnonzero(np.diff(most, prepend=-1))
+
+
+def _chunks(rows: int) -> Iterator[slice]:
+    """Return pieces of a column: what is computed of a piece stays in the processor's cache."""
+    return (slice(start, start + _CHUNK) for start in range(0, rows, _CHUNK))
+
+
+def hashes_of(head_ids: Array, tails: Array) -> Array:
+    """Mix a head and four words into 64 bits (the multiplications of MurmurHash3's finish)."""
+    hashes = np.empty(len(head_ids), dtype=np.uint64)
+    for rows in _chunks(len(head_ids)):
+        pairs = tails[rows].astype(np.uint32).view(np.uint64)
+        mixed = head_ids[rows].astype(np.uint64)
+        for word in (0, 1):
+            mixed *= np.uint64(0xFF51AFD7ED558CCD)
+            mixed ^= mixed >> np.uint64(33)
+            mixed ^= pairs[:, word]
+        mixed *= np.uint64(0xC4CEB9FE1A85EC53)
+        mixed ^= mixed >> np.uint64(33)
+        hashes[rows] = mixed
+    return hashes
+
+
+# --- ``str(key)`` of many keys at once, out of their heads and tails ------------------------------
+
+
+def unpack_key(packed: bytes) -> Any:
+    """Unpack a key; bytes that are no msgpack stay bytes."""
+    try:
+        return as_tuple(values.unpack(packed))
+    except values.DAMAGE_ERRORS:
+        return packed
+
+
+def as_tuple(key: Any) -> Any:
+    """Return the tuple that a plain msgpack writer, such as DASF's, stored as a list."""
+    return tuple(map(as_tuple, key)) if isinstance(key, list | tuple) else key
+
+
+def text_begin(head: keys.Head) -> str:
+    """Return what the texts of all keys of a head begin with."""
+    kind, text = head
+    if kind == keys.PACKED:
+        return str(unpack_key(text))
+    if kind < keys.TUPLE:
+        return f"{text}-"
+    # The text of a tuple holds the quoted text as it was written.
+    quoted = f"'{text}'" if kind >= keys.TUPLE_TEXT else repr(text)
+    return f"({quoted},)" if kind in (keys.TUPLE, keys.TUPLE_TEXT) else f"({quoted}, "
+
+
+def _hex(begins: list[str], tails: Array) -> list[str]:
+    digits = tails.astype(">u4").tobytes().hex()
+    starts = range(0, len(digits), 32)
+    return [begin + digits[at : at + 32] for begin, at in zip(begins, starts, strict=True)]
+
+
+def _uuid(begins: list[str], tails: Array) -> list[str]:
+    texts = _hex([""] * len(begins), tails)
+    return [
+        f"{begin}{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        for begin, text in zip(begins, texts, strict=True)
+    ]
+
+
+def _float(begins: list[str], tails: Array) -> list[str]:
+    ticks = tails[:, 0].astype(np.uint64) << np.uint64(32) | tails[:, 1]
+    times = (ticks / keys.TICKS_PER_SECOND).tolist()
+    return [f"{begin}{time!r}" for begin, time in zip(begins, times, strict=True)]
+
+
+def _with_numbers(*ends: str) -> Callable[[list[str], Array], list[str]]:
+    """Append a number of the tail for each of the ends, which follow them."""
+
+    def append(begins: list[str], tails: Array) -> list[str]:
+        columns = [_number_texts(tails[:, word], end) for word, end in enumerate(ends)]
+        return list(map("".join, zip(begins, *columns, strict=True)))
+
+    return append
+
+
+def _number_texts(numbers: Array, end: str) -> Iterable[str]:
+    """Return numbers as texts; those of chunks are small, and each text is made once."""
+    highest = int(numbers.max(initial=0))
+    if highest < len(numbers):
+        known = [f"{number}{end}" for number in range(highest + 1)]
+        return map(known.__getitem__, numbers.tolist())
+    return [f"{number}{end}" for number in numbers.tolist()]
+
+
+#: How the texts of keys go on behind their heads' begin, by kind; others have nothing there.
+TEXT_ENDS: dict[int, Callable[[list[str], Array], list[str]]] = {
+    keys.NUMBERED: _with_numbers(""),
+    keys.HEX: _hex,
+    keys.UUID: _uuid,
+    keys.FLOAT: _float,
+    **{
+        tuples + count: _with_numbers(*[", "] * (count - 1), ")")
+        for count in range(1, keys.TAIL_WORDS + 1)
+        for tuples in (keys.TUPLE, keys.TUPLE_TEXT)
+    },
+}
 
 
 class KeyTable:

@@ -12,25 +12,25 @@ import numpy as np
 
 from dasfprof.analysis.trace import gaps
 from dasfprof.analysis.trace.columns import FactColumns
+from dasfprof.analysis.trace.gaps import Note, NoteKind
 from dasfprof.analysis.trace.keys import KeyCollector
-from dasfprof.analysis.trace.notes import Note, NoteKind
 from dasfprof.analysis.trace.own_events import OwnEvents
 from dasfprof.analysis.trace.progress import track
 from dasfprof.analysis.trace.under_way import StackNumbers
 from dasfprof.analysis.trace.workers import WorkerRegister
 from dasfprof.database import DasfDatabase, EventDatabase, FileDatabase
-from dasfprof.database.absent_files import absent_files
 from dasfprof.database.block_codec import Batch
+from dasfprof.database.columns import repeated
 from dasfprof.database.losses import describe_losses, describe_unknown_events
 from dasfprof.database.reader import TraceFile
-from dasfprof.database.rotated_files import Segments, writer_identity
+from dasfprof.database.rotated_files import Segments, absent_files, writer_identity
 from dasfprof.database.schemas import split_names
 from dasfprof.database.writing_process import Writer, writer_of
 from dasfprof.schema import KINDS
 from dasfprof.schema.call_profiles import CALL_PROFILE
 from dasfprof.schema.events import EventPhases
 from dasfprof.schema.resources import RESOURCE_USAGE
-from dasfprof.schema.steps import STEP_LAYER
+from dasfprof.schema.steps import LINE_LAYER, STEP_LAYER
 from dasfprof.text import count_of
 
 #: The readings whose columns are there even if nobody read them.
@@ -38,8 +38,14 @@ _ALWAYS_READ = ("time", "gpu_index", "gpu_utilization", "gpu_memory_used")
 
 #: What belongs to no worker: what a client tells, and stacks.
 _OF_NOBODY = frozenset(
-    ("Step", "Step End", "Step Layer", "Graph Sent", "Client Under Way", "Client Sample", "Stack")
+    (
+        *("Step", "Step End", "Step Layer", "Graph Sent", "Function Sent", "Sent Value"),
+        *("Client Calls", "Client Under Way", "Client Sample", "Stack"),
+        *("Line", "Line Layer", "Line Graph"),
+    )
 )
+#: Whether tasks were shown as ranges: `dasfprof info` tells.
+_IN_NO_TABLE = frozenset(("NVTX",))
 _KNOWN = {name for _, name in KINDS}.union(_OF_NOBODY)
 
 
@@ -65,9 +71,13 @@ class TraceReader:
             for kind in KINDS.values()
             if (forms := kind.forms(stimuli=True))
         }
-        #: Numbers the layers that steps of the pipeline built, apart from the keys of tasks.
+        #: Numbers the layers that steps of the pipeline, and its lines, built, apart from the keys
+        #: of tasks.
         self.layer_collector = KeyCollector()
-        self.layers = FactColumns(self.layer_collector, STEP_LAYER.forms())
+        self.layers = {
+            kind.name: FactColumns(self.layer_collector, kind.forms())
+            for kind in (STEP_LAYER, LINE_LAYER)
+        }
         #: What is missing or damaged.
         self.notes: list[Note] = []
         #: Events of user code: of other kinds than ours, in files of no plugin.
@@ -130,17 +140,15 @@ class TraceReader:
         if batch.phase == EventPhases.INSTANT:
             batch = self._stacks.renumbered(batch)
         if batch.phase == EventPhases.INSTANT and batch.name in _OF_NOBODY:
-            nobody = np.broadcast_to(np.int32(-1), batch.rows)
-            (self.layers if batch.name == "Step Layer" else self.facts[batch.name]).add(
-                batch, nobody
-            )
+            nobody = repeated(np.int32(-1), batch.rows)
+            self.layers.get(batch.name, self.facts[batch.name]).add(batch, nobody)
             return
         columns = self._kinds.get((batch.phase, batch.name))
         if columns is None:
             if of_user and batch.rows:
                 self.own_events.add(batch)
             elif batch.rows:
-                self._unknown.update(batch.names)
+                self._unknown.update(name for name in batch.names if name not in _IN_NO_TABLE)
             return
         workers = self.register.ids_of(batch, owner)
         columns.add(batch, workers)

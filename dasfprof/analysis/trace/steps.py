@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.trace.columns import make_categorical
-from dasfprof.analysis.trace.keys import KeyTable
-from dasfprof.analysis.trace.layer_steps import LayerNames, LayerSteps, inherited_steps
+from dasfprof.analysis.trace.run_graphs import KeyLayers, LayerSteps, RunGraphs, inherited_steps
 from dasfprof.database.columns import Array
 from dasfprof.schema.steps import SEPARATOR
 
@@ -27,14 +26,26 @@ _NO_SPAN = ("default",)
 
 @dataclass(frozen=True)
 class BuiltLayers:
-    """Layers of graphs that were built in steps, and those that were built in none out of them."""
+    """Layers of graphs that were built in steps or at lines.
 
-    #: What ``columns["layer"]`` and `dependencies` are rows of.
-    names: KeyTable
-    #: ``timestamp``, ``id`` (of the step, -1: none), ``layer``, ``dependencies`` (their number).
+    Of steps also those that were built in none, out of layers that steps built.
+    """
+
+    #: ``timestamp``, ``id`` (of the step or line, -1: none), ``layer``, ``dependencies`` (their
+    #: number).
     columns: Columns
-    #: The layers that each depends on, one after the other, where it was built in no step.
+    #: The layers that each depends on, one after the other.
     dependencies: Array
+
+    def by_layer(self, identities: Array) -> dict[int, list[int]]:
+        """Return the layers that each depends on, by their identities."""
+        lengths = np.maximum(self.columns["dependencies"], 0)
+        ends = np.cumsum(lengths)
+        layer, ids = identities[self.columns["layer"]], identities[self.dependencies].tolist()
+        found: dict[int, list[int]] = {}
+        for row in np.flatnonzero(lengths).tolist():
+            found.setdefault(int(layer[row]), []).extend(ids[ends[row] - lengths[row] : ends[row]])
+        return found
 
 
 def step_table(begun: Columns, ended: Columns) -> pd.DataFrame:
@@ -72,30 +83,25 @@ class TaskSteps:
         The steps that were entered, see `step_table`.
     layers
         The layers that they built.
-    graphs
-        The graphs that arrived at the scheduler.
-    runs
-        The scheduler's task runs.
-    keys
-        The keys of tasks.
+    known
+        The layers of keys.
+    graphs, runs
+        The graphs that arrived at the scheduler, and those of task runs.
     """
 
     def __init__(
         self,
         steps: pd.DataFrame,
         layers: BuiltLayers,
+        known: KeyLayers,
         graphs: pd.DataFrame,
-        runs: Columns,
-        keys: KeyTable,
+        runs: RunGraphs,
     ) -> None:
         self._numbers: dict[str, int] = {}
-        names = LayerNames()
-        of_layers = names.identities(layers.names, new=True)
-        self._layer_of_key = (
-            names.identities(keys) if len(of_layers) else np.broadcast_to(np.uint64(0), len(keys))
-        )
-        self._read_layers(steps, layers, of_layers)
-        self._read_graphs(graphs, runs, len(keys))
+        self._runs = runs
+        self._layer_of_key = known.of_keys
+        self._read_layers(steps, layers, known.of_layers)
+        self._read_graphs(graphs)
 
     def _read_layers(self, steps: pd.DataFrame, layers: BuiltLayers, identities: Array) -> None:
         number_of = {
@@ -107,13 +113,7 @@ class TaskSteps:
         layer, time = identities[layers.columns["layer"]], layers.columns["timestamp"]
         built = np.flatnonzero((step >= 0) & (layer > 0))
         self._layers = LayerSteps(layer[built], step[built], time[built])
-        lengths = np.maximum(layers.columns["dependencies"], 0)
-        ends = np.cumsum(lengths)
-        ids: list[int] = identities[layers.dependencies].tolist()
-        derived = {
-            int(layer[row]): ids[ends[row] - lengths[row] : ends[row]]
-            for row in np.flatnonzero(lengths).tolist()
-        }
+        derived = layers.by_layer(identities)
         inherited = inherited_steps(
             derived,
             dict(zip(layer[built].tolist(), step[built].tolist(), strict=True)),
@@ -125,29 +125,19 @@ class TaskSteps:
             np.zeros(len(inherited)),
         )
 
-    def _read_graphs(self, graphs: pd.DataFrame, runs: Columns, keys: int) -> None:
-        self._arrivals = np.append(graphs["time"].to_numpy(dtype=float), np.nan)
+    def _read_graphs(self, graphs: pd.DataFrame) -> None:
         self._computed = np.full(len(graphs) + 1, -1, dtype=np.int64)
         for row, names in enumerate(graphs.get("step", ())):
             if isinstance(names, tuple | list) and names:
                 self._computed[row] = self._number(SEPARATOR.join(map(str, names)))
-        ids = graphs["stimulus"].to_numpy() if "stimulus" in graphs else np.empty(0, dtype=np.int64)
-        self._graph_of_stimulus = np.full(int(ids.max(initial=-1)) + 1, -1, dtype=np.int64)
-        self._graph_of_stimulus[ids] = np.arange(len(ids))
-        # A key that runs once more does so for the graph that it came with.
-        self._graph_of_key = np.full(keys, -1, dtype=np.int64)
-        found = self._graphs(runs)
-        known = np.flatnonzero(found >= 0)
-        self._graph_of_key[runs["key_id"][known]] = found[known]
 
     def find(self, runs: Columns) -> pd.Categorical:
         """Return the step of each task run, NA where none is known."""
         key_ids = runs["key_id"]
         if not self._numbers and "annotations" not in runs:
             return make_categorical(np.broadcast_to(np.int32(-1), len(key_ids)), [])
-        graph = self._graphs(runs)
-        graph = np.where(graph >= 0, graph, self._graph_of_key[key_ids])
-        computed, arrival = self._computed[graph], self._arrivals[graph]
+        graph = self._runs.find(runs)
+        computed, arrival = self._computed[graph], self._runs.arrivals[graph]
         layer = self._layer_of_key[key_ids]
         arrival = np.where(np.isnan(arrival), np.inf, arrival)
         found = self._layers.find(layer, computed, arrival)
@@ -156,16 +146,6 @@ class TaskSteps:
         rows = np.flatnonzero(found < 0)
         found[rows] = self._inherited.find(layer[rows], found[rows], arrival[rows])
         return make_categorical(found.astype(np.int32), list(self._numbers))
-
-    def _graphs(self, runs: Columns) -> Array:
-        """Return the row of the graph that each task run came with, -1 where it is not known."""
-        if "graph" not in runs:
-            return np.full(len(runs["key_id"]), -1, dtype=np.int64)
-        ids = np.nan_to_num(runs["graph"].astype(float), nan=-1.0).astype(np.int64)
-        known = (ids >= 0) & (ids < len(self._graph_of_stimulus))
-        found = np.full(len(ids), -1, dtype=np.int64)
-        found[known] = self._graph_of_stimulus[ids[known]]
-        return found
 
     def _annotated(self, runs: Columns) -> Array:
         """Return the steps that annotations of the person's own tell of."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from dasfprof.text import count_of
 
@@ -53,3 +56,28 @@ def _command(header: Mapping[str, Any]) -> str:
     if not isinstance(number, int) or number < 1:
         return command
     return f"{command} ({count_of(number, 'argument')}, not recorded)"
+
+
+# The profiles of calls that workers wrote beside their trace files: which there are, and where.
+
+
+def call_profiles(events: pd.DataFrame, directories: Mapping[int, Path]) -> pd.DataFrame:
+    """Return the last event of each worker and function, with the path of the file.
+
+    Parameters
+    ----------
+    events
+        All events.
+    directories
+        Of the files of each worker.
+    """
+    last = events.drop_duplicates(["worker_id", "name"], keep="last").reset_index(drop=True)
+    files = zip(last.pop("file").astype(object), last["worker_id"].tolist(), strict=True)
+    paths = [
+        # Else it leads to another place than that of the trace.
+        str(directories[worker] / name)
+        if isinstance(name, str) and worker in directories and Path(name).name == name
+        else None
+        for name, worker in files
+    ]
+    return last.assign(path=pd.Series(paths, dtype=object))

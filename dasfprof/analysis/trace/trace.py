@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.trace.builder import TraceBuilder
+from dasfprof.analysis.trace.gaps import Note
 from dasfprof.analysis.trace.keys import KeyTable
-from dasfprof.analysis.trace.notes import Note
 from dasfprof.analysis.trace.progress import is_wanted
 from dasfprof.analysis.trace.reader import TraceReader
 from dasfprof.analysis.trace.surroundings import Surroundings
@@ -39,12 +39,13 @@ class Trace:
 
     #: A row a task run that a worker recorded, in the order of the files: ``key_id, run_id,
     #: worker_id, host, worker, function, state, start, duration, size, input_size, cpu, run_queue,
-    #: deserialize, disk_read, disk_read_size, executor, received, ready, executing, seceded, done,
-    #: type, dtype, shape, thread, exception``, and where the scheduler knows the same run
+    #: deserialize, disk_read, disk_read_size, executor, collecting, received, ready, executing,
+    #: seceded, done, type, dtype, shape, thread, exception``, and where the scheduler knows the run
     #: ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, wanted, priority_user,
     #: priority_generation, priority_order, annotations``, and rows of `stimuli`: ``cause`` (of
     #: being sent), ``end_cause`` and ``graph`` (the one that made it runnable: its row of `graphs`
-    #: has the same). ``step`` is that of the pipeline, NA where none is known. ``source`` is
+    #: has the same). ``step`` is that of the pipeline, NA where none is known; ``line`` that of the
+    #: program which built it, and where that is NA ``no_line`` says why. ``source`` is
     #: ``worker``; or ``scheduler``, for all rows, where no worker's file is there.
     tasks: pd.DataFrame
     #: Task runs that the scheduler saw and no worker's file holds; ``lost`` if they ended in
@@ -59,26 +60,45 @@ class Trace:
     #: A row a call of an actor's method: ``worker_id`` (that has the actor), ``start, duration``
     #: (from its arrival to its answer), ``key_id`` (of the actor), ``method, state``.
     actor_calls: pd.DataFrame
-    #: A row a sample of a process or host, with all the args of its event.
+    #: Dask's locks and semaphores that tasks gave back, a row each time: ``time`` (of that),
+    #: ``worker_id, kind, name, limit, since`` (it was held), ``waited``.
+    locks_held: pd.DataFrame
+    #: A row a sample of a process, with all the args of its event. What was read of its host is
+    #: that worker's own where ``host_read`` is 1, else what the host's reader had read last.
     samples: pd.DataFrame
     #: A row a sample of what a worker holds: ``worker_id, time, tasks, size, ...``.
     managed_memory: pd.DataFrame
     #: A row a life of a worker process: ``host, worker, kind, name, address, nthreads,
     #: memory_limit, memory_target, memory_spill, memory_pause`` (bytes, NaN: none, see
-    #: `MEMORY_SIZES`), ``first_seen, last_seen, boot_id, pid, closed, joined, left, left_reason,
-    #: exit_code`` (of its process; negative: the signal; NaN: unknown), ``exit_reason``.
-    #: ``closed`` is False where a file of it ends early.
+    #: `MEMORY_SIZES`), ``thread_limits`` (variables such as OMP_NUM_THREADS that its process has, a
+    #: dict; None: not recorded), ``first_seen, last_seen, boot_id, pid, closed, joined, left,
+    #: left_reason, exit_code`` (of its process; negative: the signal; NaN: unknown),
+    #: ``exit_reason``, ``silent`` (seconds without a heartbeat, if the scheduler gave it up for
+    #: that), ``last_error, last_error_time`` (that Dask logged in its process). ``closed`` is False
+    #: where a file of it ends early.
     workers: pd.DataFrame
     #: The graphs that arrived at the scheduler (``time, client, tasks, wanted, stimulus, step``:
     #: names of steps, the outermost first), and the steals.
     graphs: pd.DataFrame
     steals: pd.DataFrame
     #: The graphs that the recorded client's process sent, in the order of its file: ``time`` (it
-    #: had done so), ``client, host, since, start, optimising``, see the schema's ``GRAPH_SENT``.
+    #: had done so), ``client, host, since, start, optimising, size``, see ``GRAPH_SENT``.
     graphs_sent: pd.DataFrame
+    #: What the client's program called of Dask, in the order of its file: ``time`` (of the first
+    #: call's begin), ``call, file, line, code, calls, stop, seconds, ...``, see ``CLIENT_CALLS``.
+    client_calls: pd.DataFrame
+    #: The values of 10 kB or more in graphs that it sent: ``time, kind, name, size, seconds, tasks,
+    #: why, held, file, line, code``, see the schema's ``SENT_VALUE``.
+    sent_values: pd.DataFrame
+    #: The functions that it pickled by value: ``time, function, file, line, last, source,
+    #: missing``, see the schema's ``FUNCTION_SENT``. Other tables have their files.
+    functions_sent: pd.DataFrame
     #: Tasks that no worker had been sent when recording ended, a row a function and state: ``time``
     #: (of the first), ``name, state, tasks`` (their number), ``key, restrictions`` (of the first).
     unsent: pd.DataFrame
+    #: Restarts, retirements and pauses of workers, cancelled tasks, wishes of adaptive: ``time,
+    #: action, who, workers, number``, see the schema's ``CLUSTER_CHANGE``.
+    cluster_changes: pd.DataFrame
     #: Changes of Dask's estimate of each worker's clock.
     clocks: pd.DataFrame
     #: A row a reading of a disk of a host.
@@ -99,6 +119,11 @@ class Trace:
     #: ``step`` (its path, ``outer/inner``), ``name``, ``parent`` (a row; -1: none), ``start``,
     #: ``duration`` (NaN: nothing tells when it was left).
     steps: pd.DataFrame
+    #: The lines of the program that built something, and after them the groups of lines whose
+    #: layers Dask fused into one: ``line`` (``name:number``, what tasks have; of a group all of
+    #: them), ``file, number, code, text, missing`` (why no text), ``cell, library, library_line,
+    #: library_code`` (of a group the last line's), ``fused`` (the lines before it, a tuple).
+    lines: pd.DataFrame
     #: A row an event of user code: ``name``, ``kind`` (``span``, ``instant``; ``begin`` or ``end``
     #: where the other is missing), ``time``, ``duration`` (NaN: unknown), ``process``, ``thread``
     #: (texts of the event's fields), ``args``.
@@ -114,6 +139,9 @@ class Trace:
     #: What task runs were called with: ``time, key_id, run_id, worker_id, arguments``, see the
     #: schema's ``TASK_ARGUMENTS``.
     arguments: pd.DataFrame
+    #: What task runs read from storage and wrote to it: ``time, key_id, run_id, worker_id,
+    #: protocol, reads, read_size, reading, ...``, see the schema's ``STORAGE``.
+    storage: pd.DataFrame
     #: Profiles of calls, a row a worker and function: ``worker_id, time, path`` (of the file; None:
     #: there is none), ``name`` (the function), ``profiler, runs, left_out, refused``, see the
     #: schema's ``CALL_PROFILE``.

@@ -7,6 +7,7 @@ label and gets a new row. Tables for people count all lives of a label on a host
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +16,8 @@ import pandas as pd
 
 from dasfprof.analysis.trace.columns import make_categorical
 from dasfprof.database.block_codec import Batch
-from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberColumn
-from dasfprof.schema.worker_memory import MEMORY_SIZES
+from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberColumn, repeated
+from dasfprof.schema.resources import MEMORY_SIZES
 
 #: Labels of facts about a whole host. A `thread_id` of 0 is what an event has when its recorder
 #: gave none.
@@ -38,6 +39,8 @@ class Worker:
     memory_limit: float | None = None
     #: The other `MEMORY_SIZES` that its files tell, by name.
     memory_sizes: dict[str, float] = field(default_factory=dict)
+    #: The variables of its process that say how many threads libraries start; None: not recorded.
+    thread_limits: dict[str, str] | None = None
     boot_id: str | None = None
     pid: int | None = None
     #: For each of its files, whether the writer finished it.
@@ -55,6 +58,11 @@ class Worker:
     exit_code: float = np.nan
     #: Why its nanny ended it.
     exit_reason: str | None = None
+    #: For how long it had sent no heartbeat when the scheduler gave it up for that.
+    silent: float = np.nan
+    #: The last error that Dask logged in its process, outside of task runs, and when.
+    last_error: str | None = None
+    last_error_time: float = np.nan
     #: Earliest and latest fact.
     first_seen: float = np.nan
     last_seen: float = np.nan
@@ -104,6 +112,8 @@ class WorkerRegister:
         worker.nthreads = facts.get("nthreads")
         worker.memory_limit = facts.get("memory_limit") or None
         worker.memory_sizes = {name: facts[name] for name in MEMORY_SIZES if facts.get(name)}
+        limits = facts.get("thread_limits")
+        worker.thread_limits = limits if isinstance(limits, dict) else worker.thread_limits
         worker.boot_id, worker.pid = header.get("boot_id"), header.get("pid")
         worker.plugins.add(str(header.get("plugin", "")))
         worker.actor_calls |= header.get("actor_calls") is True
@@ -127,7 +137,7 @@ class WorkerRegister:
         labels, label_codes = _entries(batch.fields.get("thread_id"))
         if len(hosts) == len(labels) == 1:
             number = self._number(hosts[0], labels[0], owner)
-            return np.broadcast_to(np.int32(number), batch.rows)
+            return repeated(np.int32(number), batch.rows)
         pairs = host_codes * len(labels) + label_codes
         numbers = np.full(len(hosts) * len(labels), -1, dtype=np.int32)
         for pair in np.flatnonzero(np.bincount(pairs, minlength=len(numbers))).tolist():
@@ -183,6 +193,7 @@ class WorkerRegister:
                 for name in MEMORY_SIZES
             },
             "memory_limit": np.array([worker.memory_limit for worker in workers], dtype=float),
+            "thread_limits": _texts(worker.thread_limits for worker in workers),
             "first_seen": np.array([worker.first_seen for worker in workers], dtype=float),
             "last_seen": np.array([worker.last_seen for worker in workers], dtype=float),
             "boot_id": _texts(worker.boot_id for worker in workers),
@@ -196,6 +207,9 @@ class WorkerRegister:
             "left_reason": _texts(worker.left_reason for worker in workers),
             "exit_code": np.array([worker.exit_code for worker in workers], dtype=float),
             "exit_reason": _texts(worker.exit_reason for worker in workers),
+            "silent": np.array([worker.silent for worker in workers], dtype=float),
+            "last_error": _texts(worker.last_error for worker in workers),
+            "last_error_time": np.array([worker.last_error_time for worker in workers], float),
         }
         return pd.DataFrame(columns).rename_axis(index="worker_id")
 
@@ -230,3 +244,80 @@ def _texts(values: Any) -> pd.Series:
 def _host_in(address: str) -> str:
     """Return the host's part of an address: what is between its protocol and its port."""
     return address.rpartition("://")[2].rpartition(":")[0]
+
+
+# --- Hosts: what is read of each on all its workers; which of its processes are the run's own -----
+
+
+def with_owners(
+    table: pd.DataFrame, hosts: Iterable[str], run: set[tuple[str, int]]
+) -> pd.DataFrame:
+    """Add the column ``ours`` to the rows of "Host Process".
+
+    A process is the run's own if it wrote one of its files, descends from one that did, or one
+    that did descends from it: the worker that looks is always among the rows.
+
+    Parameters
+    ----------
+    table
+        The rows.
+    hosts
+        The host of each.
+    run
+        Host and number of the processes that wrote files.
+    """
+    names = list(hosts)
+    places = list(zip(names, table["pid"].tolist(), strict=True))
+    ancestors = [tuple(pids) if isinstance(pids, tuple) else () for pids in table["ancestors"]]
+    above = {
+        (host, pid)
+        for place, (host, _), pids in zip(places, places, ancestors, strict=True)
+        if place in run
+        for pid in pids
+    }
+    ours: Array = np.array(
+        [
+            place in run or place in above or any((place[0], pid) in run for pid in pids)
+            for place, pids in zip(places, ancestors, strict=True)
+        ],
+        dtype=bool,
+    )
+    return table.assign(ours=ours)
+
+
+#: Seconds for which what was read of a host holds: it is read once a second.
+_HOLDS = 5.0
+
+
+def with_host_readings(samples: pd.DataFrame, hosts: Array) -> pd.DataFrame:
+    """Let the samples of all workers of a host carry what its reader read last.
+
+    Parameters
+    ----------
+    samples
+        In which one worker of each host has columns ``host_...``; on the others these are NaN.
+    hosts
+        The number of the host of each sample.
+
+    Returns
+    -------
+    DataFrame
+        ``host_read`` tells which samples read the host themselves.
+    """
+    names = [name for name in samples if str(name).startswith("host_")]
+    read = samples[names].notna().any(axis=1).to_numpy(dtype=bool)
+    samples = samples.assign(host_read=read.astype(float))
+    times = samples["time"].to_numpy(dtype=float)
+    order = np.lexsort((times, hosts))
+    places = np.where(read, np.arange(len(read)), -1)[order]
+    # The last reader's sample before each, of the same host.
+    last = np.maximum.accumulate(np.where(places >= 0, np.arange(len(order)), -1))
+    known = last >= 0
+    source = order[np.maximum(last, 0)]
+    known &= (hosts[source] == hosts[order]) & (times[order] - times[source] <= _HOLDS)
+    rows, source = order[known & ~read[order]], source[known & ~read[order]]
+    for name in names if len(rows) else ():
+        values = samples[name].to_numpy().copy()
+        values[rows] = values[source]
+        samples[name] = values
+    return samples

@@ -1,40 +1,38 @@
-"""Finds why the work that a cluster has under way does not end."""
+"""`find_causes`: why work does not end, how certain that is, and causes as a DataFrame."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from dasfprof.analysis.under_way import (
-    children,
-    failures,
-    placement,
-    primitives,
-    processes,
-    threads,
-)
+from dasfprof.analysis.under_way import primitives, processes, waiting_tasks
 from dasfprof.analysis.under_way.cause import CERTAINTIES, Cause
 from dasfprof.analysis.under_way.state import ClusterState
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 #: Each finds causes of one sort. Of equally grave ones the earlier function's come first.
 FINDERS: tuple[Callable[[ClusterState], Iterator[Cause]], ...] = (
     processes.silent_scheduler,
     processes.dead_scheduler,
     primitives.lock_cycles,
-    failures.killed_workers,
-    failures.errors,
-    placement.unmet_restrictions,
-    placement.paused_workers,
+    waiting_tasks.killed_workers,
+    waiting_tasks.errors,
+    waiting_tasks.unmet_restrictions,
+    waiting_tasks.paused_workers,
     processes.silent_workers,
     processes.workers_lost_with_tasks,
     processes.blocked_loops,
-    children.parents,
-    placement.unknown_to_worker,
+    waiting_tasks.parents,
+    waiting_tasks.unknown_to_worker,
     primitives.held_locks,
     primitives.unset_signals,
-    threads.sleeping_tasks,
-    threads.running_tasks,
-    threads.fetching_tasks,
-    failures.clients_elsewhere,
+    processes.sleeping_tasks,
+    processes.running_tasks,
+    processes.fetching_tasks,
+    waiting_tasks.clients_elsewhere,
 )
 
 
@@ -53,3 +51,30 @@ def find_causes(state: ClusterState) -> list[Cause]:
 
 def _rank(cause: Cause) -> tuple[bool, int, int]:
     return cause.certainty == "open", -cause.waiting, CERTAINTIES.index(cause.certainty)
+
+
+#: Labels and the fields of a cause.
+_COLUMNS = {
+    "Certainty": "certainty",
+    "Cause": "text",
+    "Waiting Tasks": "waiting",
+    "Time (s)": "seconds",
+    "Function": "function",
+    "Worker": "worker",
+    "Line": "line",
+    "Suggestion": "suggestion",
+    "Evidence": "evidence",
+    "Kind": "kind",
+}
+
+
+def causes_table(causes: Iterable[Cause]) -> pd.DataFrame:
+    """Return a row for each cause, in their order."""
+    import pandas as pd
+
+    found = list(causes)
+    frame = pd.DataFrame(
+        {label: [getattr(cause, name) for cause in found] for label, name in _COLUMNS.items()},
+        dtype=object,
+    )
+    return frame.astype({"Waiting Tasks": "int64", "Time (s)": "float64"})

@@ -1,20 +1,25 @@
-"""The tasks of a trace that ended in an error for good, and what therefore never ran.
-
-An error that came as the program ended is not why it did: such tasks were under way until then.
-"""
+"""Tasks that a trace shows under way at a time, that failed for good, or that lost a message."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dasfprof.analysis.model.given_up import stimulus_texts
-from dasfprof.analysis.model.run_end import How, find_run_end
+from dasfprof.analysis.model.run_end import How, RunEnd, find_run_end, stimulus_texts
+from dasfprof.analysis.model.worker_exits import departure
 from dasfprof.analysis.trace import Trace
-from dasfprof.analysis.under_way.state import FailedTask
+from dasfprof.analysis.trace.under_way import RUN
+from dasfprof.analysis.under_way.departures import advice, clause
+from dasfprof.analysis.under_way.state import Activity, FailedTask, Frame, Stack, TaskUnderWay
+from dasfprof.database.columns import Array
+
+# --- Tasks of a trace that failed for good, and those of which a message was lost -----------------
+#
+# An error that came as the program ended is not why it did: such tasks were under way until then.
 
 #: So many are listed.
 _MOST = 100
@@ -38,6 +43,7 @@ def failed_tasks(trace: Trace) -> tuple[FailedTask, ...]:
             key=key,
             function=functions[codes[row["key_id"]]],
             message=row["message"] or _killed(trace, row, key),
+            **_deaths(trace, row, functions[codes[row["key_id"]]]),
             worker=str(labels[row["worker_id"]]) if row["worker_id"] >= 0 else None,
             # Of several that failed nothing tells which of them a task depends on.
             dependents=sum(never_ran.values()) if len(found) == 1 else None,
@@ -55,7 +61,8 @@ def ended_with_the_run(trace: Trace) -> pd.DataFrame:
     left = end is not None and end.how is How.LEFT and not end.clients_stayed
     if end is None or end.only_forgotten or not (end.interrupted or left):
         return found.iloc[:0]
-    late = (found["known"] >= end.time) & found["message"].notna()
+    # What was given up as the client left had ended by then, however late its worker tells.
+    late = (found["known"] > end.time) & found["message"].notna()
     return found[late.to_numpy(dtype=bool)].drop_duplicates("key_id")
 
 
@@ -94,6 +101,33 @@ def _killed(trace: Trace, row: Mapping[Any, Any], key: str) -> str:
     )
 
 
+def _deaths(trace: Trace, row: Mapping[Any, Any], function: str) -> dict[str, str]:
+    """Return of what the workers died that had a task, if it was given up for that.
+
+    Dask suspects all tasks that a worker had: the advice is about what was seen to run there.
+    """
+    if row["message"]:
+        return {}
+    lives = lives_lost_with(trace, int(row["key_id"]))
+    ends = [departure(trace, life) for life in lives]
+    if not ends:
+        return {}
+    codes, functions = trace.keys.functions()
+    seen = trace.under_way["key_id"][np.isin(trace.under_way["worker_id"], lives)]
+    ran = Counter(functions[codes[key]] for key in seen.tolist())
+    function = ran.most_common(1)[0][0] if ran else function
+    return {"died_of": clause(ends), "advice": advice(ends[-1], function)}
+
+
+def lives_lost_with(trace: Trace, key_id: int) -> list[int]:
+    """Return the lives of workers that left as they had a task, the first first."""
+    only = trace.scheduler_only
+    own = only[(only["key_id"] == key_id).to_numpy(dtype=bool)].sort_values("sent", kind="stable")
+    left = trace.workers["left"].to_numpy(dtype=float)
+    lives = dict.fromkeys(own["worker_id"].tolist())
+    return [life for life in lives if life >= 0 and np.isfinite(left[life])]
+
+
 def _erred(trace: Trace) -> pd.DataFrame:
     """Return the task runs that erred on their worker; ``for_good`` by the scheduler."""
     parts = []
@@ -127,3 +161,165 @@ def _erred_by_function(trace: Trace) -> dict[str, int]:
             for name, number in own["function"].value_counts().items():
                 found[str(name)] = found.get(str(name), 0) + int(number)
     return found
+
+
+#: Seconds for which a worker must have had nothing under way, and for which it may be silent.
+_LONG, _SILENT = 6.0, 3.0
+
+
+def knows_nothing(trace: Trace, end: RunEnd, row: dict[str, Any], life: pd.Series | None) -> bool:
+    """Return whether a live worker knew nothing of the tasks that the scheduler had sent to it.
+
+    A worker tells what it has had under way for over a second. If it told of nothing for some
+    seconds, though it wrote all the time and the scheduler counted the same tasks there, then it
+    does not have them.
+
+    Parameters
+    ----------
+    trace, end
+        The trace, and the state of its scheduler at the end.
+    row
+        What that state says of the worker.
+    life
+        The worker's row in `Trace.workers`.
+    """
+    if life is None or end.state is None or any(n.kind == "missing-hook" for n in trace.notes):
+        return False
+    keys = set(row.get("keys") or ())
+    quiet = row.get("status") == "running" and keys and not row.get("executing")
+    heard = float(row.get("last_seen") or 0.0) >= float(end.state["time"]) - _SILENT
+    if not (quiet and heard and float(life["last_seen"]) >= end.time - _SILENT):
+        return False
+    history = trace.under_way_history
+    if len(history):
+        own = trace.workers["address"].to_numpy(dtype=object)[history["worker_id"]]
+        if (history["time"].to_numpy()[own == life["address"]] > end.time - _LONG).any():
+            return False
+        if np.isin(trace.under_way["worker_id"], np.flatnonzero(_at(trace, life))).any():
+            return False
+    return bool(keys & _kept_for_long(trace, end.time, str(row["worker"])))
+
+
+def _at(trace: Trace, life: pd.Series) -> Any:
+    return (trace.workers["address"] == life["address"]).to_numpy(dtype=bool)
+
+
+def _kept_for_long(trace: Trace, time: float, address: str) -> set[str]:
+    """Return the keys that were processing on a worker all the time: a state holds to the next."""
+    states = trace.scheduler_states
+    before = states[states["time"] <= time - _LONG]
+    if not len(before):
+        return set()
+    rows = states[(states["time"] >= before["time"].iloc[-1]) & (states["time"] <= time)]
+    kept: set[str] | None = None
+    for workers in rows["workers"]:
+        own = {
+            str(key)
+            for worker in workers or ()
+            if worker.get("worker") == address
+            for key in worker.get("keys") or ()
+        }
+        kept = own if kept is None else kept & own
+    return kept or set()
+
+
+# The tasks that a trace shows to have been under way at some time, and what their threads did.
+
+#: What stays the same while a task makes no progress that can be seen.
+_DOING = ["state", "stack", "waits_in", "waits_for"]
+
+
+class Stacks:
+    """The stacks of a trace by their rows.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._frames = trace.stacks["frames"].tolist() if len(trace.stacks) else []
+
+    def __getitem__(self, row: int) -> Stack:
+        """Return a stack; an empty one for -1, and where its frames are damaged."""
+        if not 0 <= row < len(self._frames) or not isinstance(self._frames[row], tuple | list):
+            return ()
+        return tuple(
+            Frame(str(frame[0]), str(frame[1]), int(frame[2]))
+            for frame in self._frames[row]
+            if len(frame) == len(Frame._fields)
+        )
+
+
+def activity_of(row: pd.Series, trace: Trace, stacks: Stacks) -> Activity:
+    """Return what a thread did, by a row of a table of what was under way."""
+    names = row["waits_for"]
+    if names is None or (isinstance(names, float) and np.isnan(names)):
+        names = ()
+    keys = list(row["waits_keys"] or ())
+    return Activity(
+        thread_state=_text(row["thread_state"]),
+        stack=stacks[int(row["stack"])],
+        waits_in=_text(row["waits_in"]),
+        waits_for=tuple(map(str, names)) if isinstance(names, tuple | list) else (str(names),),
+        waits_keys=tuple(trace.keys.texts(np.array(keys, dtype=np.int64)).tolist()),
+    )
+
+
+def tasks_at(trace: Trace, time: float, stacks: Stacks) -> tuple[TaskUnderWay, ...]:
+    """Return the tasks that workers had under way at a time, the longest first."""
+    history = trace.under_way_history
+    history = history[history["time"] <= time] if len(history) else history
+    if not len(history):
+        return ()
+    last = history.drop_duplicates(RUN, keep="last")
+    kept = ~last["state"].isin(["cancelled", "released"]).to_numpy()
+    kept &= ~(trace.workers["left"].to_numpy(dtype=float)[last["worker_id"]] < time)
+    last = last[kept]
+    last = last[~_ended(trace, last, time)].sort_values("since", kind="stable")
+    looks = dict(iter(history.groupby(RUN, sort=False)))
+    codes, functions = trace.keys.functions()
+    labels = trace.workers["worker"].to_numpy(dtype=object)
+    keys = trace.keys.texts(last["key_id"].to_numpy()).tolist()
+    return tuple(
+        TaskUnderWay(
+            key=key,
+            function=functions[codes[row["key_id"]]],
+            worker=str(labels[row["worker_id"]]),
+            state=str(row["state"]),
+            seconds=_span(row["since"], time),
+            thread=_text(row["thread"]),
+            cpu=None if np.isnan(row["cpu"]) else float(row["cpu"]),
+            unchanged=_span(_same_since(looks[tuple(row[RUN])]), time),
+            activity=activity_of(row, trace, stacks),
+            holds=tuple((str(kind), str(name)) for kind, name in row["holds"] or ()),
+        )
+        for key, (_, row) in zip(keys, last.iterrows(), strict=True)
+    )
+
+
+def _ended(trace: Trace, runs: pd.DataFrame, time: float) -> Array:
+    """Return which runs had ended by a time, by what their workers recorded of the end."""
+    tasks = trace.tasks
+    near = tasks[np.isin(tasks["key_id"].to_numpy(), runs["key_id"].to_numpy())]
+    near = near[(near["start"] + near["duration"] <= time).to_numpy()]
+    ended: Array = pd.MultiIndex.from_frame(runs[RUN]).isin(pd.MultiIndex.from_frame(near[RUN]))
+    return ended
+
+
+def _same_since(looks: pd.DataFrame) -> float:
+    """Return since when a task was seen to do the same."""
+    doing = [tuple(map(str, values)) for values in looks[_DOING].to_numpy(dtype=object).tolist()]
+    first = len(doing) - 1
+    while first > 0 and doing[first - 1] == doing[-1]:
+        first -= 1
+    return float(looks["time"].iloc[first])
+
+
+def _span(since: Any, time: float) -> float | None:
+    return max(time - float(since), 0.0) if np.isfinite(since) else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

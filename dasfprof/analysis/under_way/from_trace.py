@@ -8,15 +8,20 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.attempts import WORKER_LOST, find_attempts
-from dasfprof.analysis.model.client_exits import is_persons
 from dasfprof.analysis.model.once_per_trace import once_per_trace
 from dasfprof.analysis.model.open_runs import left_unasked
 from dasfprof.analysis.model.run_end import RunEnd, find_run_end
-from dasfprof.analysis.model.worker_exits import exit_words
+from dasfprof.analysis.model.worker_exits import departure, is_persons
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.under_way import RecordingEnd
-from dasfprof.analysis.under_way.failed_tasks import failed_tasks
-from dasfprof.analysis.under_way.lost_messages import knows_nothing
+from dasfprof.analysis.under_way.departures import advice, clause, in_words
+from dasfprof.analysis.under_way.failed_tasks import (
+    Stacks,
+    activity_of,
+    failed_tasks,
+    knows_nothing,
+    tasks_at,
+)
 from dasfprof.analysis.under_way.state import (
     ClientNow,
     ClusterState,
@@ -24,10 +29,11 @@ from dasfprof.analysis.under_way.state import (
     Primitive,
     WorkerNow,
 )
-from dasfprof.analysis.under_way.tasks_from_trace import Stacks, activity_of, tasks_at
 
 #: Seconds before a client left in which it may have begun to leave.
 _LEAVING = 3.0
+#: Seconds for which a client has to wait for what the scheduler does not keep.
+_LONG_WAIT = 5.0
 #: Seconds without a task from which a client that is there counts as waiting elsewhere.
 _IDLE = 5.0
 #: Seconds that a worker's own facts may be older than those of the others.
@@ -98,6 +104,10 @@ def _quiet(trace: Trace, time: float, open_seconds: list[float | None]) -> float
     """Return the seconds since the last task ended or began."""
     tasks = trace.tasks
     ends = (tasks["start"] + tasks["duration"]).to_numpy(dtype=float)
+    only = trace.scheduler_only
+    if "known" in only:  # of tasks that were given up as their workers died
+        erred = (only["scheduler_state"] == "erred").to_numpy(dtype=bool)
+        ends = np.append(ends, only["known"].to_numpy(dtype=float)[erred])
     ends = ends[ends <= time]
     since = [time - float(ends.max())] if len(ends) else []
     since += [seconds for seconds in open_seconds if seconds is not None]
@@ -163,11 +173,24 @@ def _workers(trace: Trace, end: RunEnd, stacks: Stacks) -> list[WorkerNow]:
                 answered=True if empty else None,
                 memory=row.get("memory"),
                 memory_limit=row.get("memory_limit"),
+                results=_results(trace, number, end.time),
                 loop_blocked=blocked,
                 loop_stack=stacks[stack],
             )
         )
     return found
+
+
+def _results(trace: Trace, number: int, until: float) -> float | None:
+    """Return the bytes of results that a worker had in memory when it was last sampled."""
+    held = trace.managed_memory
+    if not len(held):
+        return None
+    own = held[((held["worker_id"] == number) & (held["time"] <= until)).to_numpy(dtype=bool)]
+    if not len(own):
+        return None
+    size, spilled = (float(own[name].iloc[-1]) for name in ("size", "spilled_size"))
+    return size - np.nan_to_num(spilled) if np.isfinite(size) else None
 
 
 def _unseen_worker(life: pd.Series) -> WorkerNow:
@@ -182,17 +205,20 @@ def _unseen_worker(life: pd.Series) -> WorkerNow:
 
 def _lost_workers(trace: Trace, end: RunEnd) -> list[WorkerNow]:
     """Return workers that left unasked with tasks which did not end since."""
-    lost = np.flatnonzero(left_unasked(trace))
+    lost, left = np.flatnonzero(left_unasked(trace)), trace.workers["left"].to_numpy(dtype=float)
+    lost = lost[np.argsort(left[lost], kind="stable")]
     if not len(lost) or end.how is None:
         return []
     attempts = find_attempts(trace)
     ended = attempts.loc[attempts["succeeded"] | (attempts["status"] == "erred"), "key_id"]
     open_ = attempts[(attempts["category"] == WORKER_LOST) & ~attempts["key_id"].isin(set(ended))]
     labels = trace.workers["worker"].to_numpy(dtype=object)
+    functions = open_["function"].astype(object)
     found = []
     for number in lost.tolist():
         own = open_[open_["life"] == number]
         if len(own):
+            how = departure(trace, number)
             keys = trace.keys.texts(own["key_id"].to_numpy()[:20]).tolist()
             address = str(trace.workers["address"].iloc[number])
             found.append(
@@ -203,10 +229,25 @@ def _lost_workers(trace: Trace, end: RunEnd) -> list[WorkerNow]:
                     status="lost",
                     processing=len(own),
                     processing_keys=tuple(keys),
-                    exit=exit_words(trace, number),
+                    exit=in_words(how),
+                    exit_clause=clause([how]),
+                    exit_advice=advice(how, functions[own.index].mode().iloc[0]),
+                    gone=max(end.time - float(left[number]), 0.0),
+                    held=_held(trace, number),
                 )
             )
     return found
+
+
+def _held(trace: Trace, life: int) -> tuple[tuple[str, str], ...]:
+    """Return the locks that tasks of a life of a worker held when they were last seen: keys, names.
+
+    Of those alone that had not ended.
+    """
+    own = trace.under_way[(trace.under_way["worker_id"] == life).to_numpy(dtype=bool)]
+    keys = trace.keys.texts(own["key_id"].to_numpy(dtype=np.int64)).tolist()
+    held = zip(keys, own["holds"], strict=True)
+    return tuple((key, str(name)) for key, holds in held for _, name in holds or ())
 
 
 def _blocked(trace: Trace, who: int | None, time: float) -> tuple[float, int]:
@@ -257,9 +298,28 @@ def _clients(trace: Trace, end: RunEnd, stacks: Stacks) -> tuple[ClientNow, ...]
                 keys=tuple(map(str, row.get("keys") or ())),
                 activity=None if looked is None else activity_of(looked, trace, stacks),
                 unchanged=None if looked is None else max(end.time - float(looked["since"]), 0.0),
+                wants_nothing=looked is not None and _wants_nothing(trace, name, own, looked),
             )
         )
     return tuple(found)
+
+
+def _wants_nothing(trace: Trace, client: str, own: pd.DataFrame, looked: pd.Series) -> bool:
+    """Return whether the scheduler kept nothing for a client, for long, while it waited so."""
+    since, later = float(looked["since"]), own["time"][(own["time"] > looked["time"]).to_numpy()]
+    until, states = float(later.min()) if len(later) else np.inf, trace.scheduler_states
+    if pd.isna(looked["waits_in"]) or not len(states):
+        return False
+    # It is told a moment after a call begins what that wants.
+    there = states[states["time"].between(since + _LATE, until).to_numpy(dtype=bool)]
+    there = there[there["occasion"].isin(["interval", "client-left"]).to_numpy(dtype=bool)]
+    told = [
+        int(row.get("wanted") or 0)
+        for clients in there["clients"]
+        for row in clients or ()
+        if str(row["client"]) == client
+    ]
+    return bool(told) and max(told) == 0 and float(there["time"].max()) >= since + _LONG_WAIT
 
 
 def _look_of(history: pd.DataFrame, time: float) -> pd.Series | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from dask.utils import key_split
 
+from dasfprof.analysis.trace.sent_functions import SentFunctions
 from dasfprof.analysis.under_way.state import (
     Activity,
     ClientNow,
@@ -26,7 +27,7 @@ _RUNS = 0.02
 View = Mapping[str, Any]
 
 
-def state_from_views(views: View) -> ClusterState:
+def state_from_views(views: View, sent: SentFunctions | None = None) -> ClusterState:
     """Return the state of a cluster.
 
     Parameters
@@ -36,6 +37,8 @@ def state_from_views(views: View) -> ClusterState:
         ``scheduler_process``: the state of its process if it did not; ``workers``: by address,
         ``view``, or ``silence`` and, as far as they are known, ``process`` and ``host``; None: not
         asked.
+    sent
+        Tells the files of functions that a client sent by value.
     """
     looks = [look for look in views["scheduler"] if look is not None]
     if not looks:
@@ -52,7 +55,7 @@ def state_from_views(views: View) -> ClusterState:
         time=last["time"],
         unfinished=last["unfinished"],
         counts=last["tasks"],
-        tasks=tuple(_tasks(labels, answers)),
+        tasks=tuple(_tasks(labels, answers, sent or SentFunctions())),
         held_back=tuple(_held_back(last)),
         workers=tuple(_workers(first, last, labels, answers)),
         clients=tuple(_clients(last)),
@@ -113,15 +116,17 @@ def _workers(
         )
 
 
-def _tasks(labels: Mapping[str, str], answers: Mapping[str, View]) -> Iterable[TaskUnderWay]:
+def _tasks(
+    labels: Mapping[str, str], answers: Mapping[str, View], sent: SentFunctions
+) -> Iterable[TaskUnderWay]:
     for address, answer in answers.items():
         view = answer.get("view")
         if view is not None:
             for row in view["tasks"]:
-                yield _task(row, view, labels.get(address, address))
+                yield _task(row, view, labels.get(address, address), sent)
 
 
-def _task(row: View, view: View, worker: str) -> TaskUnderWay:
+def _task(row: View, view: View, worker: str, sent: SentFunctions) -> TaskUnderWay:
     holds = [held for held in view["held"] if row["key"] in held["keys"]]
     waits = row["waits_for"]
     names = waits if isinstance(waits, list | tuple) else [] if waits is None else [waits]
@@ -135,7 +140,7 @@ def _task(row: View, view: View, worker: str) -> TaskUnderWay:
         unchanged=view["pause"] if row["unchanged"] else 0.0,
         activity=Activity(
             thread_state=_thread_state(row, view["pause"]),
-            stack=tuple(Frame(*frame) for frame in row["stack"]),
+            stack=tuple(Frame(*frame) for frame in sent.in_frames(row["stack"])),
             waits_in=row["waits_in"],
             waits_for=tuple(map(str, names)),
             waits_keys=tuple(map(str, row["waits_keys"])),

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dasfprof.analysis.under_way.cause import Cause
-from dasfprof.analysis.under_way.lines import describe_stack, name_some, since, user_line
-from dasfprof.analysis.under_way.state import Activity, ClusterState, Primitive, TaskUnderWay
-from dasfprof.text import count_of, elide
+from dasfprof.analysis.under_way.state import (
+    Activity,
+    ClusterState,
+    Primitive,
+    TaskUnderWay,
+    WorkerNow,
+    describe_stack,
+    name_some,
+    since,
+    user_line,
+)
+from dasfprof.text import count_of, elide, format_duration
 
 #: Calls that wait for a primitive which others hold.
 _HELD = ("Lock", "Semaphore", "MultiLock")
@@ -15,6 +25,11 @@ _HELD = ("Lock", "Semaphore", "MultiLock")
 _SIGNALS = ("Event", "Queue.get", "Queue.put", "Variable")
 #: Seconds from which a wait is worth a word.
 _LONG = 3.0
+#: The kind of cause of a lock whose holder's worker died; its worker is that one.
+HOLDER_DIED = "lock-holder-died"
+
+#: Tasks, and the names of clients.
+Waiters = list[TaskUnderWay | str]
 
 
 def lock_cycles(state: ClusterState) -> Iterator[Cause]:
@@ -104,6 +119,10 @@ def held_locks(state: ClusterState) -> Iterator[Cause]:
             if name in {held for _, held in task.holds} - set(task.activity.waits_for)
         ]
         primitive = _primitive(state, name)
+        died = None if holders else _holder_that_died(name, primitive, state)
+        if died is not None:
+            yield _holder_died(kind, name, waiters, *died)
+            continue
         yield _waits_cause(
             kind,
             name,
@@ -112,6 +131,46 @@ def held_locks(state: ClusterState) -> Iterator[Cause]:
             f"Look at what the holder does: it may never release {name}. Use `with {kind}(...)`, "
             "so that an error releases it, and a time-out on acquire().",
         )
+
+
+def _holder_that_died(
+    name: str, primitive: Primitive | None, state: ClusterState
+) -> tuple[WorkerNow, str | None] | None:
+    """Return a lost worker, and the key of its task that held a lock; None: that it may have."""
+    lost = [worker for worker in state.workers if worker.status == "lost"]
+    for worker in lost:
+        for key, held in worker.held:
+            if held == name:
+                return worker, key
+    return (lost[-1], None) if lost and primitive is not None and primitive.holders else None
+
+
+def _holder_died(
+    kind: str, name: str, waiters: Waiters, worker: WorkerNow, key: str | None
+) -> Cause:
+    since = "" if worker.gone is None else f" {format_duration(worker.gone)} before"
+    held = (
+        f"{elide(key, 60)} held it on {worker.worker}, which died{since}"
+        if key is not None
+        else "no task that is seen to run holds it: a client may, or a task of "
+        f"{worker.worker}, which died{since} with {name_some(worker.processing_keys) or 'tasks'}"
+    )
+    cause = _waits_cause(
+        kind,
+        name,
+        waiters,
+        held,
+        f"Dask frees the {kind} of a dead worker after distributed.scheduler.locks.lease-timeout "
+        f"(30 s, unless set). Keep what ends the worker out of it. {worker.exit_advice}".strip(),
+    )
+    ended = f"{worker.worker}: {worker.exit or 'how it ended is unknown'}."
+    return replace(
+        cause,
+        kind=HOLDER_DIED,
+        certainty="certain" if key is not None else "open",
+        worker=worker.worker,
+        evidence=f"{cause.evidence} {ended}",
+    )
 
 
 def _who_holds(holders: list[TaskUnderWay], primitive: Primitive | None) -> str:
@@ -166,9 +225,6 @@ def _signal_state(kind: str, primitive: Primitive | None) -> str:
     if primitive is None or primitive.items is None:
         return "how much is in it is unknown"
     return f"{count_of(primitive.items, 'item')} in it"
-
-
-Waiters = list[TaskUnderWay | str]
 
 
 def _waiters(state: ClusterState, calls: tuple[str, ...]) -> dict[tuple[str, str], Waiters]:

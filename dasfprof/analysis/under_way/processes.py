@@ -1,18 +1,22 @@
-"""Causes: processes that do not answer, that are gone, or whose event loop does not turn."""
+"""Causes: processes that are silent or gone, and threads that sleep or run in one line for long."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dasfprof.analysis.under_way.cause import Cause, Certainty
-from dasfprof.analysis.under_way.lines import describe_stack, name_some, user_line
+from dasfprof.analysis.under_way.primitives import HOLDER_DIED, held_locks
 from dasfprof.analysis.under_way.state import (
     ClusterState,
     ProcessState,
     TaskUnderWay,
     WorkerNow,
+    describe_stack,
+    name_some,
+    since,
+    user_line,
 )
-from dasfprof.text import count_of, format_duration
+from dasfprof.text import count_of, elide, format_duration
 
 #: Seconds without a heartbeat from which a worker counts as silent. Dask sends one each half to
 #: five seconds.
@@ -154,21 +158,34 @@ def _last_seen(own: list[TaskUnderWay], worker: WorkerNow) -> str:
 
 
 def workers_lost_with_tasks(state: ClusterState) -> Iterator[Cause]:
-    """Find workers that left unasked while they had tasks."""
+    """Find workers that left unasked while they had tasks; of a lock's holder `held_locks` tells.
+
+    Those about which the same is to be done are one cause.
+    """
+    told = {cause.worker for cause in held_locks(state) if cause.kind == HOLDER_DIED}
+    groups: dict[tuple[str, str], list[WorkerNow]] = {}
     for worker in state.workers:
-        if worker.status == "lost" and (worker.processing or worker.processing_keys):
-            yield Cause(
-                "worker-lost",
-                "certain",
-                f"{worker.worker} was lost with {count_of(worker.processing, 'task')}.",
-                f"{name_some(worker.processing_keys) or 'Its tasks are unknown'}."
-                f" Its process: {worker.exit or 'how it ended is unknown'}.",
-                "Look at its log: a killed process (out of memory), a crash in a library, or the "
-                "batch system.",
-                keys=worker.processing_keys,
-                waiting=worker.processing,
-                worker=worker.worker,
-            )
+        had = worker.processing or worker.processing_keys
+        if worker.status == "lost" and had and worker.worker not in told:
+            groups.setdefault((worker.exit_clause, worker.exit_advice), []).append(worker)
+    for (clause, what_to_do), workers in groups.items():
+        every = [key for worker in workers for key in worker.processing_keys]
+        keys, first = tuple(dict.fromkeys(every)), workers[-1]
+        tasks = sum(worker.processing for worker in workers) - len(every) + len(keys)
+        one = len(workers) == 1
+        who = first.worker if one else count_of(len(workers), "worker")
+        yield Cause(
+            "worker-lost",
+            "certain",
+            f"{who} {'was' if one else 'were'} lost with {count_of(tasks, 'task')}"
+            f"{f', {clause}' if clause else ''}.",
+            f"{name_some(keys) or 'Its tasks are unknown'}. {'' if one else 'The last, '}"
+            f"{first.worker}: {first.exit or 'how it ended is unknown'}.",
+            what_to_do or "Look at its log, and at that of its nanny: it has the exit code.",
+            keys=keys,
+            waiting=tasks,
+            worker=first.worker,
+        )
 
 
 def blocked_loops(state: ClusterState) -> Iterator[Cause]:
@@ -193,3 +210,115 @@ def blocked_loops(state: ClusterState) -> Iterator[Cause]:
                 line=user_line(worker.loop_stack),
                 seconds=worker.loop_blocked,
             )
+
+
+#: Seconds from which a task that sleeps, and one that computes, is worth a word.
+_SLEEPING, _RUNNING = 3.0, 5.0
+
+
+def sleeping_tasks(state: ClusterState) -> Iterator[Cause]:
+    """Find tasks whose thread sleeps, outside of Dask's own calls."""
+    for line, tasks in _by_line(state, "sleeping", _SLEEPING).items():
+        first = tasks[0]
+        yield _cause(
+            "sleeping",
+            tasks,
+            line,
+            "sleeps",
+            f"{_places(tasks)}. A lock of the process, a socket without a time-out, a subprocess "
+            "and sleep() look alike; no progress was seen, and whether it comes is unknown.",
+            "Look at what the line waits for, and give it a time-out."
+            + (" Threads of one worker may wait for each other." if len(tasks) > 1 else ""),
+            first,
+        )
+
+
+def running_tasks(state: ClusterState) -> Iterator[Cause]:
+    """Find tasks that run in one line for long."""
+    for line, tasks in _by_line(state, "running", _RUNNING).items():
+        first = tasks[0]
+        used = "" if first.cpu is None else f" It used {format_duration(first.cpu)} of CPU."
+        yield _cause(
+            "running",
+            tasks,
+            line,
+            "runs",
+            f"{_places(tasks)}.{used} An endless loop and a long computation look alike.",
+            f"If {first.function} usually ends sooner, look at that line and at this task's input.",
+            first,
+        )
+
+
+def fetching_tasks(state: ClusterState) -> Iterator[Cause]:
+    """Find tasks whose inputs do not arrive."""
+    late = [
+        task
+        for task in state.tasks
+        if task.state == "fetching" and task.seconds is not None and task.seconds >= _RUNNING
+    ]
+    if late:
+        first = late[0]
+        yield Cause(
+            "fetching",
+            "open",
+            f"{count_of(len(late), 'task')} of {first.worker} wait for their inputs from other "
+            f"workers since {format_duration(min(task.seconds or 0.0 for task in late))}.",
+            f"{name_some([task.key for task in late])} need "
+            f"{name_some(list(first.activity.waits_keys)) or 'unknown results'}.",
+            "Look at the workers that hold these results: busy, silent or cut off.",
+            keys=tuple(task.key for task in late),
+            waiting=len(late),
+            function=first.function,
+            worker=first.worker,
+        )
+
+
+def _by_line(
+    state: ClusterState, thread_state: str, older_than: float
+) -> dict[str | None, list[TaskUnderWay]]:
+    """Group the tasks that are in no call of Dask's by the user's line that they are in."""
+    found: dict[str | None, list[TaskUnderWay]] = {}
+    for task in state.tasks:
+        activity = task.activity
+        if (
+            activity.waits_in is None
+            and activity.thread_state == thread_state
+            and (task.seconds is None or task.seconds >= older_than)
+        ):
+            found.setdefault(user_line(activity.stack), []).append(task)
+    return found
+
+
+def _cause(  # noqa: PLR0917
+    kind: str,
+    tasks: list[TaskUnderWay],
+    line: str | None,
+    verb: str,
+    evidence: str,
+    suggestion: str,
+    first: TaskUnderWay,
+) -> Cause:
+    seconds = min((task.seconds for task in tasks if task.seconds is not None), default=None)
+    if len(tasks) > 1:
+        who, verb = f"{count_of(len(tasks), 'task')} of {first.function}", verb.removesuffix("s")
+    else:
+        who = elide(first.key, 60)
+    return Cause(
+        kind,
+        "open",
+        f"{who} {verb}{f' in {line}' if line else ''}{since(tasks)}.",
+        evidence,
+        suggestion,
+        keys=tuple(task.key for task in tasks),
+        waiting=len(tasks),
+        function=first.function,
+        worker=first.worker,
+        line=line,
+        seconds=seconds,
+    )
+
+
+def _places(tasks: list[TaskUnderWay]) -> str:
+    first = tasks[0]
+    keys = name_some([task.key for task in tasks])
+    return f"{keys} on {first.worker}, at {describe_stack(first.activity.stack)}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dasfprof.recording.dask_internals.inspection.stacks import Stack
-from dasfprof.recording.task_runs.raised_at import of_library
+from dasfprof.recording.task_runs.tracebacks import of_library
 
 #: The stacks of a moment that are kept.
 MOST_STACKS = 10

@@ -22,7 +22,7 @@ from dasfprof.recording.dask_internals.task_functions import (
     observe,
 )
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.under_way.pulse import Pulse
+from dasfprof.recording.under_way.loop import Pulse
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.schema.allocations import ALLOCATION, TRACED_FUNCTION
 

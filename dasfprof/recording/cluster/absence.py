@@ -10,7 +10,7 @@ from typing import Any
 from dasfprof.database.reader import CLIENT_GONE
 from dasfprof.database.writer import TraceWriter
 from dasfprof.recording.cluster.calls import running_plugins
-from dasfprof.recording.cluster.removal import end_run, go_on_with
+from dasfprof.recording.cluster.clients import end_run, go_on_with
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
 from dasfprof.text import format_duration

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from dasfprof.recording.cluster.by_value import by_value
-from dasfprof.recording.dask_internals.registered_plugins import forget_for_workers
+from dasfprof.recording.dask_internals.undocumented import forget_for_workers
 from dasfprof.recording.guard import in_thread
 
 
@@ -162,7 +162,7 @@ def running_plugins(dask_scheduler: Any, owner: str | None = None) -> list[str]:
     With an owner, without those of the runs of other owners.
     """
     try:
-        from dasfprof.recording.dask_internals.registered_plugins import registered_for_workers
+        from dasfprof.recording.dask_internals.undocumented import registered_for_workers
     except ImportError:  # a scheduler without dasfprof records no run
         return []
     others: tuple[str, ...] = ()

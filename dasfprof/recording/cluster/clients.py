@@ -1,13 +1,26 @@
-"""`find_client`: the Dask client of what a user wants to profile."""
+"""The client of what a user profiles: whether its cluster can be recorded, and removal."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from distributed import Client
 from distributed.deploy.cluster import Cluster
+from distributed.protocol.pickle import dumps
 
 from dasfprof.errors import NoClientError, RegistrationError
+from dasfprof.recording.cluster.calls import (
+    check_process,
+    forget_worker_plugins,
+    ping,
+    stop_on_worker,
+)
+from dasfprof.recording.cluster.link import SCHEDULER, Answers, ClusterLink, ask_workers
+from dasfprof.recording.settings import RunSettings
+from dasfprof.text import count_of
 
 _WHAT_TO_PASS = (
     "Pass a distributed.Client, a Cluster, an object with a `.client`, or a DASF Pipeline with a "
@@ -70,3 +83,187 @@ def _current_client() -> Client:
         raise NoClientError(
             f"there is no Dask client in this process, and none was passed. {_WHAT_TO_PASS}"
         ) from None
+
+
+logger = logging.getLogger(__name__)
+
+NO_ANSWER = (
+    "not all processes of the cluster answer ({}). Wait until they are no longer busy, "
+    "close them, or set a longer dasfprof.response-timeout. Nothing was registered."
+)
+#: Processes that a message names.
+_MOST_NAMED = 3
+
+
+async def check_processes(client: Client, settings: RunSettings) -> None:
+    """Raise an error if a cluster cannot be recorded; warn of workers that will not be.
+
+    The scheduler needs dasfprof: only its file holds graphs, steals and workers.
+    """
+    directory = "" if settings.storage else settings.directory
+    reasons = dict(await client.run(check_process, directory, settings.storage))
+    unfit = {where: reason for where, reason in reasons.items() if reason is not None}
+    scheduler = await client.run_on_scheduler(check_process, directory, settings.storage)
+    if scheduler is None and (not unfit or len(unfit) < len(reasons)):
+        if unfit:
+            logger.warning(
+                "%s of %s will not be recorded, and work as usual. %s. Install dasfprof there, "
+                "or pass a directory that they can write to.",
+                len(unfit),
+                count_of(len(reasons), "worker"),
+                _named(unfit),
+            )
+        return
+    if scheduler is not None:
+        unfit = {"the scheduler": scheduler, **unfit}
+    raise RegistrationError(
+        f"{len(unfit)} of {len(reasons) + 1} processes cannot record. {_named(unfit)}. The "
+        "scheduler and at least one worker have to: install dasfprof where they run, and pass a "
+        f"directory that they can write to (tried: {settings.directory!r}). Nothing was "
+        "registered."
+    )
+
+
+def _named(reasons: dict[str, str]) -> str:
+    """Describe the first processes and why they cannot record."""
+    named = [f"{where}: {reason}" for where, reason in list(reasons.items())[:_MOST_NAMED]]
+    more = len(reasons) - len(named)
+    return "; ".join(named) + (f"; and {more} more" if more else "")
+
+
+async def check_answers(link: ClusterLink) -> None:
+    """Raise an error if a worker does not answer in time."""
+    answers = await link.on_workers(ping)
+    if answers.silent:
+        named = ", ".join(list(answers.silent)[:_MOST_NAMED])
+        raise RegistrationError(NO_ANSWER.format(f"{named}: no answer in {link.limit:g} s"))
+
+
+#: Seconds between two looks at workers that were silent, and the most.
+_LOOK, _LONGEST_LOOK = 1.0, 30.0
+
+#: Stands for files of which ends may be on a worker's disk alone.
+_ANY_FILE = "any"
+
+#: What the scheduler does by itself: its event loop alone would not keep it.
+_going_on: set[asyncio.Task[None]] = set()
+
+
+async def remove_plugins(
+    link: ClusterLink, names: list[str], silent_before: Iterable[str] = ()
+) -> Answers:
+    """Remove plugins from workers first, so that the scheduler records their last tasks.
+
+    Parameters
+    ----------
+    link
+        The cluster.
+    names
+        The plugins.
+    silent_before
+        Workers that did not answer an earlier call. The scheduler may have removed the plugins
+        since, and nobody was told which files lack their ends.
+
+    Returns
+    -------
+    Answers
+        The files of which the scheduler, or the storage, lacks the end, see `stop_on_worker`. From
+        those that did not answer in time the scheduler removes the plugins as it hears of them.
+
+    Raises
+    ------
+    asyncio.TimeoutError, OSError
+        If the scheduler did not answer in time, or cannot be reached.
+    """
+    await link.on_scheduler(forget_worker_plugins, names)
+    answers = await link.on_workers(stop_on_worker, names)
+    for process in answers.results.keys() & set(silent_before):
+        answers.results[process] = answers.results[process] or [_ANY_FILE]
+    silent = list(answers.silent)
+    answers.results[SCHEDULER] = await link.on_scheduler(
+        stop_on_scheduler, names, silent, link.limit
+    )
+    return answers
+
+
+async def stop_on_scheduler(
+    names: list[str], silent: list[str], limit: float, dask_scheduler: Any
+) -> list[str]:
+    """Remove plugins from the scheduler and close their files.
+
+    Parameters
+    ----------
+    names
+        The plugins.
+    silent
+        Addresses of workers that may still have them.
+    limit
+        Seconds to wait for a worker's answer.
+
+    Returns
+    -------
+    list of str
+        Files of which the run's storage lacks the end.
+    """
+    lacking: list[str] = []
+    for address in silent:
+        go_on_with(_stop_when_heard(address, names, limit, dask_scheduler))
+    for name in names:
+        plugin = dask_scheduler.plugins.get(name)
+        if plugin is not None:
+            dask_scheduler.remove_plugin(name)
+            await plugin.stop()
+            uploader = getattr(plugin, "uploader", None)
+            lacking += [] if uploader is None else uploader.unshipped()
+    return lacking
+
+
+async def end_run(names: list[str], limit: float, ending: dict[str, Any], scheduler: Any) -> None:
+    """End a run that no client ends. Runs on the scheduler.
+
+    Parameters
+    ----------
+    names
+        The plugins.
+    limit
+        Seconds to wait for the answer of each worker.
+    ending
+        What the files say of it, see `TraceWriter.ending`.
+    scheduler
+        The scheduler.
+    """
+    forget_worker_plugins(names, scheduler)
+    arguments = dumps((names, ending))
+    told = await ask_workers(dumps(stop_on_worker), arguments, limit, None, scheduler)
+    silent = [address for address, (answered, _) in told.items() if not answered]
+    await stop_on_scheduler(names, silent, limit, scheduler)
+
+
+def go_on_with(work: Coroutine[Any, Any, None]) -> None:
+    """Do work beside whatever calls this."""
+    task = asyncio.get_running_loop().create_task(work)
+    _going_on.add(task)
+    task.add_done_callback(_going_on.discard)
+
+
+async def _stop_when_heard(address: str, names: list[str], limit: float, scheduler: Any) -> None:
+    """Remove plugins from a worker that was silent, such as one that SIGSTOP had stopped.
+
+    It is asked once the scheduler has heard of it, so that no calls wait there meanwhile. One that
+    has left has closed its files, or died.
+    """
+    function, arguments = dumps(stop_on_worker), dumps((names,))
+    heard, look = _last_heard(address, scheduler), _LOOK
+    while scheduler.status.name == "running" and address in scheduler.workers:
+        await asyncio.sleep(look)
+        now = _last_heard(address, scheduler)
+        if now > heard:
+            told = await ask_workers(function, arguments, limit, [address], scheduler)
+            if all(answered for answered, _ in told.values()):
+                return
+            heard, look = now, min(2 * look, _LONGEST_LOOK)
+
+
+def _last_heard(address: str, scheduler: Any) -> float:
+    worker = scheduler.workers.get(address)
+    return 0.0 if worker is None else float(worker.last_seen)

@@ -16,9 +16,9 @@ from distributed.comm import get_address_host_port
 from distributed.protocol.pickle import dumps
 
 from dasfprof.errors import NoSchedulerError
+from dasfprof.recording.cluster.by_value import WithModules
 from dasfprof.recording.cluster.calls import run_pickled
-from dasfprof.recording.cluster.modules_by_value import WithModules
-from dasfprof.recording.cluster.time_limit import within
+from dasfprof.recording.cluster.link import within
 from dasfprof.recording.dask_internals.inspection.looks import (
     look_at_scheduler,
     look_at_worker,

@@ -9,17 +9,48 @@ has closed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from distributed import Client, rpc
 from distributed.comm import CommClosedError, get_address_host_port
 from distributed.protocol.pickle import dumps
 
-from dasfprof.recording.cluster.time_limit import within
-from dasfprof.recording.dask_internals.remote_errors import error_in
+from dasfprof.database.reader import TraceFile
+from dasfprof.database.writing_process import Writer, writer_of
+from dasfprof.errors import TraceError
+from dasfprof.recording.dask_internals.undocumented import error_in
+
+
+async def within(limit: float, call: Coroutine[Any, Any, Any]) -> Any:
+    """Wait for a call no longer than the limit, even if it ignores its cancellation.
+
+    Raises
+    ------
+    asyncio.TimeoutError
+        If the call takes longer.
+    """
+    task = asyncio.ensure_future(call)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=limit)
+    finally:
+        if not task.done():
+            task.add_done_callback(_ignore_outcome)
+            task.cancel()
+    if not done:
+        raise asyncio.TimeoutError(f"no answer in {limit:g} s")
+    return task.result()
+
+
+def _ignore_outcome(task: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of a call that nothing awaits, so that asyncio does not log it."""
+    if not task.cancelled():
+        task.exception()
+
 
 #: What calls to a process raise that has ended, is closing or does not answer.
 GONE = (OSError, CommClosedError, TimeoutError, asyncio.TimeoutError, RuntimeError, ValueError)
@@ -186,3 +217,38 @@ def silent_processes(silent: dict[str, str]) -> str:
     named = [f"{process} ({reason})" for process, reason in list(silent.items())[:_MOST_NAMED]]
     more = len(silent) - len(named)
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+
+
+#: Seconds between two checks of files that are about to be closed.
+_POLL_INTERVAL = 0.1
+
+
+async def wait_for_end(
+    link: ClusterLink, list_files: Callable[[], list[Path]], deadline: float
+) -> bool:
+    """Return whether the cluster has closed, or its files are complete, before a deadline.
+
+    Parameters
+    ----------
+    link
+        The cluster.
+    list_files
+        Lists the run's files on this machine.
+    deadline
+        On the monotonic clock.
+    """
+    while not link.is_closed and not await asyncio.to_thread(_are_final, list_files):
+        if monotonic() > deadline:
+            return False
+        await asyncio.sleep(_POLL_INTERVAL)
+    return True
+
+
+def _are_final(list_files: Callable[[], list[Path]]) -> bool:
+    """Return whether there are files and none is still being written."""
+    try:
+        files = [TraceFile(path) for path in list_files()]
+        ended = (f.is_closed() or writer_of(f.read_header()) is Writer.ENDED for f in files)
+        return bool(files) and all(ended)
+    except (OSError, TraceError):
+        return False

@@ -16,7 +16,7 @@ from distributed.comm import get_address_host_port
 from distributed.protocol.pickle import dumps
 
 from dasfprof.recording.cluster.calls import hear_of_client
-from dasfprof.recording.cluster.time_limit import within
+from dasfprof.recording.cluster.link import within
 
 logger = logging.getLogger(__name__)
 

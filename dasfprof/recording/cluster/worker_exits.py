@@ -1,8 +1,4 @@
-"""`WorkerExits`: how the processes of workers ended that left the cluster, as nannies log it.
-
-Only a nanny sees the exit code of its worker's process. Without one, or where its log leaves out
-messages of level INFO, the code stays unknown.
-"""
+"""Why workers leave: who asked them to, `ClusterChanges`; how they ended, `WorkerExits`."""
 
 from __future__ import annotations
 
@@ -10,22 +6,30 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable
+from time import time
 from typing import Any
 
 from distributed import rpc
 
-from dasfprof.recording.cluster.time_limit import within
+from dasfprof.recording.cluster.link import within
+from dasfprof.recording.dask_internals.undocumented import observe_handler
 from dasfprof.recording.guard import HookGuard
 
-#: Seconds until a nanny is asked, how often that is, and how long it may take to answer.
+# `WorkerExits`: how the processes of workers ended that left the cluster, as nannies log it.
+#
+# Only a nanny sees the exit code of its worker's process. Without one, or where its log leaves out
+# messages of level INFO, the code stays unknown.
+
+#: Seconds until a nanny is asked again, how often that is, and how long it may take to answer.
 _PAUSE, _TRIES, _LIMIT = 0.5, 10, 5.0
 #: Seconds for which the end of a recording waits.
 _END = 2.0
 #: Messages of the log that are read, and characters of what is kept of one.
 _LAST, _LONGEST = 200, 300
 
-#: Called with a worker's address, its exit code (negative: the signal), and why its nanny ended it.
-Listener = Callable[[str, int, "str | None"], object]
+#: Called with a worker's address, its exit code (negative: the signal; None: unknown), and why its
+#: nanny ended it.
+Listener = Callable[[str, "int | None", "str | None"], object]
 
 
 class WorkerExits:
@@ -63,15 +67,19 @@ class WorkerExits:
             task.add_done_callback(self._asking.discard)
 
     async def _ask(self, address: str, nanny: str, pid: int) -> None:
+        reason = None
         try:
+            # Why it ended its worker it logs before, and goes soon after where the program ends.
             for _ in range(_TRIES):
-                await asyncio.sleep(_PAUSE)
-                found = exit_in(await within(_LIMIT, self._logs(nanny)), pid)
+                logs = await within(_LIMIT, self._logs(nanny))
+                found, reason = exit_in(logs, pid), reason or _reason(logs, pid)
                 if found is not None:
                     self._listener(address, *found)
                     return
+                await asyncio.sleep(_PAUSE)
         except (OSError, asyncio.TimeoutError):
-            return  # the nanny has gone as well
+            if reason is not None:  # the nanny has gone as well
+                self._listener(address, None, reason)
         except Exception:
             self._guard.caught("how a worker's process ended")
 
@@ -109,3 +117,95 @@ def _reason(logs: list[str], pid: int) -> str | None:
         if found:
             return found[1][:_LONGEST]
     return None
+
+
+# `ClusterChanges`: who restarts, retires, pauses or gives up workers, cancels tasks, or adapts.
+#
+# It hears what Dask's scheduler logs as events, and what adaptive clusters ask the scheduler.
+
+#: Called with an action, who asked for it, the workers' addresses and a number: see the schema's
+#: ``CLUSTER_CHANGE``.
+ChangeListener = Callable[[str, "str | None", list[str], "float | None"], object]
+
+#: Clients that are not of a program: of tasks, and Dask's own.
+_NOBODY = ("Client-worker-", "fire-and-forget")
+#: How the stimulus ids of a restart of all workers begin.
+_RESTART = "client-restart"
+
+
+class ClusterChanges:
+    """Calls a listener with each change. Used on the scheduler's event loop.
+
+    Parameters
+    ----------
+    scheduler
+        The scheduler.
+    listener
+        Called with each change.
+    guard
+        Handles errors.
+    """
+
+    def __init__(self, scheduler: Any, listener: ChangeListener, guard: HookGuard) -> None:
+        self._scheduler, self._tell = scheduler, listener
+        self._target: int | None = None
+        #: Addresses of the workers that adaptive wants to close.
+        self._surplus: set[str] = set()
+        #: Tasks that a restart took away before they were sent to a worker.
+        self._never_sent = 0
+        self._restarting = False
+        self._undo = [
+            observe_handler(scheduler, name, answered, guard)
+            for name, answered in (
+                ("adaptive_target", self._wanted),
+                ("workers_to_close", self._wants_to_close),
+            )
+        ]
+
+    def stop(self) -> None:
+        """Hear no more of what adaptive asks."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _wanted(self, target: Any) -> None:
+        if target != self._target:
+            self._target = target
+            self._tell("adapt", "adaptive", [], target)
+
+    def _wants_to_close(self, names: Any) -> None:
+        states = self._scheduler.workers.values()
+        self._surplus.update(ws.address for ws in states if {ws.name, ws.address} & set(names))
+
+    def never_sent(self, stimulus_id: str) -> None:
+        """Count a task that was taken away before a worker was sent it, if by a restart."""
+        self._never_sent += stimulus_id.startswith(_RESTART)
+
+    def restart(self) -> None:
+        """Report that all workers are restarted, after their tasks were taken away."""
+        clients = [name for name in self._scheduler.clients if not name.startswith(_NOBODY)]
+        who = clients[0] if len(clients) == 1 else None
+        self._tell("restart", who, list(self._scheduler.workers), self._never_sent)
+        self._never_sent, self._restarting = 0, True
+
+    def logged(self, topic: str, event: dict[str, Any]) -> None:
+        """Take an event that the scheduler logs."""
+        action, workers = event.get("action"), list(event.get("workers") or ())
+        if action == "worker-ttl-timed-out":
+            for address in workers:
+                silent = time() - self._scheduler.workers[address].last_seen
+                self._tell("worker-ttl", "scheduler", [address], silent)
+        elif action == "cancel":
+            self._tell("cancel", topic, [], event.get("count"))
+        elif action == "worker-status-change":
+            if event.get("status") == "paused":
+                self._tell("pause", "worker", [topic], None)
+            elif event.get("prev-status") == "paused":
+                self._tell("resume", "worker", [topic], None)
+        elif action == "retire-workers":
+            retired = list(event.get("retired") or ())
+            adaptive = bool(retired) and self._surplus.issuperset(retired)
+            self._tell("retire", "adaptive" if adaptive else None, retired, None)
+        elif action == "restart-workers" and topic == "all" and event.get("client"):
+            if not self._restarting:  # some workers; of all, `restart` has told
+                self._tell("restart", event["client"], workers, 0)
+            self._restarting = False

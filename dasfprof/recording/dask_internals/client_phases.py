@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from types import FrameType
+from typing import Any
 
 #: Phases by module and function of Dask; those of whole modules, by their first words.
 _FUNCTIONS = {
@@ -23,6 +25,17 @@ _MODULES = (
 _OPTIMISING = ("optimize", "simplify", "lower_", "fuse")
 
 PROGRAM, BUILDING = "program", "building"
+#: The most of a client's futures that are looked through, the latest first.
+_MOST_FUTURES = 100
+
+
+def has_pending(client: Any) -> bool:
+    """Return whether the cluster has something to do for a client, as its latest futures tell."""
+    try:
+        latest = islice(reversed(client.futures.values()), _MOST_FUTURES)
+        return any(future.status == "pending" for future in latest)
+    except RuntimeError:  # they change meanwhile
+        return True
 
 
 def phase(frames: list[FrameType]) -> str:

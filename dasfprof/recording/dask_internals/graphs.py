@@ -1,9 +1,10 @@
-"""Hooks that note which graphs the program builds and computes in its steps.
+"""Hooks that note which graphs the program builds and computes, at which lines and in which steps.
 
 Annotations of layers would not work: Dask loses them as it optimises arrays, bags and dataframes,
 does not fuse layers with different annotations, and warns about them on dataframes. So the names of
-layers are noted as they are built, with the current step of `dasfprof.recording.steps.step`, and
-only a graph that is sent to the cluster is annotated, with one tuple: `ANNOTATION`.
+layers are noted as they are built, with the program's line and the current step of
+`dasfprof.recording.steps.step`, and only a graph that is sent to the cluster in a step is
+annotated, with one tuple: `ANNOTATION`.
 
 `remove_hooks` restores what `place_hooks` replaced.
 """
@@ -11,6 +12,7 @@ only a graph that is sent to the cluster is annotated, with one tuple: `ANNOTATI
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,11 +20,17 @@ from typing import Any
 import dask
 from distributed import Client
 
-from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.expressions import FrameSteps, is_expression, output_keys
+from dasfprof.recording.dask_internals import client_calls, names
+from dasfprof.recording.dask_internals.built_lines import (
+    BuiltLines,
+    ExpressionBuilders,
+    is_expression,
+    output_keys,
+)
 from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
 from dasfprof.recording.dask_internals.submissions import forget_timers, place_timers
 from dasfprof.recording.steps import step as steps
+from dasfprof.recording.steps.line import current_line
 from dasfprof.recording.steps.step import OpenStep
 from dasfprof.schema.steps import ANNOTATION
 
@@ -35,10 +43,13 @@ _MOST_NAMES = 500_000
 #: The steps that built each layer, the last one last; empty for a layer that no step built and
 #: that layers of steps depend on.
 _layers: dict[str, list[Names]] = {}
-_frames = FrameSteps()
+_expressions = ExpressionBuilders()
+_lines = BuiltLines()
 
 #: Whether this thread is in `HighLevelGraph.from_collections`, or rewrites an expression.
 _busy = threading.local()
+#: Modules of collections of expressions that were looked at.
+_watched: set[str] = set()
 #: The attributes of classes that are currently wrapped.
 _placed: set[tuple[Any, str]] = set()
 
@@ -53,10 +64,9 @@ def remove_hooks() -> None:
     _patches.leave()
 
 
-def watch_dataframes() -> None:
-    """Place the hooks on dataframes too, if the program has imported them since."""
-    frame = names.FRAMES.find("FrameBase")
-    if frame is not None and (frame, "__init__") not in _placed:
+def watch_collections() -> None:
+    """Place the hooks on collections of expressions too, if the program has imported them since."""
+    if any(module in sys.modules and module not in _watched for module in names.EXPRESSIONS):
         _patches.place_more()
 
 
@@ -66,30 +76,33 @@ def _place() -> list[Patch]:
         *_wrapped(graph, "from_collections", _noting_layer),
         *_wrapped(graph, "__init__", _noting_sources),
         *_wrapped(client, "_graph_to_futures", _annotating),
+        *(patch for hook in client_calls.hooks() for patch in _wrapped(*hook)),
     ]
-    return patches + _place_on_dataframes() + place_timers()
+    return patches + _place_on_expressions() + place_timers()
 
 
-def _place_on_dataframes() -> list[Patch]:
-    frame, expr = names.FRAMES.find("FrameBase"), names.FRAMES.find("Expr")
-    if (frame, "__init__") in _placed:
-        return []
-    lost = names.FRAMES.gone()
-    if lost or frame is None or expr is None:  # missing, or dataframes are not yet imported
+def _place_on_expressions() -> list[Patch]:
+    patches: list[Patch] = []
+    for module, (found, collection, expression) in names.EXPRESSIONS.items():
+        if module not in sys.modules or module in _watched:
+            continue
+        owner, expr, lost = found.find(collection), found.find(expression), found.gone()
+        if owner is None and expr is None and not lost:
+            continue  # it is being imported
+        _watched.add(module)
         if lost:
-            _placed.add((frame, "__init__"))
-            logger.warning("this version of Dask has no %s: %s", lost[0], names.FRAMES.loss)
-        return []
-    patches = _wrapped(frame, "__init__", _noting_frame)
-    for base in expr.__mro__:
-        for method in names.REWRITING:
-            patches += _wrapped(base, method, _noting_rewritten)
+            logger.warning("this version of Dask has no %s: %s", lost[0], found.loss)
+            continue
+        patches += _wrapped(owner, "__init__", _noting_collection)
+        for base in expr.__mro__:
+            for method in (*names.REWRITING, names.FUSING):
+                patches += _wrapped(base, method, _noting_rewritten)
     return patches
 
 
 def _wrapped(owner: Any, name: str, wrap: Callable[[Any, Patch], Any]) -> list[Patch]:
-    """Wrap a class's own attribute if it exists and is not wrapped yet."""
-    if not isinstance(owner, type) or name not in vars(owner) or (owner, name) in _placed:
+    """Wrap an own attribute of a class or module if it exists and is not wrapped yet."""
+    if owner is None or name not in vars(owner) or (owner, name) in _placed:
         return []
     patch = Patch(owner, name, wrap)
     _placed.add((owner, name))
@@ -98,8 +111,10 @@ def _wrapped(owner: Any, name: str, wrap: Callable[[Any, Patch], Any]) -> list[P
 
 def _forget() -> None:
     _placed.clear()
+    _watched.clear()
     _layers.clear()
-    _frames.clear()
+    _expressions.clear()
+    _lines.clear()
     forget_timers()
 
 
@@ -114,8 +129,14 @@ def _noting_layer(original: Any, patch: Patch) -> Any:
             graph = original(*args, **kwargs)
         finally:
             _busy.building = outer
-        if patch.active and (_layers or steps.current_step() is not None):
-            _safely(_note_built, graph, args, kwargs)
+        if patch.active:
+            try:  # not by `_safely`: a delayed function takes but some 50 µs to be built
+                name = args[1] if len(args) > 1 else kwargs["name"]
+                _lines.built(name, graph)
+                if _layers or steps.current_step() is not None:
+                    _note_built(name, args, kwargs)
+            except Exception:
+                logger.debug("a graph's line could not be noted", exc_info=True)
         return graph
 
     return from_collections
@@ -126,17 +147,17 @@ def _noting_sources(original: Any, patch: Patch) -> Any:
 
     def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(*args, **kwargs)
-        if patch.active and steps.current_step() is not None:
+        if patch.active and not getattr(_busy, "building", False):
             _safely(_note_sources, *args[:1])
 
     return __init__
 
 
-def _noting_frame(original: Any, patch: Patch) -> Any:
+def _noting_collection(original: Any, patch: Patch) -> Any:
     def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(*args, **kwargs)
         if patch.active and not getattr(_busy, "rewriting", False):
-            _safely(_note_frame, args, kwargs)
+            _safely(_note_collection, args, kwargs)
 
     return __init__
 
@@ -145,7 +166,7 @@ def _noting_rewritten(original: Any, patch: Patch) -> Any:
     """Assign what an expression is rewritten to to the step that built the expression."""
 
     def rewrite(*args: Any, **kwargs: Any) -> Any:
-        if not _frames or not patch.active:
+        if not _expressions or not patch.active:
             return original(*args, **kwargs)
         inside = getattr(_busy, "rewriting", False)
         _busy.rewriting = True
@@ -161,7 +182,7 @@ def _noting_rewritten(original: Any, patch: Patch) -> Any:
 
 def _annotating(original: Any, patch: Patch) -> Any:
     def _graph_to_futures(*args: Any, **kwargs: Any) -> Any:
-        step = _safely(_step_of_call, args, kwargs) if patch.active else None
+        step = _safely(_note_call, args, kwargs) if patch.active else None
         if not step:
             return original(*args, **kwargs)
         with dask.annotate(**{ANNOTATION: step}):
@@ -178,28 +199,29 @@ def _safely(note: Callable[..., Any], *args: Any) -> Any:
         return None
 
 
-def _note_built(graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _note_built(name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note the layer of a call of `from_collections(cls, name, layer, dependencies)`."""
-    called = dict(zip(("cls", "name", "layer", "dependencies"), args, strict=False)) | kwargs
     if steps.current_step() is not None:
-        _note_layers((called["name"],))
-    elif _layers:
-        _note_derived(called["name"], called.get("dependencies", ()))
+        _note_layers((name,))
+    else:
+        _note_derived(name, args[3] if len(args) > 3 else kwargs.get("dependencies", ()))
 
 
-def _note_frame(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Note the expression of a new dataframe, the first argument after `self`."""
-    expr = next(iter((*args[1:], *kwargs.values())))
-    _frames.built(expr, steps.current_step())
+def _note_collection(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Note the expression of a new collection, the first argument after `self`."""
+    collection, expr = next(zip(args[:1], (*args[1:], *kwargs.values()), strict=False))
+    _expressions.built(expr, steps.current_step(), current_line(), collection)
 
 
-def _step_of_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Names | None:
-    """Return the step of a graph that is sent to the cluster.
+def _note_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Names | None:
+    """Note the line of a graph that is sent to the cluster; return its step.
 
     The arguments are the client, the graph (its name differs between versions), the keys and more.
     """
     _, graph, keys, *_ = (*args, *kwargs.values(), None, None, None)
-    return _step_of_graph(graph, kwargs.get("keys", keys))
+    keys = kwargs.get("keys", keys)
+    _safely(_lines.sent, graph, keys)
+    return _step_of_graph(graph, keys)
 
 
 def _note_layers(names: Iterable[Any]) -> None:
@@ -236,22 +258,25 @@ def _note_derived(name: Any, dependencies: Any) -> None:
 
 def _note_sources(graph: Any) -> None:
     layers = graph.layers
-    if len(layers) <= 2 and not getattr(_busy, "building", False):
-        # The layers of graphs that an optimisation creates are known.
+    if len(layers) <= 2:  # the layers of graphs that an optimisation creates are known
         _note_layers([name for name in layers if name not in _layers])
+        for name in layers:
+            _lines.built_directly(name, graph)
 
 
 def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
     if inside:
-        _frames.rewritten(expr, result)
+        _expressions.rewritten(expr, result)
         _busy.last = result
         return
     # The parts' steps come first: a fusion belongs not only to the last step.
-    _frames.rewritten(expr, result, getattr(_busy, "last", None))
+    _expressions.rewritten(expr, result, getattr(_busy, "last", None))
     _busy.last = None
     if is_expression(result):
-        for name, opened in _frames.layers(result):
-            _note_layer(name, opened)
+        for name, builders in _expressions.layers(result):
+            if builders.steps:
+                _note_layer(name, builders.steps[-1])
+            _lines.rewritten(name, builders)
 
 
 def _add(known: dict[str, list[Names]], name: str, names: Names) -> bool:
@@ -271,8 +296,9 @@ def _step_of_graph(graph: Any, keys: Any) -> Names | None:
     """Return the step of the tasks of a graph whose layers are unknown."""
     opened = steps.current_step()
     current = opened.names if opened is not None else None
-    built = [builder.names for builder in _frames.root(graph) or ()]
-    if not built and not is_expression(graph) and _frames:
+    root = _expressions.root(graph)
+    built = [] if root is None else [builder.names for builder in root.steps]
+    if not built and not is_expression(graph) and _expressions:
         built = _built_by(keys)  # older versions of Dask have turned expressions into graphs by now
     if built:
         return current if current in built else built[-1]

@@ -11,12 +11,14 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
+from time import time
 from typing import Any, NamedTuple
 
 import distributed
 from distributed import get_worker
 
-from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
+from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
 
 #: The most tasks of which locks are kept: those that never release any would fill the memory.
 _MOST = 10_000
@@ -30,6 +32,10 @@ class _Held(NamedTuple):
     owner: weakref.ref[Any]
     kind: str
     name: str
+    #: How many may have it at a time, when this one had it, and for how long it waited for that.
+    limit: int
+    since: float
+    waited: float
 
 
 #: By the name that Dask gives to the asyncio task of a task.
@@ -64,12 +70,14 @@ def _current_task() -> str | None:
     return None
 
 
-def _acquired(owner: Any) -> None:
+def _acquired(owner: Any, asked: float) -> None:
     task = _current_task()
     if task is not None:
-        kind = _kind(owner)
+        kind, now = _kind(owner), time()
         wanted = owner.names if kind == "MultiLock" else [owner.name]
-        held = [_Held(weakref.ref(owner), kind, str(name)) for name in wanted]
+        limit = int(getattr(owner, "max_leases", 1) or 1)
+        facts = limit, now, max(now - asked, 0.0)
+        held = [_Held(weakref.ref(owner), kind, str(name), *facts) for name in wanted]
         with _lock:
             if task in _held or len(_held) < _MOST:
                 _held[task] = _held.get(task, []) + held
@@ -96,18 +104,26 @@ def _released(owner: Any) -> None:
                 _held[task] = left
             else:
                 del _held[task]
+            break
+        else:
             return
+    worker = get_worker()
+    for own, listener in _listeners.all:
+        if own is worker:
+            for one in gone:
+                listener(one._asdict())
 
 
 def _note_acquired(original: Any, patch: Patch) -> Any:
     def acquire(*args: Any, **kwargs: Any) -> Any:
+        asked = time()
         result = original(*args, **kwargs)
         if patch.active:
             with contextlib.suppress(Exception):
                 # Which of its locks a MultiLock holds that asked for some of them is not known.
                 some = len(args) > _ALL_LOCKS or kwargs.get("num_locks") is not None
                 if result and not some and not asyncio.iscoroutine(result):
-                    _acquired(args[0])
+                    _acquired(args[0], asked)
         return result
 
     return acquire
@@ -115,10 +131,11 @@ def _note_acquired(original: Any, patch: Patch) -> Any:
 
 def _note_acquired_by_coroutine(original: Any, patch: Patch) -> Any:
     async def acquire(*args: Any, **kwargs: Any) -> Any:
+        asked = time()
         result = await original(*args, **kwargs)
         if patch.active and result:
             with contextlib.suppress(Exception):
-                _acquired(args[0])
+                _acquired(args[0], asked)
         return result
 
     return acquire
@@ -147,10 +164,24 @@ def _place() -> list[Patch]:
     return [Patch(owner, name, wrap) for owner, name, wrap in wrappers if hasattr(owner, name)]
 
 
-_patches = SharedPatches(_place, _held.clear)
+_listeners: SharedListeners[tuple[Any, Callable[[dict[str, Any]], object]]] = SharedListeners(
+    _place
+)
 
 
-def watch_locks() -> Callable[[], None]:
-    """Notice from now on what tasks of this process acquire; returns the function that ends it."""
-    _patches.enter()
-    return _patches.leave
+def watch_locks(worker: Any, listener: Callable[[dict[str, Any]], object]) -> Callable[[], None]:
+    """Notice from now on what tasks of this process acquire; returns the function that ends it.
+
+    Parameters
+    ----------
+    worker, listener
+        The listener is called, in any thread, with what a task of this worker gave back: a dict
+        with ``kind, name, limit, since, waited``.
+    """
+    return partial(_left, _listeners.add((worker, listener)))
+
+
+def _left(remove: Callable[[], None]) -> None:
+    remove()
+    if not _listeners.all:
+        _held.clear()

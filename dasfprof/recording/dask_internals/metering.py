@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dasfprof.recording.dask_internals import names
-from dasfprof.recording.dask_internals.name_lookup import Names
+from dasfprof.recording.dask_internals.names import Names
 from dasfprof.recording.dask_internals.patch import Patch
 from dasfprof.recording.guard import HookGuard
 

@@ -6,7 +6,86 @@ attributes themselves, and ask here whether they are there.
 
 from __future__ import annotations
 
-from dasfprof.recording.dask_internals.name_lookup import Names
+import importlib
+import sys
+from typing import Any
+
+# --- `Names`: private names of Dask with one purpose, and whether this Dask has them --------------
+#
+# A module is imported when a name in it is looked up, and looking up never raises.
+
+_ABSENT = object()
+
+
+class Names:
+    """Private names of Dask, of which a trace lacks the same where one is gone.
+
+    Parameters
+    ----------
+    loss
+        What a trace lacks.
+    plugins
+        Those that use them, by their names in the headers of files.
+    *paths
+        Modules and, after a colon, the name in it, such as ``Class.attribute``.
+    is_imported
+        Whether to import modules: programs may run without those where it is False.
+    """
+
+    def __init__(
+        self, loss: str, plugins: tuple[str, ...], *paths: str, is_imported: bool = True
+    ) -> None:
+        self.loss, self.plugins, self.paths = loss, plugins, paths
+        self._is_imported = is_imported
+
+    def find(self, name: str) -> Any:
+        """Return the object of a name, or of its class; None if missing, or not imported."""
+        for path in self.paths:
+            module, _, inside = path.partition(":")
+            if f"{inside}.".startswith(f"{name}."):
+                found = self._look_up(module, name)
+                return None if found is _ABSENT else found
+        return None
+
+    def exist(self) -> bool:
+        """Return whether Dask has all of them; True if their module is not imported."""
+        return not self.gone()
+
+    def gone(self) -> list[str]:
+        """Return the paths of those that Dask does not have."""
+        return [path for path in self.paths if self._is_gone(*path.split(":"))]
+
+    def _is_gone(self, module: str, name: str) -> bool:
+        is_known = self._is_imported or module in sys.modules
+        return is_known and self._look_up(module, name) is _ABSENT
+
+    def _look_up(self, module: str, names: str) -> Any:
+        try:
+            found: Any = sys.modules.get(module)
+            if found is None:
+                found = importlib.import_module(module) if self._is_imported else _ABSENT
+        except Exception:
+            return _ABSENT
+        for name in names.split("."):
+            found = _member(found, name)
+        return found
+
+
+def _member(owner: Any, name: str) -> Any:
+    """Return an attribute of a class; for attributes of instances, what declares them."""
+    found = getattr(owner, name, _ABSENT)
+    if found is _ABSENT and isinstance(owner, type):
+        for base in owner.__mro__:
+            annotations = vars(base).get("__annotations__", {})
+            if name in annotations:
+                return annotations[name]
+            for method in ("__new__", "__init__"):  # which set it on instances
+                made = vars(base).get(method)
+                code = getattr(getattr(made, "__func__", made), "__code__", None)
+                if code is not None and name in code.co_names:
+                    return made
+    return found
+
 
 WORKER, MONITOR, ANNOTATION = "TracePlugin", "ResourceMonitor", "GPUAnnotationPlugin"
 SCHEDULER, STEPS = "SchedulerPlugin", "StepRecorder"
@@ -16,7 +95,7 @@ _WORKER = "distributed.worker:Worker"
 _SCHEDULER, _STATE = "distributed.scheduler:Scheduler", "distributed.scheduler:SchedulerState"
 _SPILL, _SHUFFLE = "distributed.spill:SpillBuffer", "distributed.shuffle"
 _GRAPH = "dask.highlevelgraph:HighLevelGraph"
-_FRAMES = "dask.dataframe.dask_expr"
+_FRAMES, _ARRAYS = "dask.dataframe.dask_expr", "dask.array._array_expr"
 
 # --- task runs and transfers ---------------------------------------------------------------------
 
@@ -160,30 +239,85 @@ PLOTS = Names(
 
 GRAPH = Names(
     "tasks of arrays, bags and delayed functions belong to the step that computes them, not to "
-    "the one that built them",
+    "the one that built them, and to no line",
     (STEPS,),
     _GRAPH,
     f"{_GRAPH}.from_collections",
 )
 SUBMISSIONS = Names(
-    "tasks whose layer no step built, such as futures, belong to no step",
+    "tasks whose layer no step built, such as futures, belong to no step and no line",
     (STEPS,),
     "distributed.client:Client._graph_to_futures",
 )
-#: The methods that rewrite a part of a dataframe's expression, or all of it.
+GRAPH_SIZE = Names(
+    "the bytes of graphs are unknown", (STEPS,), "distributed.client:Client._send_to_scheduler"
+)
+WAITING = Names(
+    "how long a program waits in its calls of the client, and that it calls wait, is unknown",
+    (STEPS,),
+    "distributed.utils:SyncMethodMixin.sync",
+)
+RECEIVING = Names(
+    "how long results take to come to a program is part of its waiting for them",
+    (STEPS,),
+    "distributed.client:Client._gather_remote",
+    "distributed.metrics:context_meter",
+)
+TOKENISING = Names(
+    "how long a program makes names for tasks is unknown", (STEPS,), "dask.tokenize:_tokenize"
+)
+FUNCTIONS_SENT = Names(
+    "the file and source of functions that are sent by value, where cloudpickle leaves them out",
+    (STEPS,),
+    "cloudpickle.cloudpickle:Pickler._dynamic_function_reduce",
+)
+#: The methods that rewrite a part of an expression, or all of it.
 REWRITING = ("simplify_once", "lower_once", "rewrite", "lower_completely", "optimize")
+#: And what also does in the package dask-array.
+FUSING = "fuse"
+
+
+def _of_expressions(base: str) -> list[str]:
+    """Return what is used of a class of expressions."""
+    used = ("_name", "operands", "operand", "_parameters", *REWRITING)
+    return [base, *(f"{base}.{name}" for name in used)]
+
+
 #: Programs that have no dataframes do not import the module.
 FRAMES = Names(
-    "dataframe tasks may belong to the step that computes them, not to the one that built",
+    "dataframe tasks may belong to the step that computes them, not to the one that built, and to "
+    "no line",
     (STEPS,),
     f"{_FRAMES}._collection:FrameBase",
-    f"{_FRAMES}._expr:Expr",
-    *(
-        f"{_FRAMES}._expr:Expr.{name}"
-        for name in ("_name", "operands", "operand", "_parameters", *REWRITING)
-    ),
+    *_of_expressions(f"{_FRAMES}._expr:Expr"),
     is_imported=False,
 )
+_LOST_ARRAYS = (
+    "tasks of array expressions may belong to the step that computes them, not to the one that "
+    "built, and to no line"
+)
+#: Arrays with ``array.query-planning``; and those of the package dask-array.
+ARRAYS = Names(
+    _LOST_ARRAYS,
+    (STEPS,),
+    f"{_ARRAYS}._collection:Array",
+    *_of_expressions(f"{_ARRAYS}._expr:ArrayExpr"),
+    is_imported=False,
+)
+DASK_ARRAYS = Names(
+    _LOST_ARRAYS,
+    (STEPS,),
+    "dask_array._collection:Array",
+    *_of_expressions("dask_array._expr:ArrayExpr"),
+    f"dask_array._expr:ArrayExpr.{FUSING}",
+    is_imported=False,
+)
+#: The modules of collections of expressions, with the collection and the expression.
+EXPRESSIONS = {
+    f"{_FRAMES}._collection": (FRAMES, "FrameBase", "Expr"),
+    f"{_ARRAYS}._collection": (ARRAYS, "Array", "ArrayExpr"),
+    "dask_array._collection": (DASK_ARRAYS, "Array", "ArrayExpr"),
+}
 #: What optimises collections in the client's process; dataframes have a method of their own.
 OPTIMISING = Names(
     "how long a program optimises its graphs is unknown",

@@ -12,8 +12,9 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import CodeType
 from typing import Any
 
 import distributed.worker
@@ -116,3 +117,36 @@ def _first_parameter(function: Any) -> str | None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon)
+
+
+# --- Which threads of a worker run a task now, and in which functions of Dask tasks begin ---------
+
+
+def are_known(worker: Any) -> bool:
+    """Return whether a worker tells which task runs in a thread."""
+    return hasattr(worker, "active_threads")
+
+
+def running_tasks(worker: Any) -> Mapping[int, Any]:
+    """Return the keys by the identities of their threads, as they change; empty: unknown."""
+    return getattr(worker, "active_threads", {})
+
+
+def has_actors(worker: Any) -> bool:
+    """Return whether a worker holds actors, whose calls begin without a transition."""
+    return bool(getattr(getattr(worker, "state", None), "actors", None))
+
+
+def task_threads(worker: Any) -> dict[int, Any]:
+    """Return the key of the task that runs in each thread, by the thread's identity."""
+    running: dict[int, Any] = worker.active_threads
+    return running.copy()
+
+
+def first_functions() -> tuple[CodeType, ...]:
+    """Return the functions that call the functions of tasks and actors, as far as there are any."""
+    found = (
+        names.RUN_TASK.find("_run_task_simple"),
+        names.RUN_ACTOR.find("_run_actor"),
+    )
+    return tuple(inspect.unwrap(each).__code__ for each in found if each is not None)

@@ -16,10 +16,13 @@ from dasfprof.recording.dask_internals.patch import Patch, SharedListeners
 from dasfprof.recording.guard import HookGuard
 
 #: Called with each record: the key and run id of the task, the record, and whether it is the task
-#: run's first error.
+#: run's first error. The key is None where Dask logs an exception outside of tasks.
 Listener = Callable[[Any, int, logging.LogRecord, bool], object]
 
 _OURS = "dasfprof."
+#: Loggers of Dask, and of those the ones of other processes than a worker.
+_DASK = "distributed."
+_OF_OTHERS = ("distributed.scheduler", "distributed.nanny", "distributed.client")
 #: The most records of a task run that a listener gets, its first error not counted.
 MOST_OF_A_RUN = 20
 
@@ -69,6 +72,8 @@ class Ear:
             thread = threading.get_ident()
             identity = self.run_of(thread)
             if identity is None:
+                if record.exc_info and record.name.startswith(_DASK):
+                    self._hear_dask(record)
                 return
             run = self._last.get(thread)
             if run is None or run.identity != identity:
@@ -84,6 +89,10 @@ class Ear:
                     self._listener(*identity, record, False)
         except Exception:
             self._guard.caught("what a task logged")
+
+    def _hear_dask(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.ERROR and not record.name.startswith(_OF_OTHERS):
+            self._listener(None, -1, record, True)
 
 
 def _is_error(record: logging.LogRecord) -> bool:

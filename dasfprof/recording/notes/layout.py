@@ -108,11 +108,11 @@ class FlatNotes:
         """Return the rows of notes, schema by schema, with their positions among all notes."""
         width = self._layout.width
         marks = notes[::width]
-        counts = [marks.count(kind) for kind in self._layout.kinds]
+        counts = self._counts(marks)
         if self._rest or sum(counts) < len(marks) or len(notes) % width:
             notes = self._resynchronised(notes)
             marks = notes[::width]
-            counts = [marks.count(kind) for kind in self._layout.kinds]
+            counts = self._counts(marks)
         for kind, count in zip(self._layout.kinds, counts, strict=True):
             if not count:
                 continue
@@ -122,6 +122,14 @@ class FlatNotes:
             columns = self._columns(kind, self._at(places, notes))
             rows = Columns(columns) if columns else ()
             yield kind.schema, rows, places[: len(rows)]
+
+    def _counts(self, marks: list[Any]) -> list[int]:
+        """Return how many notes of each kind there are."""
+        counts, left = [], len(marks)
+        for kind in self._layout.kinds:
+            counts.append(marks.count(kind) if left else 0)
+            left -= counts[-1]
+        return counts
 
     def finish(self, left: list[Any]) -> Folded:
         """Count as lost what remains when the file is closed: parts of a note.
@@ -192,3 +200,19 @@ class FlatNotes:
 
 def discard(note: tuple[Any, ...]) -> None:
     """Stand in for the list of notes while there is no file."""
+
+
+# --- Rows of several schemas in one list, each with its schema, for where rows are few ------------
+
+#: A row and its schema.
+SchemaRow = tuple[Schema, tuple[Any, ...]]
+
+
+def fold_rows(rows: Sequence[SchemaRow]) -> Folded:
+    """Return rows by schema, each with its position among all of them."""
+    by_schema: dict[Schema, tuple[list[tuple[Any, ...]], list[int]]] = {}
+    for position, (schema, row) in enumerate(rows):
+        kept, positions = by_schema.setdefault(schema, ([], []))
+        kept.append(row)
+        positions.append(position)
+    return [(schema, kept, positions) for schema, (kept, positions) in by_schema.items()]

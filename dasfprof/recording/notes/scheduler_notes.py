@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from dasfprof.database.number_arrays import number_array
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.notes.layout import Fields, FlatNotes, NoteKind, NoteLayout
 from dasfprof.schema.tasks import (
+    CLUSTER_CHANGE,
     GRAPH,
     STEAL,
     TASK_RUN,
@@ -43,8 +47,9 @@ RUN = NoteKind(
 )
 ARRIVED, STOLEN = NoteKind(GRAPH), NoteKind(STEAL)
 ADDED, REMOVED, EXITED = map(NoteKind, (WORKER_ADDED, WORKER_REMOVED, WORKER_EXIT))
+CHANGED = NoteKind(CLUSTER_CHANGE)
 
-SCHEDULER_NOTES = NoteLayout(RUN, ARRIVED, STOLEN, ADDED, REMOVED, EXITED)
+SCHEDULER_NOTES = NoteLayout(RUN, ARRIVED, STOLEN, ADDED, REMOVED, EXITED, CHANGED)
 
 #: One object for all rows: the encoder compares by identity first.
 _NO_ANNOTATIONS: dict[str, Any] = {}
@@ -56,14 +61,18 @@ def scheduler_notes(guard: HookGuard) -> FlatNotes:
 
 
 def _task_run_columns(runs: Fields) -> dict[str, Any]:
-    ends = zip(runs["timestamp"], runs["now"], strict=True)
+    begins, ends = number_array(runs["timestamp"], "<f8"), number_array(runs["now"], "<f8")
     user, generation, order = zip(*runs["priority"], strict=True)
+    sizes, annotations = runs["size"], runs["annotations"]
     return {
         **runs,
-        "duration": [max(0.0, end - begin) for begin, end in ends],  # the clock may be set back
-        "size": [size or 0 for size in runs["size"]],
+        "timestamp": begins,
+        "duration": np.maximum(ends - begins, 0.0),  # the clock may be set back
+        "size": sizes if all(sizes) else [size or 0 for size in sizes],
         "priority_user": user,
         "priority_generation": generation,
         "priority_order": order,
-        "annotations": [told or _NO_ANNOTATIONS for told in runs["annotations"]],
+        "annotations": [told or _NO_ANNOTATIONS for told in annotations]
+        if any(annotations)
+        else [_NO_ANNOTATIONS] * len(annotations),
     }

@@ -8,7 +8,7 @@ from time import time
 
 from dasfprof.database.losses import Losses
 from dasfprof.recording.dask_internals.inspection.stacks import Stack
-from dasfprof.recording.notes.rows import SchemaRow
+from dasfprof.recording.notes.layout import SchemaRow
 from dasfprof.schema.under_way import STACK
 
 #: The most stacks of a file, those that only lead to others among them. Those of endless new code

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
 from dask.utils import key_split
 
+from dasfprof.database.number_arrays import number_array
 from dasfprof.database.writer import Folded
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.notes.layout import Fields, FlatNotes, NoteKind, NoteLayout
@@ -46,6 +48,7 @@ RUN = NoteKind(
         "disk_read",
         "disk_read_size",
         "executor",
+        "collecting",
     ),
 )
 #: A transfer of dependencies to the worker.
@@ -90,19 +93,19 @@ class TaskNotes:
     def _run_columns(self, runs: Fields) -> dict[str, Any]:
         starts, stops, done = runs["start"], runs["stop"], runs["done"]
         executing, readings, cpu = runs["executing"], runs["reading"], runs["cpu"]
-        corrections = [
-            correction_of(reading) if type(reading) is tuple else reading for reading in readings
-        ]
-        if None in starts or None in stops or None in corrections:
-            known = zip(starts, stops, executing, done, strict=True)
-            durations: Any = [_duration(*times) for times in known]
-            facts = (starts, stops, executing, done, runs["correction"], corrections)
-            begins: Any = list(map(self._begin, *facts))
-        else:
-            begins = np.array(starts, dtype=float)
+        threads, collecting = runs["thread"], runs["collecting"]
+        are_brief = set(map(type, readings)) == {float}
+        corrections = readings if are_brief else list(map(correction_of, readings))
+        try:
+            begins: Any = number_array(starts, "<f8")
             # The clock may have been set back.
-            durations = np.maximum(np.array(stops, dtype=float) - begins, 0.0)
-            begins -= np.array(corrections, dtype=float)
+            durations: Any = np.maximum(number_array(stops, "<f8") - begins, 0.0)
+            begins = begins - number_array(corrections, "<f8")
+        except struct.error:  # None is among them
+            known = zip(starts, stops, executing, done, strict=True)
+            durations = [_duration(*times) for times in known]
+            facts = (starts, stops, executing, done, runs["correction"], corrections)
+            begins = list(map(self._begin, *facts))
         return {
             **runs,
             "timestamp": begins,
@@ -110,15 +113,15 @@ class TaskNotes:
             "name": self._names(runs),
             "run_id": _or_minus_one(runs["run_id"]),
             "dtype": self._dtype_texts(runs["dtype"]),
-            "run_queue": [
-                run_queue_seconds(reading, duration, seconds) if reading is not None else None
-                for reading, duration, seconds in zip(readings, durations, cpu, strict=True)
-            ],
+            "run_queue": np.zeros(len(readings))
+            if are_brief
+            else _run_queue(readings, durations, cpu),
+            "collecting": _of_threads(collecting, threads) if None in threads else collecting,
         }
 
     def _names(self, runs: Fields) -> list[str]:
         prefixes = runs["prefix"]
-        if None not in prefixes:
+        if all(prefixes):
             return prefixes
         return [prefix or key_split(k) for prefix, k in zip(prefixes, runs["key"], strict=True)]
 
@@ -144,6 +147,8 @@ class TaskNotes:
         return [seconds for at, seconds in kept.items() if at >= number]
 
     def _dtype_texts(self, dtypes: list[Any]) -> list[str | None]:
+        if set(map(type, dtypes)) == {type(None)}:  # `np.dtype(float) == None` is true
+            return dtypes
         return [dtype if dtype is None else self._dtype_text(dtype) for dtype in dtypes]
 
     def _dtype_text(self, dtype: Any) -> str:
@@ -158,10 +163,24 @@ class TaskNotes:
         return text
 
 
-def _or_minus_one(run_ids: list[Any]) -> list[Any]:
-    if None not in run_ids:
-        return run_ids
-    return [-1 if run_id is None else run_id for run_id in run_ids]
+def _run_queue(readings: list[Any], durations: Any, cpu: list[Any]) -> Any:
+    return [
+        run_queue_seconds(reading, duration, seconds) if reading is not None else None
+        for reading, duration, seconds in zip(readings, durations, cpu, strict=True)
+    ]
+
+
+def _of_threads(values: list[Any], threads: list[str | None]) -> list[Any]:
+    """Return values, None of coroutines: they have no thread of their own."""
+    pairs = zip(values, threads, strict=True)
+    return [None if thread is None else value for value, thread in pairs]
+
+
+def _or_minus_one(run_ids: list[Any]) -> Any:
+    try:
+        return number_array(run_ids, "<i8")
+    except struct.error:
+        return [-1 if run_id is None else run_id for run_id in run_ids]
 
 
 def _duration(

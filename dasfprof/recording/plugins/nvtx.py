@@ -1,7 +1,7 @@
 """`GPUAnnotationPlugin`: each task run as a named range in NVIDIA Nsight Systems, through NVTX.
 
 The ranges are in the domain `DOMAIN`: the message is the task's prefix, the payload its run_id, and
-each prefix has one colour. `dasfprof.recording.task_runs.nvtx_ranges` places them around the tasks.
+each prefix has one colour. `dasfprof.recording.plugins.nvtx` places them around the tasks.
 
 ``dask.annotate(nvtx_category=3)`` around the building of tasks puts their ranges in a category, a
 positive integer: one for each step of a pipeline, for example. Integers, because NVTX numbers
@@ -10,16 +10,145 @@ named categories in the order of their first use, which differs between workers.
 
 from __future__ import annotations
 
+import colorsys
+import functools
 import os
+import threading
 import time
+import zlib
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from dasfprof.recording.dask_internals.task_functions import observe
+from dasfprof.recording.dask_internals.task_functions import RUN_TASK, observe
+from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.task_runs.nvtx_ranges import TaskRanges
 from dasfprof.schema.events import InstantEvent
+
+# --- NVTX ranges around the tasks of a process's workers ------------------------------------------
+#
+# Nsight assigns a kernel to the range that is open on the thread which launches it. So the thread
+# that runs the task pushes and pops the range: `TaskRanges` is an observer of tasks, see
+# `dasfprof.recording.dask_internals.task_functions`. Coroutines take turns on the event loop's
+# thread, where their ranges would overlap and not nest: they have start/end ranges, which belong to
+# the process.
+
+#: The most prefixes of a process with ranges of their own name. NVTX keeps each name forever, and
+#: keys that users choose may all have different prefixes.
+MAX_PREFIXES = 1000
+#: The name of the ranges of all further prefixes.
+OTHERS = "(other tasks)"
+
+_MAX_LENGTH = 200
+
+#: The prefixes that this process has passed to NVTX, in all its runs.
+_named: set[str] = set()
+
+
+class TaskRanges:
+    """Opens and closes ranges around the tasks of a worker.
+
+    Parameters
+    ----------
+    worker
+        The worker; only read.
+    domain
+        An enabled `nvtx.Domain`.
+    guard
+        Handles errors.
+    """
+
+    def __init__(self, worker: Any, domain: Any, guard: HookGuard) -> None:
+        self._worker, self._domain, self._guard = worker, domain, guard
+        # Attributes are reused with another payload each time, so each thread has its own.
+        self._attributes = threading.local()
+
+    def wrap(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that runs another, whose first argument is a task, in a range."""
+        push, pop = self._domain.push_range, self._domain.pop_range
+
+        @functools.wraps(run)
+        def run_in_range(task: Any, /, *args: Any, **kwargs: Any) -> Any:
+            attributes = self._next(task)
+            is_open = attributes is not None and self._call(push, attributes)
+            try:
+                return run(task, *args, **kwargs)
+            finally:
+                if is_open:
+                    self._call(pop)
+
+        return run_in_range
+
+    def wrap_coroutine(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a coroutine function that runs another, as `wrap` does, in a start/end range."""
+        domain = self._domain
+
+        @functools.wraps(run)
+        async def run_in_range(task: Any, /, *args: Any, **kwargs: Any) -> Any:
+            attributes = self._next(task)
+            identity: list[Any] = []
+            if attributes is not None:
+                self._call(lambda: identity.append(domain.start_range(attributes)))
+            try:
+                return await run(task, *args, **kwargs)
+            finally:
+                if identity:
+                    self._call(domain.end_range, identity[0])
+
+        return run_in_range
+
+    def _next(self, task: Any) -> Any:
+        """Return the attributes of a task's range; None: it has no range."""
+        try:
+            state = self._worker.state.tasks[task.key]
+            attributes = self._of_prefix(state.prefix)
+            attributes.payload = state.run_id
+            attributes.category = _category(state.annotations)
+        except Exception:
+            self._guard.caught(RUN_TASK)
+            return None
+        return attributes
+
+    def _of_prefix(self, prefix: str) -> Any:
+        known: dict[str, Any] = self._attributes.__dict__
+        attributes = known.get(prefix)
+        if attributes is None:
+            name = _name_of(prefix)
+            attributes = known[name] = known.get(name) or self._domain.get_event_attributes(
+                message=name[:_MAX_LENGTH].encode(errors="replace").decode(), color=color_of(name)
+            )
+        return attributes
+
+    def _call(self, function: Callable[..., Any], *args: Any) -> bool:
+        try:
+            function(*args)
+        except Exception:
+            self._guard.caught(RUN_TASK)
+            return False
+        return True
+
+
+def color_of(prefix: str) -> int:
+    """Return a prefix's colour as 0xAARRGGBB, the same in every process and run."""
+    hue = zlib.crc32(prefix.encode(errors="replace")) / 2**32
+    red, green, blue = (round(255 * part) for part in colorsys.hsv_to_rgb(hue, 0.6, 0.9))
+    return 0xFF << 24 | red << 16 | green << 8 | blue
+
+
+def _name_of(prefix: str) -> str:
+    """Return the name of a prefix's ranges: the prefix, or `OTHERS` if there are too many."""
+    if prefix not in _named:
+        if len(_named) >= MAX_PREFIXES:
+            return OTHERS
+        _named.add(prefix)
+    return prefix
+
+
+def _category(annotations: Any) -> int:
+    category = annotations.get("nvtx_category", 0) if annotations else 0
+    return category if isinstance(category, int) and 0 <= category < 2**32 else 0
+
 
 DOMAIN = "dasfprof"
 

@@ -11,13 +11,12 @@ from time import monotonic
 from typing import Any
 
 from dasfprof.database.writer import Source
-from dasfprof.recording.notes.rows import fold_rows
+from dasfprof.recording.notes.layout import fold_rows
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.probes.device_memory import DeviceMemoryProbe
 from dasfprof.recording.probes.disks import DiskProbe
 from dasfprof.recording.probes.gpu import GpuProbe
-from dasfprof.recording.probes.host import Probe, ResourceProbe, WorkerProbe
-from dasfprof.recording.probes.pressure import HostPressure
+from dasfprof.recording.probes.host import HostPressure, Probe, ResourceProbe, WorkerProbe
 from dasfprof.recording.probes.processes import ProcessesProbe
 from dasfprof.recording.settings import RunSettings
 
@@ -99,7 +98,7 @@ class ResourceMonitor(RecordingPart):
                 self._source.rows.extend(probe.sample(duty))
             except Exception:
                 self._guard.caught(type(probe).__name__)
-        if len(self._source.rows) >= self._writer.commit_threshold:
+        if len(self._source.rows) >= self._source.wake_at:
             self._writer.threshold_reached(self._source)
 
 

@@ -25,13 +25,14 @@ from dasfprof.database.writer import Folded, Source
 from dasfprof.recording.cluster.absence import Absence
 from dasfprof.recording.cluster.calls import settle_worker
 from dasfprof.recording.cluster.link import ask_workers
-from dasfprof.recording.cluster.worker_exits import WorkerExits
-from dasfprof.recording.dashboard.routes import add_page
+from dasfprof.recording.cluster.worker_exits import ClusterChanges, WorkerExits
+from dasfprof.recording.dashboard import add_page
 from dasfprof.recording.guard import HookGuard, in_thread
 from dasfprof.recording.notes.layout import discard
 from dasfprof.recording.notes.scheduler_notes import (
     ADDED,
     ARRIVED,
+    CHANGED,
     EXITED,
     REMOVED,
     RUN,
@@ -39,15 +40,13 @@ from dasfprof.recording.notes.scheduler_notes import (
     STOLEN,
     scheduler_notes,
 )
-from dasfprof.recording.recorded_settings import recorded_settings
-from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.shipping.marks import place_mark, remove_mark
+from dasfprof.recording.settings import RunSettings, recorded_settings
+from dasfprof.recording.shipping.places import place_mark, remove_mark
 from dasfprof.recording.shipping.receiver import Receiver
 from dasfprof.recording.shipping.uploader import Uploader, upload_files
-from dasfprof.recording.stack_samples.files import SampleFile
+from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.stack_samples.subjects import EventLoop
-from dasfprof.recording.task_runs.step_annotations import take_step
-from dasfprof.recording.task_runs.unsent import HELD_BACK, unsent_tasks
+from dasfprof.recording.task_runs.unsent import HELD_BACK, take_step, unsent_tasks
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.recording.under_way.scheduler import SchedulerUnderWay
 from dasfprof.schema.stack_samples import LOOP_SAMPLE
@@ -87,6 +86,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         self._note: Callable[[tuple[Any, ...]], None] = discard
         self._under_way: SchedulerUnderWay | None = None
         self._exits: WorkerExits | None = None
+        self._changes: ClusterChanges | None = None
         self.absence = Absence(settings)
         self._receiver: Receiver | None = None
         self.uploader: Uploader | None = None
@@ -115,15 +115,12 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._notes = scheduler_notes(self._guard)
             width = SCHEDULER_NOTES.width
             self._source = Source(self._notes.fold, constants, self._unfinished, width)
-            self._threshold = writer.commit_threshold * width
             writer.start(self._source)
-            self._note = self._source.rows.extend
-            self._exits = WorkerExits(
-                scheduler.connection_args,
-                lambda *facts: self._note(EXITED.note(time(), *facts)),
-                self._guard,
-            )
-            self._undo.append(self._exits.stop)
+            self._note = writer.extender(self._source)
+            exited, changed = partial(self._tell, EXITED), partial(self._tell, CHANGED)
+            self._exits = WorkerExits(scheduler.connection_args, exited, self._guard)
+            self._changes = ClusterChanges(scheduler, changed, self._guard)
+            self._undo += [self._exits.stop, self._changes.stop]
             for address in list(scheduler.workers):
                 self.add_worker(scheduler, address)
             rows = UnderWayRows.into(writer, constants)
@@ -145,14 +142,16 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         except Exception:
             self._guard.caught("dashboard")
 
+    def _tell(self, kind: Any, *facts: Any) -> None:
+        self._note(kind.note(time(), *facts))
+
     def _upload(self) -> None:
         """Put the file into the run's storage, if it has one."""
-        running = ("init", "running")
         self.uploader = upload_files(
             self.settings,
             "the scheduler",
             [self.database],
-            lambda: self._scheduler.status.name not in running,
+            lambda: self._scheduler.status.name not in ("init", "running"),
         )
         if self.uploader is not None:
             self._undo.append(self.uploader.finish)
@@ -205,8 +204,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             self._end_under_way()
             if self._scheduler.status.name == "running":
-                ends = (self._receiver, self._exits)
-                await asyncio.gather(*(end.finish() for end in ends if end is not None))
+                await asyncio.gather(*(e.finish() for e in (self._receiver, self._exits) if e))
             self._note = discard
             await in_thread(partial(self._guard.take_all, "stop", self._undo))
         except Exception:
@@ -234,8 +232,6 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             if start == "processing":
                 if key in self._sent:  # else it was sent before recording began
                     self._note(self._task_run(key, time(), finish, stimulus_id, kwargs))
-                    if len(self._source.rows) >= self._threshold:
-                        self.database.writer.threshold_reached(self._source)
             elif finish == "processing":
                 address = self._tasks[key].processing_on.address
                 self._sent[key] = time(), stimulus_id, address
@@ -249,6 +245,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             elif start != "released":  # it never ran
                 self._waiting.pop(key, None)
                 self._queued.pop(key, None)
+                if start != "erred" and self._changes is not None:
+                    self._changes.never_sent(stimulus_id)
         except Exception:
             self._guard.caught("transition")
 
@@ -328,20 +326,29 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._guard.caught("update_graph")
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Note a steal, which is not a transition but sets a new run_id, or a client's end."""
+        """Note a steal, which sets a new run_id, a client's end, or a change of the cluster."""
         try:
             if topic == "all" and self._under_way is not None:
                 self._under_way.note(msg)
             if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":
                 _, key, _, victim, thief, *_ = msg
-                now, run_id = time(), self._tasks[key].run_id
-                self._note(STOLEN.note(now, key, run_id, victim, thief))
+                self._tell(STOLEN, key, self._tasks[key].run_id, victim, thief)
                 sent = self._sent.get(key)
                 if sent is not None:
-                    self._stolen[key] = now
+                    self._stolen[key] = time()
                     self._sent[key] = *sent[:2], thief
+            elif isinstance(msg, dict) and self._changes is not None:
+                self._changes.logged(topic, msg)
         except Exception:
             self._guard.caught("log_event")
+
+    def restart(self, scheduler: Any) -> None:
+        """Note that a client restarts all workers."""
+        try:
+            if self._changes is not None:
+                self._changes.restart()
+        except Exception:
+            self._guard.caught("restart")
 
     def add_worker(self, scheduler: Any, worker: str) -> None:
         """Note that a worker joined."""

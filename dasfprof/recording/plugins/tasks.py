@@ -21,7 +21,7 @@ from typing import Any
 from dasfprof.database.writer import Source
 from dasfprof.recording.allocations.observer import trace_allocations
 from dasfprof.recording.call_profiles.observer import CallProfiles, profile_calls
-from dasfprof.recording.dask_internals import actor_calls, shuffles, task_threads
+from dasfprof.recording.dask_internals import task_functions, worker_calls
 from dasfprof.recording.dask_internals.metering import (
     ExecuteFailureEvent,
     ExecuteSuccessEvent,
@@ -30,7 +30,7 @@ from dasfprof.recording.dask_internals.metering import (
     listen,
 )
 from dasfprof.recording.dask_internals.task_functions import observe
-from dasfprof.recording.dask_internals.worker_state import with_correction
+from dasfprof.recording.dask_internals.undocumented import with_correction
 from dasfprof.recording.notes import task_notes
 from dasfprof.recording.notes.layout import discard
 from dasfprof.recording.notes.task_notes import (
@@ -43,11 +43,14 @@ from dasfprof.recording.notes.task_notes import (
 )
 from dasfprof.recording.plugins.worker_plugin import RecordingPart
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.stack_samples.files import SampleFile
+from dasfprof.recording.stack_samples.rest import REST
+from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.stack_samples.subjects import EventLoop, TaskThreads
+from dasfprof.recording.storage_calls.task_storage import TaskStorage
 from dasfprof.recording.task_runs.arguments import LEAST, TaskArguments
 from dasfprof.recording.task_runs.clock_correction import UNKNOWN, ClockCorrections
 from dasfprof.recording.task_runs.function_code import FunctionCode
+from dasfprof.recording.task_runs.garbage import collections_of
 from dasfprof.recording.task_runs.logs import watch_logs
 from dasfprof.recording.task_runs.outcomes import (
     STATES,
@@ -106,44 +109,48 @@ class WorkerTaskPlugin(RecordingPart):
         self._code: FunctionCode | None = None
         self._arguments: TaskArguments | None = None
         self._tracebacks: Tracebacks | None = None
-        self._actor_calls: actor_calls.ActorCalls | None = None
+        self._actor_calls: worker_calls.ActorCalls | None = None
 
     def _start(self, worker: Any) -> None:
         """Open the file and place the hooks."""
         self._worker = with_correction(worker)
-        header = {"run_queue": availability(), "actor_calls": actor_calls.can_observe(worker)}
+        header = {"run_queue": availability(), "actor_calls": worker_calls.can_observe(worker)}
         database, constants = self._open_database(self.settings, worker, **header)
         self._writer = database.writer
         notes = TaskNotes(self._guard, self._clock.by_number)
         width = task_notes.WORKER_NOTES.width
         self._source = Source(notes.fold, constants, lambda: notes.finish(self._source.rows), width)
-        self._threshold = self._writer.commit_threshold * width
         self._tasks, self._threads = worker.state.tasks, worker.threads
         self._describe = ResultDescriber()
+        self._plain = self._describe.plain
         self._writer.start(self._source)
-        self._note = self._source.rows.extend
+        self._note = self._writer.extender(self._source)
         self._undo.append(self._stop_noting)
         self._note_correction()
-        self._undo.append(shuffles.observe(worker, self._shuffled, self._guard))
-        if actor_calls.can_observe(worker):
-            self._actor_calls = actor_calls.ActorCalls(worker, self._called, self._guard)
+        self._undo.append(worker_calls.observe(worker, self._shuffled, self._guard))
+        if worker_calls.can_observe(worker):
+            self._actor_calls = worker_calls.ActorCalls(worker, self._called, self._guard)
             self._undo.append(self._actor_calls.stop)
+        rows = UnderWayRows.into(self._writer, constants)
+        self._storage = TaskStorage(worker, rows, self._guard)
+        self._undo.append(self._storage.listen())
+        self._moved = self._storage.moved
+        self._collected = collections_of(worker, self._guard, self._undo)
         metering = listen(worker, self._finished, self._guard)
         if metering is not None:
             self._undo.append(metering.remove)
             self._measure_run_queue(worker)
         else:
             self._by_state, self._not_kept = True, frozenset()
-        self._watch(worker, constants)
+        self._watch(worker, constants, rows)
         if self.settings.record_code:
             self._code = FunctionCode(self._writer, constants, self._guard)
         self.call_profiles = profile_calls(
             worker, self.settings.profiler, database, constants, self._undo
         )
 
-    def _watch(self, worker: Any, constants: dict[str, Any]) -> None:
+    def _watch(self, worker: Any, constants: dict[str, Any], rows: UnderWayRows) -> None:
         """Record what is under way, and sample stacks."""
-        rows = UnderWayRows.into(self._writer, constants)
         watch_worker(worker, self._received, rows, self._guard, self._undo)
         watch_logs(worker, self.settings, rows, self._guard, self._undo)
         self._tracebacks = Tracebacks(rows, self.settings.record_code)
@@ -156,11 +163,13 @@ class WorkerTaskPlugin(RecordingPart):
             self._writer, constants, rows.stacks, self._guard, self.settings.stack_frequency
         )
         self._undo.append(samples.sample(LOOP_SAMPLE, partial(EventLoop, worker)))
-        if task_threads.are_known(worker):
-            self._undo.append(samples.sample(TASK_SAMPLE, partial(TaskThreads, worker)))
+        if task_functions.are_known(worker):
+            self._undo.append(
+                samples.sample(TASK_SAMPLE, partial(TaskThreads, worker, self._executing))
+            )
 
     def _measure_run_queue(self, worker: Any) -> None:
-        run_queue = RunQueue(self._guard)
+        run_queue = RunQueue(self._guard, self._storage)
         self._undo.append(run_queue.stop)
         leave = observe(worker, run_queue.wrap)
         if leave is not None:
@@ -187,6 +196,8 @@ class WorkerTaskPlugin(RecordingPart):
                 if self._worker.scheduler_delay != self._clock.current:
                     self._note_correction()
                 self._executing[key] = time()
+                if REST.lasts:
+                    REST.end()
             elif finish == "waiting":
                 # Not for a cancelled run that is wanted again before it ends, and goes on.
                 if key not in self._executing:
@@ -210,7 +221,7 @@ class WorkerTaskPlugin(RecordingPart):
         self._clock.change(self._worker.scheduler_delay, self._executing)
         self._note(CORRECTED.note(time(), self._clock.current))
 
-    def _note_run(  # noqa: PLR0917  (a tuple or an object of these would double the cost)
+    def _note_run(  # noqa: PLR0912, PLR0917  (calls, tuples and objects would double the cost)
         self,
         key: Any,
         prefix: str | None,
@@ -229,39 +240,45 @@ class WorkerTaskPlugin(RecordingPart):
         metrics: Any,
     ) -> None:
         """Note a task run with its times, and forget these."""
-        if self._worker.scheduler_delay != self._clock.current:
+        clock = self._clock
+        if self._worker.scheduler_delay != clock.current:
             self._note_correction()
         cpu, deserialize, disk_read, disk_read_size, executor = None, 0.0, 0.0, 0, 0.0
         within = False
         for label, value, unit in metrics:  # a call would cost half as much
-            if label == "thread-cpu":
-                cpu = value if cpu is None else cpu + value
-            elif label == "executor":
-                executor += value
-            elif label == "deserialize":
-                deserialize += value
-            elif label == "disk-read":
-                if unit == "seconds":
+            if unit == "seconds":
+                if label == "thread-cpu":
+                    cpu = value if cpu is None else cpu + value
+                elif label == "executor":
+                    executor += value
+                elif label == "deserialize":
+                    deserialize += value
+                elif label == "disk-read":
                     disk_read += value
-                elif unit == "bytes":
-                    disk_read_size += int(value)
-            elif unit == "seconds" and label != "thread-noncpu":
-                within = True
+                elif label != "thread-noncpu":
+                    within = True
+            elif label == "disk-read" and unit == "bytes":
+                disk_read_size += int(value)
         code = self._code
         if code is not None and prefix not in code.known:
             code.see(prefix, self._tasks.get(key))
+        if self._moved:
+            self._storage.write(key, run_id)
+        collecting = self._collected.pop(key, 0.0) if self._collected else 0.0
         executing = self._executing.pop(key, None)
-        correction = self._clock.number if executing is not None else UNKNOWN
-        correction = self._clock.of_earlier.pop(key, correction)
+        correction = clock.number if executing is not None else UNKNOWN
+        if clock.of_earlier:
+            correction = clock.of_earlier.pop(key, correction)
         received, ready = self._received.pop(key, None), self._ready.pop(key, None)
         seceded = self._seceded.pop(key, None) if self._seceded else None
         # Coroutines have no CPU seconds: many at a time share the event loop's thread.
         thread = self._threads.get(key) if cpu is not None or not metrics else None
         reading, done = self._readings.pop(key, None), time()
-        applied = correction_of(reading)
-        if applied is not None and applied not in self._clock.known:
-            self._clock.known.add(applied)
-            self._note(CORRECTED.note(executing or done, applied))
+        if reading is not None and reading != clock.current:
+            applied = correction_of(reading)
+            if applied is not None and applied not in clock.known:
+                clock.known.add(applied)
+                self._note(CORRECTED.note(executing or done, applied))
         if within and cpu is not None:
             # Dask takes from them whatever is metered within the task, waits too, as P2P does.
             cpu = cpu_seconds(reading, start, stop)
@@ -295,6 +312,7 @@ class WorkerTaskPlugin(RecordingPart):
                 disk_read,
                 disk_read_size,
                 executor,
+                collecting,
             )
         )
 
@@ -317,23 +335,20 @@ class WorkerTaskPlugin(RecordingPart):
             self._rescheduled = None
         elif isinstance(event, GatherDepDoneEvent):
             self._note(FETCHED.note(*transfer(event, ledger)))
-        if len(self._source.rows) >= self._threshold:
-            self._writer.threshold_reached(self._source)
 
-    def _shuffled(self, message: shuffles.Message) -> None:
+    def _shuffled(self, message: worker_calls.Message) -> None:
         self._note(SHUFFLED.note(*message))
 
-    def _called(self, call: actor_calls.Call) -> None:
+    def _called(self, call: worker_calls.Call) -> None:
         self._note(CALLED.note(*call))
-        if len(self._source.rows) >= self._threshold:
-            self._writer.threshold_reached(self._source)
 
     def _succeeded(self, event: Any, ledger: Any) -> None:
         key = event.key
         task = self._tasks.get(key)
         kind: str | None
         try:
-            kind, dtype, shape = self._describe(event.value)
+            value = event.value
+            kind, dtype, shape = self._plain.get(type(value)) or self._describe(value)
         except Exception:
             self._guard.caught("describing a result")
             kind = dtype = shape = None
@@ -379,5 +394,3 @@ class WorkerTaskPlugin(RecordingPart):
             self._tracebacks.see(key, task.run_id, task.traceback_text)
         facts = run_by_state(task, start, finish, self._worker.data, self._describe)
         self._note_run(*facts, ())
-        if len(self._source.rows) >= self._threshold:
-            self._writer.threshold_reached(self._source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from time import monotonic, time
@@ -10,12 +11,72 @@ from typing import Any, Protocol
 
 import psutil
 
-from dasfprof.recording.dask_internals.worker_state import spill_metrics, spilled_bytes
+from dasfprof.recording.dask_internals.undocumented import spill_metrics, spilled_bytes
 from dasfprof.recording.probes.gpu import GpuProbe
-from dasfprof.recording.probes.pressure import HostPressure
-from dasfprof.recording.probes.process import ProcessUsage, count_connections
+from dasfprof.recording.probes.process import (
+    ProcessUsage,
+    ServiceCpu,
+    count_connections,
+    oom_kills,
+)
 from dasfprof.schema.declaration import Schema
-from dasfprof.schema.resources import MANAGED_MEMORY, OWN_GPU, RESOURCE_USAGE
+from dasfprof.schema.resources import HOST_PRESSURE, MANAGED_MEMORY, OWN_GPU, RESOURCE_USAGE
+
+# How long a host's tasks were held up for want of CPU, memory or I/O: Linux's pressure totals.
+#
+# Each file under ``/proc/pressure`` counts the microseconds since boot in which some of the host's
+# tasks waited for the resource, and in which all that had work did so at a time ("full"; of CPU the
+# kernel has none for a whole host). The totals are of the host, seen from a container too. See
+# https://docs.kernel.org/accounting/psi.html.
+
+#: The resources, each a file.
+_RESOURCES = ("cpu", "memory", "io")
+
+#: The totals that are recorded.
+_RECORDED = frozenset(column.name for column in HOST_PRESSURE)
+
+#: More than two lines of four numbers.
+_LENGTH = 256
+
+
+class HostPressure:
+    """Reads the totals through descriptors that it keeps: the kernel makes the text at each read.
+
+    Parameters
+    ----------
+    directory
+        Where the files are.
+    """
+
+    def __init__(self, directory: Path = Path("/proc/pressure")) -> None:
+        self._descriptors: dict[str, int] = {}
+        #: ``available``, or why there are no totals.
+        self.availability = "available"
+        try:
+            for name in _RESOURCES:
+                self._descriptors[name] = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC)
+                os.pread(self._descriptors[name], _LENGTH, 0)
+        except OSError as error:  # no Linux, or one that was built or started without it
+            self.availability = f"{directory}: {error.strerror}"
+            self.close()
+
+    def totals(self) -> dict[str, float]:
+        """Return seconds since boot, by the names of the columns; without what is not told."""
+        told = {}
+        for name, descriptor in self._descriptors.items():
+            for line in os.pread(descriptor, _LENGTH, 0).decode().splitlines():
+                kind, _, rest = line.partition(" ")
+                column = f"host_{name}_pressure.{kind}"
+                if column in _RECORDED:
+                    with contextlib.suppress(ValueError):  # not a line as it should be
+                        told[column] = int(rest.rpartition("total=")[2]) * 1e-6
+        return told
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
+
 
 Rows = Iterable[tuple[Schema, tuple[Any, ...]]]
 
@@ -53,7 +114,8 @@ class ResourceProbe:
         The host's, closed with the probe.
     """
 
-    #: Seconds between two readings of the host, which cost ten times those of the process.
+    #: Seconds between two readings of the host, which cost ten times those of the process, and
+    #: between two of the process's control group.
     HOST_INTERVAL = 1.0
     #: Seconds between two counts of the process's connections, which cost as much as a sample.
     CONNECTIONS_INTERVAL = 5.0
@@ -64,8 +126,9 @@ class ResourceProbe:
         self._gpu = gpu
         self._pressure = pressure
         self._usage = ProcessUsage()
+        self._service = ServiceCpu()
         self._last_cpu = monotonic(), self._usage.read().cpu_seconds
-        self._host_due = self._connections_due = monotonic()
+        self._host_due = self._connections_due = self._group_due = monotonic()
         self._last: tuple[float, Any, Any] | None = None
 
     def sample(self, host_duty: bool) -> Rows:
@@ -82,10 +145,14 @@ class ResourceProbe:
             "num_threads": usage.threads,
             "num_connections": self._connections(clock),
             "process_cpu_seconds": usage.cpu_seconds,
+            "service_cpu_seconds": self._service.read(),
             "process_io.read_size": usage.read_bytes,
             "process_io.write_size": usage.write_bytes,
             **dict(zip(_OWN_GPU, self._gpu.own_usage, strict=True)),
         }
+        if clock >= self._group_due:
+            self._group_due = clock + self.HOST_INTERVAL
+            reading["oom_kills"] = _or_none(oom_kills)
         if host_duty and clock >= self._host_due:
             self._host_due = clock + self.HOST_INTERVAL
             reading |= self._host(clock)

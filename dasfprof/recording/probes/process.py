@@ -1,4 +1,4 @@
-"""`ProcessUsage`: the resource usage of this process; and the number of its connections.
+"""`ProcessUsage`: what this process uses; CPU of its threads; connections; kills in its group.
 
 On Linux it reads files of ``/proc/self`` through descriptors that stay open: psutil opens and
 parses more than is needed, which would take more than half of a tick (`benchmarks/`). On other
@@ -10,7 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
+from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import psutil
@@ -90,6 +93,85 @@ class ProcessUsage:
         """Close the files."""
         while self._files:
             os.close(self._files.popitem()[1])
+
+
+def oom_kills() -> int | None:
+    """Return how many processes of this one's control group the kernel killed for want of memory.
+
+    None where no file of the group tells: outside of Linux, or in its root.
+    """
+    for path in _memory_files():
+        with contextlib.suppress(OSError, ValueError):
+            for line in path.read_text().splitlines():
+                name, _, number = line.partition(" ")
+                if name == "oom_kill":
+                    return int(number)
+    return None
+
+
+@lru_cache(maxsize=1)
+def _memory_files() -> tuple[Path, ...]:
+    """Return the files that may tell; a container often sees its own group as the root."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return ()
+    found = []
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            root, name = Path("/sys/fs/cgroup/memory"), "memory.oom_control"
+        elif not controllers:
+            root, name = Path("/sys/fs/cgroup"), "memory.events"
+        else:
+            continue
+        found += [root / group.lstrip("/") / name, root / name]
+    return tuple(path for path in found if path.exists())
+
+
+class ServiceCpu:
+    """Reads the CPU seconds of the threads that serve all tasks of this process.
+
+    These are those of event loops, Dask's and dasfprof's own, and the main thread. Not among them
+    are those that run tasks, and those that tasks and their libraries start.
+    """
+
+    #: Seconds between two looks for new threads.
+    LOOK_INTERVAL = 1.0
+    #: How the names of such threads begin; the main thread has any.
+    NAMES = ("IO loop", "Profile", "Dask-Offload", "Dask-Callback", "dasfprof")
+
+    def __init__(self) -> None:
+        self._look_due = 0.0
+        #: By the kernel's number of a thread: its clock, and what that said.
+        self._read: dict[int, int] = {}
+        self._total = 0
+
+    def read(self) -> float | None:
+        """Return what they have used since the first reading; None where the system has no such.
+
+        What a thread used before it was found, or after the last reading before its end, is lost.
+        """
+        if not sys.platform.startswith("linux"):
+            return None
+        now = time.monotonic()
+        if now >= self._look_due:
+            self._look_due = now + self.LOOK_INTERVAL
+            found = {each.native_id for each in threading.enumerate() if self._serves(each)}
+            self._read = {one: self._read.get(one, -1) for one in found if one is not None}
+        for native, before in list(self._read.items()):
+            try:
+                # The kernel's number of the clock of a thread's CPU time, see clock_getres(2).
+                spent = time.clock_gettime_ns((~native << 3) | 6)
+            except OSError:  # it has ended
+                del self._read[native]
+                continue
+            self._total += spent - before if before >= 0 else 0
+            self._read[native] = spent
+        return self._total * 1e-9
+
+    def _serves(self, thread: threading.Thread) -> bool:
+        return thread is threading.main_thread() or thread.name.startswith(self.NAMES)
 
 
 def count_connections() -> int:

@@ -1,4 +1,4 @@
-"""`ProcessesProbe`: which processes of a busy host use its cores and its memory."""
+"""`ProcessesProbe`: which processes of a host hold its memory, and use its cores while busy."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class _Process:
 
 
 class ProcessesProbe:
-    """Looks at all processes that are seen from here, on duty and while the host is busy.
+    """Looks at all processes that are seen from here, on duty.
 
-    A look opens a file of each process (some 20 us): it is made every 5 s at most, only where the
-    host's cores were busy for half of the time since. Of each process its name and its owner are
-    recorded, never its command line, which may hold secrets. On Linux alone.
+    A look opens a file of each process (some 20 us): it is made every 5 s where the host's cores
+    were busy for half of the time since, else every 30 s, for memory alone. Of each process its
+    name and its owner are recorded, never its command line, which may hold secrets. On Linux alone.
     """
 
-    #: Seconds between two looks.
-    INTERVAL = 5.0
+    #: Seconds between two looks, and between those for memory alone.
+    INTERVAL, QUIET_INTERVAL = 5.0, 30.0
     #: The share of the time of all cores for which these were busy.
     BUSY = 0.5
     #: The most processes of a look, by CPU and by memory, and from which percent of a core and
@@ -47,7 +47,7 @@ class ProcessesProbe:
     MOST_BY_MEMORY, LEAST_MEMORY = 4, 0.05
 
     def __init__(self) -> None:
-        self._due = 0.0
+        self._due = self._quiet_due = 0.0
         self._cores: tuple[float, float] | None = None
         self._before: tuple[float, dict[int, _Process]] | None = None
         self._owners: dict[int, str] = {}
@@ -61,13 +61,16 @@ class ProcessesProbe:
         self._due = now + self.INTERVAL
         before, cores = self._cores, _core_seconds()
         self._cores = cores
-        # The first look is what the next one is compared with.
-        if before is not None and cores[0] - before[0] < self.BUSY * (cores[1] - before[1]):
+        idle = before is not None and cores[0] - before[0] < self.BUSY * (cores[1] - before[1])
+        if idle and now < self._quiet_due:
             self._before = None  # what was used meanwhile is of no interest
             return
+        self._quiet_due = now + self.QUIET_INTERVAL
         found = self._processes()
         last, self._before = self._before, (now, found)
-        if last is not None:
+        if idle or last is None:
+            yield from self._rows(0.0, {}, found)
+        else:
             yield from self._rows(now - last[0], last[1], found)
 
     def close(self) -> None:
@@ -76,6 +79,7 @@ class ProcessesProbe:
     def _rows(
         self, interval: float, before: dict[int, _Process], found: dict[int, _Process]
     ) -> Iterator[tuple[Schema, tuple[Any, ...]]]:
+        # Of a look for memory alone there is no look before.
         used = {
             pid: 100 * (process.seconds - before[pid].seconds) / interval
             for pid, process in found.items()
@@ -84,11 +88,11 @@ class ProcessesProbe:
         least = self.LEAST_MEMORY * psutil.virtual_memory().total
         by_cpu = sorted((pid for pid in used if used[pid] >= self.LEAST_CPU), key=used.__getitem__)
         by_memory = sorted(
-            (pid for pid in used if found[pid].memory >= least), key=lambda pid: found[pid].memory
+            (pid for pid in found if found[pid].memory >= least), key=lambda pid: found[pid].memory
         )
         told = {*by_cpu[-self.MOST_BY_CPU :], *by_memory[-self.MOST_BY_MEMORY :], os.getpid()}
         timestamp = time()
-        for pid in sorted(told & used.keys()):
+        for pid in sorted(told & found.keys()):
             process = found[pid]
             yield (
                 HOST_PROCESS,
@@ -97,7 +101,7 @@ class ProcessesProbe:
                     pid,
                     process.name,
                     self._owner(pid),
-                    used[pid],
+                    used.get(pid),
                     process.memory,
                     interval,
                     _ancestors(pid, found),

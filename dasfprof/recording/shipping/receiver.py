@@ -19,7 +19,7 @@ from dasfprof.database.multi import received_path
 from dasfprof.database.output import create_exclusively
 from dasfprof.recording.cluster.calls import stop_on_worker
 from dasfprof.recording.cluster.link import ask_workers
-from dasfprof.recording.dask_internals.handlers import add_handler
+from dasfprof.recording.dask_internals.undocumented import add_handler
 from dasfprof.recording.settings import RunSettings
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from distributed import rpc
 from dasfprof.database import FileDatabase
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.settings import RunSettings
-from dasfprof.recording.shipping.marks import sees_mark
+from dasfprof.recording.shipping.places import sees_mark
 from dasfprof.recording.shipping.receiver import is_receiving, operation
 from dasfprof.recording.shipping.tail import FileTails
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from time import monotonic
 
 from dasfprof.database import FileDatabase
+from dasfprof.database.runs import file_directory, piece_name
 from dasfprof.database.storage import Storage, reason, shown
-from dasfprof.database.stored_names import file_directory, piece_name
 from dasfprof.recording.guard import in_thread
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.shipping.tail import FileTail, FileTails

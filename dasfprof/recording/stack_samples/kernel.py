@@ -1,10 +1,20 @@
-"""`Kernel`: what the kernel says of threads at each look of the sampler, and since the last one.
+"""`Kernel`: what the kernel says of threads, and how fast their lock is passed on.
 
 Linux counts for each thread its time on a core, and the time that it was runnable without one, in
 ``/proc/self/task/TID/schedstat``; ``/proc/self/task/TID/syscall`` has the call in which it is, with
 its arguments. A thread that waits for the interpreter's lock waits for an address within the
 interpreter. Files stay open from look to look, and are read without giving up the interpreter's
 lock: another thread would take it, and keep it for its switch interval.
+
+A thread that wants the lock gets it where another thread gives it up: in a call that waits, or
+when the holder is asked to, after the switch interval (5 ms). So a sampler would mostly see the
+lines that give it up by themselves. With an interval that is short against the time between two
+samples, it gets the lock wherever the holder is. What is left of it shifts a look to what the
+holder does next, so it is short against the lines as well; but only just before the look, as the
+threads of the program take turns that fast, too.
+
+The interval is the process's. If the program has set another in the meantime, that one stays. The
+child of a fork gets its parent's back.
 """
 
 from __future__ import annotations
@@ -15,15 +25,16 @@ import os
 import platform
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from sys import getswitchinterval, setswitchinterval
+from typing import Any, NamedTuple
 
 #: Counts of a second to which seconds are rounded.
 RESOLUTION = 1024
-#: Looks after which the files of a thread that no subject asks for are closed.
-_FORGET_AFTER = 200
 #: The most threads whose files are open.
 _MOST = 256
 _LENGTH = 200
+#: Of a thread's schedstat.
+_NUMBERS = 3
 #: The number of the system call `futex`, and within how many bytes of its begin the interpreter
 #: has its lock.
 _FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine())
@@ -39,7 +50,7 @@ class Look(NamedTuple):
     thread: int
     #: ``running``, ``lock``, ``waiting``; None: unknown.
     activity: str | None
-    #: Seconds on a core, and runnable without one, since the last look; None: unknown.
+    #: Seconds on a core, and runnable without one, since an earlier look; None: unknown.
     cpu: float | None
     run_queue: float | None
 
@@ -47,13 +58,21 @@ class Look(NamedTuple):
 class _Thread:
     """The open files of a thread, and what they said."""
 
-    __slots__ = ("cpu", "looked", "run_queue", "schedstat", "syscall", "wanted")
+    __slots__ = (
+        *("activity", "cpu", "doing", "has_rested", "looked"),
+        *("run_queue", "schedstat", "slices", "syscall"),
+    )
 
     def __init__(self, schedstat: int, syscall: int | None) -> None:
         self.schedstat, self.syscall = schedstat, syscall
         self.cpu = self.run_queue = 0
-        #: Numbers of the look at which it was last read, and last asked for.
-        self.looked = self.wanted = -1
+        #: How often it had got a core, and what it did then.
+        self.slices = b""
+        self.activity: str | None = None
+        #: Whether it waited then, and had not run since, as its activity was last asked for.
+        self.has_rested = False
+        #: The number of its last look, and what it did then.
+        self.looked, self.doing = -1, None
 
     def close(self) -> None:
         os.close(self.schedstat)
@@ -65,48 +84,82 @@ class Kernel:
     """Reads the files of threads. Used by one thread."""
 
     def __init__(self) -> None:
+        #: Whether the calling thread got the interpreter's lock as soon as it wanted it.
+        self.is_prompt = True
         self._threads: dict[int, _Thread] = {}
-        self._number = 0
         self._read = _reader()
         self._interpreter = _address_of_interpreter()
 
-    def look(self, wanted: list[int]) -> dict[int, Look]:
-        """Look at threads, given by their identities."""
-        self._number += 1
-        looks = {}
-        for ident in wanted:
-            thread = self._threads.get(ident) or self._open(ident)
-            if thread is not None:
-                thread.wanted = self._number
-        for ident, thread in list(self._threads.items()):
-            before, run_queue_before, is_next = thread.cpu, thread.run_queue, self._advance(thread)
-            if is_next is None:
-                self._threads.pop(ident).close()
-            elif thread.wanted == self._number:
-                looks[ident] = Look(
-                    ident,
-                    self._activity(thread),
-                    (thread.cpu - before) / RESOLUTION if is_next else None,
-                    (thread.run_queue - run_queue_before) / RESOLUTION if is_next else None,
-                )
-        return {
-            ident: looks[ident] if ident in looks else Look(ident, None, None, None)
-            for ident in wanted
-        }
+    def look(
+        self, ident: int, doing: Any, number: int, since: int, has_rested: bool = False
+    ) -> Look:
+        """Look at a thread, given by its identity.
 
-    def _advance(self, thread: _Thread) -> bool | None:
-        """Read a thread's times; return whether it had been read at the last look.
-
-        None if the thread has ended, or nobody has asked for it for long.
+        Parameters
+        ----------
+        ident, doing
+            The thread, and what it does: an object.
+        number, since
+            Of this look, and of the one from which seconds are counted. They are unknown if the
+            thread was not looked at then, or did something else.
+        has_rested
+            Whether it is known to have waited since its last look.
         """
-        words = (self._read(thread.schedstat) or b"").split()
-        if len(words) < 2 or self._number - thread.wanted > _FORGET_AFTER:
+        thread = self._thread(ident)
+        if has_rested and thread is not None:
+            rested = 0.0 if thread.looked == since and thread.doing is doing else None
+            thread.looked, thread.doing = number, doing
+            return Look(ident, thread.activity, rested, rested)
+        words = self._times(ident, thread)
+        if thread is None or words is None:
+            return Look(ident, None, None, None)
+        cpu, run_queue = (int(word) * RESOLUTION // 1_000_000_000 for word in words[:2])
+        # 0: the kernel does not count.
+        counts = thread.looked == since and thread.doing is doing and cpu > 0
+        before = thread.cpu, thread.run_queue
+        activity = self._activity(thread)
+        thread.cpu, thread.run_queue, thread.slices = cpu, run_queue, words[-1]
+        thread.looked, thread.doing, thread.activity = number, doing, activity
+        return Look(
+            ident,
+            activity,
+            (cpu - before[0]) / RESOLUTION if counts else None,
+            (run_queue - before[1]) / RESOLUTION if counts else None,
+        )
+
+    def has_rested(self, ident: int) -> bool:
+        """Return whether a thread, just asked for its activity, has waited since its last look."""
+        thread = self._threads.get(ident)
+        return thread is not None and thread.has_rested
+
+    def activity(self, ident: int) -> str | None:
+        """Return what a thread does at this instant, see `Look`."""
+        thread = self._thread(ident)
+        words = self._times(ident, thread)
+        if thread is None or words is None:
             return None
-        thread.cpu = int(words[0]) * RESOLUTION // 1_000_000_000
-        thread.run_queue = int(words[1]) * RESOLUTION // 1_000_000_000
-        is_next = thread.looked == self._number - 1
-        thread.looked = self._number
-        return is_next and thread.cpu > 0  # 0: the kernel does not count
+        is_same = words[-1] == thread.slices != b"0"  # 0: the kernel does not count
+        thread.has_rested = is_same and thread.activity == "waiting"
+        return "waiting" if thread.has_rested else self._activity(thread)
+
+    def forget(self, before: int) -> None:
+        """Close the files of threads whose last look has a lower number."""
+        for ident, thread in list(self._threads.items()):
+            if thread.looked < before:
+                self._threads.pop(ident).close()
+
+    def _times(self, ident: int, thread: _Thread | None) -> list[bytes] | None:
+        """Return the numbers of a thread's schedstat; None if it has ended or there is no file."""
+        if thread is None:
+            return None
+        words = (self._read(thread.schedstat) or b"").split()
+        if len(words) >= _NUMBERS:
+            return words
+        self._threads.pop(ident).close()
+        return None
+
+    def _thread(self, ident: int) -> _Thread | None:
+        return self._threads.get(ident) or self._open(ident)
 
     def close(self) -> None:
         """Close all files."""
@@ -178,3 +231,39 @@ def _address_of_interpreter() -> int | None:
         return ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
     except (ValueError, AttributeError):
         return None
+
+
+#: Seconds, some time before a look and just before it; numbers that no program sets, so that a
+#: program which reads the interval in between and sets it again later is noticed.
+QUICK, QUICKEST = 0.000197, 0.000013
+#: Half a microsecond: Python cuts off what is less than a whole one.
+_ROUNDING = 5e-7
+
+
+class _Program:
+    """The program's own interval: also while `QUICK` is set, or if it was found and set again."""
+
+    interval = 0.0
+
+
+def quicken(interval: float = QUICK) -> None:
+    """Set `QUICK` or `QUICKEST`, if the program's switch interval is longer."""
+    found = getswitchinterval()
+    if not _is_ours(found):
+        _Program.interval = found
+    if _Program.interval > interval:
+        setswitchinterval(interval + _ROUNDING)
+
+
+def put_back() -> None:
+    """Set the program's own interval again, unless it has set another."""
+    if _Program.interval and _is_ours(getswitchinterval()):
+        setswitchinterval(_Program.interval + _ROUNDING)
+
+
+def _is_ours(interval: float) -> bool:
+    return abs(interval - QUICK) < _ROUNDING or abs(interval - QUICKEST) < _ROUNDING
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=put_back)

@@ -1,10 +1,4 @@
-"""`Schedule`: when looks are due, and the time that each stands for.
-
-Those times are drawn beforehand, and do not depend on when looks take place: a look that waits for
-the interpreter's lock takes place where a line gives it up, and what came a fixed time after that
-would mostly be the same next line. A look answers all times that were due until then: what kept
-it waiting is the line that it finds, such as a call of C code that kept the lock.
-"""
+"""`Schedule`: when stacks are looked at, and for how long each look stands."""
 
 from __future__ import annotations
 
@@ -18,6 +12,8 @@ SHARE = 0.005
 #: Times between two looks, as parts of the mean one, in random order: a program's loop may have the
 #: same length.
 _PARTS = random.sample([0.5 + n / 100 for n in range(101)], 101)
+#: Looks from one rare one to the next, in random order.
+_BETWEEN = random.sample(range(8, 25), 17)
 #: The part of the mean cost of looks that the last one has.
 _WEIGHT = 0.1
 
@@ -37,12 +33,24 @@ class Schedule:
         self.interval = interval
         self._cost = 0.0
         self._part = cycle(_PARTS)
-        self._answered = now
+        self._between = cycle(_BETWEEN)
+        self._answered = self._answered_rarely = now
         #: When the next look is due.
         self.due = now + interval
+        #: The numbers of this look, of the last rare one, and of the next.
+        self.number = self.last_rare = 0
+        self._next_rare = next(self._between)
 
-    def answer(self, now: float) -> float:
-        """Return the seconds that a look stands for: a whole number of counts of `RESOLUTION`."""
+    @property
+    def is_rare(self) -> bool:
+        """Whether threads are looked at now that rarely are."""
+        return self.number == self._next_rare
+
+    def answer(self, now: float) -> tuple[float, float]:
+        """Return the seconds that a look stands for, for threads of each `Pace`, and go on.
+
+        They are whole numbers of counts of `RESOLUTION`. The second is 0 unless the look is rare.
+        """
         spacing = max(self.interval, self._cost / SHARE)
         due = self.due
         answered = due
@@ -50,8 +58,36 @@ class Schedule:
             answered = due
             due += next(self._part) * spacing
         before, self._answered, self.due = self._answered, answered, due
-        return (round(answered * RESOLUTION) - round(before * RESOLUTION)) / RESOLUTION
+        seconds, rare_seconds = _counts(before, answered), 0.0
+        if self.is_rare:
+            rare_seconds = _counts(self._answered_rarely, answered)
+            self._answered_rarely = answered
+        return seconds, rare_seconds
+
+    def resume(self, now: float) -> None:
+        """Go on after a rest, at any moment between two looks.
+
+        The next stands for the time since the one before, as if that had taken place: what ends
+        before the next look is then made up for by what does not.
+        """
+        # A moment lies rather within a long time between looks than within a short one.
+        between = random.choices(_PARTS, _PARTS)[0] * max(self.interval, self._cost / SHARE)
+        since_rare = self._answered - self._answered_rarely
+        self.due = now + random.random() * between
+        self._answered = self.due - between
+        self._answered_rarely = self._answered - since_rare
+
+    def go_on(self) -> None:
+        """Number the next look."""
+        if self.is_rare:
+            self.last_rare = self.number
+            self._next_rare += next(self._between)
+        self.number += 1
 
     def took(self, seconds: float) -> None:
         """Take note of the CPU time of a look."""
         self._cost += _WEIGHT * (seconds - self._cost)
+
+
+def _counts(before: float, after: float) -> float:
+    return (round(after * RESOLUTION) - round(before * RESOLUTION)) / RESOLUTION

@@ -48,9 +48,15 @@ class StackReader:
         #: By identity of code and place in it, from the innermost frame on. The code is kept, or
         #: another might get its identity.
         self._known: dict[tuple[int, ...], tuple[Seen, list[CodeType]]] = {}
+        #: What was returned last.
+        self.last: Seen | None = None
 
     def see(self, frame: FrameType | None) -> Seen | None:
         """Return what is known of a stack, given its innermost frame; None if it is left out."""
+        self.last = self._look(frame)
+        return self.last
+
+    def _look(self, frame: FrameType | None) -> Seen | None:
         place = self._place(frame)
         if place is None:
             return None

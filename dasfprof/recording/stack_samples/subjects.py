@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from enum import Enum
+from math import inf
 from time import time
 from typing import Any, Protocol
 
-from dasfprof.recording.dask_internals.client_phases import phase
-from dasfprof.recording.dask_internals.event_loop import last_turn, turn_interval
-from dasfprof.recording.dask_internals.task_threads import first_functions, task_threads
+from dasfprof.recording.dask_internals.client_phases import has_pending, phase
+from dasfprof.recording.dask_internals.patch import Patch
+from dasfprof.recording.dask_internals.task_functions import first_functions, task_threads
+from dasfprof.recording.dask_internals.undocumented import last_turn, turn_interval
 from dasfprof.recording.notes.stacks import UNKNOWN_STACK, StackRows
-from dasfprof.recording.stack_samples.kernel import Look
+from dasfprof.recording.stack_samples.kernel import Kernel, Look
+from dasfprof.recording.stack_samples.rest import BLOCKED, REST
 from dasfprof.recording.stack_samples.stacks import Seen, StackReader
 
-#: Seconds without a turn, beyond what Dask's own clock of it takes, from which a loop is blocked.
-BLOCKED = 0.05
+#: Seconds from which a task run is slow, and under which it is too brief to be looked at.
+SLOW, BRIEF = 0.03, 0.003
+#: Looks in a row that find a function's runs to be younger, after which it is no longer so slow.
+_YOUNG = 20
+#: The most functions that are known.
+_MOST_FUNCTIONS = 4096
 
 #: Takes a row.
 Write = Callable[[tuple[Any, ...]], None]
+
+
+class Pace(Enum):
+    """How often a thread is looked at, as long as it does what it does."""
+
+    #: Each time; and without any haste, as it waits.
+    ALWAYS = "always"
+    CALMLY = "calmly"
+    #: At some looks only.
+    RARELY = "rarely"
+    NEVER = "never"
 
 
 class Subject(Protocol):
@@ -26,6 +45,10 @@ class Subject(Protocol):
 
     #: Reads its stacks.
     stacks: StackReader
+    #: The event loop whose turns let the sampler sleep while there are no threads; None: none does.
+    loop: int | None
+    #: What sees those turns, and has to be removed at the end.
+    turns: Patch | None = None
 
     def threads(self) -> dict[int, Any]:
         """Return the threads to look at now, by identity, and what each does: objects.
@@ -34,39 +57,80 @@ class Subject(Protocol):
         """
         ...
 
+    def pace(self, thread: int, doing: Any, kernel: Kernel, ahead: float = 0.0) -> Pace:
+        """Return how a thread is to be looked at some seconds later."""
+        ...
+
     def write(self, now: float, interval: float, doing: Any, seen: Seen, look: Look) -> None:
         """Write a sample."""
         ...
 
 
-class TaskThreads:
-    """The threads of a worker's tasks.
+class TaskThreads(Subject):
+    """The threads of a worker's tasks. Made on the worker's loop.
+
+    Those of slow functions are looked at each time, from the begin of their runs on; those of
+    others rarely; those of brief runs never, as a look would take longer.
 
     Parameters
     ----------
     worker
         The worker; only read.
+    began
+        By key: when runs under way began, Unix seconds. The event loop adds and removes them.
     stacks
         Of the file.
     write
         Takes rows of `TASK_SAMPLE`.
     """
 
-    def __init__(self, worker: Any, stacks: StackRows, write: Write) -> None:
+    def __init__(
+        self, worker: Any, began: Mapping[Any, float], stacks: StackRows, write: Write
+    ) -> None:
         self._worker = worker
+        self._tasks = worker.state.tasks
+        self._began = began
         self._write = write
+        self.loop = threading.get_ident()
+        #: By function: how slow it is, and how many looks in a row have found younger runs.
+        self._slow: dict[Any, tuple[Pace, int]] = {}
         self.stacks = StackReader(stacks, first_functions())
 
     def threads(self) -> dict[int, Any]:
         """Return those that run a task, each with its key."""
         return task_threads(self._worker)
 
+    def pace(self, thread: int, doing: Any, kernel: Kernel, ahead: float = 0.0) -> Pace:
+        """Return how the run of a key is to be looked at."""
+        began, task = self._began.get(doing), self._tasks.get(doing)
+        age = inf if began is None else time() + ahead - began
+        own = Pace.ALWAYS if age >= SLOW else Pace.RARELY if age >= BRIEF else Pace.NEVER
+        function = None if task is None else task.prefix
+        known, young = self._slow.get(function, (Pace.NEVER, 0))
+        if ahead:
+            if _is_faster(own, known) and young < _YOUNG:
+                young += 1
+            else:
+                known, young = own, 0
+            if len(self._slow) >= _MOST_FUNCTIONS:
+                self._slow.clear()
+            self._slow[function] = known, young
+        return known if _is_faster(own, known) else own
+
     def write(self, now: float, interval: float, doing: Any, seen: Seen, look: Look) -> None:
         """Write a sample of a task."""
         self._write((now, look.thread, seen[0], look.activity, interval, look.cpu, look.run_queue))
 
 
-class EventLoop:
+_PACES = (Pace.NEVER, Pace.RARELY, Pace.ALWAYS)
+
+
+def _is_faster(run: Pace, function: Pace) -> bool:
+    """Return whether a run seems to be of a faster function than its own is known to be."""
+    return _PACES.index(run) < _PACES.index(function)
+
+
+class EventLoop(Subject):
     """The thread of an event loop, while that does not turn. Made on that loop.
 
     Parameters
@@ -83,6 +147,8 @@ class EventLoop:
         self._server = server
         self._write = write
         self._thread = threading.get_ident()
+        self.turns = REST.watch(server)
+        self.loop = None if self.turns is None else self._thread
         self._limit = BLOCKED + turn_interval()
         #: When the loop last turned, while it is blocked.
         self._since: float | None = None
@@ -99,6 +165,10 @@ class EventLoop:
             self._write(ended)
         return {self._thread: turned} if time() - turned > self._limit else {}
 
+    def pace(self, thread: int, doing: Any, kernel: Kernel, ahead: float = 0.0) -> Pace:
+        """Return that of a loop that is blocked."""
+        return Pace.ALWAYS
+
     def write(self, now: float, interval: float, doing: Any, seen: Seen, look: Look) -> None:
         """Write a sample of the blocked loop."""
         self._since = doing
@@ -106,25 +176,43 @@ class EventLoop:
         self._write((now, doing, None, seen[0], *facts))
 
 
-class ClientThread:
+class ClientThread(Subject):
     """The main thread of a client's process.
+
+    It is looked at each time while it waits, or while the cluster has nothing to do for it. How is
+    decided some time before a look, whatever it does then.
 
     Parameters
     ----------
+    client
+        The client; only read.
     stacks
         Of the file.
     write
         Takes rows of `CLIENT_SAMPLE`.
     """
 
-    def __init__(self, stacks: StackRows, write: Write) -> None:
+    def __init__(self, client: Any, stacks: StackRows, write: Write) -> None:
+        self._client = client
         self._write = write
+        self._pace = Pace.NEVER
+        self.loop = None
         self.stacks = StackReader(stacks, describe=phase)
 
     def threads(self) -> dict[int, Any]:
         """Return the main thread."""
         main = threading.main_thread()
         return {main.ident: main} if main.ident is not None and main.is_alive() else {}
+
+    def pace(self, thread: int, doing: Any, kernel: Kernel, ahead: float = 0.0) -> Pace:
+        """Return that of a program that waits, or that keeps the cluster waiting."""
+        if ahead:
+            # A sampler that had to wait for the interpreter's lock got it where a thread waits.
+            if kernel.is_prompt and kernel.activity(thread) == "waiting":
+                self._pace = Pace.CALMLY
+            else:
+                self._pace = Pace.RARELY if has_pending(self._client) else Pace.ALWAYS
+        return self._pace
 
     def write(self, now: float, interval: float, doing: Any, seen: Seen, look: Look) -> None:
         """Write a sample of the program."""

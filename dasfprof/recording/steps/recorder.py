@@ -3,34 +3,105 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from functools import partial
 from time import time
 from typing import Any
 
 from distributed import Client
 
 from dasfprof.database import FileDatabase
-from dasfprof.database.writer import Source
+from dasfprof.database.writer import Folded, Source
 from dasfprof.recording.cluster.calls import check_process
 from dasfprof.recording.cluster.scheduler_watch import SchedulerWatch
-from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks, watch_dataframes
+from dasfprof.recording.dask_internals.graphs import place_hooks, remove_hooks, watch_collections
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.notes.rows import SchemaRow, fold_rows
-from dasfprof.recording.program import program_facts
+from dasfprof.recording.notes.layout import SchemaRow, fold_rows
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.shipping.uploader import Uploader, upload_files
-from dasfprof.recording.stack_samples.files import SampleFile
+from dasfprof.recording.stack_samples.sampler import SampleFile
 from dasfprof.recording.stack_samples.subjects import ClientThread
 from dasfprof.recording.steps import step as steps
+from dasfprof.recording.steps.line import Line, NotedLines, place_of
 from dasfprof.recording.steps.pipeline import watch_pipeline
-from dasfprof.recording.steps.step import OpenStep
-from dasfprof.recording.under_way.client import ClientUnderWay
-from dasfprof.recording.under_way.pulse import Pulse
+from dasfprof.recording.steps.step import ClientCall, OpenStep, Submission
+from dasfprof.recording.task_runs.function_code import SentFunctions
+from dasfprof.recording.under_way.loop import ClientUnderWay, Pulse
 from dasfprof.recording.under_way.rows import UnderWayRows
+from dasfprof.schema.client import CLIENT_CALLS, SENT_VALUE
 from dasfprof.schema.stack_samples import CLIENT_SAMPLE
-from dasfprof.schema.steps import GRAPH_SENT, STEP, STEP_END, STEP_LAYER
+from dasfprof.schema.steps import GRAPH_SENT, LINE_GRAPH, LINE_LAYER, STEP, STEP_END, STEP_LAYER
+
+# --- What the client's program calls, as rows: many short calls from one line are one -------------
+
+#: Seconds of a call from which it is a row by itself.
+LONG = 0.1
+#: What is added up.
+_SUMS = ("waiting", "receiving", "deserialising", "tokenising", "optimising", "pickling")
+_COUNTS = ("keys", "received", "sent")
+
+
+def recording(start: float, stop: float) -> ClientCall:
+    """Return what tells from when to when the client was recorded."""
+    return ClientCall("recording", None, start, seconds=stop - start)
+
+
+def fold_calls(calls: Sequence[ClientCall]) -> Folded:
+    """Return rows of calls that ended one after the other; called in the writer's thread."""
+    groups: dict[Any, list[ClientCall]] = {}
+    for number, call in enumerate(calls):
+        alone = number if call.seconds >= LONG else -1
+        groups.setdefault((call.name, call.line, call.is_main, alone), []).append(call)
+    rows = [_row(group) for group in groups.values()]
+    return [(CLIENT_CALLS, rows, range(len(rows)))] if rows else []
+
+
+def _row(calls: list[ClientCall]) -> tuple[Any, ...]:
+    first = calls[0]
+    seconds = [call.seconds for call in calls]
+    return (
+        min(call.start for call in calls),
+        first.name,
+        *place_of(first.line),
+        int(first.is_main),
+        0 if first.name == "recording" else len(calls),
+        max(call.start + call.seconds for call in calls),
+        sum(seconds),
+        max(seconds),
+        *(sum(getattr(call, name) for call in calls) for name in _SUMS),
+        *(sum(getattr(call, name) for call in calls) for name in _COUNTS),
+    )
+
+
+# --- `program_facts`: which program this process runs, for the headers of its files ---------------
+
+#: Scripts that start others, by what these are called.
+_STARTERS = {"ipykernel_launcher.py": "Jupyter kernel", "-c": "python -c", "": "python"}
+
+
+def program_facts() -> dict[str, Any]:
+    """Return ``command``, the program that runs, and ``command_arguments``, their number.
+
+    The arguments themselves are not recorded, nor the path of the program: passwords and names of
+    people stand in them.
+    """
+    arguments = getattr(sys, "argv", None) or [""]
+    # A name of bytes that are no text has surrogates, which no header holds.
+    name = os.path.basename(arguments[0]).encode(errors="replace").decode()
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if spec is not None:
+        command = f"python -m {spec.name.removesuffix('.__main__')}"
+    elif name in _STARTERS:
+        command = _STARTERS[name]
+    else:
+        command = f"python {name}" if name.endswith(".py") else name
+    return {"command": command, "command_arguments": len(arguments) - 1}
+
 
 logger = logging.getLogger(__name__)
 
@@ -65,11 +136,14 @@ class StepRecorder:
         self._noted: set[int] = set()
         self._constants = {"process_id": socket.gethostname(), "thread_id": "client"}
         self._source = Source(fold_rows, self._constants)
+        self._calls = Source(fold_calls, self._constants)
         self._stopped = False
         #: When recording began here, or the last graph had been sent.
-        self._since = time()
+        self._since = self._began = time()
         self._guard = HookGuard()
         self._pulse: Pulse | None = None
+        self._functions: SentFunctions | None = None
+        self._lines: NotedLines | None = None
         self._stop_samples: Callable[[], object] = lambda: None
         self.database: FileDatabase | None = None
         self._uploader: Uploader | None = None
@@ -97,6 +171,8 @@ class StepRecorder:
     def _watch_main_thread(self) -> None:
         """Record what is under way, from now on in a file that also says which process it is."""
         writer = self._open().writer
+        self._began = time()
+        self.called(recording(self._began, self._began))
         rows = UnderWayRows(self._append, writer.losses)
         under_way = ClientUnderWay(self._client.id, rows)
         self._guard = HookGuard(writer)
@@ -104,7 +180,7 @@ class StepRecorder:
         self._pulse.start()
         frequency = self.settings.stack_frequency
         samples = SampleFile(writer, self._constants, rows.stacks, self._guard, frequency)
-        self._stop_samples = samples.sample(CLIENT_SAMPLE, ClientThread)
+        self._stop_samples = samples.sample(CLIENT_SAMPLE, partial(ClientThread, self._client))
 
     @property
     def is_over(self) -> bool:
@@ -133,6 +209,8 @@ class StepRecorder:
             remove_hooks()
         try:
             if self.database is not None:
+                ended = recording(self._began, time())
+                self.database.writer.append(self._calls, ended)
                 self.database.close()
             if self._uploader is not None:
                 self._uploader.finish()
@@ -151,7 +229,7 @@ class StepRecorder:
         if self.is_over:
             self.stop()
             return
-        watch_dataframes()
+        watch_collections()
         self._note_step(opened)
 
     def ended(self, opened: OpenStep) -> None:
@@ -168,17 +246,43 @@ class StepRecorder:
         """Note that a layer was built in no step and depends on layers that were."""
         self._append((STEP_LAYER, (time(), -1, layer, dependencies)))
 
-    def submitted(self, client: str, start: float, optimising: float | None) -> None:
-        """Note that a client has sent a graph, which it began to pickle at a time."""
+    def built_at(self, line: Line, layer: Any, dependencies: tuple[str, ...]) -> None:
+        """Note that a line built a layer of a graph, or a future."""
+        self._append((LINE_LAYER, (time(), line.id, layer, dependencies)))
+        self._see(line)
+
+    def mapped(self, line: Line, key: Any) -> None:
+        """Note that a line sent a graph with a key that it alone built."""
+        self._append((LINE_GRAPH, (time(), line.id, key)))
+        self._see(line)
+
+    def _see(self, line: Line | None) -> None:
+        if line is not None and self._lines is not None and not self._stopped:
+            self._lines.see(line)
+
+    def submitted(self, sent: Submission) -> None:
+        """Note that a client has sent a graph, and the functions in it."""
         if self.is_over:
             return
+        start, optimising = sent.start, sent.optimising
         now, since = time(), self._since
         self._since = now
-        watch_dataframes()
+        watch_collections()
         if optimising is not None:  # some of it may have been before recording began
             optimising = min(optimising, max(start - since, 0.0))
         host = self._constants["process_id"]
-        self._append((GRAPH_SENT, (now, client, host, since, start, optimising)))
+        self._append((GRAPH_SENT, (now, sent.client, host, since, start, optimising, sent.size)))
+        place = place_of(sent.line)
+        for value in sent.values:
+            self._append((SENT_VALUE, (now, *astuple(value), *place)))
+        if self._functions is not None:
+            self._functions.see(sent.functions)
+
+    def called(self, call: ClientCall) -> None:
+        """Note what the program has called."""
+        if self.database is not None and not self._stopped and not self.is_over:
+            self.database.writer.append(self._calls, call)
+            self._see(call.line)
 
     def _note_step(self, opened: OpenStep) -> None:
         """Note a step and those around it, unless noted, also if entered before recording began."""
@@ -202,6 +306,10 @@ class StepRecorder:
                     about = program_facts()
                     database = self.settings.open_database("StepRecorder", "client", about)
                     database.writer.start(self._source)
+                    database.writer.add_source(self._calls)
+                    code = self.settings.record_code
+                    self._functions = SentFunctions(database.writer, self._constants, code)
+                    self._lines = NotedLines(database.writer, self._constants, code)
                     self._uploader = upload_files(self.settings, "the client", [database])
                     self.database = database
         return self.database

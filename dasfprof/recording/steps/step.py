@@ -14,11 +14,14 @@ import inspect
 import itertools
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from time import time
+from types import FunctionType
 from typing import Any, Protocol, TypeVar
+
+from dasfprof.recording.steps.line import Line
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +46,61 @@ class OpenStep:
     owner: object
 
 
+@dataclass(frozen=True)
+class SentValue:
+    """A large value that a graph held; see the schema's `SENT_VALUE`."""
+
+    kind: str
+    name: str
+    size: int
+    #: Of pickling it once.
+    seconds: float
+    tasks: int
+    why: str
+    held: str
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A graph that a client has sent."""
+
+    #: The client's id.
+    client: str
+    #: When it began to pickle the graph.
+    start: float
+    #: Seconds for which its thread had optimised since its graph before; None: unknown.
+    optimising: float | None
+    #: Pickled, bytes; None: unknown.
+    size: int | None
+    #: The functions in it that were pickled by value.
+    functions: list[FunctionType]
+    #: The line that sent it; None: unknown.
+    line: Line | None = None
+    values: Sequence[SentValue] = ()
+
+
+@dataclass
+class ClientCall:
+    """What a program called of Dask, or what Dask did outside of calls; see `CLIENT_CALLS`."""
+
+    name: str
+    line: Line | None
+    #: Unix seconds.
+    start: float
+    is_main: bool = True
+    is_open: bool = False
+    seconds: float = 0.0
+    waiting: float = 0.0
+    receiving: float = 0.0
+    deserialising: float = 0.0
+    tokenising: float = 0.0
+    optimising: float = 0.0
+    pickling: float = 0.0
+    keys: int = 0
+    received: int = 0
+    sent: int = 0
+
+
 class StepObserver(Protocol):
     """Is notified of steps; see `StepRecorder`."""
 
@@ -58,8 +116,17 @@ class StepObserver(Protocol):
     def derived(self, layer: str, dependencies: list[str]) -> None:
         """Note that a layer was built in no step and depends on layers that were."""
 
-    def submitted(self, client: str, start: float, optimising: float | None) -> None:
-        """Note that a client has sent a graph, which it began to pickle at a time."""
+    def built_at(self, line: Line, layer: Any, dependencies: tuple[str, ...]) -> None:
+        """Note that a line built a layer of a graph, or a future."""
+
+    def mapped(self, line: Line, key: Any) -> None:
+        """Note that a line sent a graph with a key that it alone built."""
+
+    def submitted(self, sent: Submission) -> None:
+        """Note that a client has sent a graph."""
+
+    def called(self, call: ClientCall) -> None:
+        """Note what the program has called."""
 
 
 _current: ContextVar[OpenStep | None] = ContextVar("dasfprof_step", default=None)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dasfprof.recording.dask_internals.task_arguments import Part, Result, arguments_of
-from dasfprof.recording.dask_internals.worker_state import value_in_memory
+from dasfprof.recording.dask_internals.task_specifications import Part, Result, arguments_of
+from dasfprof.recording.dask_internals.undocumented import value_in_memory
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.task_runs.results import ResultDescriber, type_name
 from dasfprof.recording.under_way.rows import UnderWayRows

@@ -1,4 +1,4 @@
-"""`watch_logs`: records what task runs log, and what they print if that is asked for."""
+"""`watch_logs`: records what task runs log, print if that is asked for, and errors of workers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dasfprof.recording.dask_internals import task_prints, task_threads
+from dasfprof.recording.dask_internals import task_functions, task_prints
 from dasfprof.recording.dask_internals.task_logs import listen
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.settings import RunSettings
 from dasfprof.recording.task_runs.results import type_name
 from dasfprof.recording.under_way.rows import UnderWayRows
-from dasfprof.schema.tasks import LOG_RECORD
+from dasfprof.schema.tasks import LOG_RECORD, WORKER_ERROR
 
 #: Characters of a message that are kept.
 _LONGEST = 500
 #: The most records of a worker, the first errors of task runs not counted.
 MOST = 10_000
+#: The most errors of a worker itself.
+_MOST_ERRORS = 100
 #: Values of these types are filled into a message without calling code of the program.
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -30,7 +32,7 @@ def watch_logs(
     guard: HookGuard,
     undo: list[Callable[[], object]],
 ) -> None:
-    """Record what each task run of a worker logs.
+    """Record what each task run of a worker logs, and exceptions that Dask logs there itself.
 
     Parameters
     ----------
@@ -43,10 +45,15 @@ def watch_logs(
     undo
         Gets what ends it.
     """
-    written = 0
+    written = errors = 0
 
     def write(key: Any, run_id: int, record: logging.LogRecord, is_first_error: bool) -> None:
-        nonlocal written
+        nonlocal written, errors
+        if key is None:
+            errors += 1
+            if errors <= _MOST_ERRORS:
+                rows.write(WORKER_ERROR, {"logger": record.name, "exception": _error(record)})
+            return
         written += not is_first_error
         if written > MOST and not is_first_error:
             rows.losses.add("too many logs")
@@ -66,11 +73,17 @@ def watch_logs(
             },
         )
 
-    if task_threads.are_known(worker):
+    if task_functions.are_known(worker):
         too_many = partial(rows.losses.add, "too many logs")
         undo.append(listen(worker, settings.log_level, write, too_many, guard))
         if settings.record_prints:
             undo.append(task_prints.listen(worker, write, too_many, guard))
+
+
+def _error(record: logging.LogRecord) -> str:
+    """Return the type and text of a record's exception."""
+    error = record.exc_info[1] if record.exc_info else None
+    return f"{type(error).__name__}: {error}"[:_LONGEST]
 
 
 def _message(record: logging.LogRecord, with_values: bool) -> str:

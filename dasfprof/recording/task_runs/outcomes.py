@@ -11,9 +11,9 @@ from dasfprof.recording.dask_internals.metering import (
     GatherDepSuccessEvent,
     fetch_seconds,
 )
-from dasfprof.recording.dask_internals.worker_state import value_in_memory
-from dasfprof.recording.task_runs.raised_at import raised_at
+from dasfprof.recording.dask_internals.undocumented import value_in_memory
 from dasfprof.recording.task_runs.results import ResultDescriber, type_name
+from dasfprof.recording.task_runs.tracebacks import raised_at
 
 #: The key of a run, its prefix, run_id and state, the result's size, type name, dtype and shape,
 #: the keys and total size of the inputs, start and stop by Dask, the exception's text, and where it

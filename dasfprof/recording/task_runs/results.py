@@ -45,6 +45,8 @@ class ResultDescriber:
 
     def __init__(self) -> None:
         self._known: dict[type, Reader] = {}
+        #: The descriptions of values of the known types that have no shape.
+        self.plain: dict[type, Description] = {}
 
     def __call__(self, value: Any) -> Description:
         """Return the value's type name, dtype object and shape, None for those that it lacks."""
@@ -53,7 +55,11 @@ class ResultDescriber:
         if reader is None:
             if len(self._known) >= _MAX_TYPES:  # types created at run time must not accumulate
                 self._known.clear()
-            reader = self._known[kind] = _choose_reader(kind)
+                self.plain.clear()
+            read_shape = _find(kind, "shape")
+            if read_shape is None:
+                self.plain[kind] = type_name(kind), None, None
+            reader = self._known[kind] = _choose_reader(kind, read_shape)
         return reader(value)
 
 
@@ -65,9 +71,8 @@ def type_name(kind: type | None) -> str:
     return name if module == "builtins" else f"{module}.{name}"
 
 
-def _choose_reader(kind: type) -> Reader:
-    name = type_name(kind)
-    read_shape, read_dtype = _find(kind, "shape"), _find(kind, "dtype")
+def _choose_reader(kind: type, read_shape: Callable[[Any, type], Any] | None) -> Reader:
+    name, read_dtype = type_name(kind), _find(kind, "dtype")
     if read_shape is None:
         nothing = name, None, None
         return lambda value: nothing

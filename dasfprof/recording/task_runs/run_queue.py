@@ -25,6 +25,7 @@ from typing import Any
 from dasfprof.recording.dask_internals import task_functions
 from dasfprof.recording.dask_internals.task_functions import RUN_TASK, Run
 from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.storage_calls.task_storage import TaskStorage
 
 #: Resolved when it is opened: the descriptor stays that of the thread that opened it.
 SCHEDSTAT = "/proc/thread-self/schedstat"
@@ -145,14 +146,17 @@ class RunQueue:
     ----------
     guard
         Handles the errors.
+    storage
+        Is told, in their threads, of threads that are about to run their first task, of the ends
+        of tasks, and of some of those of brief ones.
     """
 
-    def __init__(self, guard: HookGuard) -> None:
+    def __init__(self, guard: HookGuard, storage: TaskStorage | None = None) -> None:
         #: By key, of the tasks that have ended and whose outcome the event loop does not know: it
         #: takes them out. A worker runs a key once at a time.
         self.readings: dict[Any, Reading] = {}
         self._has_schedstat = availability() == "available"
-        self._guard = guard
+        self._guard, self._storage = guard, storage
         #: Owns the file of each thread.
         self._local = threading.local()
         self._stopped = False
@@ -193,12 +197,16 @@ class RunQueue:
                 end = file.read()
                 self.readings[key] = begin, end, correction, was_read, file.cpu - cpu
                 file.was_brief, file.read_at = False, stop
+                if self._storage is not None and not is_brief:
+                    self._storage.ended(key, stop)
             else:
                 self.readings[key] = correction
                 file.was_brief = True
                 if not 0 <= stop - file.read_at < STALE:
                     file.read()
                     file.read_at = stop
+                    if self._storage is not None:
+                        self._storage.ended_brief(stop)
         except Exception:
             self._guard.caught(RUN_TASK)
 
@@ -211,6 +219,8 @@ class RunQueue:
     def _open(self) -> _OwnFile:
         """Return this thread's file, opened once; without it the thread has no readings."""
         descriptor = None
+        if self._storage is not None:
+            self._storage.begin_thread()
         if self._has_schedstat and not self._stopped:
             with contextlib.suppress(OSError):
                 descriptor = os.open(SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dasfprof.schema.steps import ANNOTATION
+
 #: States of tasks whose dependencies are in memory and that no worker has.
 HELD_BACK = ("queued", "no-worker")
 _UNSENT = ("waiting", *HELD_BACK)
@@ -43,3 +45,26 @@ def _restrictions(task: Any) -> dict[str, Any]:
         "resources": dict(task.resource_restrictions or {}),
     }
     return {name: value for name, value in asked.items() if value}
+
+
+# --- The annotation by which a client tells the scheduler in which step a graph was computed ------
+
+
+def take_step(annotations: Any, tasks: Mapping[Any, Any]) -> Any:
+    """Return the step of a graph, and remove its annotation from the tasks.
+
+    Parameters
+    ----------
+    annotations
+        Those of the graph: values by key, by name.
+    tasks
+        The scheduler's tasks by key.
+    """
+    marked = (annotations or {}).get(ANNOTATION)
+    if not marked:
+        return None
+    for key in marked:
+        task = tasks.get(key)
+        if task is not None and task.annotations:
+            task.annotations.pop(ANNOTATION, None)
+    return next(iter(marked.values()))

@@ -1,17 +1,78 @@
-"""`LoopWatch`: what an event loop does when it does not turn."""
+"""What an event loop that does not turn, and a client's main thread, are doing."""
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Callable, Sequence
 from time import monotonic, time
 from typing import Any
 
-from dasfprof.recording.dask_internals.event_loop import last_turn, turn_interval
-from dasfprof.recording.dask_internals.inspection import stacks
-from dasfprof.recording.under_way.pulse import INTERVAL
-from dasfprof.recording.under_way.repeats import Repeats
-from dasfprof.recording.under_way.rows import UnderWayRows
-from dasfprof.schema.under_way import LOOP_BLOCKED
+from dasfprof.recording.dask_internals.inspection import stacks, waits
+from dasfprof.recording.dask_internals.undocumented import last_turn, turn_interval
+from dasfprof.recording.guard import HookGuard
+from dasfprof.recording.under_way.rows import Busy, Repeats, UnderWayRows
+from dasfprof.schema.under_way import CLIENT_UNDER_WAY, LOOP_BLOCKED
+
+#: Seconds between two looks.
+INTERVAL = 1.0
+
+#: Seconds that the end of recording waits for the current look.
+_LAST_LOOK = 2.0
+
+
+class Pulse:
+    """Calls functions again and again in a daemon thread of its own, from `start` until `stop`.
+
+    The thread does nothing else: what a disk or a driver blocks must not keep it from looking.
+
+    Parameters
+    ----------
+    name
+        Of the thread.
+    looks
+        The functions. If one raises, the others are called all the same.
+    guard
+        Handles their errors.
+    interval
+        Seconds between two calls.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        looks: Sequence[Callable[[], object]],
+        guard: HookGuard,
+        interval: float = INTERVAL,
+    ) -> None:
+        self._looks = looks
+        self._interval = interval
+        self._guard = guard
+        self._pid = os.getpid()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"dasfprof-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop looking. A forked child has no such thread."""
+        if os.getpid() == self._pid:
+            self._stopping.set()
+            if self._thread is not threading.current_thread():
+                self._thread.join(_LAST_LOOK)
+
+    def _run(self) -> None:
+        due = monotonic() + self._interval
+        while not self._stopping.wait(max(0.0, due - monotonic())):
+            for look in self._looks:
+                try:
+                    look()
+                except Exception:
+                    self._guard.caught("a look at what is under way")
+            due = max(due + self._interval, monotonic())
+
 
 #: Seconds without a turn from which a loop counts as blocked.
 LIMIT = 1.0
@@ -70,3 +131,49 @@ class LoopWatch:
             state = stacks.Threads().state(self._thread)
         if self._repeats.is_due(now, stack, state):
             self._rows.write(LOOP_BLOCKED, {"since": since, "thread_state": state}, stack)
+
+
+class ClientUnderWay:
+    """Writes rows of the main thread. Called in another thread, once a second.
+
+    Parameters
+    ----------
+    client
+        The client's id.
+    rows
+        Where they go.
+    """
+
+    def __init__(self, client: str, rows: UnderWayRows) -> None:
+        self._client = client
+        self._rows = rows
+        self._busy = Busy()
+        self._repeats = Repeats(monotonic())
+        self._stack: stacks.Stack = ()
+        self._since = time()
+
+    def look(self) -> None:
+        """Write what is due."""
+        thread = threading.main_thread().ident
+        frame = None if thread is None else stacks.current_frames().get(thread)
+        if thread is None or frame is None:  # it has ended, and others keep the process alive
+            return
+        frames = stacks.frames_of_thread(frame, None)
+        now, stack = monotonic(), stacks.stack_of(frames)
+        asleep, cpu = stacks.Threads().state(thread), stacks.thread_cpu(thread)
+        state = self._busy.state(asleep, cpu, now)
+        if stack != self._stack:
+            self._stack, self._since = stack, time()
+        wait = waits.wait_in(frames)
+        if not self._repeats.is_due(now, (stack, wait), state):
+            return
+        kind, name, keys = wait or (None, None, [])
+        facts = {
+            "client": self._client,
+            "since": self._since,
+            "thread_state": state,
+            "waits_in": kind,
+            "waits_for": name,
+            "waits_keys": keys,
+        }
+        self._rows.write(CLIENT_UNDER_WAY, facts, stack)

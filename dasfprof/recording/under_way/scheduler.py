@@ -10,10 +10,9 @@ from typing import Any
 
 from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.inspection.scheduler_view import MOST_WANTED, scheduler_view
-from dasfprof.recording.dask_internals.scheduler_changes import fingerprint
+from dasfprof.recording.dask_internals.undocumented import fingerprint
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.under_way.loop import LoopWatch
-from dasfprof.recording.under_way.pulse import INTERVAL, Pulse
+from dasfprof.recording.under_way.loop import INTERVAL, LoopWatch, Pulse
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.schema.under_way import SCHEDULER_STATE
 

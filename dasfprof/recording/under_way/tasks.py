@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import monotonic, time
 from typing import Any
 
@@ -10,11 +11,9 @@ from dasfprof.recording.dask_internals import names
 from dasfprof.recording.dask_internals.held_locks import held_by, watch_locks
 from dasfprof.recording.dask_internals.inspection.worker_view import tasks_under_way
 from dasfprof.recording.guard import HookGuard
-from dasfprof.recording.under_way.loop import LoopWatch
-from dasfprof.recording.under_way.pulse import Pulse
-from dasfprof.recording.under_way.repeats import Busy, Repeats
-from dasfprof.recording.under_way.rows import UnderWayRows
-from dasfprof.schema.under_way import TASK_UNDER_WAY
+from dasfprof.recording.under_way.loop import LoopWatch, Pulse
+from dasfprof.recording.under_way.rows import Busy, Repeats, UnderWayRows
+from dasfprof.schema.under_way import LOCK_HELD, TASK_UNDER_WAY
 
 #: Seconds from which a task is told of.
 OLDER_THAN = 1.0
@@ -44,7 +43,7 @@ def watch_worker(
     looks = [LoopWatch(worker, rows).look]
     if names.UNDER_WAY.exist():
         looks.append(TasksUnderWay(worker, received, rows).look)
-        undo.append(watch_locks())
+        undo.append(watch_locks(worker, partial(rows.write, LOCK_HELD)))
     pulse = Pulse(f"under-way {worker.name}", looks, guard)
     pulse.start()
     undo.append(pulse.stop)

@@ -1,23 +1,196 @@
-"""Runs in the formats of other tools, one module or package a format.
+"""Runs in the formats of other tools: `export`, and `FORMATS`, the table of them.
 
-To add a format, write a module here that has a `FORMAT`, an `ExportFormat` of the module's name,
-and put that name into `FormatName`. `dasfprof.export`, `TraceAnalyser.export`, ``dasfprof export``
-and their help then have it.
+To add a format, write a module here with a function that takes a `TraceAnalyser`, a path and the
+run's title, and enter it in `FormatName` and `FORMATS`. `dasfprof.export`, `TraceAnalyser.export`,
+``dasfprof export`` and their help then have it.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from dasfprof.report.formats.format import ExportFormat
+from dasfprof.errors import InvalidArgumentError, MissingExtraError
 
-__all__ = ["ExportFormat", "FormatName", "all_formats"]
+if TYPE_CHECKING:
+    from dasfprof.analysis import Analyser
 
-#: The names of the formats, which are the names of their modules.
-FormatName = Literal["perfetto", "chrome", "csv", "parquet", "speedscope", "collapsed"]
+FormatName = Literal["perfetto", "chrome", "csv", "parquet", "speedscope", "collapsed", "dot"]
 
 
-def all_formats() -> dict[str, ExportFormat]:
-    """Return the formats by name."""
-    return {name: import_module(f"{__name__}.{name}").FORMAT for name in get_args(FormatName)}
+@dataclass(frozen=True, kw_only=True)
+class ExportFormat:
+    """A format in which a run can be written."""
+
+    #: What users call it.
+    name: str
+    #: What is written and for whom, as a clause for ``--help`` and docstrings.
+    about: str
+    #: How the name of the output ends where the user gives none.
+    ending: str
+    #: What to do with the output, or how to read it; printed when it is written.
+    hint: str
+    #: Its module here, which is imported when a run is written, and the function that writes.
+    writer: str
+    #: A module that it needs beyond dasfprof's own dependencies, and the extra that installs it.
+    needs: str | None = None
+    extra: str | None = None
+
+    def write(self, analyser: Analyser, path: Path, title: str) -> None:
+        """Write a run, called by a title, to a path; existing files are replaced.
+
+        Raises
+        ------
+        OSError
+            If a file cannot be written.
+        """
+        module, _, function = self.writer.partition(":")
+        getattr(import_module(f"{__name__}.{module}"), function)(analyser, path, title)
+
+    def check_installed(self) -> None:
+        """Raise `MissingExtraError` if the module that it needs is not installed."""
+        if self.needs is None:
+            return
+        try:
+            import_module(self.needs)
+        except ImportError as error:
+            raise MissingExtraError(
+                f"the format {self.name!r} needs {self.needs.partition('.')[0]}: "
+                f"pip install 'dasfprof[{self.extra}]'."
+            ) from error
+
+
+_ALL = (
+    ExportFormat(
+        name="perfetto",
+        about="one file in Perfetto's own format, compressed if its name ends in .gz",
+        ending=".pftrace",
+        hint="Open it at https://ui.perfetto.dev (it stays on this machine).",
+        writer="perfetto.trace_file:write_perfetto",
+    ),
+    ExportFormat(
+        name="chrome",
+        about="the same as JSON, a Chrome trace, for other viewers; compressed if it ends in .gz",
+        ending=".json.gz",
+        hint="Open it with chrome://tracing; Perfetto reads it too, but its own format sooner.",
+        writer="chrome:write_chrome_trace",
+    ),
+    ExportFormat(
+        name="csv",
+        about="a directory with each of the analyser's tables, for spreadsheets",
+        ending="-csv",
+        hint="Times are seconds from the run's begin, or UTC; NA is an empty cell.",
+        writer="csv:write_tables",
+    ),
+    ExportFormat(
+        name="parquet",
+        about="a directory with the tables of the trace, typed, for pandas, DuckDB, Spark and "
+        "others",
+        ending="-parquet",
+        hint="Each column's meaning and unit are in its field's metadata, and in PARQUET.md.",
+        writer="parquet.files:write_parquet",
+        needs="pyarrow.parquet",
+        extra="parquet",
+    ),
+    ExportFormat(
+        name="speedscope",
+        about="sampled stacks for speedscope, a viewer of flame graphs: of all tasks, and by "
+        "function",
+        ending=".speedscope.json",
+        hint="Open it at https://www.speedscope.app (it stays on this machine); see *Left Heavy*: "
+        "equal stacks are added up, so their order means nothing.",
+        writer="speedscope:write_speedscope",
+    ),
+    ExportFormat(
+        name="collapsed",
+        about="sampled stacks as text for tools that draw flame graphs: a line a stack, "
+        "milliseconds",
+        ending=".collapsed.txt",
+        hint="Read it with flamegraph.pl, inferno-flamegraph or https://www.speedscope.app.",
+        writer="collapsed:write_collapsed",
+    ),
+    ExportFormat(
+        name="dot",
+        about="the plan for Graphviz: layers of the graphs, what they took and what they handed on",
+        ending=".dot",
+        hint="Draw it with dot -Tsvg FILE -o plan.svg.",
+        writer="dot:write_dot",
+    ),
+)
+#: The formats by name.
+FORMATS = {each.name: each for each in _ALL}
+
+
+def export(
+    analyser: Analyser,
+    path: str | os.PathLike[str],
+    *,
+    to: str | None = None,
+    title: str | None = None,
+) -> Path:
+    """Write a run for other tools; existing files of the same names are replaced.
+
+    Parameters
+    ----------
+    analyser
+        The run.
+    path
+        The file or directory to write, as the format has it.
+    to
+        The format; None: the one whose files end like the path, or else ``"perfetto"``:
+
+    {formats}
+    title
+        Name of the run in the output. Default: the name in the trace files.
+
+    Returns
+    -------
+    Path
+        What was written.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no such format.
+    MissingExtraError
+        If the format needs a library that is not installed.
+    OSError
+        If a file cannot be written.
+    """
+    from dasfprof.report.run_summary import title_of
+
+    path = Path(path)
+    if to is None:
+        to = _format_of(path)
+    if to not in FORMATS:
+        raise InvalidArgumentError(f"to={to!r}: give one of {', '.join(FORMATS)}.")
+    FORMATS[to].check_installed()
+    FORMATS[to].write(analyser, path, title or title_of(analyser.trace))
+    return path
+
+
+def _format_of(path: Path) -> str:
+    """Return the format with the longest ending that a path has, compressed or not."""
+    name = path.name.removesuffix(".gz")
+    fitting = [each for each in _ALL if name.endswith(each.ending.removesuffix(".gz"))]
+    return max(fitting, key=lambda each: len(each.ending), default=_ALL[0]).name
+
+
+#: Signs of a run's name that a file's name keeps; others become dashes.
+_SIGNS = "-_.+ "
+_LONGEST = 200
+
+
+def file_for(title: str, ending: str) -> Path:
+    """Return a path in the working directory that is named after a run."""
+    stem = "".join(sign if sign.isalnum() or sign in _SIGNS else "-" for sign in title)
+    return Path(f"{stem.lstrip('.-')[:_LONGEST] or 'run'}{ending}")
+
+
+if export.__doc__:  # None under `python -OO`
+    _listed = (f'- ``"{each.name}"``: {each.about}' for each in _ALL)
+    export.__doc__ = inspect.cleandoc(export.__doc__).replace("{formats}", "\n    ".join(_listed))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dasfprof.report.formats.format import ExportFormat
+from dasfprof.report.json_text import without_surrogates
+from dasfprof.report.sampled_stacks import sampled_stacks
+from dasfprof.text import clean
 
 if TYPE_CHECKING:
-    from dasfprof.analysis import TraceAnalyser
+    from dasfprof.analysis import Analyser
 
 
-def _write(analyser: TraceAnalyser, path: Path, title: str) -> None:
-    from dasfprof.report.json_text import without_surrogates
-    from dasfprof.report.sampled_stacks import sampled_stacks
-
+def write_collapsed(analyser: Analyser, path: Path, title: str) -> None:
+    """Write a line a stack: its group, its frames from the outermost on, milliseconds."""
     lines: dict[str, float] = {}
     for group in sampled_stacks(analyser.trace):
         for stack, seconds in group.stacks:
@@ -27,15 +27,4 @@ def _write(analyser: TraceAnalyser, path: Path, title: str) -> None:
 
 def _plain(text: str) -> str:
     """Leave out what has a meaning in the format."""
-    from dasfprof.text import clean
-
     return " ".join(clean(text).replace(";", ":").split())
-
-
-FORMAT = ExportFormat(
-    name="collapsed",
-    about="sampled stacks as text for tools that draw flame graphs: a line a stack, milliseconds",
-    ending=".collapsed.txt",
-    hint="Read it with flamegraph.pl, inferno-flamegraph or https://www.speedscope.app.",
-    write=_write,
-)

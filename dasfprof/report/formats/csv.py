@@ -9,12 +9,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.report.formats.format import ExportFormat
-
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dasfprof.analysis import TraceAnalyser
+    from dasfprof.analysis import Analyser
 
 #: What makes a spreadsheet take a cell for a formula, the wide forms of these signs included.
 _FORMULA_LEADS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
@@ -63,7 +61,7 @@ def _is_of_numbers(column: pd.Series[Any]) -> bool:
     return bool(is_numeric_dtype(column.dtype))
 
 
-def _write(analyser: TraceAnalyser, directory: Path, title: str) -> None:
+def write_tables(analyser: Analyser, directory: Path, title: str) -> None:
     """Write the answer to each question that needs no arguments.
 
     They are called by the analyser's methods, without ``per_``: ``function_bottleneck.csv``,
@@ -81,12 +79,3 @@ def _write(analyser: TraceAnalyser, directory: Path, title: str) -> None:
         requests += [Request(question, {"by": by}) for by in question.further_groupings]
         for request in requests:
             write_csv(request.of(analyser), directory / f"{request.file_stem}.csv")
-
-
-FORMAT = ExportFormat(
-    name="csv",
-    about="a directory with each of the analyser's tables, for spreadsheets",
-    ending="-csv",
-    hint="Times are seconds from the run's begin, or UTC; NA is an empty cell.",
-    write=_write,
-)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.report.formats.format import ExportFormat
+from dasfprof.analysis.under_way.state import Frame, Stack
+from dasfprof.report.json_text import without_surrogates
+from dasfprof.report.sampled_stacks import sampled_stacks
 
 if TYPE_CHECKING:
-    from dasfprof.analysis import TraceAnalyser
-    from dasfprof.analysis.under_way.state import Frame, Stack
+    from dasfprof.analysis import Analyser
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
-def _write(analyser: TraceAnalyser, path: Path, title: str) -> None:
-    import json
-
-    from dasfprof.report.json_text import without_surrogates
-    from dasfprof.report.sampled_stacks import sampled_stacks
-
+def write_speedscope(analyser: Analyser, path: Path, title: str) -> None:
+    """Write a profile of all tasks, and of each function, phase of the client and event loop."""
     numbers: dict[Frame, int] = {}
     groups = sorted(sampled_stacks(analyser.trace), key=lambda group: -group.seconds)
     tasks = [pair for group in groups if group.of == "tasks" for pair in group.stacks]
@@ -59,13 +57,3 @@ def _profile(
         ],
         "weights": [seconds for _, seconds in stacks],
     }
-
-
-FORMAT = ExportFormat(
-    name="speedscope",
-    about="sampled stacks for speedscope, a viewer of flame graphs: of all tasks, and by function",
-    ending=".speedscope.json",
-    hint="Open it at https://www.speedscope.app (it stays on this machine); see *Left Heavy*: "
-    "equal stacks are added up, so their order means nothing.",
-    write=_write,
-)

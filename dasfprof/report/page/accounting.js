@@ -51,7 +51,7 @@ export function showAccounting(root, { cluster, workers }, classes) {
   root.append(bars, list);
 }
 
-function swatchesOf(classes) {
+export function swatchesOf(classes) {
   return new Map(classes.map((one) => [one.name, one]));
 }
 

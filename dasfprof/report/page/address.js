@@ -7,10 +7,11 @@ import { FILTERS } from "./timeline/filters.js";
 const WRITTEN_MS = 300;
 
 /** The fragment that leads to what is seen: view, window, search, filters, finding, area, task. */
-function fragmentOf({ timeline, tasks, filters, findings, lanes, legends }) {
+function fragmentOf({ timeline, tasks, filters, findings, lanes, legends, plan }) {
   const link = new URLSearchParams();
   lanes.write(link);
   legends.write(link);
+  plan.write(link);
   const view = find("input[name=view]:checked").value;
   if (findings.marked !== null) link.set("finding", String(findings.marked + 1));
   link.set("view", view);
@@ -55,9 +56,9 @@ export class Address {
 
   /**
    * Goes where the address points: any of #finding=NUMBER, #view=…, #task=KEY (its last run; with
-   * &run=2 the second), #search=TEXT, #function=NAME, #worker=NAME, #step=NAME, #state=NAME,
+   * &run=2 the second), #search=TEXT, #function=NAME, #worker=NAME, #step=NAME, #line=NAME, #state=NAME,
    * #time=FROM,TO, #area=FROM,TO,FIRST,LAST, #least=MILLISECONDS, #open=BRANCHES, #summed=1, and those of
-   * `Lanes` and `Legends`; #about=NAME opens the drawer of a function.
+   * `Lanes`, `Legends` and `PlanPicture`; #about=NAME opens the drawer of a function.
    */
   async follow(hash = location.hash) {
     const { page } = this;
@@ -81,7 +82,7 @@ export class Address {
     if (end > begin && first >= 0 && last >= first && last < page.timeline.view.tracks.length)
       page.area.show({ from: begin, to: end, first, last });
     if (link.has("task")) page.selectKey(link.get("task"), Number(link.get("run")));
-    const places = ["time", "task", "search", "class", ...FILTERS];
+    const places = ["time", "task", "search", "class", "nodes", ...FILTERS];
     if (FILTERS.some((name) => link.has(name))) page.timeline.revealLit();
     if (places.some((name) => link.has(name))) byId("timeline-section").scrollIntoView();
   }

@@ -10,32 +10,39 @@ from typing import TYPE_CHECKING, Any
 from dasfprof.analysis.model.chunks import find_chunks
 from dasfprof.analysis.model.critical_path import path_segments
 from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.plan import find_plan
 from dasfprof.analysis.tables import questions
 from dasfprof.report.page.document import write_document
 from dasfprof.report.page.flame.flame_data import FlameData
-from dasfprof.report.page.packing import in_group, pack_all
+from dasfprof.report.page.packing import (
+    PackedColumn,
+    in_group,
+    pack_all,
+    table_facts,
+    whole_numbers,
+)
 from dasfprof.report.page.resources.resource_data import ResourceData
-from dasfprof.report.page.tables.table_data import table_facts
-from dasfprof.report.page.timeline.argument_data import argument_columns
-from dasfprof.report.page.timeline.failure_data import failure_facts
-from dasfprof.report.page.timeline.log_data import code_facts, log_facts
-from dasfprof.report.page.timeline.path_data import path_columns
+from dasfprof.report.page.timeline.details_data import (
+    argument_columns,
+    code_facts,
+    failure_facts,
+    log_facts,
+)
+from dasfprof.report.page.timeline.link_data import path_columns, transfer_columns
 from dasfprof.report.page.timeline.timeline_data import TimelineData
-from dasfprof.report.page.timeline.transfer_data import transfer_columns
 from dasfprof.report.run_summary import summarise, title_of
 from dasfprof.report.verdict import verdict
 from dasfprof.text import count_of
 
 if TYPE_CHECKING:
-    from dasfprof.analysis import TraceAnalyser
-    from dasfprof.report.page.packing import PackedColumn
+    from dasfprof.analysis import Analyser
 
 #: Of what the page's data are: a page reads those of another one only if it has the same.
 _DATA_VERSION = 2
 
 
 def write_report(
-    analyser: TraceAnalyser, path: str | os.PathLike[str], *, title: str | None = None
+    analyser: Analyser, path: str | os.PathLike[str], *, title: str | None = None
 ) -> Path:
     """Write a run as one HTML file; an existing file is replaced.
 
@@ -65,7 +72,7 @@ def write_report(
     return path
 
 
-def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str, PackedColumn]]:
+def _data(analyser: Analyser, title: str) -> tuple[dict[str, Any], dict[str, PackedColumn]]:
     """Return the page's facts and columns: the columns that it needs first come first."""
     trace = analyser.trace
     whole = with_open_runs(trace)
@@ -85,6 +92,7 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
             **timeline.columns,
             **resources.columns,
             **in_group("transfers", transfers),
+            **in_group("plan", {"nodes": whole_numbers(find_plan(trace).of_whole[timeline.rows])}),
             **flames.columns,
             **in_group("details", argument_columns(whole, timeline.rows)),
         }
@@ -109,12 +117,12 @@ def _data(analyser: TraceAnalyser, title: str) -> tuple[dict[str, Any], dict[str
     return facts, columns
 
 
-def _told(analyser: TraceAnalyser) -> dict[str, Any]:
+def _told(analyser: Analyser) -> dict[str, Any]:
     """Return the facts about the run as a whole: findings and accounting."""
     findings, summary = analyser.diagnose(), summarise(analyser.trace)
     accounting = analyser.time_accounting()
     return {
-        "summary": {**summary, "verdict": verdict(summary, accounting, findings)},
+        "summary": {**summary, **verdict(summary, accounting, findings)._asdict()},
         "findings": table_facts(findings),
         "places": findings.attrs["places"],
         "accounting": {
@@ -124,7 +132,7 @@ def _told(analyser: TraceAnalyser) -> dict[str, Any]:
     }
 
 
-def _tables(analyser: TraceAnalyser) -> dict[str, Any]:
+def _tables(analyser: Analyser) -> dict[str, Any]:
     """Return the tables of the page, by their names there: first those that the shell shows."""
     shown = [item for item in questions.all() if item.page and item.applies(analyser.trace)]
     shown.sort(key=lambda item: (item.overview is None, item.overview or 0))
@@ -138,7 +146,7 @@ def _tables(analyser: TraceAnalyser) -> dict[str, Any]:
     }
 
 
-def _notes(analyser: TraceAnalyser, timeline: TimelineData) -> list[str]:
+def _notes(analyser: Analyser, timeline: TimelineData) -> list[str]:
     notes = [note.text for note in analyser.trace.notes]
     if timeline.facts["crowded"]:
         notes.append(

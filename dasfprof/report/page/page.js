@@ -11,6 +11,7 @@ import { Sources } from "./flame/sources.js";
 import { formatCount, formatSeconds, shortened, visible } from "./format.js";
 import { Drawer } from "./functions/drawer.js";
 import { Resources } from "./resources/resources.js";
+import { PlanPicture } from "./plan/plan.js";
 import { showSummary, Strip } from "./summary.js";
 import { taskColumns } from "./tables/columns.js";
 import { preparePrint } from "./tables/printed.js";
@@ -100,7 +101,8 @@ class Page {
     await this.tasks.readRest();
     await this.flames.read();
     this.filters = new Filters(this.tasks, () => this.light());
-    this.filters.legends = this.legends;
+    this.plan = new PlanPicture(this, (await this.columns.group("plan")).nodes);
+    this.filters.choices = [this.legends, this.plan];
     this.drawer = new Drawer(byId("function"), this);
     this.buildTables();
     this.listen();
@@ -283,6 +285,7 @@ class Page {
     byId("show-all").hidden = !this.matches && !this.timeline.marked && !this.legends?.any;
     byId("filtered").hidden = !this.matches;
     const what = this.matches ? [...this.chosen.entries()].map(([name, one]) => `${name} ${one}`) : [];
+    what.push(...(this.plan?.told ?? []));
     if (byId("search").value) what.push(`“${byId("search").value}”`);
     const named = what.join(", ") || "what the legend shows";
     byId("filtered-by").textContent = shortened(`Only ${named}: ${formatCount(count)} of ${all}${hidden}`, 300);
@@ -340,6 +343,7 @@ class Page {
     for (const name of FILTERS) this.filters.choose(name, link.get(name));
     byId("search").value = link.get("search") ?? "";
     this.legends.read(link);
+    this.plan.read(link);
     await this.search(byId("search").value);
   }
 

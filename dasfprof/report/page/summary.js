@@ -26,7 +26,8 @@ export function showSummary({ title, summary, accounting, notes, timeline }) {
   ];
   byId("subtitle").textContent = parts.join(" · ");
   byId("recorded-with").textContent = recordedWith(summary);
-  byId("verdict").textContent = visible(summary.verdict);
+  byId("verdict").textContent = visible(summary.headline);
+  byId("spent-on").textContent = visible(summary.spent);
   showClasses(byId("classes"), byId("class-names"), accounting.cluster, timeline.gaps.classes);
   const tiles = [
     ["Run time", formatSeconds(summary.seconds ?? NaN), leastTime(summary)],

@@ -17,7 +17,7 @@ function markdownOf({ summary }, findings) {
   });
   const about = ["subtitle", "recorded-with"].map((id) => byId(id).textContent).filter(Boolean);
   const head = `**${plain(byId("title").textContent)}** (${plain(about.join(" · "))})`;
-  return `${head}\n\n${plain(summary.verdict)}\n${["", ...items].join("\n")}\n`;
+  return `${head}\n\n${plain(`${summary.headline} ${summary.spent}`)}\n${["", ...items].join("\n")}\n`;
 }
 
 /** A text as one line of Markdown in which nothing of it is markup. */

@@ -2,21 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
+from dasfprof.report.terminal.console import (
+    Screen,
+    console,
+    echo,
+    heading,
+    print_notes,
+    say,
+    terminal_width,
+)
 from dasfprof.report.terminal.findings import print_findings
-from dasfprof.report.terminal.output import echo, terminal_width
-from dasfprof.report.terminal.paragraphs import heading, print_notes, say
-from dasfprof.report.terminal.screen import Screen
-from dasfprof.report.terminal.tables import format_table
-from dasfprof.report.terminal.time_chart import print_time
+from dasfprof.report.terminal.tables import format_table, print_time
+from dasfprof.text import elide
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.text import Text
 
-    from dasfprof.analysis import Trace, TraceAnalyser
+    from dasfprof.analysis import Analyser, Trace
     from dasfprof.analysis.tables.questions import Question, Request
+
+# --- The lines of the program with what they cost in the margin, as text for a terminal -----------
+
+#: Columns of the figures in the margin.
+_FIGURES = ("Thread s", "%", "Tasks", "Client s")
+_NO_FILE = "no line"
+
+
+def print_ledger(lines: pd.DataFrame, rows: int, *, err: bool = False) -> None:
+    """Print the lines that cost most, file by file in the order of the source.
+
+    Parameters
+    ----------
+    lines
+        What `TraceAnalyser.lines` gives.
+    rows
+        How many lines.
+    err
+        Whether to print on standard error.
+    """
+    from rich.table import Table
+
+    busy = lines[lines["Line"] != "(idle)"]
+    rest = f" (first {rows} of {len(busy)} lines)" if len(busy) > rows else ""
+    heading("What the lines of the program cost", rest, err=err, apart=True)
+    if not len(busy):
+        echo("  No line of the program is known.", err=err)
+        return
+    target = console(err=err)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    for figure in _FIGURES:
+        table.add_column(figure, justify="right", no_wrap=True)
+    table.add_column("Line", justify="right", no_wrap=True, style="dim")
+    table.add_column("", no_wrap=True, overflow="ellipsis")
+    for cells in _rows(busy.head(rows).to_dict("records"), max(target.width - 48, 20)):
+        table.add_row(*cells)
+    target.print(table)
+
+
+def _rows(lines: list[dict[Hashable, Any]], room: int) -> Iterator[list[Text | str]]:
+    from rich.text import Text
+
+    files: dict[str, list[tuple[int, str, dict[Hashable, Any]]]] = {}
+    for line in lines:
+        name, _, numbers = line["Line"].rpartition(":")
+        last = numbers.rpartition(", ")[2]
+        known = bool(line["File"]) and last.isdigit()
+        place = (int(last), numbers) if known else (0, "")
+        files.setdefault(name if known else _NO_FILE, []).append((*place, line))
+    for name, own in files.items():
+        yield ["", "", "", "", "", Text(elide(name, room), style="bold")]
+        for _, numbers, line in sorted(own, key=lambda each: (each[0], len(each[1]))):
+            told = line["Text"].strip() if numbers else line["Line"]
+            yield [
+                _seconds(line["Thread Time (s)"]),
+                f"{line['Share (%)']:.0f}" if line["Tasks"] else "",
+                f"{line['Tasks']:,}" if line["Tasks"] else "",
+                _seconds(line["Client (s)"]),
+                elide(numbers, 14),
+                Text(elide(told, room)),
+            ]
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2f}" if seconds >= 0.005 else ""
+
 
 DEFAULT_ROWS = 10
 #: Lines of a run's summary, which commands print before its answers.
@@ -35,7 +108,7 @@ def default_requests(trace: Trace) -> list[Request]:
 
 
 def print_answers(
-    analyser: TraceAnalyser,
+    analyser: Analyser,
     rows: int,
     *,
     requests: Iterable[Request] = (),
@@ -98,6 +171,8 @@ def _printer(
         return lambda rows: print_findings(frame, rows, none=no_findings(trace), err=err)
     if question.name == "time_accounting" and not request.arguments:
         return lambda rows: print_time(frame, err=err)
+    if question.name == "lines" and not request.arguments:
+        return lambda rows: print_ledger(frame, rows, err=err)
     return lambda rows: _print_table(question, frame, rows, err=err)
 
 

@@ -1,18 +1,57 @@
-"""The console on which everything is laid out: rich's, held to what the stream can show.
+"""The console on which everything is laid out: what the stream can show, wrapped to it.
 
-Text of a trace is never rich's markup, and is cleaned before it comes here.
+Text of a trace is never rich's markup, and is cleaned before it comes here. Rich is imported where
+something is laid out: help, notes and errors do without.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import re
+import shutil
 import sys
-from typing import Any, TextIO
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from rich.console import Console, RenderableType
+import click
 
-from dasfprof.report.terminal.output import plain, terminal_width
+from dasfprof.text import elide
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+#: Replacements for characters that some encodings lack.
+_PLAIN_SIGNS = str.maketrans(
+    {"─": "-", "━": "-", "╸": "-", "╺": " ", "…": "~", "·": "-", "→": ">", "µ": "u", "█": "#"}
+    | dict.fromkeys("▉▊▋▌", "#")
+    | dict.fromkeys("▍▎▏", " ")
+)
+
+
+def echo(text: str = "", *, err: bool = False) -> None:
+    """Print, without colours if NO_COLOR says so; replace what the stream's encoding lacks."""
+    color = False if os.environ.get("NO_COLOR") else None
+    click.echo(plain(text, sys.stderr if err else sys.stdout), err=err, color=color)
+
+
+def plain(text: str, stream: Any) -> str:
+    """Return a text with the characters that a stream's encoding lacks replaced."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(_PLAIN_SIGNS)
+        text = text.encode(encoding, "backslashreplace").decode(encoding)
+    return text
+
+
+def terminal_width() -> int:
+    """Return the terminal's width, or COLUMNS; 100 where the output is not a terminal."""
+    return shutil.get_terminal_size(fallback=(100, 24)).columns
+
 
 _SPACES = re.compile(r" +\n")
 
@@ -33,30 +72,191 @@ class _PlainStream:
         return getattr(self._stream, name)
 
 
+#: Text is never markup, and is written to streams alone.
+_AS_IT_IS: dict[str, Any] = {
+    "markup": False,
+    "highlight": False,
+    "emoji": False,
+    "force_jupyter": False,
+}
+
+
 def console(*, err: bool = False) -> Console:
     """Return the console of standard output or standard error, as wide as the terminal."""
+    from rich.console import Console
+
     stream: Any = _PlainStream(sys.stderr if err else sys.stdout)
-    return Console(
-        file=stream,
-        width=terminal_width(),
-        markup=False,
-        highlight=False,
-        emoji=False,
-        force_jupyter=False,
-    )
+    return Console(file=stream, width=terminal_width(), **_AS_IT_IS)
 
 
 def as_text(renderable: RenderableType, width: int) -> str:
     """Lay something out as plain lines."""
+    from rich.console import Console
+
     lines = io.StringIO()
-    Console(
-        file=lines,
-        width=width,
-        markup=False,
-        highlight=False,
-        emoji=False,
-        force_jupyter=False,
-        force_terminal=False,
-        color_system=None,
-    ).print(renderable)
+    plain_console = Console(
+        file=lines, width=width, force_terminal=False, color_system=None, **_AS_IT_IS
+    )
+    plain_console.print(renderable)
     return "\n".join(line.rstrip() for line in lines.getvalue().splitlines())
+
+
+_AS_WRITTEN = '<pre style="white-space:pre;overflow-x:auto">{code}</pre>'
+
+
+def as_html(renderable: RenderableType, width: int) -> str:
+    """Lay something out as lines of HTML that need no style sheet."""
+    from rich.console import Console
+
+    recorded = Console(
+        file=io.StringIO(), width=width, record=True, color_system="truecolor", **_AS_IT_IS
+    )
+    recorded.print(renderable)
+    return recorded.export_html(code_format=_AS_WRITTEN, inline_styles=True)
+
+
+_MAX_NOTE = 400
+#: Lines beyond are hard to read: of paragraphs, and of entries with their margin.
+_WIDEST, _WIDEST_ENTRY = 100, 110
+#: The least columns of an entry's text, however narrow the terminal is.
+_NARROWEST = 20
+
+
+class Part(NamedTuple):
+    """A part of an entry, which begins on a line of its own."""
+
+    text: str
+    #: Rich's style.
+    style: str = ""
+    #: Stands before its first line; further lines are indented as it is wide.
+    lead: str = ""
+
+
+def heading(title: str, rest: str = "", *, err: bool = False, apart: bool = False) -> None:
+    """Print a bold title and what follows it; `apart` puts an empty line before it."""
+    from rich.text import Text
+
+    _print(Text.assemble("\n" * apart, (title, "bold"), rest), err=err)
+
+
+def say(text: str, *, err: bool = False, apart: bool = False) -> None:
+    """Print a paragraph, wrapped; words wider than a line, such as paths, stay whole."""
+    width = min(terminal_width(), _WIDEST)
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    echo("\n" * apart + "\n".join(lines), err=err)  # rich would break those words
+
+
+def print_notes(notes: Sequence[str], *, err: bool = False) -> None:
+    """Print notes on missing data, after an empty line."""
+    for position, note in enumerate(notes):
+        say(f"Note: {elide(note, _MAX_NOTE)}", err=err, apart=position == 0)
+
+
+def print_entry(
+    margin: str, style: str | None, parts: Sequence[Part], *, err: bool = False
+) -> None:
+    """Print parts below each other, with a margin that stands before the first.
+
+    Parameters
+    ----------
+    margin
+        The text in the margin, as wide as that is.
+    style
+        Its style, in rich's words.
+    parts
+        The parts.
+    err
+        Whether to print on standard error.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    width = max(min(terminal_width(), _WIDEST_ENTRY) - len(margin), _NARROWEST)
+    entry = Table.grid()
+    entry.add_column(width=len(margin), no_wrap=True)
+    entry.add_column(width=width, overflow="fold")
+    for number, part in enumerate(parts):
+        entry.add_row("" if number else Text(margin, style or ""), _hanging(part))
+    _print(entry, err=err, width=len(margin) + width)
+
+
+def _hanging(part: Part) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    text = Text(part.text, part.style)
+    if not part.lead:
+        return text
+    lines = Table.grid()
+    lines.add_column(width=len(part.lead), no_wrap=True)
+    lines.add_column(overflow="fold")
+    lines.add_row(part.lead, text)
+    return lines
+
+
+def _print(what: RenderableType, *, err: bool, width: int | None = None) -> None:
+    console(err=err).print(what, width=width, overflow="ignore", crop=False)
+
+
+#: Lines that the shell's prompt, and what is left out, take.
+_KEPT = 4
+#: The fewest rows of a table that are worth its heading.
+_FEWEST = 3
+#: The share of the screen that the first answer may take.
+_FOR_THE_FIRST = 0.55
+
+
+class Screen:
+    """The lines of a screen that are left.
+
+    Parameters
+    ----------
+    taken
+        Lines that were printed before.
+    err
+        Whether standard error is what is looked at.
+    """
+
+    def __init__(self, taken: int, *, err: bool = False) -> None:
+        self._err = err
+        self._left = shutil.get_terminal_size().lines - taken - _KEPT
+
+    @classmethod
+    def of_terminal(cls, taken: int, *, err: bool = False) -> Screen | None:
+        """Return the screen that is printed to; None where that is a file or a pipe."""
+        stream = sys.stderr if err else sys.stdout
+        return cls(taken, err=err) if stream.isatty() else None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no table fits any more."""
+        return self._left < _FEWEST + 4
+
+    def print(self, show: Callable[[int], None], rows: int, *, first: bool = False) -> bool:
+        """Print with as many rows as fit; say whether any did.
+
+        Parameters
+        ----------
+        show
+            Prints with at most so many rows.
+        rows
+            How many there may be.
+        first
+            Whether it leaves room for what comes next, and has one row even where that is too long.
+        """
+        room = self._left * _FOR_THE_FIRST if first else self._left
+        least = 1 if first else min(rows, _FEWEST)
+        for count in range(rows, least - 1, -1):
+            lines = self._lines_of(show, count)
+            if lines <= room or (first and count == least):
+                show(count)
+                self._left -= lines
+                return True
+        return False
+
+    def _lines_of(self, show: Callable[[int], None], rows: int) -> int:
+        printed = io.StringIO()
+        redirect = contextlib.redirect_stderr if self._err else contextlib.redirect_stdout
+        with redirect(printed):
+            show(rows)
+        return printed.getvalue().count("\n")

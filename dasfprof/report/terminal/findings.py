@@ -1,16 +1,32 @@
-"""Findings as paragraphs: severity, seconds at stake, finding, suggestion and evidence."""
+"""Findings, a run's summary and a comparison in a terminal."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dasfprof.report.terminal.output import echo
-from dasfprof.report.terminal.paragraphs import Part, heading, print_entry
-from dasfprof.text import clean, elide, format_duration
+from dasfprof.analysis.under_way.state import UNFINISHED
+from dasfprof.report.terminal.console import (
+    Part,
+    echo,
+    heading,
+    print_entry,
+    print_notes,
+    say,
+    terminal_width,
+)
+from dasfprof.report.terminal.tables import format_table
+from dasfprof.text import clean, count_of, elide, format_duration
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dasfprof.analysis import Trace
+    from dasfprof.analysis.comparison import Comparison
+    from dasfprof.analysis.under_way.cause import Cause
+    from dasfprof.analysis.under_way.state import ClusterState, TaskUnderWay
 
 _COLOURS = {"high": "red", "medium": "yellow", "low": "cyan"}
 #: Severities whose evidence is printed; for the others it is in the table only.
@@ -47,3 +63,207 @@ def _print_finding(finding: dict[Any, Any], *, err: bool) -> None:
     if severity in _PROVEN:
         parts.append(Part(elide(finding["Evidence"], _LONGEST), "dim", lead="  "))
     print_entry(margin, _COLOURS.get(severity), parts, err=err)
+
+
+def print_summary(trace: Trace, title: str) -> None:
+    """Print the run's name and time, and how much it computed where."""
+    from dasfprof.analysis.trace.under_way import RecordingEnd
+    from dasfprof.report.run_summary import in_words, start_in_words, summarise, when
+
+    facts = summarise(trace)
+    time = when(facts)
+    if trace.recording is RecordingEnd.GOES_ON:
+        time = f"{time}, goes on" if time else "goes on"
+    heading(elide(title, terminal_width()), f"  {time}" if time else "")
+    say(in_words(facts))
+    if start := start_in_words(facts):
+        say(start)
+
+
+_VERDICT_COLOURS = {"faster": "green", "slower": "red"}
+#: Columns to leave out first where they do not fit.
+_EXPENDABLE = (
+    "Highest Memory Before (MB)",
+    "Highest Memory After (MB)",
+    "Throughput Before (MB/s)",
+    "Throughput After (MB/s)",
+    "Median Result Before (MB)",
+    "Median Result After (MB)",
+    "95th Percentile Before (s)",
+    "95th Percentile After (s)",
+    "Task Runs Before",
+    "Task Runs After",
+)
+_LONGEST_NAME = 400
+
+
+def print_comparison(comparison: Comparison, rows: int) -> None:
+    """Print a comparison; `rows`: how many rows of each table."""
+    _print_verdict(comparison)
+    if comparison.verdict.kind != "cannot tell":
+        before, after = map(format_duration, comparison.verdict.means)
+        title = f"From {before} to {after}, along the critical path"
+        _print_waterfall(title, comparison.waterfall(), rows)
+        threads = comparison.thread_time()
+        sums = (float(threads[f"{side} (s)"].sum()) for side in ("Before", "After"))
+        first, last = map(format_duration, sums)
+        _print_waterfall(f"From {first} to {last} of all threads", threads, rows)
+    functions = comparison.functions
+    if len(functions):
+        _heading("Functions", len(functions), rows)
+        echo(format_table(functions.head(rows), terminal_width(), expendable=_EXPENDABLE))
+    _print_findings(comparison.findings, rows)
+    around = comparison.surroundings
+    heading("What differs around them", "" if len(around) else ": nothing", apart=True)
+    if len(around):
+        echo(format_table(around, terminal_width()))
+    print_notes(comparison.notes)
+
+
+def _print_verdict(comparison: Comparison) -> None:
+    sides = (comparison.runs_before, comparison.runs_after)
+    names = [
+        elide(side[0].name, 60)
+        if len(side) == 1
+        else f"{elide(side[0].name, 60)} and {count_of(len(side) - 1, 'more run')}"
+        for side in sides
+    ]
+    heading(" → ".join(names))
+    kind = comparison.verdict.kind if comparison.same_pipeline else ""
+    style = _VERDICT_COLOURS.get(kind, "yellow")
+    first, *more = (clean(sentence) for sentence in comparison.sentences)
+    parts = [Part(first, f"bold {style}"), *(Part(sentence) for sentence in more)]
+    print_entry("  ", None, parts)
+
+
+def _print_waterfall(title: str, table: pd.DataFrame, rows: int) -> None:
+    """Print the largest differences, and the sum of the rest: the lines sum to the whole."""
+    import pandas as pd
+
+    heading(title, apart=True)
+    shown = table.drop(columns="Meaning")
+    if len(shown) > rows:
+        seconds = ["Before (s)", "After (s)", "Difference (s)"]
+        rest = shown.iloc[rows:]
+        left = {**dict.fromkeys(shown.columns, ""), "Class": f"{len(rest)} more"}
+        last = pd.DataFrame([left | rest[seconds].sum().to_dict()])
+        shown = pd.concat([shown.head(rows), last], ignore_index=True)
+    echo(format_table(shown, terminal_width()))
+
+
+def _print_findings(findings: pd.DataFrame, rows: int) -> None:
+    changed = findings[findings["Status"].isin(["new", "gone"])]
+    same = int((findings["Status"] == "same").sum())
+    _heading("Findings that are new or gone", len(changed), rows)
+    for row in changed.head(rows).to_dict("records"):
+        margin = f"  {row['Status']:<5}{clean(row['Severity']):<8}"
+        style = "red" if row["Status"] == "new" else "green"
+        print_entry(margin, style, [Part(elide(row["Finding"], _LONGEST_NAME))])
+    if same or not len(changed):
+        say(f"  {count_of(same, 'finding')} on both sides." if same else "  None.")
+
+
+def _heading(title: str, count: int, rows: int) -> None:
+    shown = f" (first {rows} of {count})" if count > rows else ""
+    heading(title, shown, apart=True)
+
+
+# --- A cluster's state and the causes for which its work does not end, as paragraphs --------------
+
+_COLOURS_OF_CAUSES = {"certain": "red", "likely": "yellow", "open": "cyan"}
+#: States of tasks that have ended and are still known.
+_ENDED = ("memory", "erred")
+_MOST_CAUSES, _MOST_TASKS = 20, 20
+_LONGEST_OF_CAUSES = 900
+
+
+def print_causes(
+    state: ClusterState, causes: Sequence[Cause], title: str, note: str | None = None
+) -> None:
+    """Print what a cluster has under way and why it may not end."""
+    heading(elide(title, terminal_width()))
+    if state.scheduler_answered is not False or state.workers:
+        say(". ".join(_facts(state)) + ".")
+    if note is not None:
+        say(note)
+    if not causes:
+        say(_nothing(state), apart=True)
+    for cause in causes[:_MOST_CAUSES]:
+        _print_cause(cause)
+    if len(causes) > _MOST_CAUSES:
+        echo(f"\n  and {len(causes) - _MOST_CAUSES} more; --json has all")
+    _print_tasks(state)
+
+
+def _facts(state: ClusterState) -> Iterator[str]:
+    """Say how much is under way, where, and how long ago something happened."""
+    numbers = Counter[str]()
+    for counts in state.counts.values():
+        numbers.update(counts)
+    told = ", ".join(f"{numbers[name]:,} {name}" for name in UNFINISHED if numbers[name])
+    ended = ", ".join(f"{numbers[name]:,} {name}" for name in _ENDED if numbers[name])
+    unfinished = count_of(state.unfinished or 0, "task") if state.unfinished else "Nothing"
+    yield f"{unfinished} under way" + f" ({told})" * bool(told) + f"; {ended}" * bool(ended)
+    silent = sum(worker.answered is False for worker in state.workers)
+    threads = sum(worker.threads for worker in state.workers)
+    workers = f"{count_of(len(state.workers), 'worker')} with {count_of(threads, 'thread')}"
+    yield workers + (f", {silent} of which {_verb(silent)} not answer" if silent else "")
+    if state.quiet is not None and state.unfinished:
+        yield f"A task began or ended {format_duration(state.quiet)} ago"
+    if state.scheduler_answered is False:
+        yield "The scheduler answered once, then no more"
+
+
+def _verb(number: int) -> str:
+    return "does" if number == 1 else "do"
+
+
+def _nothing(state: ClusterState) -> str:
+    if state.unfinished == 0:
+        return "Nothing is under way: every task that the cluster was given has ended."
+    return "Nothing shows that it is stuck."
+
+
+def _print_cause(cause: Cause) -> None:
+    waiting = count_of(cause.waiting, "task") if cause.waiting else ""
+    margin = f"  {cause.certainty:<8}{elide(waiting, 10):>10}  "
+    echo()
+    print_entry(
+        margin,
+        _COLOURS_OF_CAUSES[cause.certainty],
+        [
+            Part(elide(cause.text, _LONGEST_OF_CAUSES), "bold"),
+            Part(elide(cause.suggestion, _LONGEST_OF_CAUSES), lead="→ "),
+            Part(elide(cause.evidence, _LONGEST_OF_CAUSES), "dim", lead="  "),
+        ],
+    )
+
+
+def _print_tasks(state: ClusterState) -> None:
+    """Print the tasks under way, the oldest first, each with the line that it is in."""
+    from dasfprof.analysis.under_way.state import user_line
+
+    tasks = sorted(state.tasks, key=lambda task: -(task.seconds or 0.0))
+    if not tasks:
+        return
+    heading("Tasks under way", ", the oldest first", apart=True)
+    for task in tasks[:_MOST_TASKS]:
+        seconds = "unknown" if task.seconds is None else format_duration(task.seconds)
+        line = user_line(task.activity.stack)
+        place = f" at {line}" if line else ""
+        echo(
+            elide(
+                f"  {seconds:>12}  {task.key} on {task.worker}: {_doing(task)}{place}",
+                2 * terminal_width(),
+            )
+        )
+    if len(tasks) > _MOST_TASKS:
+        echo(f"  and {len(tasks) - _MOST_TASKS} more")
+
+
+def _doing(task: TaskUnderWay) -> str:
+    activity = task.activity
+    if activity.waits_in is not None:
+        names = ", ".join(activity.waits_for)
+        return f"waits in {activity.waits_in} {names}".rstrip()
+    return activity.thread_state or task.state

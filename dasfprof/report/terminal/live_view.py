@@ -1,9 +1,11 @@
-"""A run while it goes on, as it stands in a terminal: `live_view`, and `state_line` for pipes."""
+"""A run while it goes on: in words, as it stands in a terminal, and in a line for pipes."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -12,15 +14,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from dasfprof.analysis.live import LiveRun
 from dasfprof.analysis.live.state import FunctionProgress, LongTask, RunState, WorkerState
-from dasfprof.report.live_words import (
-    counts_in_words,
-    pace_in_words,
-    rate,
-    share_in_words,
-    state_in_words,
-)
-from dasfprof.text import clean, count_of, elide, format_duration, format_size
+from dasfprof.report.json_text import json_of
+from dasfprof.report.terminal.console import as_html
+from dasfprof.text import clean, count_of, elide, format_duration, format_share, format_size
 
 #: Least columns at which a part is shown, and widths of bars.
 _WIDE, _BAR, _WHOLE_BAR = 90, 16, 40
@@ -32,6 +30,59 @@ _LONGEST_KEY, _LONGEST_LINE = 60, 100
 _FRAME, _FEWEST = 16, 3
 #: Seconds of silence that are told.
 _SILENT = 10.0
+
+
+def state_in_words(state: RunState) -> str:
+    """Write whether the run goes on, and for how long it has."""
+    words = "goes on" if state.goes_on else "has ended"
+    if state.goes_on is False and not state.closed:
+        words = "was cut off: the processes that wrote its files are gone"
+    if state.goes_on is None:
+        words = "goes on elsewhere, or ended without closing its files"
+    if state.began is None:
+        return words
+    return f"{words}, {format_duration(max(state.time - state.began, 0.0))} since the first task"
+
+
+def counts_in_words(state: RunState) -> str:
+    """Write how many tasks are done, and where the others are."""
+    bound = "at most " * state.total_is_bound
+    total = f" of {bound}{state.total:,}" if state.total is not None else ""
+    words = [f"{state.done:,}{total} done"]
+    if state.on_workers is not None:
+        words.append(f"{state.on_workers:,} on workers")
+    if state.waiting is not None:
+        words.append(f"{state.waiting:,} waiting")
+    if state.failed:
+        words.append(f"{state.failed:,} failed")
+    return ", ".join(words)
+
+
+def pace_in_words(state: RunState) -> Iterator[str]:
+    """Write the rate and the time left, as far as they are known."""
+    if state.quiet_for is not None:
+        yield f"no task has ended for {format_duration(round(state.quiet_for))}"
+    elif state.rate:
+        yield f"{rate(state.rate)} a second"
+    left = state.total is None or state.done + state.failed < state.total
+    if state.seconds_left is not None and state.goes_on and left:
+        bound = "at most " * state.total_is_bound or "at least " * bool(state.unknown_tasks)
+        seconds = round(state.seconds_left)
+        yield f"{bound}{format_duration(seconds)} left" if seconds else "the rest is due"
+    if state.unknown_tasks:
+        yield f"{count_of(state.unknown_tasks, 'task')} of functions of which none has ended"
+
+
+def share_in_words(state: RunState) -> str:
+    """Write the share of the tasks that have ended, 100 % only if all have."""
+    ended, total = state.done + state.failed, state.total or 1
+    share = format_share(min(ended / total, 0.99) if ended < total else 1.0)
+    return f"at least {share}" if state.total_is_bound and ended < total else share
+
+
+def rate(number: float) -> str:
+    """Write how many a second, in three digits."""
+    return f"{number:,.0f}" if number >= 99.5 else f"{number:.3g}"
 
 
 def live_view(
@@ -66,7 +117,8 @@ def live_view(
         ]
     if state.long_tasks:
         parts += ["", *_long_tasks(state.long_tasks, 3 if height else 20, width)]
-    parts += ["", *_findings(findings, when_findings, 3 if height else 10, width)]
+    if findings is not None or when_findings:
+        parts += ["", *_findings(findings, when_findings, 3 if height else 10, width)]
     parts += [Text(f"Note: {note}", "dim") for note in state.notes]
     return Group(*parts)
 
@@ -260,3 +312,33 @@ def _bar(part: float, whole: float, width: int, style: str = "green") -> Progres
 
 def _some(count: int | None) -> str:
     return f"{count:,}" if count else ""
+
+
+# --- A run while it goes on as HTML, for a notebook and for Dask's dashboard ----------------------
+#
+# Everything of the trace is escaped, and nothing needs a script.
+#
+# The page on Dask's dashboard asks it, so that the scheduler's process reads no trace and imports
+# no library for it. It ends with its input.
+
+#: Characters of a line, and lines to which long tables are cut.
+_WIDTH, _HEIGHT = 120, 150
+
+
+def state_html(state: RunState) -> str:
+    """Write a state as HTML."""
+    return as_html(live_view(state, width=_WIDTH, height=_HEIGHT), _WIDTH)
+
+
+def main() -> None:
+    """Answer until the input ends; each answer is one line of JSON, ``state`` and ``html``."""
+    run = LiveRun([Path(name) for name in sys.argv[1:]])
+    for _ in sys.stdin:
+        state = run.read()
+        answer = {"state": state.document(), "html": state_html(state)}
+        sys.stdout.write(json_of(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

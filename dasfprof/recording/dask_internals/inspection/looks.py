@@ -40,7 +40,8 @@ def look_at_scheduler(dask_scheduler: Any) -> dict[str, Any]:
     dict
         What `scheduler_view` returns; ``host``; ``time``; ``quiet``: seconds since a task began or
         ended, None if unknown; ``failed``: tasks that ended in an error for good, a dict each with
-        ``key, function, message, worker, dependents``.
+        ``key, function, message, worker, dependents``; ``runs``: the directory and id of each run
+        that is recorded.
     """
     return {
         **scheduler_view(dask_scheduler),
@@ -48,7 +49,16 @@ def look_at_scheduler(dask_scheduler: Any) -> dict[str, Any]:
         "time": time.time(),
         "quiet": _quiet(dask_scheduler),
         "failed": _failed(dask_scheduler),
+        "runs": _runs(dask_scheduler),
     }
+
+
+def _runs(scheduler: Any) -> list[tuple[str, str]]:
+    recorders = [
+        plugin for name, plugin in scheduler.plugins.items() if str(name).startswith("dasfprof-")
+    ]
+    settings = [plugin.settings for plugin in recorders if hasattr(plugin, "settings")]
+    return [(str(each.directory), str(each.uuid)) for each in settings]
 
 
 def _quiet(scheduler: Any) -> float | None:

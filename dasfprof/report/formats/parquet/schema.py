@@ -73,12 +73,3 @@ def recorded(
 
 #: What objects and lists of keys are in a file.
 _KIND_OF: dict[str, str] = {"object": "text", "keys": "ids"}
-
-#: The columns that tell whose a fact is.
-WHO = columns("""
-worker_id             id       row of workers, from 0
-host                  text     host of the worker
-worker                text     label of the worker
-""")
-
-TIME = columns("time time when")

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from dasfprof.report.formats.parquet.readings import READINGS
-from dasfprof.report.formats.parquet.schema import TIME, WHO, TableSchema, columns, recorded
+from collections.abc import Collection
+
+from dasfprof.report.formats.parquet.schema import Column, TableSchema, columns, recorded
 from dasfprof.schema.allocations import ALLOCATION, TRACED_FUNCTION
 from dasfprof.schema.call_profiles import CALL_PROFILE
+from dasfprof.schema.client import CLIENT_CALLS, FUNCTION_SENT, SENT_VALUE
+from dasfprof.schema.declaration import EventKind
+from dasfprof.schema.gpus import DEVICE_MEMORY, GPU_DEVICES, GPU_USAGE
+from dasfprof.schema.resources import (
+    DISK_USAGE,
+    HOST_PROCESS,
+    MANAGED_MEMORY,
+    MEMORY_SIZES,
+    RESOURCE_USAGE,
+)
 from dasfprof.schema.stack_samples import CLIENT_SAMPLE, LOOP_SAMPLE, TASK_SAMPLE
 from dasfprof.schema.steps import GRAPH_SENT
 from dasfprof.schema.tasks import (
     ACTOR_CALL,
+    CLOCK,
+    CLUSTER_CHANGE,
     COMPUTE,
     FUNCTION_CODE,
     GRAPH,
     LOG_RECORD,
     SHUFFLE_MESSAGE,
     STEAL,
+    STORAGE,
     TASK_ARGUMENTS,
     TASK_RUN,
     TRACEBACK,
@@ -24,12 +38,12 @@ from dasfprof.schema.tasks import (
 )
 from dasfprof.schema.under_way import (
     CLIENT_UNDER_WAY,
+    LOCK_HELD,
     LOOP_BLOCKED,
     SCHEDULER_STATE,
     STACK,
     TASK_UNDER_WAY,
 )
-from dasfprof.schema.worker_memory import MEMORY_SIZES
 
 #: What the tables call columns of the scheduler's record that the worker's has too.
 _RENAMED = {
@@ -49,43 +63,73 @@ known                 time     the scheduler knew the outcome
     *recorded(TASK_RUN, without={"key", "run_id", "worker"}, renamed=_RENAMED),
 )
 
-_KEY = columns("key_id id number of the key, as in keys")
-_KEY_TEXT = columns("key key the key, as Python writes it")
-
-_RUN = (
-    *_KEY,
-    *_KEY_TEXT,
-    *columns("run_id id Dask's number of the attempt; with the key it identifies a task run"),
-    *WHO,
-    *columns("""
+#: What tells which attempt at which key a row is about, and on which worker.
+_ATTEMPT = columns("""
+key_id                id       number of the key, as in keys
+key                   key      the key, as Python writes it
+run_id                id       Dask's number of the attempt; with the key it identifies a task run
+""")
+_WHO = columns("""
+worker_id             id       row of workers, from 0
+host                  text     host of the worker
+worker                text     label of the worker
+""")
+_TIME = columns("time time when")
+_TASK = columns("""
 function              text     Dask's key_split of the key
 step                  text     of the pipeline; of nested ones the path
-"""),
-)
-
+line                  text     of the program, that built it: line of lines; null: see no_line
+no_line               text     why no line is known
+""")
 #: What the numbers of stacks and keys are, once those of all files are in tables.
 _OF_A_THREAD = columns("""
 stack                 id       row of stacks, from 0; null: unknown
 waits_keys            ids      key_id of the first 100 futures that it waits for
 """)
-_PLACED = {"stack", "waits_keys"}
+#: The plugins whose events are a worker's own.
+_OF_WORKERS = ("TracePlugin", "ResourceMonitor")
 
-_UNDER_WAY = (
-    *_KEY,
-    *_KEY_TEXT,
-    *columns("run_id id Dask's number of the attempt; with the key it identifies a task run"),
-    *WHO,
-    *TIME,
-    *recorded(TASK_UNDER_WAY, without={"key", "run_id", *_PLACED}),
-    *_OF_A_THREAD,
-)
+
+def _events(
+    name: str,
+    event: EventKind,
+    *more: Column,
+    about: str = "",
+    time: tuple[Column, ...] = _TIME,
+    without: Collection[str] = (),
+) -> TableSchema:
+    """Describe a table with a row for each event of a kind.
+
+    Parameters
+    ----------
+    name, event
+        The table and the kind.
+    more
+        Columns that the analysis adds, behind the recorded ones.
+    about
+        What a row is, if not an event as it was recorded.
+    time
+        The columns that tell when it was.
+    without
+        Names of recorded columns that the table lacks.
+    """
+    names = {column.name for column in event.columns}
+    ours = event.recorder in _OF_WORKERS
+    first = (*(_ATTEMPT if ours and "run_id" in names else ()), *(_WHO if ours else ()), *time)
+    last = (*(column for column in _OF_A_THREAD if column.name in names), *more)
+    placed = {column.name for column in (*first, *_OF_A_THREAD)}
+    kept = recorded(event, without={*placed, *without})
+    return TableSchema(name, about or event.about, (*first, *kept, *last))
+
 
 SCHEMAS = (
     TableSchema(
         "tasks",
         "A row a task run: one attempt to run a key on a worker.",
         (
-            *_RUN,
+            *_ATTEMPT,
+            *_WHO,
+            *_TASK,
             *columns("""
 source                text     who recorded it: worker, or scheduler where no worker's file is there
 start                 time     its function began
@@ -100,7 +144,9 @@ duration              seconds  of its function
         "scheduler_only",
         "Task runs that the scheduler saw and no worker's file holds.",
         (
-            *_RUN,
+            *_ATTEMPT,
+            *_WHO,
+            *_TASK,
             *columns("""
 lost                  flag     it ended in memory or erred, so that it ran for certain
 reason                text     why its worker's file lacks it
@@ -129,43 +175,36 @@ state                 text     the state that began
 time                  time     when
 """),
     ),
-    TableSchema(
+    _events(
         "transfers",
-        "A row a message that brought results from another worker.",
-        (
-            *WHO,
-            *columns("""
+        TRANSFER,
+        *columns("keys ids key_id of each result"),
+        about="A row a message that brought results from another worker.",
+        time=columns("""
 start                 time     it was asked for
 duration              seconds  until it was there
 """),
-            *recorded(TRANSFER, without={"keys"}),
-            *columns("keys ids key_id of each result"),
-        ),
+        without={"keys"},
     ),
-    TableSchema(
+    _events(
         "shuffle_messages",
-        "A row a message of a P2P shuffle from one worker to another.",
-        (
-            *WHO,
-            *columns("""
+        SHUFFLE_MESSAGE,
+        about="A row a message of a P2P shuffle from one worker to another.",
+        time=columns("""
 start                 time     it was sent
 duration              seconds  until the receiver had taken it in
 """),
-            *recorded(SHUFFLE_MESSAGE),
-        ),
     ),
-    TableSchema(
+    _events(
         "actor_calls",
-        "A row a call of a method of an actor that is on the worker.",
-        (
-            *WHO,
-            *columns("""
+        ACTOR_CALL,
+        about="A row a call of a method of an actor that is on the worker.",
+        time=columns("""
 start                 time     it arrived at the worker
 duration              seconds  until its answer
 key_id                id       of the actor
 """),
-            *recorded(ACTOR_CALL, without={"key"}),
-        ),
+        without={"key"},
     ),
     TableSchema(
         "workers",
@@ -193,6 +232,10 @@ left                  time     it left, by the scheduler
 left_reason           text     why
 exit_code             number   of its process, by its nanny; negative: the signal; null: unknown
 exit_reason           text     why its nanny ended it
+silent                seconds  without a heartbeat, if the scheduler gave it up for that
+thread_limits         text     OMP_NUM_THREADS and its like, JSON; null: not recorded
+last_error            text     the last error that Dask logged in its process, not in a task
+last_error_time       time     when it did
 closed                flag     its files were finished; false: they end early
 """),
         ),
@@ -209,109 +252,59 @@ duration              seconds  until it was left
 id                    id       its number
 """),
     ),
-    TableSchema("graphs", GRAPH.about, (*TIME, *recorded(GRAPH))),
-    TableSchema("graphs_sent", GRAPH_SENT.about, (*TIME, *recorded(GRAPH_SENT))),
-    TableSchema("steals", STEAL.about, (*TIME, *recorded(STEAL))),
-    TableSchema("unsent", UNSENT_TASKS.about, (*TIME, *recorded(UNSENT_TASKS))),
     TableSchema(
-        "logs",
-        LOG_RECORD.about,
-        (
-            *_KEY,
-            *_KEY_TEXT,
-            *columns("run_id id Dask's number of the attempt; with the key it identifies a run"),
-            *WHO,
-            *TIME,
-            *recorded(LOG_RECORD, without={"key", "run_id"}),
-        ),
+        "lines",
+        "A row a line of the program that built something or called Dask, and a group of lines "
+        "whose layers Dask fused.",
+        columns("""
+line                  text     its name, with those of all in a group
+file                  text     where it is; of a group the last one's, as all that follows
+number                id       the line in it
+code                  text     the function that it is in
+text                  text     of the line; null: see missing
+missing               text     why there is no text
+cell                  text     of a notebook: the cell, as In[3]
+library               text     the innermost file of a library that it called and that called Dask
+library_line          id       the line in it; -1: none
+library_code          text     the function that it is in
+fused                 text     the other lines of a group, as Python writes them
+"""),
     ),
-    TableSchema(
-        "tracebacks",
-        TRACEBACK.about,
-        (
-            *_KEY,
-            *_KEY_TEXT,
-            *columns("run_id id Dask's number of the attempt; with the key it identifies a run"),
-            *WHO,
-            *TIME,
-            *recorded(TRACEBACK, without={"key", "run_id"}),
-        ),
-    ),
-    TableSchema(
-        "arguments",
-        TASK_ARGUMENTS.about,
-        (
-            *_KEY,
-            *_KEY_TEXT,
-            *columns("run_id id Dask's number of the attempt; with the key it identifies a run"),
-            *WHO,
-            *TIME,
-            *recorded(TASK_ARGUMENTS, without={"key", "run_id"}),
-        ),
-    ),
-    TableSchema(
-        "function_code",
-        FUNCTION_CODE.about,
-        (*WHO, *TIME, *recorded(FUNCTION_CODE)),
-    ),
-    TableSchema(
+    _events("graphs", GRAPH),
+    _events("graphs_sent", GRAPH_SENT),
+    _events("client_calls", CLIENT_CALLS),
+    _events("sent_values", SENT_VALUE),
+    _events("functions_sent", FUNCTION_SENT),
+    _events("steals", STEAL),
+    _events("cluster_changes", CLUSTER_CHANGE),
+    _events("unsent", UNSENT_TASKS),
+    _events("logs", LOG_RECORD),
+    _events("tracebacks", TRACEBACK),
+    _events("arguments", TASK_ARGUMENTS),
+    _events("storage", STORAGE),
+    _events("function_code", FUNCTION_CODE),
+    _events(
         "call_profiles",
-        CALL_PROFILE.about,
-        (
-            *WHO,
-            *TIME,
-            *recorded(CALL_PROFILE, without={"file"}),
-            *columns("path text path of the file; null: there is none"),
-        ),
+        CALL_PROFILE,
+        *columns("path text path of the file; null: there is none"),
+        without={"file"},
     ),
-    TableSchema(
-        "allocations",
-        ALLOCATION.about,
-        (
-            *_KEY,
-            *_KEY_TEXT,
-            *columns("run_id id Dask's number of the attempt; with the key it identifies a run"),
-            *WHO,
-            *TIME,
-            *recorded(ALLOCATION, without={"key", "run_id", *_PLACED}),
-            _OF_A_THREAD[0],
-        ),
-    ),
-    TableSchema(
-        "traced_functions", TRACED_FUNCTION.about, (*WHO, *TIME, *recorded(TRACED_FUNCTION))
-    ),
-    TableSchema(
+    _events("allocations", ALLOCATION),
+    _events("traced_functions", TRACED_FUNCTION),
+    _events(
         "under_way",
-        "A row a task run over a second whose end no worker recorded: the last that was seen.",
-        _UNDER_WAY,
+        TASK_UNDER_WAY,
+        about="A row a task run over a second whose end no worker recorded: the last that was "
+        "seen.",
     ),
-    TableSchema("under_way_history", TASK_UNDER_WAY.about, _UNDER_WAY),
-    TableSchema(
-        "loops_blocked",
-        LOOP_BLOCKED.about,
-        (*WHO, *TIME, *recorded(LOOP_BLOCKED, without=_PLACED), _OF_A_THREAD[0]),
-    ),
-    TableSchema("scheduler_states", SCHEDULER_STATE.about, (*TIME, *recorded(SCHEDULER_STATE))),
-    TableSchema(
-        "clients_under_way",
-        CLIENT_UNDER_WAY.about,
-        (*TIME, *recorded(CLIENT_UNDER_WAY, without=_PLACED), *_OF_A_THREAD),
-    ),
-    TableSchema(
-        "task_samples",
-        TASK_SAMPLE.about,
-        (*WHO, *TIME, *recorded(TASK_SAMPLE, without=_PLACED), _OF_A_THREAD[0]),
-    ),
-    TableSchema(
-        "loop_samples",
-        LOOP_SAMPLE.about,
-        (*WHO, *TIME, *recorded(LOOP_SAMPLE, without=_PLACED), _OF_A_THREAD[0]),
-    ),
-    TableSchema(
-        "client_samples",
-        CLIENT_SAMPLE.about,
-        (*TIME, *recorded(CLIENT_SAMPLE, without=_PLACED), _OF_A_THREAD[0]),
-    ),
+    _events("under_way_history", TASK_UNDER_WAY),
+    _events("locks_held", LOCK_HELD),
+    _events("loops_blocked", LOOP_BLOCKED),
+    _events("scheduler_states", SCHEDULER_STATE),
+    _events("clients_under_way", CLIENT_UNDER_WAY),
+    _events("task_samples", TASK_SAMPLE),
+    _events("loop_samples", LOOP_SAMPLE),
+    _events("client_samples", CLIENT_SAMPLE),
     TableSchema(
         "stacks",
         "A row a distinct stack.",
@@ -333,5 +326,22 @@ thread                text     its thread_id
 args                  text     its args, as JSON
 """),
     ),
-    *READINGS,
+    _events(
+        "samples",
+        RESOURCE_USAGE,
+        *columns(
+            "host_read flag it read the host itself; false: what the host's reader had read last"
+        ),
+    ),
+    _events("managed_memory", MANAGED_MEMORY),
+    _events("clocks", CLOCK),
+    _events("disk_usage", DISK_USAGE),
+    _events(
+        "host_processes",
+        HOST_PROCESS,
+        *columns("ours flag it is the run's own; false: another program's"),
+    ),
+    _events("gpu_devices", GPU_DEVICES),
+    _events("gpu_usage", GPU_USAGE),
+    _events("device_memory", DEVICE_MEMORY),
 )

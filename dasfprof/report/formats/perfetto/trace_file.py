@@ -9,34 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dasfprof.analysis.trace import Trace
 from dasfprof.report.formats.packed_file import opened
 from dasfprof.report.formats.perfetto.packets import (
+    ARRIVING,
+    LEAVING,
+    ArrowEnds,
     InternedTexts,
+    SlicePackets,
     about_packets,
     clock_packet,
     counter_packet,
     mark_packets,
+    readings,
     track_packets,
 )
-from dasfprof.report.formats.perfetto.slices import (
-    ARRIVING,
-    LEAVING,
-    ArrowEnds,
-    SlicePackets,
-    readings,
-)
-from dasfprof.report.formats.slices.arrows import Arrows
 from dasfprof.report.formats.slices.drawn import DrawnRun
+from dasfprof.report.formats.slices.tracks import Arrows
+
+if TYPE_CHECKING:
+    from dasfprof.analysis import Analyser
 
 #: Slices that are written at a time: what bounds the memory.
 _BLOCK = 1 << 12
 
 
-def write_perfetto(trace: Trace, path: Path, *, title: str) -> None:
+def write_perfetto(analyser: Analyser, path: Path, title: str) -> None:
     """Write a run for Perfetto, compressed if the file's name ends in ``.gz``.
 
     Raises
@@ -44,6 +45,7 @@ def write_perfetto(trace: Trace, path: Path, *, title: str) -> None:
     OSError
         If the file cannot be written.
     """
+    trace = analyser.trace
     run = DrawnRun(trace, title)
     with opened(path) as file:
         file.write(clock_packet(trace.begin if np.isfinite(trace.begin) else 0.0))

@@ -13,14 +13,15 @@ from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
-from dasfprof.report.formats.slices.actor_calls import ActorCallSlices
-from dasfprof.report.formats.slices.arrows import Arrows, Producers
-from dasfprof.report.formats.slices.marks import Mark, graph_marks, life_marks
-from dasfprof.report.formats.slices.own_events import OwnEventMarks
-from dasfprof.report.formats.slices.steps import StepSlices
-from dasfprof.report.formats.slices.tasks import TaskSlices
-from dasfprof.report.formats.slices.tracks import RUN, Tracks, whole_nanoseconds
-from dasfprof.report.formats.slices.transfers import TransferSlices
+from dasfprof.report.formats.slices.marks import (
+    Mark,
+    OwnEventMarks,
+    StepSlices,
+    graph_marks,
+    life_marks,
+)
+from dasfprof.report.formats.slices.tasks import ActorCallSlices, TaskSlices, TransferSlices
+from dasfprof.report.formats.slices.tracks import RUN, Arrows, Producers, Tracks, whole_nanoseconds
 from dasfprof.report.resource_series import metrics_of
 from dasfprof.text import count_of, format_date
 

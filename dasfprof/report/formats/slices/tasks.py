@@ -1,27 +1,86 @@
-"""Task runs as slices: where and when they ran, and all that is known of them."""
+"""Task runs, calls of actors and transfers as slices, and what viewers say of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from dasfprof.analysis.model.clock_offsets import clock_offsets
 from dasfprof.analysis.model.open_runs import LOST
-from dasfprof.analysis.model.statuses import status_seconds
+from dasfprof.analysis.model.slots import status_seconds
 from dasfprof.analysis.model.times import recorded_times
+from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
-from dasfprof.report.formats.slices.arguments import Argument, Names, Numbers, seconds, sizes
 from dasfprof.report.formats.slices.marks import Mark
 from dasfprof.report.formats.slices.tracks import (
+    Arrows,
+    Producers,
     Slices,
     Tracks,
-    side_by_side,
+    items_of,
+    lay_out,
     to_nanoseconds,
     trimmed,
 )
+from dasfprof.report.page.timeline.link_data import ReceivedTransfers
 from dasfprof.report.thread_tracks import ThreadTracks
+
+
+@dataclass(frozen=True)
+class Names:
+    """A text of each row."""
+
+    label: str
+    #: The distinct texts.
+    texts: Sequence[str]
+    #: The text of each row; -1: there is none.
+    codes: Array
+
+    @classmethod
+    def of(cls, label: str, column: pd.Series[Any]) -> Names:
+        """Take a categorical column; empty texts are left out as NA is."""
+        texts = [str(text) for text in column.cat.categories]
+        codes = column.cat.codes.to_numpy().astype(np.int64)
+        empty = np.array([*(not text for text in texts), False])
+        return cls(label, texts, np.where(empty[codes], -1, codes))
+
+    def taken(self, rows: Array) -> Names:
+        """Return them of some of the rows."""
+        return Names(self.label, self.texts, self.codes[rows])
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A number of each row."""
+
+    label: str
+    #: NaN where it is not known.
+    values: Array
+    #: Whether they are counts, without decimals.
+    whole: bool
+
+    def taken(self, rows: Array) -> Numbers:
+        """Return them of some of the rows."""
+        return Numbers(self.label, self.values[rows], self.whole)
+
+
+#: What can be told.
+Argument = Names | Numbers
+
+
+def numbers(table: pd.DataFrame, labels: dict[str, str], *, whole: bool) -> list[Argument]:
+    """Return the table's columns of numbers that have labels; older recorders lack some."""
+    return [
+        Numbers(label, table[name].to_numpy(dtype=None if whole else float), whole)
+        for name, label in labels.items()
+        if name in table
+    ]
+
 
 #: The state of task runs that raised.
 FAILED = "erred"
@@ -59,14 +118,11 @@ class TaskSlices:
             threads.facts, threads.offsets, threads.offsets[1:], strict=False
         ):
             stops[first:end] = trimmed(starts[first:end], stops[first:end])
-            places = side_by_side(starts[first:end], stops[first:end])
             worker, thread = facts["worker"], facts["thread"]
             process = tracks.process(threads.hosts[worker])
             kind = "coroutines" if thread is None else f"thread {thread}"
             name = f"{threads.workers[worker]}, {kind}"
-            more = [f"{name} ({place + 1})" for place in range(1, int(places.max()) + 1)]
-            ids = np.array([tracks.add(process, title) for title in [name, *more]])
-            numbers[first:end] = ids[places]
+            numbers[first:end] = lay_out(tracks, process, name, starts[first:end], stops[first:end])
         #: Where and when each ran.
         self.slices = Slices(rows, starts, stops, numbers)
         #: Which of the slices had not ended.
@@ -91,8 +147,8 @@ class TaskSlices:
             Numbers("run id", tasks["run_id"].to_numpy(), True),
             *(Names.of(name, tasks[name]) for name in _NAMES),
             Names("shape", [str(shape) for shape in shapes], codes),
-            *sizes(tasks, _SIZES),
-            *seconds(tasks, _SECONDS),
+            *numbers(tasks, _SIZES, whole=True),
+            *numbers(tasks, _SECONDS, whole=False),
         ]
         statuses = status_seconds(self._trace).items()
         told += [Numbers(f"{name} (s)", spent, False) for name, spent in statuses]
@@ -107,3 +163,118 @@ class TaskSlices:
             args = {"key": keys[row], "exception": "" if pd.isna(text) else str(text)}
             end = int(slices.stops[number]) - 1
             yield Mark(int(slices.tracks[number]), end, None, FAILED, "error", args)
+
+
+def _of_workers(
+    workers: NamedWorkers, numbers: Array, starts: Array, stops: Array, *, what: str, tracks: Tracks
+) -> Array:
+    """Add the tracks that spans of workers, given by their numbers, need; return those of each."""
+    found, titles = np.zeros(len(numbers), dtype=np.int64), workers.titles()
+    for number in pd.unique(numbers).tolist():
+        own = np.flatnonzero(numbers == number)
+        process = tracks.process(str(workers.hosts[number]))
+        title = f"{titles[number]}, {what}"
+        found[own] = lay_out(tracks, process, title, starts[own], stops[own])
+    return found
+
+
+class ActorCallSlices:
+    """The calls of a trace on tracks of the workers that have the actors.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    tracks
+        Gets as many tracks a worker as it had calls at a time.
+    """
+
+    def __init__(self, trace: Trace, tracks: Tracks) -> None:
+        self._trace, workers = trace, NamedWorkers(trace)
+        calls = trace.actor_calls
+        offsets = clock_offsets(trace)[calls["worker_id"].to_numpy()]
+        begins = calls["start"].to_numpy(dtype=float) - trace.begin - offsets
+        ends = begins + np.maximum(calls["duration"].to_numpy(dtype=float), 0.0)
+        placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(ends))
+        numbers = workers.numbers(calls)
+        rows = placed[np.lexsort((begins[placed], workers.ranks()[numbers[placed]]))]
+        starts, stops = to_nanoseconds(begins[rows], ends[rows])
+        of_slices = _of_workers(
+            workers, numbers[rows], starts, stops, what="calls of actors", tracks=tracks
+        )
+        #: Where and when each was.
+        self.slices = Slices(rows, starts, stops, of_slices)
+
+    def names(self) -> Names:
+        """Return what each slice is called: the actor's class and the method."""
+        calls = self._trace.actor_calls
+        codes, functions = self._trace.keys.functions()
+        actors = np.array(functions, dtype=object)[codes[calls["key_id"].to_numpy()]]
+        names = [
+            f"{actor}.{method}"
+            for actor, method in zip(actors, calls["method"].astype(object), strict=True)
+        ]
+        places, texts = pd.factorize(np.array(names, dtype=object))
+        return Names("name", [str(text) for text in texts], places).taken(self.slices.rows)
+
+    def arguments(self) -> list[Argument]:
+        """Return all else that is known of the slices."""
+        calls = self._trace.actor_calls
+        places, texts = pd.factorize(self._trace.keys.texts(calls["key_id"].to_numpy()))
+        told = [Names("actor", [str(text) for text in texts], places)]
+        told.append(Names.of("state", calls["state"]))
+        return [argument.taken(self.slices.rows) for argument in told]
+
+
+#: Args of a transfer, by the column of `Trace.transfers` that has them.
+_TRANSFER_SIZES = {"size": "size (B)", "keys": "keys"}
+_TRANSFER_SECONDS = {"network": "network (s)", "deserialize": "deserialise (s)"}
+
+
+class TransferSlices:
+    """The transfers of a trace on tracks of the workers that received them.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    tracks
+        Gets as many tracks a worker as it had transfers at a time.
+    """
+
+    def __init__(self, trace: Trace, tracks: Tracks) -> None:
+        self._trace = trace
+        workers = NamedWorkers(trace)
+        self._found = found = ReceivedTransfers.of(trace, workers)
+        rows, begins = found.rows, found.begins
+        starts, stops = to_nanoseconds(begins, begins + found.durations)
+        of_slices = _of_workers(
+            workers, found.receivers, starts, stops, what="transfers in", tracks=tracks
+        )
+        #: Where and when each was.
+        self.slices = Slices(rows, starts, stops, of_slices)
+
+    def names(self) -> Names:
+        """Return what each slice is called: where it came from."""
+        names = [f"from {name}" for name in self._found.names]
+        return Names("name", names, self._found.sources)
+
+    def arguments(self) -> list[Argument]:
+        """Return all else that is known of the slices."""
+        table = self._trace.transfers
+        told = [
+            Names.of("state", table["state"]),
+            *numbers(table, _TRANSFER_SIZES, whole=True),
+            *numbers(table, _TRANSFER_SECONDS, whole=False),
+        ]
+        return [argument.taken(self.slices.rows) for argument in told]
+
+    def arrows(self, producers: Producers, part: slice) -> Arrows:
+        """Return the arrows to some of the slices from the task runs whose results they moved."""
+        counts, ids = self._trace.transfer_keys
+        counts = np.maximum(counts, 0)
+        rows = self.slices.rows[part]
+        keys, of_row = items_of(ids, (np.cumsum(counts) - counts)[rows], counts[rows])
+        to = part.start + of_row
+        made = producers.of_keys(keys, self.slices.starts[to])
+        return Arrows.between(producers.slices, made, self.slices, to)

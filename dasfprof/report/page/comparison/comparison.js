@@ -11,7 +11,12 @@ import { Names, SIDES } from "./names.js";
 import { Pair } from "./pair.js";
 import { showWaterfall } from "./waterfall.js";
 
-const STATUS_WORDS = { new: "only after", gone: "only before", same: "on both sides" };
+const STATUS_WORDS = {
+  new: "only after",
+  gone: "only before",
+  same: "on both sides",
+  "not clear": "the runs of a side did not end",
+};
 
 class ComparisonPage {
   constructor(facts) {
@@ -102,7 +107,7 @@ function showFindingsOfBoth(root, rows) {
     changed.length ? list(changed) : make("p", { class: "absent" }, "None is new, none is gone."),
   );
   if (others.length) {
-    const title = `${counted(others.length, "finding")} of both sides, or of few runs`;
+    const title = `${counted(others.length, "finding")} of both sides, of few runs, or not clear`;
     root.append(make("details", { class: "lesser" }, make("summary", {}, title), list(others)));
   }
 }

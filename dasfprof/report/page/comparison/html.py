@@ -8,25 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from dasfprof.analysis.model.open_runs import with_open_runs
 from dasfprof.report.page.document import write_document
-from dasfprof.report.page.packing import in_group
-from dasfprof.report.page.tables.table_data import table_facts
-from dasfprof.report.page.timeline.path_data import path_columns
+from dasfprof.report.page.packing import PackedColumn, in_group, table_facts
+from dasfprof.report.page.timeline.link_data import path_columns
 from dasfprof.report.page.timeline.timeline_data import TimelineData
 from dasfprof.text import count_of, elide
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dasfprof.analysis.comparison import RunComparison
+    from dasfprof.analysis.comparison import Comparison
     from dasfprof.analysis.trace import Trace
-    from dasfprof.report.page.packing import PackedColumn
 
 #: The groups of columns that a timeline is drawn from; details of single task runs are left out.
 _DRAWN = ("picture/", "path/", "keys/")
 _LONGEST = 60
 
 
-def write_comparison(comparison: RunComparison, path: str | os.PathLike[str]) -> Path:
+def write_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
     """Write a comparison as one HTML file; an existing file is replaced.
 
     The file holds the verdict, waterfalls, the timelines of the run of each side whose wall time
@@ -65,7 +63,7 @@ def write_comparison(comparison: RunComparison, path: str | os.PathLike[str]) ->
     return path
 
 
-def _facts(comparison: RunComparison) -> dict[str, Any]:
+def _facts(comparison: Comparison) -> dict[str, Any]:
     steps = bool(len(comparison.steps))
     return {
         "subtitle": _subtitle(comparison),
@@ -84,14 +82,14 @@ def _facts(comparison: RunComparison) -> dict[str, Any]:
     }
 
 
-def _subtitle(comparison: RunComparison) -> str:
+def _subtitle(comparison: Comparison) -> str:
     counts = [len(side) for side in (comparison.runs_before, comparison.runs_after)]
     words = f"{count_of(counts[0], 'run')} before, {count_of(counts[1], 'run')} after"
     drawn = "" if max(counts) == 1 else "; drawn are those nearest to the median of their side"
     return words + drawn
 
 
-def _waterfalls(comparison: RunComparison) -> dict[str, Any] | None:
+def _waterfalls(comparison: Comparison) -> dict[str, Any] | None:
     """Return the four waterfalls; None where wall times cannot be compared."""
     if comparison.verdict.kind == "cannot tell":
         return None
@@ -114,7 +112,7 @@ def _narrow_first(functions: pd.DataFrame) -> pd.DataFrame:
     return functions[[*first, *(label for label in functions.columns if label not in first)]]
 
 
-def _tables(comparison: RunComparison) -> list[tuple[str, str, pd.DataFrame]]:
+def _tables(comparison: Comparison) -> list[tuple[str, str, pd.DataFrame]]:
     """Return name, title and rows of the tables that have any."""
     tables = [
         ("functions", "Functions", _narrow_first(comparison.functions)),

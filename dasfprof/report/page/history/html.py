@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pandas as pd
 
-from dasfprof.report.file_names import file_for
-from dasfprof.report.page.assets import asset
-from dasfprof.report.page.document import shell
+from dasfprof.report.formats import file_for
+from dasfprof.report.page.document import asset, shell
 from dasfprof.report.page.history.chart import (
     ChartedRun,
     Measure,
@@ -21,9 +19,6 @@ from dasfprof.report.page.history.chart import (
     runs_chart,
 )
 from dasfprof.text import count_of, escape, format_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
 
 _TITLE = "Runs over time"
 _NUMBERS = ("Wall Time (s)", "Efficiency (%)", "Task Runs", "Failed")

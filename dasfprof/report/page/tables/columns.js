@@ -11,10 +11,10 @@ import { byDuration, HEX, UUID } from "../timeline/tasks.js";
 const LONG_LABEL = 20;
 
 /** What explains a row: these stand behind its name and its seconds, before what describes it. */
-const NAMES = ["Task Key", "Function", "Step"];
+const NAMES = ["Task Key", "Function", "Step", "Line"];
 const FIRST = [
-  ...[...NAMES, "Worker", "Duration (s)", "Failed Tasks", "Exception"],
-  ...["Error Message", "Waiting for a core (s)", "Blocked (s)"],
+  ...[...NAMES, "Text", "Thread Time (s)", "Client (s)", "Worker", "Duration (s)", "Failed Tasks"],
+  ...["Exception", "Error Message", "Waiting for a core (s)", "Blocked (s)"],
 ];
 
 /**
@@ -34,7 +34,7 @@ export function listedColumns(facts, about = null) {
       place: named && FIRST.includes(label) ? FIRST.indexOf(label) : FIRST.length,
       isKey: label === "Task Key",
       follow: about && label === "Function" ? (row) => about(values[row]) : null,
-      width: numeric ? (label.length > LONG_LABEL ? 9 : 7) : 11,
+      width: numeric ? (label.length > LONG_LABEL ? 9 : 7) : label === "Line" ? 15 : 11,
       grow: numeric ? 1 : 2,
       text: (row) =>
         numeric

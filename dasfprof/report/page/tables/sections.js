@@ -6,7 +6,7 @@ import { isOneText, isUnknown, listedColumns, withBars } from "./columns.js";
 import { DataTable } from "./table.js";
 
 /** The columns by which a row of a table is about some task runs, and the filters for these. */
-const ABOUT = { Function: "function", Step: "step", Worker: "worker" };
+const ABOUT = { Function: "function", Step: "step", Line: "line", Worker: "worker" };
 
 /**
  * Adds a section for each table that the page holds, in their order, and gives the tables.

@@ -121,6 +121,7 @@ export function codeOf(tasks, by) {
     return (row) => DURATIONS.findIndex(({ below }) => tasks.durations[row] < below);
   }
   if (by === "step") return (row) => tasks.steps[row];
+  if (by === "line") return (row) => tasks.lines[row];
   return by === "state" ? (row) => tasks.states[row] : (row) => tasks.functionOf(row);
 }
 

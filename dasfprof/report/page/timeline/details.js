@@ -25,6 +25,7 @@ export function showDetails(pane, { tasks, row, flames, select, about }) {
     ["Key", longText(tasks.keyText(key))],
     ["Function", functionButton(tasks.functionName(row), about)],
     ["Step", visible(tasks.stepName(row) ?? "")],
+    ["Built at", visible(tasks.lineName(row) ?? "")],
     ["Worker", visible(track.worker)],
     ["Thread", track.thread],
     ["Started", `${formatCell(tasks.starts[row], 3)} s after the begin`],

@@ -7,7 +7,7 @@ import { codeOf } from "./colours.js";
 
 /** More choices than this nobody scrolls through; links and the search reach the others. */
 const MAX_CHOICES = 500;
-export const FILTERS = ["step", "function", "worker", "state"];
+export const FILTERS = ["step", "line", "function", "worker", "state"];
 
 export class Filters {
   /** `changed()` is called when the person chooses. */
@@ -15,8 +15,8 @@ export class Filters {
     this.tasks = tasks;
     /** A flag for each row that was searched for; null: nothing was. */
     this.found = null;
-    /** The legends, of which entries may be chosen; null: not yet. */
-    this.legends = null;
+    /** What else may be chosen: entries of legends, boxes of the plan; `has(row)`, or null. */
+    this.choices = [];
     this.boxes = Object.fromEntries(FILTERS.map((name) => [name, byId(`only-${name}`)]));
     for (const name of FILTERS) {
       const places = this.places(name);
@@ -29,8 +29,8 @@ export class Filters {
   }
 
   names(name) {
-    const { functions, workers, steps, states } = this.tasks.facts;
-    return { function: functions, worker: workers, step: steps, state: states }[name];
+    const { functions, workers, steps, lines, states } = this.tasks.facts;
+    return { function: functions, worker: workers, step: steps, line: lines, state: states }[name];
   }
 
   /** The places in the list of names that tasks have, in the order of the choices. */
@@ -42,7 +42,7 @@ export class Filters {
     return make("option", { value: String(place) }, shortened(this.names(name)[place], 60));
   }
 
-  /** Lights those of one function, worker or step alone, null: all; true if there is such a one. */
+  /** Lights those of one function, worker, step or line alone, null: all; true if there is such a one. */
   choose(name, wanted) {
     const box = this.boxes[name];
     const place = this.names(name).indexOf(wanted);
@@ -60,7 +60,8 @@ export class Filters {
   }
 
   get any() {
-    return this.found !== null || this.legends?.has || FILTERS.some((name) => this.boxes[name].value !== "");
+    const chosen = this.choices.some(({ has }) => has);
+    return this.found !== null || chosen || FILTERS.some((name) => this.boxes[name].value !== "");
   }
 
   /** A flag for each row; null if all are lit. */
@@ -75,8 +76,9 @@ export class Filters {
       const code = codeOf(tasks, name);
       for (let row = 0; row < count; row += 1) if (lit[row] && code(row) !== wanted) lit[row] = 0;
     }
-    const has = this.legends?.has;
-    if (has) for (let row = 0; row < count; row += 1) if (lit[row] && !has(row)) lit[row] = 0;
+    for (const { has } of this.choices) {
+      if (has) for (let row = 0; row < count; row += 1) if (lit[row] && !has(row)) lit[row] = 0;
+    }
     return lit;
   }
 }

@@ -2,9 +2,9 @@
 
 /** The place in a palette of what has no colour of its own. */
 export const OTHER = 7;
-export const DIM = 16;
-/** The place in the shades of what failed. */
-export const FAILED = 15;
+/** The place in the shades of what failed, and how much further those of dimmed colours are. */
+export const FAILED = 16;
+export const DIM = 32;
 export const SHADES = 32;
 export const DARK = matchMedia("(prefers-color-scheme: dark)");
 const palettes = new Map();
@@ -14,7 +14,8 @@ class Palette {
   constructor() {
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(name).trim();
-    this.series = [0, 1, 2, 3, 4, 5, 6, 7].map((at) => colour(`--series-${at}`));
+    /** Of what ran, then of classes of time. */
+    this.series = Array.from({ length: 16 }, (_, at) => colour(`--series-${at}`));
     this.background = colour("--canvas");
     this.band = colour("--band");
     this.text = colour("--text");

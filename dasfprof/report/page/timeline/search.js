@@ -51,6 +51,7 @@ function toldOfRows(tasks, query) {
     [(row) => tasks.functionOf(row), functions],
     [(row) => tasks.trackOfRow[row], workers],
     ...(tasks.steps ? [[(row) => tasks.steps[row], facts.steps]] : []),
+    ...(tasks.lines ? [[(row) => tasks.lines[row], facts.lines]] : []),
   ];
 }
 

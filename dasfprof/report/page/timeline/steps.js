@@ -20,7 +20,8 @@ export class StepBand {
     this.height = ends.length * STEP_HEIGHT;
   }
 
-  paint(context, frame, palette) {
+  /** Steps are grey, unless task runs have their colours. */
+  paint(context, frame, palette, by) {
     const top = frame.top - this.height;
     context.save();
     context.beginPath();
@@ -33,7 +34,7 @@ export class StepBand {
       const width = Math.min(frame.x(end), frame.left + frame.width) - x;
       if (width <= 0) continue;
       const y = top + line * STEP_HEIGHT;
-      context.fillStyle = palette.series[colour];
+      context.fillStyle = palette.series[by === "step" ? colour : OTHER];
       context.globalAlpha = 0.3;
       context.fillRect(x, y, Math.max(width, 1), STEP_HEIGHT - 2);
       context.globalAlpha = 1;

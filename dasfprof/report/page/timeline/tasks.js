@@ -13,6 +13,7 @@ export class Tasks {
   /** @type {Uint32Array} */ keys;
   /** @type {Uint8Array} */ states;
   /** @type {?Uint16Array} The place of each row's step; null: none is known. */ steps;
+  /** @type {?Uint16Array} The place of the line that built each row; null: none is known. */ lines;
   /** @type {Uint16Array} */ functionOfKey;
   /** @type {import("./gaps.js").Gaps} */ gaps;
   /** @type {import("./transfers.js").Transfers} */ transfers;
@@ -32,8 +33,9 @@ export class Tasks {
 
   /** Reads what a picture needs. */
   async readPicture() {
-    const { starts, durations, keys, functions, states, steps = null } = await this.columns.group("picture");
-    Object.assign(this, { starts, durations, keys, states, steps, functionOfKey: functions });
+    const picture = await this.columns.group("picture");
+    const { starts, durations, keys, functions, states, steps = null, lines = null } = picture;
+    Object.assign(this, { starts, durations, keys, states, steps, lines, functionOfKey: functions });
     const { states: names, open_states: open, path } = this.facts;
     this.openStates = names.map((state) => open.includes(state));
     const erred = names.indexOf("erred");
@@ -102,6 +104,11 @@ export class Tasks {
   /** The step of the pipeline, null if none is known of any task run. */
   stepName(row) {
     return this.steps ? this.facts.steps[this.steps[row]] : null;
+  }
+
+  /** The line of the program that built it, null if none is known of any task run. */
+  lineName(row) {
+    return this.lines ? this.facts.lines[this.lines[row]] : null;
   }
 
   workerName(row) {

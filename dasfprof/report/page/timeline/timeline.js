@@ -280,7 +280,7 @@ export class Timeline {
       if (this.ruler === paintRuler) paintGrid(context, frame, palette);
     } else paintOverview(context, this.tasks, frame, palette);
     this.ruler(context, frame, palette);
-    this.shownBand?.paint(context, frame, palette);
+    this.shownBand?.paint(context, frame, palette, this.colourBy);
     paintTitles(context, this.view, frame, palette);
     this.handles?.place(this.view, frame);
     paintSelection(this, palette);

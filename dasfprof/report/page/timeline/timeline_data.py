@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from dasfprof.analysis.model.open_runs import OPEN_STATES
-from dasfprof.analysis.model.statuses import status_seconds
-from dasfprof.analysis.model.steps import has_steps, step_groups
+from dasfprof.analysis.model.slots import status_seconds
+from dasfprof.analysis.model.steps import has_lines, has_steps, line_groups, step_groups
 from dasfprof.analysis.model.times import recorded_times
 from dasfprof.analysis.trace import Trace
 from dasfprof.analysis.trace.keys import KeyTable
@@ -30,8 +30,8 @@ from dasfprof.report.page.packing import (
     texts,
     whole_numbers,
 )
-from dasfprof.report.page.timeline.exact_links import exact_links
 from dasfprof.report.page.timeline.gap_data import Around, gap_columns, known_threads
+from dasfprof.report.page.timeline.link_data import exact_links
 from dasfprof.report.thread_tracks import ThreadTracks
 
 #: How many parts of the run the first picture has.
@@ -57,8 +57,9 @@ class TimelineData:
     columns: dict[str, PackedColumn]
     #: Small facts: ``tracks`` (``worker, thread, first``), ``workers``, ``functions``, ``states``,
     #: ``open_states`` (of task runs that had not ended), ``steps`` (the last is that of no step;
-    #: empty where none is known), ``gaps`` (see `gap_columns`), ``span`` (seconds), ``overview``
-    #: (busy share of each track and part of the run, in tenths).
+    #: empty where none is known), ``lines`` (the last are why there is none; alike), ``gaps`` (see
+    #: `gap_columns`), ``span`` (seconds), ``overview`` (busy share of each track and part of the
+    #: run, in tenths).
     facts: dict[str, Any]
     #: The row of `Trace.tasks` that each row of the page is about. Task runs that have no time
     #: have no place in it.
@@ -87,6 +88,12 @@ class TimelineData:
         if has_steps(trace):
             codes, steps = step_groups(tasks)
             picture["steps"] = whole_numbers(codes[rows])
+        lines: list[str] = []
+        if has_lines(trace):
+            codes, names = line_groups(tasks)
+            places, there = pd.factorize(codes[rows], sort=True)
+            picture["lines"] = whole_numbers(places)
+            lines = [names[code] for code in there.tolist()]
         around = Around.of(trace, rows, tracks, (starts, durations))
         cells, gap_facts = gap_columns(trace, tracks, around, (starts, durations))
         held = {
@@ -121,6 +128,7 @@ class TimelineData:
             "states": states,
             "open_states": [state for state in states if state in OPEN_STATES],
             "steps": steps,
+            "lines": lines,
             "gaps": gap_facts,
             "statuses": list(statuses),
             "overview": tracks.busy_shares(starts, durations, _span(trace), _OVERVIEW_BINS),

@@ -1,0 +1,315 @@
+"""What recording costs a scheduler with many workers and tasks.
+
+A real scheduler has a process of its own. Its workers only speak its protocol: in two more
+processes, coroutines take tasks, and say at once that they are finished. A client sends graphs of
+10,000 tasks, half of which depend on three others, one after the other.
+
+Of the loop's thread the CPU seconds are taken as a whole, and within the hooks; a hook takes less
+than a microsecond, so that what a measurement takes by itself is counted apart and left out. What
+our threads take beside the loop is told as well: they wait for the same interpreter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+from distributed import Client
+from measure import Result
+
+import dasfprof
+from dasfprof.recording.cluster.by_value import by_value
+
+#: The most tasks of a graph.
+GRAPH = 10_000
+#: Processes of workers.
+PROCESSES = 2
+#: Nothing is given up because many processes share few cores.
+PATIENT = {
+    "distributed.scheduler.worker-ttl": None,
+    "distributed.comm.timeouts.connect": "600s",
+    "distributed.comm.timeouts.tcp": "600s",
+    "distributed.worker.profile.enabled": False,
+}
+#: What is called on the scheduler's loop.
+HOOKS = ("transition", "update_graph", "add_worker", "remove_worker", "add_client", "remove_client")
+
+
+# --- workers that only speak the protocol ---------------------------------------------------------
+
+
+async def serve_workers(scheduler: str, process: int, count: int) -> None:
+    """Be some workers, until the scheduler has closed."""
+    from distributed.core import Server
+
+    async def run(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        from distributed.protocol import to_serialize
+
+        return {"status": "OK", "result": to_serialize(None)}
+
+    async def agree(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        return {"status": "OK"}
+
+    server = Server({"run": run, "plugin-add": agree, "plugin-remove": agree})
+    await server.listen("tcp://0.0.0.0:0")
+    numbers = range(process * count, (process + 1) * count)
+    await asyncio.gather(*(be_worker(scheduler, server.port, number) for number in numbers))
+
+
+async def be_worker(scheduler: str, port: int, number: int) -> None:
+    """Register as a worker, and say of each task that it is finished."""
+    from distributed.comm import connect
+
+    high, low = divmod(number, 200)
+    registration = {
+        **{"op": "register-worker", "reply": False, "status": "running", "nthreads": 1},
+        **{"address": f"tcp://127.0.{high + 1}.{low + 1}:{port}", "name": number},
+        **{"server_id": f"worker-{number}", "stimulus_id": f"worker-connect-{time.time()}"},
+        **{"now": time.time(), "resources": {}, "memory_limit": 1 << 30, "pid": 0, "extra": {}},
+        **{"services": {}, "local_directory": "", "versions": {}, "nanny": "", "metrics": METRICS},
+    }
+    comm = await connect(scheduler, deserialize=False)
+    with contextlib.suppress(OSError):
+        await comm.write(registration, serializers=["msgpack"])
+        await comm.read()
+        while True:
+            now = time.time()
+            answers = [
+                {
+                    **{"op": "task-finished", "status": "OK", "key": message["key"]},
+                    **{"nbytes": 28, "type": b"", "typename": "int", "metadata": {}, "thread": 1},
+                    "run_id": message["run_id"],
+                    "stimulus_id": f"task-finished-{now}",
+                    "startstops": ({"action": "compute", "start": now, "stop": now + 1e-5},),
+                }
+                for message in await comm.read()
+                if message["op"] == "compute-task"
+            ]
+            if answers:
+                await comm.write(answers, serializers=["msgpack"])
+
+
+METRICS: dict[str, Any] = {
+    **{"task_counts": {}, "bandwidth": {"total": 1e8, "workers": {}, "types": {}}, "cpu": 1},
+    **{"digests_total_since_heartbeat": {}, "managed_bytes": 0, "memory": 1 << 20, "time": 0.0},
+    **{"spilled_bytes": {"memory": 0, "disk": 0}, "transfer": {}, "event_loop_interval": 0.02},
+    "host_net_io": {"read_bps": 0, "write_bps": 0},
+    "host_disk_io": {"read_bps": 0, "write_bps": 0},
+}
+
+
+@contextlib.contextmanager
+def cluster(workers: int) -> Iterator[Client]:
+    """Run a scheduler and its workers; give a client of them."""
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
+        at = Path(directory, "scheduler.json")
+        settings = "; ".join(f"dask.config.set({{{key!r}: {PATIENT[key]!r}}})" for key in PATIENT)
+        program = (
+            f"import dask; {settings}; from distributed.cli.dask_scheduler import main; main()"
+        )
+        options = ["--port", "0", "--host", "127.0.0.1", "--no-dashboard", "--no-show"]
+        options += ["--scheduler-file", str(at)]
+        _start(stack, [sys.executable, "-c", program, *options])
+        while not at.exists():
+            time.sleep(0.05)
+        client = stack.enter_context(Client(scheduler_file=str(at), set_as_default=False))
+        address = client.scheduler.address
+        for process in range(PROCESSES):
+            asked = ["--serve", address, str(process), str(workers // PROCESSES)]
+            _start(stack, [sys.executable, __file__, *asked])
+        client.wait_for_workers(workers // PROCESSES * PROCESSES)
+        yield client
+
+
+def _start(stack: contextlib.ExitStack, command: list[str]) -> None:
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+
+
+# --- what the scheduler's process tells -----------------------------------------------------------
+
+
+@by_value
+def count_hooks(names: tuple[str, ...], dask_scheduler: Any) -> float:
+    """Take the CPU seconds within the hooks from now on; return what taking them takes a call."""
+    from functools import wraps
+    from time import thread_time
+    from types import SimpleNamespace
+
+    counts = dask_scheduler.counted = SimpleNamespace(seconds=0.0, calls=0)
+
+    def timed(hook: Any) -> Any:
+        @wraps(hook)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            begin = thread_time()
+            try:
+                return hook(*args, **kwargs)
+            finally:
+                counts.seconds += thread_time() - begin
+                counts.calls += 1
+
+        return call
+
+    nothing = timed(lambda *args, **kwargs: None)
+    begin = thread_time()
+    for _ in range(100_000):
+        nothing("key", "start", "finish", stimulus_id="")
+    whole = thread_time() - begin
+    within = counts.seconds
+    counts.seconds, counts.calls = 0.0, 0
+    counts.within, counts.whole = within / 100_000, whole / 100_000
+    for plugin in dask_scheduler.plugins.values():
+        if type(plugin).__module__.startswith("dasfprof"):
+            for name in names:
+                if name in type(plugin).__dict__:
+                    setattr(plugin, name, timed(getattr(plugin, name)))
+    return counts.whole
+
+
+@by_value
+def usage(dask_scheduler: Any) -> dict[str, float]:
+    """Return what the scheduler's process has used, with hooks that are counted."""
+    import gc
+    import os
+    import threading
+    import time
+    from pathlib import Path
+
+    gc.collect()
+    counts = getattr(dask_scheduler, "counted", None)
+    ours = 0.0
+    for thread in threading.enumerate():
+        if thread.name.startswith("dasfprof"):
+            text = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text()
+            ours += int(text.split()[0]) / 1e9
+    return {
+        "loop": time.thread_time() - (counts.calls * counts.whole if counts else 0.0),
+        "hooks": counts.seconds - counts.calls * counts.within if counts else 0.0,
+        "calls": counts.calls if counts else 0,
+        "threads": ours,
+        "resident": int(Path("/proc/self/statm").read_text().split()[1])
+        * os.sysconf("SC_PAGE_SIZE"),
+    }
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def first(*values: int) -> int:
+    """Return the first value. No worker calls it."""
+    return values[0]
+
+
+def compute_graphs(client: Client, count: int, size: int) -> None:
+    """Compute graphs of so many tasks, one after the other."""
+    half = size // 2
+    for number in range(count):
+        graph: dict[Any, Any] = {("leaf", number, i): (first, i) for i in range(half)}
+        for i in range(half):
+            inputs = [("leaf", number, (i + k) % half) for k in range(3)]
+            graph["join", number, i] = (first, *inputs)
+        keys = [("join", number, i) for i in range(half)]
+        futures = client.get(graph, keys, sync=False)
+        client.sync(_finished, futures)
+        del futures
+
+
+async def _finished(futures: list[Any]) -> None:
+    await asyncio.gather(*(future._state.wait() for future in futures))
+
+
+def seconds_of(call: Any) -> float:
+    """Return how long a call takes."""
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def join(client: Client, count: int) -> float:
+    """Return the seconds until another worker has joined."""
+    address = client.scheduler.address
+    with contextlib.ExitStack() as stack:
+        begin = time.perf_counter()
+        _start(stack, [sys.executable, __file__, "--serve", address, str(count), "1"])
+        client.wait_for_workers(count + 1)
+        return time.perf_counter() - begin
+
+
+def observe(recorded: bool, workers: int, tasks: int) -> dict[str, float]:
+    """Compute the graphs on a new cluster, recorded or not."""
+    size = min(GRAPH, tasks // 2)
+    graphs = tasks // size
+    figures: dict[str, float] = {"tasks": graphs * size}
+    with tempfile.TemporaryDirectory() as directory, cluster(workers) as client:
+        count = workers // PROCESSES * PROCESSES
+        run: Any = None
+        if recorded:
+            begin = time.perf_counter()
+            run = dasfprof.profile(client, directory=directory, response_timeout=300).__enter__()
+            figures["start"] = time.perf_counter() - begin
+        client.run_on_scheduler(count_hooks, HOOKS)
+        compute_graphs(client, 1, size)  # warms up
+        states = [client.run_on_scheduler(usage)]
+        for part in range(2):
+            compute_graphs(client, graphs // 2 + (graphs % 2) * part, size)
+            if recorded:
+                figures["flush"] = seconds_of(run.flush)
+            states.append(client.run_on_scheduler(usage))
+        figures["join"] = join(client, count)
+        if recorded:
+            figures["stop"] = seconds_of(run.stop)
+        before, half, after = states
+        figures |= {name: after[name] - before[name] for name in after}
+        figures["resident later"] = after["resident"] - half["resident"]
+    return figures
+
+
+def main(arguments: list[str] | None = None) -> list[Result]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, default=1000)
+    parser.add_argument("--tasks", type=int, default=1_000_000)
+    parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    dask.config.set(PATIENT)
+    if options.serve:
+        scheduler, process, count = options.serve
+        asyncio.run(serve_workers(scheduler, int(process), int(count)))
+        return []
+    plain, recorded = (observe(on, options.workers, options.tasks) for on in (False, True))
+    tasks = recorded["tasks"]
+    result = Result(
+        f"A scheduler of {options.workers:,} workers, {tasks:,.0f} tasks",
+        ["", "not recorded", "recorded"],
+    )
+
+    def row(what: str, *values: str) -> None:
+        result.rows.append([what, *values])
+
+    both = plain, recorded
+    row("CPU of the loop, us a task", *(f"{1e6 * each['loop'] / tasks:.1f}" for each in both))
+    row("in hooks, us a task", "", f"{1e6 * recorded['hooks'] / tasks:.2f}")
+    row("their share of the loop", "", f"{recorded['hooks'] / recorded['loop']:.2%}")
+    row("calls of hooks a task", "", f"{recorded['calls'] / tasks:.1f}")
+    row("threads beside it, us a task", "", f"{1e6 * recorded['threads'] / tasks:.1f}")
+    row("memory gained, MB", *(f"{each['resident'] / 1e6:.1f}" for each in both))
+    row("in the second half", *(f"{each['resident later'] / 1e6:.1f}" for each in both))
+    row("a worker joins, s", *(f"{each['join']:.2f}" for each in both))
+    for what in ("start", "flush", "stop"):
+        row(f"{what}(), s", "", f"{recorded[what]:.2f}")
+    result.figures = {"none": plain, "dasfprof": recorded}
+    print(result.show(), flush=True)
+    return [result]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Rules about what the client's program calls and sends: gathers, results, names, values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.registry import rule
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.model.client_time import LARGE, find_calls, find_carried, single_calls
+from dasfprof.analysis.under_way.state import Frame, write_frame
+from dasfprof.analysis.wording import Bytes, Count, Figures, Seconds, Words
+
+#: The share of the run that the client has to spend so.
+_SHARE = 0.05
+#: The fewest bytes of all results that are many.
+_MUCH = 50_000_000
+
+
+@rule("single-gathers")
+def single_gathers(run: RunFigures) -> Iterator[Finding]:
+    """Find a program that asks for its results one by one."""
+    calls = single_calls(run.trace)
+    seconds = float(calls["in_vain"].sum())
+    if not len(calls) or not seconds > _SHARE * run.wall:
+        return
+    yield Finding.of(
+        _say_single_gathers,
+        calls=Count(calls["calls"].sum()),
+        call=str(calls["call"].iloc[0]),
+        line=_line(calls),
+        receiving=Seconds(calls["receiving"].sum()),
+        waiting=Seconds(calls["waiting"].sum()),
+        each=Seconds(calls["receiving"].sum() / calls["calls"].sum()),
+        seconds=seconds,
+    )
+
+
+def _say_single_gathers(f: Figures) -> Words:
+    return (
+        f"The client fetches results one by one: {f.calls:call} of {f.call}, which take "
+        f"{f.receiving} beyond what it waited for results to be computed.",
+        f"{f.each} each, most at {f.line}; it waited {f.waiting} for results to be computed. See "
+        "client_calls().",
+        "Give all to one dask.compute(...): what several of them need is then computed once, and "
+        "their tasks run side by side."
+        if f.call == "compute"
+        else "Ask for many results in one call: client.gather(list of futures); or in batches as "
+        "they are done: as_completed(futures).batches(). Submit all before the first is asked for.",
+    )
+
+
+@rule("large-results")
+def large_results(run: RunFigures) -> Iterator[Finding]:
+    """Find a program that lets much data come to it."""
+    calls = find_calls(run.trace)
+    calls = calls[(calls["receiving"] > 0).to_numpy()]
+    calls = calls.sort_values("receiving", ascending=False, kind="stable")
+    calls = calls[(calls["received"] >= LARGE * calls["calls"]).to_numpy()]
+    seconds, received = float(calls["receiving"].sum()), float(calls["received"].sum())
+    if received < _MUCH or not seconds > _SHARE * run.wall:
+        return
+    yield Finding.of(
+        _say_large_results,
+        received=Bytes(received),
+        receiving=Seconds(seconds),
+        calls=Count(calls["calls"].sum()),
+        line=_line(calls),
+        seconds=seconds,
+    )
+
+
+def _say_large_results(f: Figures) -> Words:
+    return (
+        f"Large results come to the client: {f.received}, for which it waits {f.receiving} after "
+        "they were computed.",
+        f"In {f.calls:call}, most at {f.line}. See client_calls() and client_time().",
+        "Keep them on the cluster (persist() in place of compute(), futures in place of gather()), "
+        "reduce them there, or store them from the tasks: to_zarr(), to_parquet().",
+    )
+
+
+@rule("tokenising")
+def tokenising(run: RunFigures) -> Iterator[Finding]:
+    """Find a program that makes names of tasks out of large objects."""
+    calls = find_calls(run.trace).sort_values("tokenising", ascending=False, kind="stable")
+    seconds = float(calls["tokenising"].sum())
+    if not seconds > _SHARE * run.wall:
+        return
+    longest = calls.iloc[:1]
+    yield Finding.of(
+        _say_tokenising,
+        hashing=Seconds(seconds),
+        line=_line(longest),
+        call=str(longest["call"].iloc[0]),
+        there=Seconds(longest["tokenising"].iloc[0]),
+        what=_sent_at(run, longest),
+        seconds=seconds,
+    )
+
+
+def _say_tokenising(f: Figures) -> Words:
+    inside = "" if f.call == "tokenising" else f", in {f.call}"
+    what = f" {f.what} was sent from there." if f.what else ""
+    return (
+        f"The client hashes what it hands over, to name tasks after it: for {f.hashing}.",
+        f"{f.there} of that at {f.line}{inside}.{what} See client_calls().",
+        "Give names that need no hashing: name=False in from_array(), pure=False or key= in "
+        "submit() and map(), dask_key_name= of delayed functions; or client.scatter(object, "
+        "hash=False) once, and hand over its future.",
+    )
+
+
+@rule("sent-by-value")
+def sent_by_value(run: RunFigures) -> Iterator[Finding]:
+    """Find functions and arguments that are large, and sent within each of many tasks."""
+    table = find_carried(run.trace).table
+    if not len(table):
+        return
+    calls = find_calls(run.trace).merge(table[["file", "line"]].drop_duplicates())
+    pickling = float(calls["pickling"].sum())
+    if not run.carrying + pickling > _SHARE * run.wall:
+        return
+    largest = table.iloc[0]
+    yield Finding.of(
+        _say_sent_by_value,
+        name=str(largest["name"]),
+        kind=str(largest["kind"]),
+        size=Bytes(largest["size"]),
+        tasks=Count(largest["tasks"]),
+        bytes=Bytes(largest["size"] * largest["tasks"]),
+        why=str(largest["why"]),
+        held=str(largest["held"] or ""),
+        line=_line(table),
+        handling=Seconds(run.carrying),
+        pickling=Seconds(pickling),
+        seconds=run.carrying + pickling,
+    )
+
+
+def _say_sent_by_value(f: Figures) -> Words:
+    a_function = f.kind == "function"
+    what = f"The function {f.name} is" if a_function else f"Arguments of {f.name} are"
+    why = f" ({f.why})" if a_function else ""
+    held = f" It holds {f.held}." if a_function and f.held else ""
+    held = held if a_function else f" They are {f.held}."
+    return (
+        f"{what} sent by value{why}, {f.size} in each of {f.tasks:task}: {f.bytes} that are "
+        "pickled and unpickled task by task.",
+        f"Sent at {f.line}.{held} Handling these tasks takes up to {f.handling} beyond what tasks "
+        f"that carry nothing take, pickling graphs {f.pickling} in the client. See sent_values().",
+        "Let what it holds be an argument that is sent once: held = client.scatter(object, "
+        "broadcast=True), and f(x, held); or load it in the tasks. A function of a module that "
+        "workers can import is sent by its name."
+        if a_function
+        else "Load them in the tasks; or send what several have once: client.scatter(object, "
+        "broadcast=True), and hand over its future.",
+    )
+
+
+def _line(calls: pd.DataFrame) -> str:
+    """Write the line of the first of some calls."""
+    first = calls.iloc[0]
+    if not isinstance(first["file"], str):
+        return "an unknown line"
+    return write_frame(Frame(str(first["code"]), first["file"], int(first["line"])))
+
+
+def _sent_at(run: RunFigures, calls: pd.DataFrame) -> str:
+    """Say what large value was sent from the line of the first of some calls; empty: none."""
+    first, values = calls.iloc[0], run.trace.sent_values
+    if not len(values) or not isinstance(first["file"], str):
+        return ""
+    there = (values["file"].astype(object) == first["file"]) & (values["line"] == first["line"])
+    own = values[there.to_numpy()]
+    if not len(own):
+        return ""
+    largest = own.iloc[int(np.argmax(own["size"].to_numpy(dtype=float)))]
+    return f"A {largest['held']} of {Bytes(largest['size'])}"

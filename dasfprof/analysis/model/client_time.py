@@ -1,0 +1,196 @@
+"""What the client's program called of Dask, and the classes of its main thread's time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: What tells from when to when the client was recorded.
+_RECORDING = "recording"
+#: The fewest calls of a line that ask for single results, and the bytes of a large one.
+_MANY, LARGE = 50, 1_000_000
+_LINE = ["call", "file", "line", "code"]
+_SUMS = (
+    *("calls", "keys", "seconds", "waiting", "receiving", "deserialising"),
+    *("tokenising", "optimising", "pickling", "received", "sent"),
+)
+
+
+class ClientTime(str, Enum):
+    """A class of the time of the client's main thread, and what it means."""
+
+    meaning: str
+
+    def __new__(cls, label: str, meaning: str) -> ClientTime:
+        """Make a class."""
+        member = str.__new__(cls, label)
+        member._value_, member.meaning = label, meaning
+        return member
+
+    WAITING = "Waits for results", "It waited until results were there, or for an answer."
+    RECEIVING = "Receives results", "Results came, and were deserialised."
+    PREPARING = (
+        "Prepares graphs",
+        "Tasks were made, named, optimised, pickled, and handed to the connection.",
+    )
+    SCATTERING = "Scatters data", "Data was sent to the cluster."
+    OWN = "Its own code", "The program was in none of these calls; it may have built collections."
+
+
+@once_per_trace
+def find_calls(trace: Trace) -> pd.DataFrame:
+    """Return the calls of the client's program, a row a kind and line, the longest first."""
+    calls = trace.client_calls
+    if not len(calls):  # of a trace in memory it may have no columns
+        calls = pd.DataFrame(columns=[*_LINE, *_SUMS, "longest", "time", "stop"], dtype=float)
+    calls = calls[(calls["call"].astype(object) != _RECORDING).to_numpy()]
+    calls = calls.astype(dict.fromkeys(("call", "file", "code"), object))
+    groups = calls.groupby(_LINE, dropna=False, sort=False)
+    ends = {"longest": "max", "time": "min", "stop": "max"}
+    found = groups.agg({**dict.fromkeys(_SUMS, "sum"), **ends})
+    return found.reset_index().sort_values(
+        "seconds", ascending=False, kind="stable", ignore_index=True
+    )
+
+
+@once_per_trace
+def single_calls(trace: Trace) -> pd.DataFrame:
+    """Return the rows of `find_calls` that ask for many small results, one by one.
+
+    ``in_vain`` is what one call for all of them would not have taken: not making objects of the
+    bytes, and not one call. Those with most come first.
+    """
+    calls = find_calls(trace)
+    few = (calls["keys"] <= 1.5 * calls["calls"]) & (calls["received"] < LARGE * calls["keys"])
+    calls = calls[(few & (calls["calls"] >= _MANY) & (calls["receiving"] > 0)).to_numpy()]
+    rest = calls["deserialising"] + calls["receiving"] / calls["calls"]
+    calls = calls.assign(in_vain=(calls["receiving"] - rest).clip(lower=0))
+    return calls.sort_values("in_vain", ascending=False, kind="stable", ignore_index=True)
+
+
+def meanwhile(trace: Trace, begins: Array, ends: Array) -> dict[ClientTime, float]:
+    """Return `client_time_of` within spans of time, Unix seconds, in order and apart.
+
+    A row's seconds are taken to be spread evenly from its first call's begin to its last one's end.
+    """
+    table = trace.client_calls
+    start, stop = (table[name].to_numpy(dtype=float) for name in ("time", "stop"))
+    lasted = np.fmax(stop - start, 1e-9)
+    within = np.array(
+        [
+            np.clip(np.fmin(last, ends) - np.fmax(first, begins), 0, None).sum()
+            for first, last in zip(start.tolist(), stop.tolist(), strict=True)
+        ],
+        dtype=float,
+    )
+    shares = pd.Series(within / lasted, index=table.index)
+    parts = ("seconds", "waiting", "receiving")
+    scaled = table.assign(**{name: table[name] * shares for name in parts})
+    return _classes(scaled, float((ends - begins).sum()))
+
+
+def client_time_of(trace: Trace) -> dict[ClientTime, float]:
+    """Return the seconds of each class; empty if nothing tells."""
+    table = trace.client_calls
+    main = table[(table["main"] == 1).to_numpy()] if len(table) else table
+    if not len(main):
+        return {}
+    return _classes(main, float(np.nanmax(main["stop"]) - np.nanmin(main["time"])))
+
+
+def _classes(table: pd.DataFrame, whole: float) -> dict[ClientTime, float]:
+    main = table[(table["main"] == 1).to_numpy()]
+    named = main["call"].astype(object).to_numpy()
+    seconds, waiting, receiving = (
+        main[name].to_numpy(dtype=float) for name in ("seconds", "waiting", "receiving")
+    )
+    is_call, scatters = named != _RECORDING, named == "scatter"
+    others = is_call & ~scatters
+    found = {
+        ClientTime.WAITING: float(waiting[others].sum()),
+        ClientTime.RECEIVING: float(receiving[others].sum()),
+        ClientTime.PREPARING: float((seconds - waiting - receiving)[others].sum()),
+        ClientTime.SCATTERING: float(seconds[scatters].sum()),
+    }
+    return {**found, ClientTime.OWN: max(whole - sum(found.values()), 0.0)}
+
+
+# --- Large values that were sent within each of many tasks, and what that costs -------------------
+
+_TEXTS = ("kind", "name", "why", "held", "file", "code")
+_NUMBERS = ("size", "seconds", "tasks", "line")
+#: Bytes of a value from which tasks that carry it are slow to handle, and of all of them together.
+_HEAVY, _ALL_HEAVY = 50_000, 5_000_000
+#: What a task that carries nothing takes to handle, about; and bytes a second, and times that it is
+#: pickled, unpickled or copied, that one with a value takes at most.
+_EMPTY, _SLOWEST, _TIMES = 0.001, 50e6, 30
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Large values that were sent within each of many tasks."""
+
+    #: Rows of `find_sent`.
+    table: pd.DataFrame
+    #: By how much longer it takes to handle all these tasks than others, at most.
+    most: float
+    #: How many tasks.
+    tasks: int
+
+
+@once_per_trace
+def find_sent(trace: Trace) -> pd.DataFrame:
+    """Return the values of graphs, a row a value and line: ``kind, name, file, line, why, ...``.
+
+    Those with most bytes in all tasks, which is ``whole``, come first.
+    """
+    sent = trace.sent_values
+    if not len(sent):  # of a trace in memory it may have no columns
+        sent = pd.DataFrame(columns=[*_TEXTS, *_NUMBERS])
+    groups = sent.astype({**dict.fromkeys(_TEXTS, object), **dict.fromkeys(_NUMBERS, float)})
+    found = groups.groupby(["kind", "name", "file", "line"], dropna=False, sort=False).agg(
+        why=("why", "first"),
+        held=("held", "first"),
+        code=("code", "first"),
+        graphs=("tasks", "size"),
+        tasks=("tasks", "sum"),
+        size=("size", "mean"),
+        seconds=("seconds", "mean"),
+    )
+    found = found.reset_index()
+    found["whole"] = found["size"] * found["tasks"]
+    return found.sort_values("whole", ascending=False, kind="stable", ignore_index=True)
+
+
+@once_per_trace
+def find_carried(trace: Trace) -> Carried:
+    """Find what tasks carried."""
+    found = find_sent(trace)
+    heavy = (found["size"] >= _HEAVY) & (found["whole"] >= _ALL_HEAVY) & (found["tasks"] > 1)
+    found = found[heavy.to_numpy()]
+    each = np.fmax(found["size"] / _SLOWEST, _TIMES * found["seconds"])
+    return Carried(found, float((each * found["tasks"]).sum()), int(found["tasks"].sum()))
+
+
+def seconds_of_carrying(carried: Carried, handling: float, tasks: int) -> float:
+    """Return how much longer handling took since tasks carried values.
+
+    Parameters
+    ----------
+    carried
+        What they carried.
+    handling
+        Thread-seconds of handling all tasks.
+    tasks
+        The number of all tasks.
+    """
+    own = min(carried.tasks, tasks)
+    share = handling * own / tasks if tasks else 0.0
+    return max(min(share - own * _EMPTY, carried.most), 0.0)

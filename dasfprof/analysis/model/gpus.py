@@ -1,0 +1,379 @@
+"""Readings of each worker's GPU, and how busy each GPU was, over time and in total."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.numeric.groups import ratio
+from dasfprof.analysis.numeric.intervals import union
+from dasfprof.analysis.numeric.sample_means import SampledIntervals, held_until
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.progress import track
+from dasfprof.analysis.trace.workers import HOST_WIDE
+from dasfprof.database.columns import Array
+
+# --- Readings of each worker's GPU, whoever read them ---------------------------------------------
+
+_READINGS = ["gpu_index", "gpu_utilization", "gpu_memory_used"]
+_USAGE_NAMES = {
+    "index": "gpu_index",
+    "utilization": "gpu_utilization",
+    "memory_used": "gpu_memory_used",
+}
+
+
+@dataclass(frozen=True)
+class GpuDevice:
+    """A device of a host, and its samples."""
+
+    host: str
+    #: None where the trace names no devices.
+    uuid: str | None
+    #: NVML's, NaN where nothing tells.
+    index: float
+    name: str | None
+    #: The workers whose own device it is, as numbers of `NamedWorkers`; none, if it was only
+    #: there to be used.
+    workers: tuple[int, ...]
+    #: In the order of time: ``time, gpu_index, gpu_utilization`` (percent), ``gpu_memory_used``
+    #: (bytes); where the trace names devices, all columns of `Trace.gpu_usage` too.
+    samples: pd.DataFrame
+
+
+class GpuSamples:
+    """The samples of the GPUs of a trace's workers.
+
+    A device is read by one worker of its host, whoever computes on it. Where the trace tells a
+    worker's device, by UUID, its samples are those of that device on that host. Else they are
+    the readings in the worker's own resource samples; else, as in DASF's files, those in the
+    samples of its host that belong to no worker.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._workers = workers = NamedWorkers(trace)
+        self._kinds = np.full(len(workers), "worker", dtype=object)
+        self._kinds[workers.of_lives] = trace.workers["kind"].to_numpy()
+        devices = trace.gpu_devices[trace.gpu_devices["uuid"].notna()]
+        numbers = workers.numbers(devices)
+        last = devices.assign(number=numbers).drop_duplicates("number", keep="last")
+        self._devices: dict[int, tuple[str, str]] = {}
+        self._indices: dict[int, float] = {}
+        for number, uuid, index in zip(last["number"], last["uuid"], last["index"], strict=True):
+            self._devices[number] = workers.hosts[number], uuid
+            self._indices[number] = index
+        self._of_device = _by_device(trace.gpu_usage, workers)
+        self._of_worker = _by_worker(trace.samples, workers)
+        self._none = pd.DataFrame(columns=["time", *_READINGS], dtype=float)
+
+    def of(self, number: int) -> pd.DataFrame:
+        """Return a worker's samples in the order of time.
+
+        Returns
+        -------
+        DataFrame
+            ``time, gpu_index, gpu_utilization`` (percent), ``gpu_memory_used`` (bytes).
+        """
+        if number in self._devices:
+            return self._of_device.get(self._devices[number], self._none)
+        samples = self._of_worker.get(number)
+        if samples is None:
+            samples = self._of_host(number)
+        index = samples["gpu_index"]
+        return samples if index.isna().all() else samples[index == index.min()]
+
+    def indices(self) -> pd.arrays.IntegerArray:
+        """Return the NVML index of each worker's GPU, NA where nothing tells."""
+        numbers = range(len(self._workers))
+        found = [self._indices.get(at, self.of(at)["gpu_index"].min()) for at in numbers]
+        indices = np.array(found, dtype=float)
+        missing = np.isnan(indices)
+        return pd.arrays.IntegerArray(np.where(missing, 0, indices).astype(np.int64), missing)
+
+    def devices(self) -> list[GpuDevice]:
+        """List the devices that workers have or that were read, by host and NVML index."""
+        owners: dict[tuple[str, Any], list[int]] = {}
+        for number in np.flatnonzero(self._kinds == "worker").tolist():
+            if number in self._devices:
+                owners.setdefault(self._devices[number], []).append(number)
+            elif len(samples := self.of(number)):
+                host, index = str(self._workers.hosts[number]), samples["gpu_index"].min()
+                owners.setdefault((host, None if np.isnan(index) else index), []).append(number)
+        for identity in self._of_device:
+            owners.setdefault(identity, [])
+        found = [self._device(*identity, numbers) for identity, numbers in owners.items()]
+        return sorted(
+            found,
+            key=lambda device: (device.host, np.nan_to_num(device.index), device.uuid or ""),
+        )
+
+    def _device(self, host: str, identity: Any, numbers: list[int]) -> GpuDevice:
+        if not isinstance(identity, str):
+            index = np.nan if identity is None else float(identity)
+            return GpuDevice(host, None, index, None, tuple(numbers), self.of(numbers[0]))
+        samples = self._of_device.get((host, identity), self._none)
+        known = samples["gpu_index"].to_numpy()
+        return GpuDevice(
+            host,
+            identity,
+            float(self._indices[numbers[0]] if numbers else known[0]),
+            str(samples["name"].iloc[0]) if len(samples) else None,
+            tuple(numbers),
+            samples,
+        )
+
+    def integrals(
+        self, tasks: pd.DataFrame, *, progress: bool = False
+    ) -> dict[str, tuple[Array, Array]]:
+        """Integrate the readings of its worker's GPU over each task run.
+
+        Returns
+        -------
+        dict
+            For ``gpu_utilization`` and ``gpu_memory_used`` the integrals (reading times
+            seconds), and the seconds that samples cover: see `SampledIntervals`.
+        """
+        starts = tasks["start"].to_numpy()
+        stops = starts + tasks["duration"].to_numpy()
+        found = {reading: (np.zeros(len(tasks)), np.zeros(len(tasks))) for reading in _READINGS[1:]}
+        bar = track(
+            self._rows(tasks),
+            "[function_bottleneck] Analysing traces",
+            shown=progress,
+            total=len(self._workers),
+            unit="worker",
+        )
+        for number, rows in bar:
+            samples = self.of(number)
+            times = samples["time"].to_numpy(dtype=float)
+            begun, ended = starts[rows], stops[rows]
+            # The readings of a sample are known together, as a rule.
+            intervals: dict[bytes, SampledIntervals] = {}
+            for reading, (integral, covered) in found.items():
+                values = samples[reading].to_numpy(dtype=float)
+                known = ~np.isnan(values)
+                if known.any():
+                    mask = known.tobytes()
+                    if mask not in intervals:
+                        intervals[mask] = SampledIntervals(times[known], begun, ended)
+                    integral[rows] = intervals[mask].integrals(values[known])
+                    covered[rows] = intervals[mask].covered
+        return found
+
+    def counts(self, tasks: pd.DataFrame) -> Array:
+        """Count the samples of its worker's GPU within each task run; NaN: it has none at all."""
+        starts = tasks["start"].to_numpy()
+        stops = starts + tasks["duration"].to_numpy()
+        sampled = list(self._rows(tasks))
+        if not sampled:
+            return np.broadcast_to(np.nan, len(tasks))
+        counts = np.full(len(tasks), np.nan)
+        for number, rows in sampled:
+            times = self.of(number)["time"].to_numpy(dtype=float)
+            if len(times):
+                first = np.searchsorted(times, starts[rows], side="left")
+                counts[rows] = np.searchsorted(times, stops[rows], side="left") - first
+        return counts
+
+    def _rows(self, tasks: pd.DataFrame) -> Iterator[tuple[int, Array]]:
+        """Return the number of each worker that has samples, and the rows of its task runs."""
+        sampled = [number for number in range(len(self._workers)) if len(self.of(number))]
+        if not sampled:
+            return
+        numbers = self._workers.numbers(tasks)
+        order = np.argsort(numbers, kind="stable")
+        bounds = np.searchsorted(numbers[order], np.arange(len(self._workers) + 1))
+        for number in sampled:
+            yield number, order[bounds[number] : bounds[number + 1]]
+
+    def _of_host(self, number: int) -> pd.DataFrame:
+        hosts, labels = self._workers.hosts, self._workers.labels
+        for place in np.flatnonzero(hosts == hosts[number]).tolist():
+            if labels[place] in HOST_WIDE and place in self._of_worker:
+                return self._of_worker[place]
+        return self._none
+
+
+@once_per_trace
+def gpu_samples(trace: Trace) -> GpuSamples:
+    """Return those of a trace."""
+    return GpuSamples(trace)
+
+
+def _by_device(usage: pd.DataFrame, workers: NamedWorkers) -> dict[tuple[str, str], pd.DataFrame]:
+    samples = usage.rename(columns=_USAGE_NAMES)
+    groups = samples.sort_values("time", kind="stable").groupby(
+        [workers.hosts[workers.numbers(samples)], samples["uuid"].astype(object)]
+    )
+    return {(str(host), str(uuid)): group for (host, uuid), group in groups}
+
+
+def _by_worker(samples: pd.DataFrame, workers: NamedWorkers) -> dict[int, pd.DataFrame]:
+    known = samples.reindex(columns=["worker_id", "time", *_READINGS])
+    known = known[known[_READINGS].notna().any(axis=1)]
+    known = known.astype(dict.fromkeys(_READINGS, float)).sort_values("time", kind="stable")
+    return {int(str(number)): group for number, group in known.groupby(workers.numbers(known))}
+
+
+# --- How busy each GPU was, over time and in total, and whether it idled while tasks ran ----------
+
+#: Columns of "GPU Usage" whose means are told.
+READINGS = ("power", "sm_clock", "memory_clock", "pcie_tx", "pcie_rx")
+#: Columns of "Device Memory" that count from the begin of recording.
+MOVES = tuple(
+    f"{way}{what}"
+    for way in ("device_to_host", "host_to_device", "host_to_disk", "disk_to_host")
+    for what in ("", "_size")
+)
+
+
+@dataclass(frozen=True)
+class GpuUtilisation:
+    """How busy a device was, by window of time; NaN where no sample tells."""
+
+    device: GpuDevice
+    #: Seconds for which samples are known: what the rest is about.
+    seconds: Array
+    #: Percent, as NVML has it.
+    mean_utilization: Array
+    max_utilization: Array
+    #: Bytes.
+    mean_memory: Array
+    max_memory: Array
+    memory_total: Array
+    #: By the names of further columns of "GPU Usage", in their units.
+    means: dict[str, Array]
+    max_temperature: Array
+    #: By the names of columns of "Device Memory", what its workers moved: bytes and seconds.
+    moved: dict[str, Array]
+    #: Percent of the time in which a task ran on one of its workers; in which no kernel ran though
+    #: one did; and in which neither did.
+    tasks_ran: Array
+    idle_while_tasks_ran: Array
+    idle_while_no_task_ran: Array
+    samples: Array
+
+
+def gpu_utilisation(
+    trace: Trace, workers: NamedWorkers, interval: float | None = None
+) -> tuple[Array, list[GpuUtilisation]]:
+    """Find how busy each GPU was, in windows of equal length or in the whole run.
+
+    Returns
+    -------
+    begins, devices
+        When the windows begin, in seconds from the trace's begin; and the devices, by host and
+        index.
+    """
+    devices = gpu_samples(trace).devices() if trace.begin < trace.end else []
+    edges = np.array([trace.begin, trace.end])
+    if interval is not None and devices:
+        count = max(int(np.ceil((trace.end - trace.begin) / interval)), 1)
+        edges = trace.begin + interval * np.arange(count + 1)
+    tasks = trace.tasks
+    of_task, starts = workers.numbers(tasks), tasks["start"].to_numpy()
+    stops = starts + tasks["duration"].to_numpy()
+    moved = _Moves(trace.device_memory, workers, edges)
+    found = []
+    for device in devices:
+        own = np.isin(of_task, device.workers)
+        running = union(starts[own], stops[own])
+        facts = _integrate(device.samples, edges, running)
+        found.append(GpuUtilisation(device, moved=moved.of(device.workers), **facts))
+    return edges[:-1] - trace.begin, found
+
+
+class _Moves:
+    """What workers of dask-cuda moved between GPU, memory and disk, by window of time."""
+
+    def __init__(self, samples: pd.DataFrame, workers: NamedWorkers, edges: Array) -> None:
+        self._samples = samples.sort_values("time", kind="stable")
+        self._numbers = workers.numbers(self._samples)
+        self._edges = edges
+
+    def of(self, numbers: tuple[int, ...]) -> dict[str, Array]:
+        """Return the sums of workers; NaN where none of them tells."""
+        own = self._samples[np.isin(self._numbers, numbers)]
+        sums = {name: np.full(len(self._edges) - 1, np.nan if own.empty else 0.0) for name in MOVES}
+        for _, life in own.groupby("worker_id"):
+            # Each sample has the totals of its life since recording began.
+            last = np.searchsorted(life["time"].to_numpy(), self._edges, side="right")
+            for name in MOVES:
+                sums[name] += np.diff(np.r_[0.0, life[name].to_numpy(dtype=float)][last])
+        return sums
+
+
+def _integrate(samples: pd.DataFrame, edges: Array, running: tuple[Array, Array]) -> dict[str, Any]:
+    """Integrate a device's readings over the windows between edges.
+
+    Time is cut wherever a sample, a window or the running of tasks begins or ends; between two
+    cuts all of them are constant.
+    """
+    times = samples["time"].to_numpy(dtype=float)
+    ends = held_until(times)
+    cuts = np.unique(np.concatenate([edges, times, ends, *running]))
+    cuts = cuts[(cuts >= edges[0]) & (cuts <= edges[-1])]
+    begins, seconds = cuts[:-1], np.diff(cuts)
+    window = np.searchsorted(edges, begins, side="right") - 1
+    sample = np.searchsorted(times, begins, side="right") - 1
+    sampled = sample >= 0
+    sampled[sampled] = begins[sampled] < ends[sample[sampled]]
+    busy = _inside(begins, *running)
+
+    def reading(name: str) -> Array:
+        values = np.full(len(begins), np.nan)
+        if name in samples:
+            values[sampled] = samples[name].to_numpy(dtype=float)[sample[sampled]]
+        return values
+
+    def total(weights: Array) -> Array:
+        sums = np.bincount(window, weights=weights, minlength=len(edges) - 1)
+        return np.asarray(sums, dtype=float)
+
+    def mean(values: Array) -> Array:
+        known = ~np.isnan(values)
+        return ratio(total(np.where(known, values, 0.0) * seconds), total(known * seconds))
+
+    def highest(values: Array) -> Array:
+        found = np.full(len(edges) - 1, np.nan)
+        np.fmax.at(found, window, values)
+        return found
+
+    utilization, memory = reading("gpu_utilization"), reading("gpu_memory_used")
+    # Of a second with a utilisation of 30 %, the device idled 0.7.
+    idle = 100.0 - utilization
+    inside = (times >= edges[0]) & (times <= edges[-1])
+    places = np.minimum(np.searchsorted(edges, times[inside], side="right"), len(edges) - 1) - 1
+    return {
+        "seconds": total(sampled * seconds),
+        "mean_utilization": mean(utilization),
+        "max_utilization": highest(utilization),
+        "mean_memory": mean(memory),
+        "max_memory": highest(memory),
+        "memory_total": highest(reading("memory_total")),
+        "means": {name: mean(reading(name)) for name in READINGS},
+        "max_temperature": highest(reading("temperature")),
+        "tasks_ran": mean(np.where(sampled, 100.0 * busy, np.nan)),
+        "idle_while_tasks_ran": mean(idle * busy),
+        "idle_while_no_task_ran": mean(idle * ~busy),
+        "samples": np.bincount(places, minlength=len(edges) - 1),
+    }
+
+
+def _inside(times: Array, starts: Array, stops: Array) -> Array:
+    """Return which times are within intervals that are apart and in order."""
+    place = np.searchsorted(starts, times, side="right") - 1
+    found = place >= 0
+    found[found] = times[found] < stops[place[found]]
+    return found

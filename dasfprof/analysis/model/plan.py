@@ -1,0 +1,185 @@
+"""`Plan`: the layers of a run's graphs as nodes, and what they handed to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.critical_path import find_path, run_columns
+from dasfprof.analysis.model.layers import number_layers
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.predecessors import DEPENDENCY, find_predecessors
+from dasfprof.analysis.model.slots import TaskSlots, task_slots, unseen_runs
+from dasfprof.analysis.model.steps import groups_of, line_groups, step_groups
+from dasfprof.analysis.model.times import TICKS_PER_SECOND, to_ticks
+from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.tasks import P2P_BARRIER
+from dasfprof.database.columns import Array
+
+#: Bits of a time, in ticks, beside a key's number.
+_TIME_BITS = 38
+#: Ticks of a scheduler's time that are one of those.
+_TICK = 1024
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The nodes of a run, in the order of their first start.
+
+    A node is what one line and step of the program built of one layer of a graph, in one
+    computation; of tasks whose keys are text, as of futures, all of a function count as a layer.
+    """
+
+    #: The node of each slot of the trace with its open runs, and of each slot of the trace.
+    of_whole: Array
+    of_slots: Array
+    #: Of each node, from 0.
+    computation: Array
+    function: list[str]
+    step: list[str]
+    line: list[str]
+
+    def __len__(self) -> int:
+        return len(self.function)
+
+
+@dataclass(frozen=True)
+class PlanEdges:
+    """Which nodes took results of which, a row a pair: by the taker, then by the other."""
+
+    source: Array
+    target: Array
+    #: Bytes of the distinct results; NaN: unknown, or rows and blocks of a P2P shuffle, which go
+    #: from worker to worker and are no results.
+    size: Array
+    #: The taker's task runs that took any, and those that the critical path comes to from a run
+    #: whose result they waited for.
+    tasks: Array
+    on_path: Array
+
+
+@once_per_trace
+def find_plan(trace: Trace) -> Plan:
+    """Group the task runs into nodes."""
+    whole, ended = with_open_runs(trace), len(trace.tasks)
+    slots, unseen = task_slots(whole), unseen_runs(trace)
+    tables, count = (whole.tasks, unseen), len(whole.tasks)
+    seen_by_scheduler = count + pd.Index(unseen.index).get_indexer(unseen_runs(whole).index)
+    rows_of_whole = np.append(np.arange(count), seen_by_scheduler)
+    rows_of_trace = np.append(np.arange(ended), count + np.arange(len(unseen)))
+
+    def rows(name: str) -> Array:
+        own = getattr(slots.times, name)[:count]
+        return np.append(own, getattr(task_slots(trace).times, name)[ended:])
+
+    key_ids = np.append(whole.tasks["key_id"].to_numpy(), unseen["key_id"].to_numpy())
+    of_function, functions = groups_of("function", "", tables)
+    (of_step, steps), (of_line, lines) = step_groups(*tables), line_groups(*tables)
+    parts = [
+        (_computations(trace, rows("arrival"), rows("known")), count + len(unseen) + 1),
+        (number_layers(trace.keys, key_ids, of_function), len(key_ids) + 1),
+        (of_line, len(lines)),
+        (of_step, len(steps)),
+    ]
+    codes = np.zeros(len(key_ids), dtype=np.int64)
+    for part, size in parts:  # numbered anew each time, so that no product is too large
+        codes = pd.factorize(codes * size + part)[0].astype(np.int64)
+    # One that was taken off its worker is still open there: it belongs to where its key ended.
+    last = np.full(len(trace.keys), -1, dtype=np.int64)
+    last[key_ids[:ended]] = codes[:ended]
+    elsewhere = last[key_ids[ended:count]]
+    codes[ended:count] = np.where(elsewhere >= 0, elsewhere, codes[ended:count])
+    codes = pd.factorize(codes)[0].astype(np.int64)
+    nodes = Groups(codes, int(codes.max(initial=-1)) + 1)
+    order = np.argsort(nodes.min(rows("start")), kind="stable")
+    places = np.empty(nodes.count, dtype=np.int64)
+    places[order] = np.arange(nodes.count)
+    codes, first = places[codes], nodes.order[nodes.begins[:-1]][order]
+    return Plan(
+        codes[rows_of_whole],
+        codes[rows_of_trace],
+        parts[0][0][first],
+        *([names[of[row]] for row in first.tolist()]
+          for of, names in ((of_function, functions), (of_step, steps), (of_line, lines))),
+    )  # fmt: skip
+
+
+def _computations(trace: Trace, arrival: Array, known: Array) -> Array:
+    """Return the computation of each task run, from 0.
+
+    Another one begins with a graph that arrives when all that came before has ended.
+    """
+    graphs = np.sort(to_ticks(trace.graphs["time"].to_numpy(dtype=float) - trace.begin))
+    order = np.argsort(arrival, kind="stable")
+    before = np.searchsorted(arrival[order], graphs)
+    busy_until = np.append(-np.inf, np.fmax.accumulate(known[order]))[before]
+    begins = graphs[(before > 0) & (busy_until <= graphs)]
+    found: Array = np.unique(np.searchsorted(begins, arrival, side="right"), return_inverse=True)[1]
+    return found
+
+
+@once_per_trace
+def find_edges(trace: Trace) -> PlanEdges:
+    """Find what the nodes handed to each other."""
+    plan, slots = find_plan(trace), task_slots(trace)
+    lengths, ids = trace.task_dependencies
+    users = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
+    sources = _runs_before(trace, slots, ids, users)
+    found = sources >= 0
+    users, sources = users[found], sources[found]
+    pairs = plan.of_slots[users] * len(plan) + plan.of_slots[sources]
+    codes, distinct = pd.factorize(pairs, sort=True)
+    edges, size = Groups(codes, len(distinct)), _sizes(trace, len(slots.worker))
+    once = ~pd.DataFrame({"edge": codes, "of": sources}).duplicated().to_numpy()
+    handed = Groups(codes[once], len(distinct))
+    told = size[sources[once]]
+    unknown = handed.sizes > handed.known(told)
+    takers = pd.DataFrame({"edge": codes, "by": users}).drop_duplicates()["edge"].to_numpy()
+    target, source = np.divmod(distinct, max(len(plan), 1))
+    shuffled = np.array([name == P2P_BARRIER for name in plan.function], dtype=bool)
+    unknown |= shuffled[source] | shuffled[target]
+    path = find_path(trace).rows
+    bound = find_predecessors(trace).kind[path[1:]] == DEPENDENCY
+    passed = plan.of_slots[path[1:]] * len(plan) + plan.of_slots[path[:-1]]
+    return PlanEdges(
+        source,
+        target,
+        np.where(unknown, np.nan, handed.sum(told)),
+        Groups(takers, edges.count).sizes,
+        Groups(pd.Index(distinct).get_indexer(passed[bound]), edges.count).sizes,
+    )
+
+
+def _runs_before(trace: Trace, slots: TaskSlots, ids: Array, users: Array) -> Array:
+    """Return the run of each dependency that its user took the result of; -1: none is known.
+
+    That is the last which had started before the user did; by clocks that differ, the first.
+    """
+    key_ids = run_columns(trace, "key_id").astype(np.int64)
+    at = _ticks(key_ids, slots.times.start)
+    order = np.argsort(at, kind="stable")
+    if not len(order):
+        return np.full(len(ids), -1, dtype=np.int64)
+    ids = ids.astype(np.int64)
+    last = np.searchsorted(at[order], _ticks(ids, slots.times.start[users])) - 1
+    first = np.searchsorted(at[order], ids << _TIME_BITS)
+    found = order[np.minimum(np.maximum(last, first), len(order) - 1)]
+    return np.where(key_ids[found] == ids, found, -1)
+
+
+def _ticks(key_ids: Array, times: Array) -> Array:
+    """Put key and time into one number, to sort and to search by."""
+    ticks = np.clip(np.nan_to_num(times) * (TICKS_PER_SECOND / _TICK), 0, (1 << _TIME_BITS) - 1)
+    found: Array = (key_ids << _TIME_BITS) + ticks.astype(np.int64)
+    return found
+
+
+def _sizes(trace: Trace, count: int) -> Array:
+    """Return the bytes of the result of each slot; NaN: unknown."""
+    sizes = np.full(count, np.nan)
+    sizes[: len(trace.tasks)] = trace.tasks["size"].to_numpy(dtype=float)
+    return sizes

@@ -1,0 +1,225 @@
+"""What processes used: those of hosts, by program; and whose the CPU of workers' processes was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.run_memory import processes_of_workers
+from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+# --- What processes of hosts used, by program: cores of busy hosts, and memory --------------------
+
+#: Seconds between two looks beyond which a row is damaged.
+_LONGEST = 1e5
+_PROGRAM = ["host", "name", "owner", "ours"]
+
+
+@dataclass(frozen=True)
+class HostPrograms:
+    """The programs that were seen on hosts."""
+
+    #: A row a program of a host, the most CPU first: ``host, name, owner, ours`` (the run's own),
+    #: ``processes`` (how many), ``seconds`` (of CPU), ``cores`` (on average over the looks at the
+    #: busy host), ``memory`` (the most at a time, of all its processes).
+    programs: pd.DataFrame
+    #: How many looks there were at each busy host.
+    looks: dict[str, int]
+
+    def others(self) -> tuple[str, pd.DataFrame] | None:
+        """Return the host that others' programs used most, and these; None if nobody looked."""
+        if not self.looks:
+            return None
+        others = self.programs[~self.programs["ours"].to_numpy(dtype=bool)]
+        cores = {host: float(others["cores"][others["host"] == host].sum()) for host in self.looks}
+        host = max(cores, key=lambda each: cores[each])
+        return host, others[others["host"] == host]
+
+
+@once_per_trace
+def host_programs(trace: Trace) -> HostPrograms:
+    """Sum up what was seen of the processes of each host."""
+    intervals = trace.host_processes["interval"].to_numpy(dtype=float)
+    table = trace.host_processes[(intervals >= 0) & (intervals < _LONGEST)]
+    hosts = trace.workers["host"].to_numpy(dtype=object)[table["worker_id"].to_numpy()]
+    seen = pd.DataFrame(
+        {
+            "host": _texts(hosts),
+            **{name: _texts(table[name]) for name in ("name", "owner")},
+            "ours": table["ours"].to_numpy(dtype=bool),
+            "pid": table["pid"].to_numpy(),
+            "time": table["time"].to_numpy(dtype=float),
+            "interval": table["interval"].to_numpy(dtype=float),
+            "memory": table["memory"].to_numpy(dtype=float),
+        }
+    )
+    cpu = np.nan_to_num(table["cpu"].to_numpy(dtype=float))
+    seen["seconds"] = cpu / 100 * seen["interval"]
+    busy = seen[(seen["interval"] > 0).to_numpy(dtype=bool)]
+    looks = busy.drop_duplicates(["host", "time"]).groupby("host", sort=False)["interval"]
+    at_a_time = seen.groupby([*_PROGRAM, "time"], sort=False)["memory"].sum(min_count=1)
+    groups = seen.groupby(_PROGRAM, sort=False)
+    programs = pd.DataFrame(
+        {
+            "processes": groups["pid"].nunique(),
+            "seconds": groups["seconds"].sum(),
+            "memory": at_a_time.groupby(level=_PROGRAM, sort=False).max(),
+        }
+    ).reset_index()
+    programs["cores"] = programs["seconds"] / programs["host"].map(looks.sum()).astype(float)
+    programs = programs.sort_values("seconds", ascending=False, kind="stable", ignore_index=True)
+    return HostPrograms(programs, {str(host): int(n) for host, n in looks.count().items()})
+
+
+def _texts(column: Any) -> list[str]:
+    """Return texts that tables can be grouped by: without lone surrogates."""
+    return [
+        text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else "unknown"
+        for text in column.tolist()
+    ]
+
+
+# `process_cpu`: whose the CPU of workers' processes is: tasks' threads, others, Dask's own.
+
+
+@dataclass(frozen=True)
+class ProcessCpu:
+    """CPU seconds of the processes of workers, between the first and the last sample of each."""
+
+    #: A row a process, of index `Trace.workers` (its worker, or the first of several): ``seconds``
+    #: in all, ``tasks`` (the threads of task runs), ``service`` (event loops, Dask's and dasfprof's
+    #: threads, and the main thread), ``idle`` (other threads while no task ran), ``unapportioned``
+    #: (other threads while several functions ran; all others where ``service`` is unknown: NaN).
+    processes: pd.DataFrame
+    #: A row a process and function: ``worker_id, function``; ``tasks``: the threads of its runs;
+    #: ``others``: threads besides, of libraries or of P2P, while it alone ran there;
+    #: ``uncertain``: by how much ``others`` may be off, as it is not known when its runs computed.
+    functions: pd.DataFrame
+
+
+def other_threads_cpu(trace: Trace) -> dict[str, float]:
+    """Return the CPU seconds of libraries' threads for each function that had any for sure.
+
+    They are of threads that the function's libraries started, or of P2P, while it alone ran.
+    """
+    table = process_cpu(trace).functions
+    sums: dict[str, float] = {}
+    columns = (table[name].tolist() for name in ("function", "others", "uncertain"))
+    for name, others, uncertain in zip(*columns, strict=True):
+        if others > uncertain:
+            sums[name] = sums.get(name, 0.0) + others
+    return sums
+
+
+@once_per_trace
+def process_cpu(trace: Trace) -> ProcessCpu:
+    """Divide the CPU of each process among who used it."""
+    names = ["worker_id", "time", "process_cpu_seconds", "service_cpu_seconds"]
+    samples = trace.samples.reindex(columns=names).dropna(subset=names[:3])
+    samples = samples.sort_values("time", kind="stable").astype(float)
+    tasks = with_open_runs(trace).tasks
+    processes = processes_of_workers(trace)
+    of_sample = processes[samples["worker_id"].to_numpy(dtype=np.int64)]
+    of_task = processes[tasks["worker_id"].to_numpy(dtype=np.int64)]
+    start = tasks["start"].to_numpy(dtype=float)
+    runs = _Runs(
+        start,
+        start + tasks["duration"].to_numpy(dtype=float),
+        tasks["cpu"].to_numpy(dtype=float) if "cpu" in tasks else np.full(len(tasks), np.nan),
+        tasks["function"].cat.codes.to_numpy(dtype=np.int64),
+    )
+    of_processes, of_functions = {}, []
+    for process in np.unique(of_sample).tolist():
+        own = samples[of_sample == process]
+        first = int(own["worker_id"].iloc[0])
+        own = own[own["worker_id"] == first]  # all workers of a process read the same
+        if len(own) < 2:
+            continue
+        rows = np.flatnonzero((of_task == process) & np.isfinite(runs.stop))
+        of_processes[first], functions = _of_process(own, runs.take(rows))
+        of_functions += [(first, *each) for each in functions]
+    columns = ["worker_id", "function", "tasks", "others", "uncertain"]
+    functions_table = pd.DataFrame(of_functions, columns=columns)
+    named = tasks["function"].cat.categories.to_numpy(dtype=object)
+    numbers = functions_table["function"].to_numpy(dtype=np.int64)
+    functions_table["function"] = pd.Series(named[numbers], dtype=object)
+    kinds = ["seconds", "tasks", "service", "idle", "unapportioned"]
+    table = pd.DataFrame.from_dict(of_processes, orient="index", columns=kinds, dtype=float)
+    return ProcessCpu(table, functions_table)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Task runs of a process: Unix seconds, CPU seconds (NaN: unknown), numbers of functions."""
+
+    start: Array
+    stop: Array
+    cpu: Array
+    function: Array
+
+    def take(self, rows: Array) -> _Runs:
+        return _Runs(*(values[rows] for values in vars(self).values()))
+
+
+def _of_process(
+    samples: pd.DataFrame, runs: _Runs
+) -> tuple[list[float], list[tuple[int, float, float, float]]]:
+    """Return the row of a process, and function, tasks, others and uncertain of each function."""
+    times = samples["time"].to_numpy()
+    used = np.maximum(np.diff(samples["process_cpu_seconds"].to_numpy()), 0.0)
+    service = np.maximum(np.diff(samples["service_cpu_seconds"].to_numpy()), 0.0)
+    count, known = len(used), bool(np.isfinite(service).all())
+    # Every pair of a run and an interval between two samples that it overlaps.
+    first = np.searchsorted(times, runs.start, "right") - 1
+    last = np.searchsorted(times, runs.stop, "left")
+    first, last = np.clip(first, 0, count), np.clip(last, 0, count)
+    sizes = np.maximum(last - first, 0)
+    run = np.repeat(np.arange(len(sizes)), sizes)
+    interval = np.arange(len(run)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + first[run]
+    begin, end = np.maximum(runs.start[run], times[interval]), runs.stop[run]
+    overlap = np.maximum(np.minimum(end, times[interval + 1]) - begin, 0.0)
+    length = np.maximum(runs.stop - runs.start, 1e-9)
+    share = overlap / length[run]
+    cpu = np.nan_to_num(runs.cpu)
+    in_interval = Groups(interval, count)
+    tasks = in_interval.sum(cpu[run] * share)
+    lowest, highest = in_interval.min(runs.function[run]), in_interval.max(runs.function[run])
+    alone = np.where((lowest == highest) & known, lowest, -1)
+    # Of a coroutine nobody knows what its thread used: the event loop's.
+    alone[in_interval.sum(np.isnan(runs.cpu)[run].astype(float)) > 0] = -1
+    alone = np.nan_to_num(alone, nan=-1).astype(np.int64)
+    rest = used - tasks - np.nan_to_num(service)
+    within = alone[interval] >= 0
+    covered = np.bincount(run[within], share[within], len(length))
+    functions = []
+    for code in np.unique(runs.function).tolist():
+        mine, is_it = runs.function == code, alone == code
+        off = _bound(cpu[mine], length[mine], covered[mine])
+        others = max(float(rest[is_it].sum()), 0.0)
+        own = float((cpu * np.bincount(run, share, len(length)))[mine].sum())
+        functions.append((code, own, others if is_it.any() else np.nan, off))
+    idle = float(np.maximum(rest[in_interval.sizes == 0].sum(), 0.0)) if known else np.nan
+    given = sum(others for _, _, others, _ in functions if np.isfinite(others))
+    spent = float(service.sum()) if known else np.nan
+    left = float(used.sum() - tasks.sum()) - np.nan_to_num(spent) - np.nan_to_num(idle) - given
+    return [float(used.sum()), float(tasks.sum()), spent, idle, max(left, 0.0)], functions
+
+
+def _bound(cpu: Array, length: Array, covered: Array) -> float:
+    """Return by how much the CPU of runs may be off of which only a share was in some intervals.
+
+    It is taken to be spread evenly. At one end all of it was inside, as far as that has room, at
+    the other as much outside.
+    """
+    covered = np.minimum(covered, 1.0)
+    most = np.minimum(cpu, covered * length)
+    least = np.maximum(cpu - (1.0 - covered) * length, 0.0)
+    even = cpu * covered
+    return float(np.maximum(most - even, even - least).sum())

@@ -1,0 +1,280 @@
+"""Which functions and steps take the time, and how much of the run steps account for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.busy_time import running_seconds
+from dasfprof.analysis.model.gpus import gpu_samples
+from dasfprof.analysis.model.steps import has_steps, step_groups
+from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.numeric.groups import Groups, GroupSums, distinct, ratio
+from dasfprof.analysis.tables.columns import text, whole
+from dasfprof.analysis.tables.questions import InParts, question
+from dasfprof.analysis.tables.storage import functions_of_storage, seconds_in_storage
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+_RUNNING = {"cpu": "CPU (s)", "core_wait": "Waiting for a core (s)", "blocked": "Blocked (s)"}
+
+
+def _sums(trace: Trace, *, progress: bool = False) -> GroupSums:
+    """Sum up the task runs by host, worker and function."""
+    workers, tasks = NamedWorkers(trace), trace.tasks
+    gpus = gpu_samples(trace)
+    of_task, function = workers.numbers(tasks), tasks["function"].cat
+    codes, pairs = pd.factorize(
+        of_task.astype(np.int64) * max(len(function.categories), 1) + function.codes
+    )
+    worker, named = np.divmod(pairs, max(len(function.categories), 1))
+    duration, size = tasks["duration"].to_numpy(), tasks["input_size"].to_numpy(dtype=float)
+    running = running_seconds(tasks)
+    deserialising = tasks["deserialize"].to_numpy(dtype=float)
+    # Dask's public hook tells neither it nor the CPU.
+    is_metered = np.isfinite(running.cpu) | (deserialising > 0)
+    summed = {
+        "duration": duration,
+        "deserialising": np.where(is_metered, deserialising, np.nan),
+        "collecting": tasks["collecting"].to_numpy(dtype=float),
+        "size": size,
+        "sized": np.where(np.isnan(size), np.nan, duration),
+        "failed": (tasks["state"] == "erred").to_numpy().astype(float),
+        **{name: getattr(running, name) for name in _RUNNING},
+    }
+    for reading, both in gpus.integrals(tasks, progress=progress).items():
+        summed |= {reading: both[0], f"{reading} covered": both[1]}
+    names = zip(
+        workers.hosts[worker].tolist(),
+        workers.labels[worker].tolist(),
+        function.categories.to_numpy(dtype=object)[named].tolist(),
+        strict=True,
+    )
+    return GroupSums.of(list(names), Groups(codes, len(pairs)), summed)
+
+
+def _table(trace: Trace, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
+    """Make the table of the sums of all parts."""
+    sums = GroupSums.merged(parts)
+    groups: list[Any] = sums.names
+    names = np.array(groups, dtype=object).reshape(-1, 3)
+    of_workers = sums.by([name[:2] for name in groups])
+    of_worker = dict(zip(of_workers.names, of_workers.sum("duration").tolist(), strict=True))
+    workers = NamedWorkers(trace)
+    devices = gpu_samples(trace).indices()
+    places = {name: at for at, name in enumerate(zip(workers.hosts, workers.labels, strict=True))}
+    at = np.array([places.get(name[:2], -1) for name in groups], dtype=np.int64)
+    seconds, size = sums.sum("duration"), sums.sum("size")
+    in_storage = _in_storage(trace, workers)
+
+    def gpu_mean(reading: str) -> Any:
+        return ratio(sums.sum(reading), sums.sum(f"{reading} covered"))
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        table = pd.DataFrame(
+            {
+                "Host": text(names[:, 0]),
+                "GPU": devices.take(at, allow_fill=True),
+                "Function": text(names[:, 2]),
+                "Duration (s)": seconds,
+                "Percentage of total time (%)": seconds
+                / np.array([of_worker[name[:2]] for name in groups], dtype=float)
+                * 100,
+                "Mean GPU Utilization (%)": gpu_mean("gpu_utilization"),
+                "Mean GPU Memory Used (GB)": gpu_mean("gpu_memory_used") / 1e9,
+                "Mean Data Size (MB)": size / sums.known["size"] / 1e6,
+                "Mean Throughput (MB/s)": ratio(size, sums.sum("sized")) / 1e6,
+                "Num Tasks (chunks)": sums.rows,
+                "Mean Task time (s)": seconds / sums.rows,
+                "Worker": text(names[:, 1]),
+                "Failed Tasks": sums.sum("failed").astype(np.int64),
+                **{label: sums.told(name) for name, label in _RUNNING.items()},
+                "Deserialising (s)": sums.told("deserialising"),
+                "Garbage Collection (s)": sums.told("collecting"),
+                "In Storage (s)": [in_storage.get(name, np.nan) for name in groups],
+            }
+        )
+    # Sorted by pandas, text with lone surrogates fails where its strings are Arrow's.
+    order = sorted(range(len(sums)), key=lambda row: (-seconds[row], groups[row]))
+    return table.take(order).reset_index(drop=True)
+
+
+def _in_storage(trace: Trace, workers: NamedWorkers) -> dict[Any, float]:
+    """Sum up the seconds in calls of storage by host, worker and function."""
+    at = workers.numbers(trace.storage)
+    names = zip(
+        workers.hosts[at].tolist(),
+        workers.labels[at].tolist(),
+        functions_of_storage(trace),
+        strict=True,
+    )
+    found: dict[Any, float] = {}
+    for name, seconds in zip(names, seconds_in_storage(trace).tolist(), strict=True):
+        if seconds == seconds:  # noqa: PLR0124  (NaN: of disks)
+            found[name] = found.get(name, 0.0) + seconds
+    return found
+
+
+@question(
+    "Functions that took the most time, by worker",
+    "time",
+    short="function",
+    overview=5,
+    page="functions",
+    in_parts=InParts(_sums, _table),
+    expendable=("Failed Tasks", "Mean Throughput (MB/s)", "Mean Data Size (MB)"),
+)
+def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
+    """Sum up the task runs of each function on each worker.
+
+    Returns
+    -------
+    DataFrame
+        A row a worker and function, the longest duration first:
+
+        - ``Host``, ``GPU`` (index of the worker's device by NVML, NA if it has none),
+          ``Function`` (as `dask.utils.key_split` names the key)
+        - ``Duration (s)``: the sum over its task runs, failed ones too
+        - ``Percentage of total time (%)``: of the duration of all task runs of that worker,
+          not of the run
+        - ``Mean GPU Utilization (%)``, ``Mean GPU Memory Used (GB)``: of the worker's
+          device while the function ran there, weighted by time
+        - ``Mean Data Size (MB)``: input bytes of a task run
+        - ``Mean Throughput (MB/s)``: all input bytes by all seconds
+        - ``Num Tasks (chunks)``, ``Mean Task time (s)``, ``Worker``, ``Failed Tasks``
+        - ``CPU (s)``, ``Waiting for a core (s)``, ``Blocked (s)``: of the duration, what its
+          threads computed, could have computed had the host given them a core, and did
+          neither (I/O, locks, sleep); of the task runs of which it is recorded, NA if of none
+        - ``Deserialising (s)``: unspilled inputs, before the duration; that of inputs from other
+          workers is in `transfers`. Functions and arguments come with the scheduler's messages,
+          and are deserialised as a worker reads these: Dask tells nobody how long that takes. NA
+          if it is recorded of none
+        - ``Garbage Collection (s)``: of the CPU seconds, what Python's garbage collector took in
+          the task's thread; its collections of the youngest generation are left out. NA if it is
+          recorded of none
+        - ``In Storage (s)``: of the duration, the calls of fsspec that read from remote storage or
+          wrote to it, see `storage`; it lies within the three before, most of it within *Blocked*,
+          and adds nothing to them. NA if none is recorded
+    """
+    return _table(trace, [_sums(trace, progress=progress)])
+
+
+@question(
+    "Steps of the pipeline",
+    "steps",
+    short="step",
+    overview=3,
+    page="steps",
+    expendable=(
+        "Functions",
+        "Workers",
+        "Failed Tasks",
+        "Mean Throughput (MB/s)",
+        "Mean Data Size (MB)",
+    ),
+    needs=has_steps,
+)
+def per_step_bottleneck(trace: Trace) -> pd.DataFrame:
+    """Sum up the task runs of each step of the pipeline.
+
+    Returns
+    -------
+    DataFrame
+        A row a step, the longest duration first; ``(no step)`` for task runs of none:
+
+        - ``Step``: its path, ``outer/inner``; the runs of inner steps count there alone
+        - ``Duration (s)``: the sum over its task runs, failed ones too
+        - ``Percentage of all task time (%)``: of the duration of all task runs
+        - ``Num Tasks (chunks)``, ``Mean Task time (s)``, ``Functions`` and ``Workers`` (how
+          many), ``Mean Data Size (MB)`` (input bytes of a task run), ``Mean Throughput
+          (MB/s)`` (all input bytes by all seconds), ``Failed Tasks``
+        - ``First Start (s)``, ``Last End (s)``: of its task runs, from the trace's begin
+        - ``Entered``, ``Time in Client (s)``: how often the client entered it and for how
+          long in all; NA where no file of a client tells
+    """
+    tasks = trace.tasks
+    codes, names = step_groups(tasks)
+    groups = Groups(codes, len(names))
+    duration, start = tasks["duration"].to_numpy(), tasks["start"].to_numpy()
+    size = tasks["input_size"].to_numpy(dtype=float)
+    seconds, known = groups.sum(duration), np.isfinite(size)
+    failed = (tasks["state"] == "erred").to_numpy(dtype=float)
+    entered, open_for = _entered(trace, names)
+    table = pd.DataFrame(
+        {
+            "Step": text(np.array(names, dtype=object)),
+            "Duration (s)": seconds,
+            "Percentage of all task time (%)": ratio(seconds, np.full(len(names), seconds.sum()))
+            * 100,
+            "Num Tasks (chunks)": groups.sizes,
+            "Mean Task time (s)": groups.mean(duration),
+            "Functions": _distinct(codes, tasks["function"].cat.codes.to_numpy(), len(names)),
+            "Workers": _distinct(codes, tasks["worker_id"].to_numpy(), len(names)),
+            "Mean Data Size (MB)": groups.mean(size) / 1e6,
+            "Mean Throughput (MB/s)": ratio(groups.sum(size), groups.sum(duration * known)) / 1e6,
+            "Failed Tasks": groups.sum(failed).astype(np.int64),
+            "First Start (s)": groups.min(start) - trace.begin,
+            "Last End (s)": groups.max(start + duration) - trace.begin,
+            "Entered": whole(entered),
+            "Time in Client (s)": open_for,
+        }
+    )
+    order = np.argsort(-seconds, kind="stable")
+    order = order[(groups.sizes[order] > 0) | (np.nan_to_num(entered)[order] > 0)]
+    return table.take(order).reset_index(drop=True)
+
+
+@question("How much of the run the steps cover", "steps", needs=has_steps)
+def step_coverage(trace: Trace) -> pd.DataFrame:
+    """Show how much of the run the steps cover.
+
+    Returns
+    -------
+    DataFrame
+        A row a step with task runs, in the order in which they were first met, and one
+        ``(no step)`` for the rest: ``Step``, ``Num Tasks (chunks)``, ``Share of Tasks (%)``,
+        ``Duration (s)``, ``Share of Duration (%)``.
+    """
+    codes, names = step_groups(trace.tasks)
+    groups = Groups(codes, len(names))
+    seconds = groups.sum(trace.tasks["duration"].to_numpy())
+    runs = groups.sizes.astype(float)
+    table = pd.DataFrame(
+        {
+            "Step": text(np.array(names, dtype=object)),
+            "Num Tasks (chunks)": groups.sizes,
+            "Share of Tasks (%)": ratio(runs, np.full(len(names), runs.sum())) * 100,
+            "Duration (s)": seconds,
+            "Share of Duration (%)": ratio(seconds, np.full(len(names), seconds.sum())) * 100,
+        }
+    )
+    kept = groups.sizes > 0
+    kept[-1] = True
+    return table[kept].reset_index(drop=True)
+
+
+def _entered(trace: Trace, names: list[str]) -> tuple[Array, Array]:
+    """Count how often the client entered each step, and the seconds that it was in it.
+
+    Both are NaN for a step that no client's file tells of.
+    """
+    steps = trace.steps
+    if "step" not in steps:
+        return np.full(len(names), np.nan), np.full(len(names), np.nan)
+    places = {name: place for place, name in enumerate(names)}
+    codes = np.array([places.get(step, -1) for step in steps["step"]], dtype=np.int64)
+    groups = Groups(codes, len(names))
+    duration = steps["duration"].to_numpy(dtype=float)
+    told = groups.sizes > 0
+    seconds = np.where(groups.known(duration) > 0, groups.sum(duration), np.nan)
+    return np.where(told, groups.sizes, np.nan), seconds
+
+
+def _distinct(codes: Array, values: Array, count: int) -> Array:
+    """Count the distinct values of each group."""
+    span = int(values.max(initial=0)) + 2
+    pairs = distinct(codes * span + values + 1)
+    return np.bincount(pairs // span, minlength=count)

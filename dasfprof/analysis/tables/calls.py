@@ -1,0 +1,241 @@
+"""Calls: of functions, as a profiler counted them, and of actors' methods."""
+
+from __future__ import annotations
+
+import marshal
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.numeric.intervals import union
+from dasfprof.analysis.tables.columns import known_texts, text, whole
+from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.trace import Trace
+from dasfprof.errors import InvalidArgumentError
+
+# `CallTimes`: calls and times of functions, summed up over the files of a profiler of calls.
+
+#: File, line and name.
+Place = tuple[str, int, str]
+#: Bytes of the largest file that is read.
+_LARGEST = 1 << 28
+
+
+@dataclass
+class CallTimes:
+    """What tasks called, and how long it took."""
+
+    #: Calls, those that were not recursive, seconds without and with what was called, by place.
+    places: dict[Place, tuple[int, int, float, float]] = field(default_factory=dict)
+    #: The files that were read, and why others were not.
+    files: list[str] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+    def add(self, path: str) -> None:
+        """Add what a file holds."""
+        try:
+            figures = read_call_times(Path(path))
+        except (OSError, ValueError, TypeError, EOFError) as error:
+            self.unreadable[path] = str(error)
+            return
+        self.files.append(path)
+        for place, own in figures.items():
+            before = self.places.get(place, (0, 0, 0.0, 0.0))
+            calls, primitive, inner, whole = (a + b for a, b in zip(before, own, strict=True))
+            self.places[place] = int(calls), int(primitive), inner, whole
+
+
+def call_times(trace: Trace, function: str | None) -> CallTimes:
+    """Sum up the profiles of one function, or of all."""
+    found = CallTimes()
+    table = trace.call_profiles
+    for path, name in zip(table["path"], table["name"].astype(object), strict=True):
+        if isinstance(path, str) and function in (None, name):
+            found.add(path)
+    return found
+
+
+def read_call_times(path: Path) -> dict[Place, tuple[int, int, float, float]]:
+    """Read a file of `pstats`: a marshalled dict, of which nothing is run.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    ValueError, TypeError, EOFError
+        If it is none.
+    """
+    if path.stat().st_size > _LARGEST:
+        raise ValueError(f"{path} is larger than any such file")
+    loaded = marshal.loads(path.read_bytes())
+    if not isinstance(loaded, dict):
+        raise ValueError(f"{path} is no file of pstats")
+    return {_place(place): _figures(figures) for place, figures in loaded.items()}
+
+
+def _place(place: Any) -> Place:
+    file, line, name = place
+    return str(file), int(line), str(name)
+
+
+def _figures(figures: Any) -> tuple[int, int, float, float]:
+    primitive, calls, own, whole, _ = figures
+    return int(calls), int(primitive), float(own), float(whole)
+
+
+@question(
+    "Calls and their times",
+    "lines",
+    expendable=("Primitive Calls",),
+    needs="call_profiles",
+)
+def cprofile(trace: Trace, function: str | None = None) -> pd.DataFrame:
+    """Sum up what cProfile counted, over all workers.
+
+    Parameters
+    ----------
+    function
+        Of the task runs, as Dask calls it; None: all of them.
+
+    Returns
+    -------
+    DataFrame
+        A row a function that was called, by its own time; empty where no profiler was asked for:
+
+        - ``File``, ``Line``, ``Code``: where it is; C code has ``~`` and 0
+        - ``Calls``; ``Primitive Calls``: those that were not recursive
+        - ``Time (s)``: in it alone; ``Share (%)`` of all; ``Cumulative Time (s)``: and in what it
+          calls. The profiler's own work is in these times: they compare with each other
+
+        ``attrs["files"]`` are the paths of the files that were summed up, for ``python -m pstats``.
+    """
+    found = call_times(trace, function)
+    places = sorted(found.places, key=lambda place: -found.places[place][2])
+    figures = np.array([found.places[place] for place in places], dtype=float).reshape(-1, 4)
+    own = figures[:, 2]
+    table = pd.DataFrame(
+        {
+            "File": text(np.array([place[0] for place in places], dtype=object)),
+            "Line": np.array([place[1] for place in places], dtype=np.int64),
+            "Code": text(np.array([place[2] for place in places], dtype=object)),
+            "Calls": figures[:, 0].astype(np.int64),
+            "Primitive Calls": figures[:, 1].astype(np.int64),
+            "Time (s)": own,
+            "Share (%)": own / (own.sum() or 1.0) * 100,
+            "Cumulative Time (s)": figures[:, 3],
+        }
+    )
+    table.attrs["files"] = found.files
+    return table
+
+
+@question("Profiles of calls", "lines", needs="call_profiles")
+def call_profiles(trace: Trace) -> pd.DataFrame:
+    """List the files of the profiler of calls, for ``python -m pstats FILE`` and other viewers.
+
+    Returns
+    -------
+    DataFrame
+        A row a worker and function:
+
+        - ``Worker``, ``Function``
+        - ``Profiler``: cprofile or profile
+        - ``Task Runs``: those in it
+        - ``Left Out``: task runs that are not in it: another profiler was active in their thread,
+          or they called too many functions. Tasks that are coroutines, and calls of actors, are not
+          counted
+        - ``File``: its path; it stands beside the trace file
+        - ``Refused``: why this worker profiled nothing; empty where it did
+    """
+    table = trace.call_profiles
+    labels = trace.workers["worker"].astype(object).to_numpy()
+    order = np.lexsort((table["worker_id"], table["name"].astype(str)))
+    table = table.iloc[order]
+    return pd.DataFrame(
+        {
+            "Worker": text(labels[table["worker_id"].to_numpy()]),
+            "Function": known_texts(table["name"]),
+            "Profiler": known_texts(table["profiler"]),
+            "Task Runs": whole(table["runs"].to_numpy(dtype=float)),
+            "Left Out": whole(table["left_out"].to_numpy(dtype=float)),
+            "File": known_texts(table["path"]),
+            "Refused": known_texts(table["refused"]),
+        }
+    )
+
+
+By = Literal["method", "actor"]
+
+#: What is summed up of calls, and of what type.
+_SUMS = {
+    "Calls": "int64",
+    "Failed": "int64",
+    "Unanswered": "int64",
+    "Time (s)": "float64",
+    "Under Way (s)": "float64",
+    "Mean (s)": "float64",
+    "Median (s)": "float64",
+    "Longest (s)": "float64",
+}
+
+
+@question("Calls of actors", "balance", needs="actor_calls")
+def actor_calls(trace: Trace, by: By = "method") -> pd.DataFrame:
+    """Sum up the calls of methods of actors, which are no tasks and hold no thread of tasks.
+
+    A call counts from its arrival at the worker that has the actor until its answer. One thread of
+    a worker runs the methods of all its actors in turns, coroutines aside, and the wait for it
+    counts. Calls that had no answer when recording ended count until then; those of a worker that
+    was killed are not there. Neither are those that an actor makes of another one on its own
+    worker: they are parts of the calls around them.
+
+    Parameters
+    ----------
+    by
+        ``"method"``, or ``"actor"``: each actor by itself, all of its methods together.
+
+    Returns
+    -------
+    DataFrame
+        A row a method or actor, the longest time first: ``Actor`` (its class, as Dask names its
+        key; or its key), ``Method`` or ``Worker``, ``Calls``, ``Failed`` (that raised something,
+        or were given up), ``Unanswered`` (when recording ended), ``Time (s)`` (summed over
+        calls, side by side ones too), ``Under Way (s)`` (the time in which there was one at
+        least), ``Mean (s)``, ``Median (s)``, ``Longest (s)``.
+    """
+    if by not in get_args(By):
+        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
+    calls = trace.actor_calls
+    if by == "method":
+        codes, functions = trace.keys.functions()
+        actor = np.array(functions, dtype=object)[codes[calls["key_id"].to_numpy()]]
+        second, other = "Method", calls["method"].astype(object).to_numpy()
+    else:
+        actor = trace.keys.texts(calls["key_id"].to_numpy())
+        labels = trace.workers["worker"].astype(object).to_numpy()
+        second, other = "Worker", labels[calls["worker_id"].to_numpy()]
+    whose = pd.DataFrame({"Actor": text(actor), second: text(other)})
+    named = ["Actor", second]
+    found = whose.groupby(named).indices
+    sums = [_sums(calls.iloc[places]) for places in found.values()]
+    names = pd.DataFrame(list(found), columns=named, dtype=object)
+    table = names.join(pd.DataFrame(sums, columns=list(_SUMS)).astype(_SUMS))
+    return table.sort_values("Time (s)", ascending=False, kind="stable", ignore_index=True)
+
+
+def _sums(calls: pd.DataFrame) -> tuple[float, ...]:
+    start, seconds = (calls[name].to_numpy(dtype=float) for name in ("start", "duration"))
+    begins, ends = union(start, start + seconds)
+    return (
+        len(calls),
+        int((calls["state"] == "failed").sum()),
+        int((calls["state"] == "unanswered").sum()),
+        float(seconds.sum()),
+        float((ends - begins).sum()),
+        float(seconds.mean()),
+        float(np.median(seconds)),
+        float(seconds.max()),
+    )

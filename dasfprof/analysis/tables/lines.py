@@ -1,0 +1,199 @@
+"""The ledger of the program: which of its lines built what took the time of the cluster."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.accounting import busy_seconds, make_accounts
+from dasfprof.analysis.model.busy_time import USES
+from dasfprof.analysis.model.client_time import find_calls
+from dasfprof.analysis.model.critical_path import path_segments
+from dasfprof.analysis.model.open_runs import with_open_runs
+from dasfprof.analysis.model.run_memory import memory_of_runs
+from dasfprof.analysis.model.slots import task_slots, unseen_runs
+from dasfprof.analysis.model.steps import line_groups
+from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.transfers import moved_outputs
+from dasfprof.analysis.numeric.groups import Groups, ratio
+from dasfprof.analysis.tables.columns import known_texts, text
+from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.tables.time_accounting import NO_TASK
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
+
+_BUSY = list(ThreadTime)[:USES]
+
+
+def has_noted_lines(trace: Trace) -> bool:
+    """Return whether lines of the program were recorded."""
+    return len(trace.lines) > 0
+
+
+@question(
+    "What the lines of the program cost",
+    "lines",
+    overview=2,
+    page="ledger",
+    expendable=(
+        *("In", "Library", "File", "Moved (MB)", "Read (MB)", "Highest (MB)", "Waiting (s)"),
+        *(f"{spent.label} (s)" for spent in _BUSY),
+    ),
+    needs=has_noted_lines,
+)
+def lines(trace: Trace, price: float | None = None) -> pd.DataFrame:
+    """Sum up what each line of the program built, and what it took of the cluster and the client.
+
+    Parameters
+    ----------
+    price
+        Of a worker for an hour, in any currency: the table then has ``Cost``.
+
+    Returns
+    -------
+    DataFrame
+        A row a line, the most thread time first; after them why other tasks have none, and the
+        threads that no task held:
+
+        - ``Line``: file and line that built the tasks, the innermost of the program's own code; of
+          tasks into which Dask fused the work of several lines, all of those: nothing tells their
+          shares. In brackets: why there is no line, ``(idle)``
+        - ``Text``: of the line, of the last of several; where it is unknown, why in brackets
+        - ``Tasks``: task runs; ``Failed``: of them
+        - ``Thread Time (s)``, ``Share (%)`` of the time that tasks held threads; then the same time
+          by its classes, see `time_accounting`, to which all rows sum
+        - ``Cost``, with a price: the line's share of the threads of each worker, times that
+          worker's hours and the price; all rows sum to the hours of all workers, idle ones too
+        - ``Critical Path (s)``: of the path, until its tasks had ended
+        - ``Moved (MB)``: its results, between workers; ``Read (MB)``: inputs of its tasks, from
+          disk, where they had been spilled; ``Highest (MB)``: the most that a worker's process held
+          while one of its tasks ran, whatever for; NA: no sample tells
+        - ``Client (s)``: the program's calls of Dask from this line, ``Waiting (s)`` for results in
+          them, see `client_calls`
+        - ``In``: the function that the line is in; ``Library``: the innermost line of a library
+          that it called and that called Dask; ``File``
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the price is no number, or less than nothing.
+
+    Notes
+    -----
+    Threads are idle for no line's sake, so that they have a row of their own. Building collections
+    takes the client time that is in no call.
+    """
+    if price is not None and not (isinstance(price, int | float) and 0 <= price < np.inf):
+        raise InvalidArgumentError(f"price={price!r}: give what a worker costs for an hour.")
+    names, sums = _sums(trace)
+    spent = _spent(trace, names)
+    busy = spent[:, :USES].sum(axis=1)
+    table = pd.DataFrame(
+        {
+            "Line": text(np.array(names, dtype=object)),
+            **_about(trace, names),
+            "Tasks": sums["tasks"].astype(np.int64),
+            "Thread Time (s)": spent.sum(axis=1),
+            "Share (%)": ratio(busy, np.full(len(busy), busy.sum())) * 100,
+            **({} if price is None else {"Cost": _cost(trace, names, price)}),
+            **{f"{each.label} (s)": spent[:, each] for each in _BUSY if spent[:, each].any()},
+            "Critical Path (s)": sums["path"],
+            "Failed": sums["failed"].astype(np.int64),
+            "Moved (MB)": sums["moved"] / 1e6,
+            "Read (MB)": sums["read"] / 1e6,
+            "Highest (MB)": sums["highest"] / 1e6,
+            "Client (s)": sums["client"],
+            "Waiting (s)": sums["waiting"],
+        }
+    )
+    known = np.array([not name.startswith("(") for name in names], dtype=bool)
+    order = np.lexsort((-sums["client"], -busy, ~known, np.array(names) == NO_TASK))
+    shown = (table["Thread Time (s)"] > 0) | (table["Tasks"] > 0) | (table["Client (s)"] > 0)
+    return table.take(order[shown.to_numpy()[order]]).reset_index(drop=True)
+
+
+def _sums(trace: Trace) -> tuple[list[str], dict[str, Array]]:
+    """Return all lines, with what each took, less the threads; in the end the idle ones."""
+    tasks = trace.tasks
+    codes, names = line_groups(tasks, unseen_runs(trace))
+    names += [line for line in trace.lines["line"].tolist() if line not in set(names)]
+    names.append(NO_TASK)
+    groups, count = Groups(codes[: len(tasks)], len(names)), len(names)
+    path, client = path_segments(trace), _client(trace, names)
+    of_keys = np.full(len(trace.keys), count - 1, dtype=np.int64)
+    of_keys[tasks["key_id"].to_numpy()] = codes[: len(tasks)]
+    return names, {
+        "tasks": groups.sizes,
+        "failed": groups.sum((tasks["state"] == "erred").to_numpy(dtype=float)),
+        "read": groups.sum(np.nan_to_num(tasks["disk_read_size"].to_numpy(dtype=float))),
+        "highest": groups.max(memory_of_runs(trace).highest),
+        "path": Groups(codes[path.rows], count).sum(path.length),
+        "moved": moved_outputs(trace, of_keys, count).size,
+        **client,
+    }
+
+
+def _client(trace: Trace, names: list[str]) -> dict[str, Array]:
+    """Return the seconds of the client's calls from each line."""
+    calls, noted = find_calls(trace), trace.lines
+    label = {
+        (file, number): line
+        for file, number, line, fused in zip(
+            noted["file"], noted["number"], noted["line"], noted["fused"], strict=True
+        )
+        if not fused
+    }
+    places = {name: place for place, name in enumerate(names)}
+    seconds, waiting = np.zeros(len(names)), np.zeros(len(names))
+    rows = (calls[name].tolist() for name in ("file", "line", "seconds", "waiting"))
+    for file, number, spent, waited in zip(*rows, strict=True):
+        place = places.get(label.get((file, number), ""))
+        if place is not None:
+            seconds[place] += spent
+            waiting[place] += waited
+    return {"client": seconds, "waiting": waiting}
+
+
+def _spent(trace: Trace, names: list[str]) -> Array:
+    """Return the thread-seconds of each line by class."""
+    accounts = make_accounts(trace)
+    places = {name: place for place, name in enumerate(names)}
+    spent = np.zeros((len(names), len(ThreadTime)))
+    for line, seconds in zip(accounts.lines, accounts.of_lines, strict=True):
+        spent[places[line]] += seconds
+    idle = accounts.of_lives.sum(axis=0)
+    spent[places[NO_TASK], USES:] = idle[USES:]
+    return spent
+
+
+def _cost(trace: Trace, names: list[str], price: float) -> Array:
+    """Return what the threads cost that each line's tasks held; at the end those that were idle."""
+    ran, accounts = with_open_runs(trace), make_accounts(trace)
+    lives, workers = accounts.lives, len(trace.workers)
+    of_second = np.zeros(workers)
+    of_second[lives.ids] = ratio(np.full(len(lives.ids), price / 3600), lives.threads)
+    codes, own = line_groups(ran.tasks, unseen_runs(ran))
+    groups = codes * workers + task_slots(ran).worker
+    spent = busy_seconds(ran, groups, len(own) * workers).sum(axis=1).reshape(len(own), workers)
+    cost = dict(zip(own, np.nansum(spent * of_second, axis=1).tolist(), strict=True))
+    cost[NO_TASK] = np.nansum(accounts.of_lives[:, USES:].sum(axis=1) * of_second[lives.ids])
+    return np.array([cost.get(name, 0.0) for name in names])
+
+
+def _about(trace: Trace, names: list[str]) -> dict[str, pd.Series]:
+    """Return what is known of each line."""
+    noted = trace.lines.drop_duplicates("line").set_index("line").reindex(names)
+    missing = [f"({why})" if isinstance(why, str) else "" for why in noted["missing"]]
+    below = zip(noted["library"], noted["library_line"], strict=True)
+    return {
+        "Text": known_texts(noted["text"].where(noted["text"].notna(), missing)),
+        "In": known_texts(noted["code"]),
+        "Library": text(
+            np.array(
+                [f"{file}:{line:.0f}" if isinstance(file, str) else "" for file, line in below],
+                dtype=object,
+            )
+        ),
+        "File": known_texts(noted["file"]),
+    }

@@ -1,0 +1,239 @@
+"""The lines of the program, and which of them built what each task run did.
+
+In this order of trust: the line that built the task's layer of the graph; that which sent the
+graph where it alone built it; of what P2P shuffles add, that of the tasks that take the results.
+Where Dask fused layers of several lines into one task, it belongs to all of them: nothing tells
+their shares.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.trace.columns import make_categorical
+from dasfprof.analysis.trace.keys import KeyTable
+from dasfprof.analysis.trace.run_graphs import KeyLayers, LayerSteps, RunGraphs
+from dasfprof.analysis.trace.steps import BuiltLayers
+from dasfprof.database.columns import Array
+
+Columns = dict[str, Any]
+
+#: Why the line of a task run is unknown, by number.
+NOT_RECORDED = "lines were not recorded"
+OF_OTHERS = "sent by a task, or by a client that was not recorded"
+NO_GRAPH = "no file tells which graph it came with"
+MADE_BY_DASK = "no line built its layer of the graph"
+REASONS = (NOT_RECORDED, OF_OTHERS, NO_GRAPH, MADE_BY_DASK)
+
+#: The tasks of P2P shuffles whose names are of no layer: they belong to what takes their results.
+_OF_SHUFFLES = ("hash-join-transfer", "shuffle-transfer", "rechunk-transfer", "shuffle-barrier")
+
+_FACTS = ["file", "number", "code", "text", "missing", "cell"]
+_LIBRARY = ["library", "library_line", "library_code"]
+
+
+def line_table(noted: Columns) -> tuple[pd.DataFrame, dict[int, int]]:
+    """Return the distinct lines, see `Trace.lines`, and their rows by the ids of lines."""
+    table = pd.DataFrame(
+        {name: pd.Series(np.asarray(noted[name]), dtype=object) for name in noted}
+        | {"id": noted["id"], "number": noted["line"], "library_line": noted["library_line"]}
+    )
+    table = table[table["file"].notna() & (table["number"] >= 0)]
+    names = _names(table)
+    places_of = zip(table["file"], table["number"], strict=True)
+    table = table.assign(line=[f"{names[file]}:{number}" for file, number in places_of])
+    first = table.drop_duplicates("line")[["line", *_FACTS, *_LIBRARY]].reset_index(drop=True)
+    places = {line: row for row, line in enumerate(first["line"].tolist())}
+    rows = {
+        number: places[line]
+        for number, line in zip(table["id"].tolist(), table["line"].tolist(), strict=True)
+    }
+    first["fused"] = [()] * len(first)
+    return first, rows
+
+
+def _names(table: pd.DataFrame) -> dict[str, str]:
+    """Return what files are called: cells as Jupyter does, others without what tells nothing."""
+    cells = {
+        file: cell
+        for file, cell in zip(table["file"], table["cell"], strict=True)
+        if isinstance(cell, str)
+    }
+    files = list(dict.fromkeys(table["file"].tolist()))
+    short = Counter(PurePath(file).name for file in files)
+    return {
+        file: cells.get(file, name if short[name := PurePath(file).name] == 1 else file)
+        for file in files
+    }
+
+
+class TaskLines:
+    """Finds the lines of task runs.
+
+    Parameters
+    ----------
+    noted
+        The lines that were noted.
+    layers
+        The layers that they built.
+    mapped
+        The graphs that a line alone built: ``id`` of the line, ``key`` of a task.
+    known, keys
+        The layers of keys, and the keys.
+    graphs, runs
+        The graphs that arrived at the scheduler, and those of task runs.
+    clients
+        The clients that were recorded.
+    """
+
+    def __init__(  # noqa: PLR0917
+        self,
+        noted: Columns,
+        layers: BuiltLayers,
+        mapped: Columns,
+        known: KeyLayers,
+        keys: KeyTable,
+        graphs: pd.DataFrame,
+        runs: RunGraphs,
+        clients: set[str],
+    ) -> None:
+        self._table, rows = line_table(noted)
+        self._runs, self._of_keys = runs, known.of_keys
+        line = _rows_of(layers.columns["id"], rows)
+        layer = known.of_layers[layers.columns["layer"]]
+        built = np.flatnonzero((line >= 0) & (layer > 0))
+        self._layers = LayerSteps(layer[built], line[built], layers.columns["timestamp"][built])
+        self._fused = self._find_fused(layers.by_layer(known.of_layers))
+        #: By graph; the last is that of no graph.
+        self._of_graph = np.full(len(graphs) + 1, -1, dtype=np.int64)
+        of_mapped = runs.of_keys[mapped["key"]] if len(mapped["key"]) else mapped["key"]
+        self._of_graph[of_mapped] = _rows_of(mapped["id"], rows)
+        self._of_graph[-1] = -1
+        sent = [client in clients for client in graphs["client"].tolist()]
+        self._is_ours = np.append(np.array(sent, dtype=bool), False)
+        self._groups: dict[tuple[int, ...], int] = {}
+        codes, names = keys.functions()
+        self._shuffles = np.isin(np.array(names, dtype=object), _OF_SHUFFLES)[codes]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The lines that are known, and the groups of them that `find` has found."""
+        if not self._groups:
+            return self._table
+        last = self._table.iloc[[rows[-1] for rows in self._groups]].reset_index(drop=True)
+        names = [[self._table["line"][row] for row in rows] for rows in self._groups]
+        groups = last.assign(
+            line=[_joined(each) for each in names],
+            fused=pd.Series([tuple(each[:-1]) for each in names], dtype=object),
+        )
+        return pd.concat([self._table, groups], ignore_index=True)
+
+    def find(
+        self, runs: Columns, dependencies: tuple[Array, Array] | None = None
+    ) -> tuple[pd.Categorical, pd.Categorical]:
+        """Return the line of each task run, NA where none is known, and why it is not.
+
+        Parameters
+        ----------
+        runs
+            Task runs.
+        dependencies
+            The number of the dependencies of each, and their key ids.
+        """
+        key_ids = runs["key_id"]
+        graph, layer = self._runs.find(runs), self._of_keys[key_ids]
+        arrival = self._runs.arrivals[graph]
+        arrival = np.where(np.isnan(arrival), np.inf, arrival)
+        found = self._layers.find(layer, np.full(len(layer), -1), arrival)
+        found = np.where(found >= 0, found, self._of_graph[graph])
+        if dependencies is not None:
+            self._inherit(found, key_ids, dependencies)
+        self._group(found, layer, arrival, self._go_on(layer, dependencies))
+        why = np.full(len(found), REASONS.index(MADE_BY_DASK), dtype=np.int8)
+        why[~self._is_ours[graph]] = REASONS.index(OF_OTHERS)
+        why[graph < 0] = REASONS.index(NO_GRAPH)
+        why[:] = why if len(self._table) else REASONS.index(NOT_RECORDED)
+        why[found >= 0] = -1
+        lines = make_categorical(found.astype(np.int32), self.table["line"].tolist())
+        return lines, make_categorical(why, list(REASONS))
+
+    def _find_fused(self, depends: dict[int, list[int]]) -> dict[int, list[int]]:
+        """Return the layers that were fused into each: those before it that have no tasks."""
+        ran = set(np.unique(self._of_keys).tolist()) if depends else set()
+        found: dict[int, list[int]] = {}
+        for layer in ran.intersection(depends):
+            waiting, inner = list(depends[layer]), []
+            for before in waiting:
+                if before not in ran and before not in inner:
+                    inner.append(before)
+                    waiting += depends.get(before, ())
+            if inner:
+                found[layer] = inner[::-1]
+        return found
+
+    def _go_on(self, layer: Array, dependencies: tuple[Array, Array] | None) -> Array:
+        """Return whether task runs take results of their own layer: nothing is fused into them."""
+        within = np.zeros(len(layer), dtype=bool)
+        if dependencies is not None and self._fused:
+            lengths = np.maximum(dependencies[0], 0)
+            rows = np.repeat(np.arange(len(layer)), lengths)
+            within[rows[self._of_keys[dependencies[1]] == layer[rows]]] = True
+        return within
+
+    def _inherit(self, found: Array, key_ids: Array, dependencies: tuple[Array, Array]) -> None:
+        """Assign tasks of shuffles to the line of those that take their results, if it is one."""
+        wanted = np.flatnonzero(self._shuffles[key_ids] & (found < 0))
+        if not len(wanted):
+            return
+        users = np.repeat(np.arange(len(found)), np.maximum(dependencies[0], 0))
+        for _ in range(2):  # the last take those of barriers, which take those of transfers
+            lines = found[users]
+            known = lines >= 0
+            least = np.full(len(self._of_keys), np.iinfo(np.int64).max)
+            most = np.full(len(self._of_keys), -1, dtype=np.int64)
+            np.minimum.at(least, dependencies[1][known], lines[known])
+            np.maximum.at(most, dependencies[1][known], lines[known])
+            keys = key_ids[wanted]
+            found[wanted] = np.where(least[keys] == most[keys], most[keys], found[wanted])
+
+    def _group(self, found: Array, layer: Array, arrival: Array, go_on: Array) -> None:
+        """Replace the lines of tasks into which layers of others were fused, by their groups."""
+        if not self._fused:
+            return
+        into = np.fromiter(self._fused, dtype=np.uint64, count=len(self._fused))
+        rows = np.flatnonzero((found >= 0) & ~go_on & np.isin(layer, into))
+        if not len(rows):
+            return
+        pairs = np.stack(
+            [layer[rows], arrival[rows].view(np.uint64), found[rows].astype(np.uint64)]
+        )
+        kinds, places = np.unique(pairs, axis=1, return_inverse=True)
+        groups = np.array([self._group_of(*kind) for kind in kinds.T.tolist()], dtype=np.int64)
+        found[rows] = groups[places.ravel()]
+
+    def _group_of(self, layer: int, arrival: int, line: int) -> int:
+        inner = np.array(self._fused[layer], dtype=np.uint64)
+        until = np.full(len(inner), np.uint64(arrival)).view(np.float64)
+        lines = self._layers.find(inner, np.full(len(inner), -1), until)
+        members = dict.fromkeys(one for one in lines.tolist() if one not in (-1, line))
+        if not members:
+            return line
+        return len(self._table) + self._groups.setdefault((*members, line), len(self._groups))
+
+
+def _rows_of(ids: Array, rows: dict[int, int]) -> Array:
+    return np.array([rows.get(number, -1) for number in ids.tolist()], dtype=np.int64)
+
+
+def _joined(lines: Sequence[str]) -> str:
+    """Return the name of a group of lines, such as ``a.py:3, 5 + b.py:1``."""
+    places = [line.rpartition(":")[::2] for line in lines]
+    files = groupby(places, key=lambda place: place[0])
+    return " + ".join(f"{file}:{', '.join(number for _, number in own)}" for file, own in files)

@@ -1,0 +1,136 @@
+"""`SentFunctions`: the files of functions that the client sent by value, which workers do not know.
+
+cloudpickle sends such a function with its lines, and `DYNAMIC` for its file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dasfprof.database.block_codec import Batch
+from dasfprof.database.following import FollowedFile
+from dasfprof.database.multi import files_of_run
+from dasfprof.schema.client import DYNAMIC, FUNCTION_SENT
+
+#: A line of it as a traceback has it, and as other texts do.
+_IN_TRACEBACK = re.compile(rf'(?<=File "){DYNAMIC}(?=", line (\d+), in (\S+))')
+_IN_TEXT = re.compile(rf"^{DYNAMIC}(?=:(\d+) (\S+))")
+
+
+class SentFunctions:
+    """Finds the files of lines of functions that the client sent by value.
+
+    Parameters
+    ----------
+    sent
+        The functions that it sent, each with the columns of the schema's ``FUNCTION_SENT``.
+    """
+
+    def __init__(self, sent: Iterable[Mapping[Any, Any]] = ()) -> None:
+        self._spans: dict[str, list[tuple[int, int, str]]] = {}
+        #: By what is known of a code in every Python: its own name, and its first line.
+        self._whole: dict[tuple[str, int], dict[str, Mapping[Any, Any]]] = {}
+        self.add(sent)
+
+    def add(self, sent: Iterable[Mapping[Any, Any]]) -> None:
+        """Take further functions that the client sent."""
+        for row in sent:
+            name, first = str(row["function"]), int(row["line"])
+            if isinstance(row["file"], str):
+                self._whole.setdefault((_own_name(name), first), {}).setdefault(row["file"], row)
+                span = first, int(row["last"]), row["file"]
+                for known in (_own_name(name), ""):  # tracemalloc tells no functions
+                    self._spans.setdefault(known, []).append(span)
+
+    def file(self, function: str, line: int) -> str:
+        """Return the file of a line of dynamic code; `DYNAMIC` if it is unknown, or not certain."""
+        spans = self._spans.get(_own_name(function), ())
+        files = {file for first, last, file in spans if first <= line <= last}
+        return files.pop() if len(files) == 1 else DYNAMIC
+
+    def in_frames(self, frames: Iterable[Any]) -> tuple[Any, ...]:
+        """Return the frames of a stack with the files that are known."""
+        return tuple(
+            (frame[0], self.file(str(frame[0]), frame[2]), frame[2])
+            if len(frame) == 3 and frame[1] == DYNAMIC and isinstance(frame[2], int)
+            else frame
+            for frame in frames
+        )
+
+    def in_text(self, text: Any) -> Any:
+        """Return ``file:line function``, or a traceback, with the files that are known."""
+        if not isinstance(text, str) or DYNAMIC not in text:
+            return text
+        for pattern in (_IN_TEXT, _IN_TRACEBACK):
+            text = pattern.sub(lambda found: self.file(found[2], int(found[1])), text)
+        return text
+
+    def mend(self, tables: dict[str, pd.DataFrame]) -> None:
+        """Put the files that are known into the tables of a `Trace` that have lines or code."""
+        if not self._spans:
+            return
+        stacks = tables["stacks"]
+        stacks["frames"] = pd.Series(list(map(self.in_frames, stacks["frames"])), dtype=object)
+        for name, column in (
+            ("tasks", "raised_at"),
+            ("scheduler_only", "raised_at"),
+            ("logs", "line"),
+            ("tracebacks", "text"),
+        ):
+            table = tables[name]
+            if column in table and len(table):
+                table[column] = table[column].astype(object).map(self.in_text).astype("category")
+        code = tables["function_code"]
+        rows = code[["function", "line", "file", "source", "missing"]].astype(object)
+        for place, (function, line, file, *_) in enumerate(rows.itertuples(index=False)):
+            found = self._whole.get((_own_name(str(function)), line), {}) if file == DYNAMIC else {}
+            if len(found) == 1:
+                (sent,) = found.values()
+                values = [sent[name] for name in ("file", "source", "missing")]
+                rows.iloc[place, 2:] = values
+        for name in ("file", "source", "missing"):
+            code[name] = rows[name].astype("category")
+
+
+def _own_name(function: str) -> str:
+    """Return a function's name without what it is in: all that tracebacks tell of it."""
+    return function.rpartition(".")[2]
+
+
+# --- The functions that clients sent by value, as the files of runs that go on tell them ----------
+
+#: What is read of a client's file.
+SENT = {FUNCTION_SENT.name: ("function", "file", "line", "last")}
+
+
+def functions_in(batches: Iterable[Batch]) -> Iterator[dict[str, Any]]:
+    """Yield the functions that were sent by value."""
+    for batch in batches:
+        if batch.name == FUNCTION_SENT.name:
+            columns = (batch.args[name].to_list() for name in SENT[FUNCTION_SENT.name])
+            for row in zip(*columns, strict=True):
+                yield dict(zip(SENT[FUNCTION_SENT.name], row, strict=True))
+
+
+def functions_of_runs(runs: Iterable[tuple[str, str]]) -> SentFunctions:
+    """Return what the files on this machine tell of runs that are recorded.
+
+    Parameters
+    ----------
+    runs
+        The directory and id of each.
+    """
+    sent = SentFunctions()
+    for directory, run_uuid in runs:
+        with contextlib.suppress(OSError):  # it is on another machine, or another user's
+            for path in files_of_run(Path(directory), run_uuid):
+                file = FollowedFile(path)
+                if file.read_header().get("plugin") == "StepRecorder":
+                    sent.add(functions_in(file.read(SENT)))
+    return sent

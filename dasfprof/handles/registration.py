@@ -1,0 +1,253 @@
+"""Registration of the profiler on a cluster: `register_default_profiler` and `profile`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+import uuid
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from distributed import Client
+from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
+
+from dasfprof.errors import RegistrationError
+from dasfprof.handles.run import ProfiledRun
+from dasfprof.recording.call_profiles.engines import make_engine
+from dasfprof.recording.cluster.calls import running_plugins
+from dasfprof.recording.cluster.clients import (
+    NO_ANSWER,
+    check_answers,
+    check_processes,
+    find_client,
+    remove_plugins,
+)
+from dasfprof.recording.cluster.home import Home
+from dasfprof.recording.cluster.link import ClusterLink, within
+from dasfprof.recording.cluster.scheduler_watch import is_on_network
+from dasfprof.recording.guard import in_thread
+from dasfprof.recording.plugins.scheduler import SchedulerTaskPlugin
+from dasfprof.recording.plugins.worker_profiler import WorkerProfiler
+from dasfprof.recording.settings import RunSettings, check_names, documented, make_settings
+from dasfprof.recording.steps.recorder import StepRecorder, stop_recorders
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from dasfprof.config.options import Options
+    from dasfprof.handles.run import AsynchronousRun
+
+logger = logging.getLogger(__name__)
+
+#: A process has this many times `response_timeout` to import what recording needs.
+_PATIENCE = 12
+
+#: The owner of runs that preloads start.
+PRELOAD = "preload"
+#: Tells this process from others of the same number, on other hosts and later.
+_PROCESS = uuid.uuid4().hex
+
+
+@documented
+def register_default_profiler(
+    pipeline: object = None,
+    name: str | None = None,
+    enable_nvtx: bool | None = None,
+    add_time_suffix: bool | None = None,
+    **options: Unpack[Options],
+) -> ProfiledRun:
+    """Record everything that a cluster does, until `stop()` is called or the cluster closes.
+
+    If this process is gone for `orphan_timeout`, the run ends by itself.
+
+    Options that are None are read from Dask's config, ``dasfprof.*``. A run of the same process
+    that is still being recorded on the cluster is stopped first, with a warning; its files are
+    complete. Runs of preloads and of other processes go on, each with its own files.
+
+    Parameters
+    ----------
+    pipeline
+        A DASF ``Pipeline``, any object with a ``.client``, a Dask ``Client`` or a ``Cluster``.
+        Default: the client that Dask itself would use.
+    {options}
+
+    Returns
+    -------
+    ProfiledRun
+        For an asynchronous client or cluster, an awaitable of it: ``await`` the call.
+
+    Raises
+    ------
+    NoClientError
+        If there is no Dask client to observe, as with a local executor.
+    RegistrationError
+        If the cluster is closed or does not answer, or if the scheduler, or every worker, cannot
+        record: dasfprof is not installed there, or the directory is not writable. Nothing is left
+        on the cluster then. If only some workers can record, the others work unrecorded, and a
+        warning names them.
+    InvalidArgumentError
+        If the value of an option is invalid, or there is no such option.
+    """
+    settings = make_settings(
+        name=name, enable_nvtx=enable_nvtx, add_time_suffix=add_time_suffix, **options
+    )
+    return start_run(pipeline, replace(settings, owner=_this_process()))
+
+
+def start_run(pipeline: object, settings: RunSettings) -> ProfiledRun:
+    """Start to record a run of these settings, see `register_default_profiler`."""
+    _check_profiler(settings)
+    if settings.memory is not None:
+        logger.warning(
+            "memory='tracemalloc' tells nothing of tasks that run at a time in one process: give "
+            "workers one thread. Tasks of many small objects take ten to forty times as long."
+        )
+    client, owned = find_client(pipeline)
+    steps = StepRecorder(settings, client, pipeline)
+    run: ProfiledRun = client.sync(_register, client, settings, owned, steps)
+    return run
+
+
+@documented
+class profile:  # noqa: N801  (a context manager, used like a function)
+    """Record what a cluster does during a ``with`` (or ``async with``) block.
+
+    ``as`` binds a `ProfiledRun`. When the block has ended, normally or by an exception, every event
+    is on disk.
+
+    Parameters
+    ----------
+    pipeline
+        As of `register_default_profiler`.
+    {options}
+
+    Examples
+    --------
+    >>> with dasfprof.profile(client, name="load") as run:  # doctest: +SKIP
+    ...     dataframe.groupby("x").mean().compute()
+    >>> run.analyser().per_function_bottleneck()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        pipeline: object = None,
+        name: str | None = None,
+        enable_nvtx: bool | None = None,
+        add_time_suffix: bool | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        check_names(options)
+        first = name, enable_nvtx, add_time_suffix
+        self._start = partial(register_default_profiler, pipeline, *first, **options)
+        self._run: ProfiledRun | None = None
+        self._awaited: AsynchronousRun | None = None
+
+    def __enter__(self) -> ProfiledRun:
+        run: Any = self._start()
+        if inspect.iscoroutine(run):
+            run.close()
+            raise RegistrationError(
+                "the client is asynchronous; use `async with dasfprof.profile(client)`."
+            )
+        self._run = run
+        return self._run
+
+    def __exit__(self, *_: object) -> None:
+        if self._run is not None:
+            self._run.stop()
+
+    async def __aenter__(self) -> AsynchronousRun:
+        self._awaited = await self._start()
+        return self._awaited
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._awaited is not None:
+            await self._awaited.stop()
+
+
+async def _register(
+    client: Client, settings: RunSettings, owned: bool, steps: StepRecorder
+) -> ProfiledRun:
+    home = Home(settings)
+    try:
+        if client.status != "running":
+            await client
+        if is_on_network(client):
+            settings = replace(settings, client=client.id)
+        plugins = default_plugins(settings)
+        link = ClusterLink(client, settings.response_timeout)
+        await check_answers(link)
+        await within(_PATIENCE * link.limit, check_processes(client, settings))
+        await _stop_earlier(client, link, settings.owner)
+        await home.prepare(link)
+    except BaseException as error:
+        await home.leave()
+        if owned:
+            await client.close()
+        if isinstance(error, asyncio.TimeoutError):
+            raise RegistrationError(NO_ANSWER.format(error)) from error
+        raise
+    try:
+        for plugin in plugins:
+            await within(_PATIENCE * link.limit, client.register_plugin(plugin))
+            logger.info("Registered %s", describe_plugin(plugin))
+    except Exception as error:
+        # A plugin that failed on one process stays in the scheduler's list, and would make every
+        # worker that starts later fail.
+        await remove_plugins(link, [plugin.name for plugin in plugins])
+        await home.leave()
+        if owned:
+            await client.close()
+        raise RegistrationError(f"the profiler could not be registered: {error}") from error
+    steps.start()
+    names = [plugin.name for plugin in plugins]
+    return ProfiledRun(client, settings, names, owned, steps, home=home)
+
+
+def _check_profiler(settings: RunSettings) -> None:
+    if settings.profiler is None:
+        return
+    try:
+        make_engine(settings.profiler)
+    except RuntimeError as error:
+        raise RegistrationError(f"profiler={settings.profiler!r}: {error}.") from error
+    if settings.profiler == "profile":
+        logger.warning(
+            "profiler='profile' is pure Python: tasks of many small calls take many times as long. "
+            "profiler='cprofile' takes a fraction of that."
+        )
+
+
+def default_plugins(settings: RunSettings) -> list[WorkerPlugin | SchedulerPlugin]:
+    """Return the plugins of a run, in the order of their registration."""
+    return [SchedulerTaskPlugin(settings), WorkerProfiler(settings)]
+
+
+def describe_plugin(plugin: Any) -> str:
+    """Return a plugin's kind and name as DASF logs them."""
+    kind = "scheduler" if isinstance(plugin, SchedulerPlugin) else "worker"
+    return f"{kind} plugin {plugin.name.rpartition('-')[2]}"
+
+
+def _this_process() -> str:
+    """Return a text that names this process as the owner of a run; a forked child is another."""
+    return f"{os.getpid()}-{_PROCESS}"
+
+
+async def _stop_earlier(client: Client, link: ClusterLink, owner: str) -> None:
+    """Stop the earlier run of an owner; a preload has none."""
+    names = await client.run_on_scheduler(running_plugins, owner=owner)
+    if names and owner != PRELOAD:
+        logger.warning("another run was being recorded on this cluster; it is stopped now")
+        silent = (await remove_plugins(link, names)).silent
+        if silent:
+            logger.warning(
+                "the other run ends in processes that did not answer once they do: %s",
+                ", ".join(silent),
+            )
+        await in_thread(partial(stop_recorders, names))
+    if await client.run_on_scheduler(running_plugins):
+        logger.info("others record this cluster as well; their runs go on")

@@ -1,0 +1,363 @@
+"""`ProfiledRun`: the handle of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from distributed import Client
+
+from dasfprof.database import MultiEventDatabase
+from dasfprof.database.file import files_html
+from dasfprof.database.multi import files_of_run
+from dasfprof.errors import SourceNotFoundError, TraceError
+from dasfprof.recording.cluster.calls import commit_on_scheduler, commit_on_worker
+from dasfprof.recording.cluster.clients import remove_plugins
+from dasfprof.recording.cluster.files import FileCollector
+from dasfprof.recording.cluster.home import Home
+from dasfprof.recording.cluster.link import (
+    GONE,
+    SCHEDULER,
+    Answers,
+    ClusterLink,
+    error_text,
+    silent_processes,
+    wait_for_end,
+)
+from dasfprof.recording.guard import in_thread
+from dasfprof.recording.settings import RunSettings
+from dasfprof.recording.steps.recorder import StepRecorder
+from dasfprof.text import clean, count_of, escape, format_size
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dasfprof.analysis.live import LiveRun
+    from dasfprof.handles.analyser import TraceAnalyser
+    from dasfprof.handles.live_view import LiveView
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class ProfiledRun:
+    """A run that is recorded on a cluster: its files, its analysis, and the way to stop it.
+
+    Returned by `register_default_profiler` and `profile`. With an asynchronous client the methods
+    that call the cluster (`flush`, `stop`, `collect`) return awaitables.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        settings: RunSettings,
+        plugins: list[str],
+        owns_client: bool,
+        steps: StepRecorder | None = None,
+        *,
+        home: Home | None = None,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._plugins = plugins
+        self._owns_client = owns_client
+        self._steps = steps
+        self._home = Home(settings) if home is None else home
+        self._link = ClusterLink(client, settings.response_timeout)
+        self._stopped = False
+        #: Why `stop` could not end the recording; empty if it was not called or succeeded.
+        self._obstacle = ""
+        self._unanswered: dict[str, str] = {}
+        self._live: LiveRun | None = None
+
+    def __await__(self) -> Generator[Any, None, AsynchronousRun]:
+        """Return the handle: ``await register_default_profiler(...)`` works for any client."""
+        yield from ()
+        return cast("AsynchronousRun", self)
+
+    @property
+    def name(self) -> str:
+        """The run's name, the prefix of the names of its files."""
+        return self._settings.name
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the files, on every host.
+
+        Of a run in a storage, that of this host until they are there.
+        """
+        return Path(self._settings.directory)
+
+    @property
+    def source(self) -> str:
+        """What `open_run`, `TraceAnalyser` and ``dasfprof analyse`` take for this run."""
+        return self._settings.source
+
+    @property
+    def unanswered(self) -> dict[str, str]:
+        """Addresses of processes that did not answer the last call in time, and the reasons.
+
+        The time is ``dasfprof.response-timeout``. Their files hold what they write at each flush
+        interval.
+        """
+        return dict(self._unanswered)
+
+    def through(self, client: Client) -> ProfiledRun:
+        """Return a handle of the same run that uses another client.
+
+        Use it if the client that the run was registered with has closed and the cluster has not.
+        """
+        return ProfiledRun(
+            client, self._settings, self._plugins, False, self._steps, home=self._home
+        )
+
+    def flush(self) -> None:
+        """Write every event recorded so far. A cluster that has closed did so itself.
+
+        What workers with disks of their own have sent to the scheduler is copied here.
+
+        Processes that do not answer within ``dasfprof.response-timeout`` are named in a warning and
+        in `unanswered`.
+        """
+        return self._sync(self._flush)
+
+    def stop(self) -> None:
+        """End the recording; the cluster goes on without the profiler.
+
+        When the call returns, every event of finished work is on disk here, also of workers with
+        disks of their own, unless ``ship="off"``. It works after the client
+        has closed, through the scheduler's address. It does nothing if the run has stopped or the
+        cluster has closed.
+
+        Processes that do not answer within ``dasfprof.response-timeout`` are named in a warning and
+        in `unanswered`. The recording ends in such a worker as soon as it answers the scheduler
+        again; call `stop` again to have all of its files here.
+        """
+        return self._sync(self._stop)
+
+    def end_steps(self) -> None:
+        """End the recording of steps in this process; `stop` does so too."""
+        if self._steps is not None:
+            self._steps.stop()
+
+    def files(self) -> list[Path]:
+        """Return the run's files in its directory here.
+
+        `flush`, `stop` and the end of the block bring what workers with other disks have written.
+        Of a run in a storage these are copies, as far as there were none: it has to answer.
+        """
+        if self._steps is not None and self._steps.is_over:
+            self._steps.stop()
+        return self._home.files()
+
+    def collect(self, destination: str | Path) -> list[Path]:
+        """Copy the run's files from every host's disk into one directory of this machine.
+
+        The cluster must still run; what was recorded so far is written first. Existing copies in
+        `destination` are replaced. Processes that do not answer within
+        ``dasfprof.response-timeout`` are left out, and named in a warning and in `unanswered`.
+
+        Returns
+        -------
+        list of Path
+            The copies of trace files. Profiles of calls are copied beside them.
+        """
+        return self._sync(self._collect, Path(destination))
+
+    def database(self) -> MultiEventDatabase:
+        """Open the run's files on this machine.
+
+        Raises
+        ------
+        SourceNotFoundError
+            If there are none: nothing was recorded, or it is on other hosts (`flush`, `collect`).
+        """
+        files = self.files()
+        if not files:
+            raise SourceNotFoundError(
+                f"no file of run {self.name!r} in {self.source}. If the workers run on other "
+                "hosts, bring their files here with run.collect(destination)."
+            )
+        return MultiEventDatabase(files)
+
+    def analyser(self, **options: Any) -> TraceAnalyser:
+        """Open the run's files on this machine for analysis; `flush` first while it records."""
+        from dasfprof.handles.analyser import TraceAnalyser
+
+        return TraceAnalyser(self.database(), **options)
+
+    def progress(self) -> dict[str, pd.DataFrame]:
+        """Return how far the run is, from its files on this machine: what ``dasfprof watch`` shows.
+
+        Each call reads what was written since the last one. Workers write about once a second.
+
+        Returns
+        -------
+        dict of DataFrame
+            ``total`` (one row), ``functions`` (by step and function), ``workers``, and
+            ``long_tasks`` (over 10 s and three times the median of their function), see
+            `dasfprof.analysis.live.RunState.tables`. Unknown is NA.
+
+        Raises
+        ------
+        SourceNotFoundError
+            If there are no files: the workers are on other hosts, or nothing was written yet.
+        """
+        from dasfprof.analysis.live import LiveRun
+
+        if self._live is None:
+            self._live = LiveRun(self.files())
+        return self._live.read().tables()
+
+    @property
+    def page(self) -> str:
+        """The address of the run's page on Dask's dashboard; in words, why there is none."""
+        link = None if self._link.is_closed else self._client.dashboard_link
+        if self._stopped or not link:
+            return "no page: " + ("the run has ended" if self._stopped else "no dashboard runs")
+        return f"{str(link).rpartition('/')[0]}/dasfprof"
+
+    def watch(self) -> LiveView:
+        """Return a view that a notebook shows, each second anew while the run goes on.
+
+        ``dasfprof watch`` is the same in a terminal.
+        """
+        from dasfprof.handles.live_view import LiveView
+
+        return LiveView(self.files)
+
+    def __repr__(self) -> str:
+        return f"<ProfiledRun {clean(self.name)!r}: {self._in_words()}>"
+
+    def _repr_html_(self) -> str:
+        caption = f"ProfiledRun {clean(self.name)!r}: {self._in_words()}"
+        try:
+            return files_html(caption, self.files())
+        except (OSError, TraceError):
+            return f"<p>{escape(caption)}</p>"
+
+    def _in_words(self) -> str:
+        state = self._state()
+        try:
+            files = files_of_run(self.directory, self._settings.uuid)
+            size = format_size(sum(path.stat().st_size for path in files))
+        except (OSError, TraceError) as error:
+            return f"{state}, {clean(self.directory)} cannot be read: {type(error).__name__}"
+        if self._settings.storage:
+            return f"{state}, in {clean(self.source)}"
+        return f"{state}, {count_of(len(files), 'file')}, {size} in {clean(self.directory)}"
+
+    def _sync(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        """Return a coroutine's result; where the client is asynchronous, an awaitable of it."""
+        if self._client.status == "closed" and not self._client.asynchronous:
+            # The client's event loop may have ended. This thread may run an event loop of its own,
+            # as in a notebook, so another thread runs the coroutine.
+            with ThreadPoolExecutor(1) as thread:
+                return thread.submit(lambda: asyncio.run(function(*args))).result()
+        result: T = self._client.sync(function, *args)
+        return result
+
+    def _state(self) -> str:
+        if self._stopped:
+            return "stopped"
+        if self._obstacle:
+            return f"not stopped: {clean(self._obstacle)}"
+        if self._link.is_closed:
+            return "ended with its cluster"
+        if self._unanswered:
+            return f"recording, {silent_processes(self._unanswered)} did not answer"
+        return "recording"
+
+    async def _flush(self) -> None:
+        if self._steps is not None:
+            await in_thread(self._steps.commit)
+        self._unanswered = {}
+        if self._stopped or self._link.is_closed:
+            return
+        try:
+            _, answers = await asyncio.gather(
+                self._link.on_scheduler(commit_on_scheduler, self._plugins),
+                self._link.on_workers(commit_on_worker, self._plugins),
+            )
+        except GONE as error:
+            self._miss({SCHEDULER: error_text(error)})
+        else:
+            self._miss({**answers.silent, **await self._home.bring(self._link)})
+
+    def _miss(self, silent: dict[str, str]) -> None:
+        """Store and log which processes did not answer, unless the cluster has closed."""
+        self._unanswered.update({} if self._link.is_closed else silent)
+        if self._unanswered:
+            logger.warning(
+                "run %r: no answer from %s; what they have not written is not on disk yet",
+                self.name,
+                silent_processes(self._unanswered),
+            )
+
+    async def _stop(self) -> None:
+        if self._stopped:
+            return
+        if self._steps is not None:
+            await in_thread(self._steps.stop)
+        silent, self._obstacle, self._unanswered = self._unanswered, "", {}
+        began = monotonic()
+        try:
+            answers = Answers()
+            if not self._link.is_closed:
+                answers = await remove_plugins(self._link, self._plugins, silent)
+            self._unanswered = answers.silent
+            await self._bring_home(answers)
+        except GONE as error:
+            if not await wait_for_end(self._link, self.files, began + self._link.limit):
+                self._unanswered = {SCHEDULER: error_text(error)}
+        if self._unanswered:
+            self._obstacle = f"{silent_processes(self._unanswered)} did not answer"
+            logger.warning(
+                "run %r is not stopped: %s. Its files are complete up to the last write. Workers "
+                "end it as soon as the scheduler hears of them; call stop() to try again.",
+                self.name,
+                self._obstacle,
+            )
+        self._stopped = not self._obstacle
+        if self._stopped:
+            await self._home.leave()
+        if self._owns_client and self._client.status != "closed":
+            await self._client.close()
+
+    async def _bring_home(self, stopped: Answers) -> None:
+        """Copy files from other hosts to the run's directory, where that is not theirs."""
+        silent = await self._home.bring(self._link, stopped.results)
+        if silent and not self._link.is_closed:
+            logger.warning(
+                "run %r: not all of its files could be copied here: no answer from %s; "
+                "run.collect(destination) tries again.",
+                self.name,
+                silent_processes(silent),
+            )
+
+    async def _collect(self, destination: Path) -> list[Path]:
+        destination.mkdir(parents=True, exist_ok=True)
+        await self._flush()
+        if self._settings.storage:
+            return await asyncio.to_thread(self._home.copy_to, destination)
+        collector = FileCollector(self._settings, destination, self._home.copies)
+        silent = await collector.collect(self._link, without=self._unanswered)
+        if silent:
+            self._miss(silent)
+        return sorted(path for path in collector.files.values() if path.suffix == ".msgpack")
+
+
+if TYPE_CHECKING:
+
+    class AsynchronousRun(ProfiledRun):
+        """A handle as type checkers see it where it was awaited: its client is asynchronous."""
+
+        flush: Callable[[], Awaitable[None]]  # type: ignore[assignment]
+        stop: Callable[[], Awaitable[None]]  # type: ignore[assignment]
+        collect: Callable[[str | Path], Awaitable[list[Path]]]  # type: ignore[assignment]

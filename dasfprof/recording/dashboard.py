@@ -1,0 +1,226 @@
+"""The run's page on Dask's dashboard, and the process that reads for it.
+
+While nobody looks there is no process, no port and no work of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tornado.web import RequestHandler
+
+from dasfprof.database.multi import files_of_run
+from dasfprof.recording.dask_internals.undocumented import add_routes, individual_plots
+from dasfprof.recording.settings import RunSettings
+
+#: Seconds that the process may take for an answer, and that it lives after the last question.
+_PATIENCE, _IDLE = 20.0, 60.0
+#: Seconds for which a report is shown again, and that its making may take.
+_FRESH, _LONGEST = 15.0, 600.0
+
+_NOTHING_YET = {"error": "Nothing of the run is on the scheduler's disk yet."}
+_SILENT = {"error": "The run's files could not be read; the next try is in a second."}
+
+
+class Companion:
+    """Answers questions about a run out of a process of its own, which runs while anybody asks.
+
+    Its methods block: call them in a thread.
+
+    Parameters
+    ----------
+    settings
+        The run.
+    """
+
+    def __init__(self, settings: RunSettings) -> None:
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._asking, self._reporting = threading.Lock(), threading.Lock()
+        self._asked = 0.0
+        self._report: tuple[float, bytes] | None = None
+        self._ended = False
+
+    def state(self) -> bytes:
+        """Return the run's state as JSON; ``error`` says why there is none."""
+        with self._asking:
+            self._asked = time.monotonic()
+            if self._ended:
+                return json.dumps({"error": "The recording has ended."}).encode()
+            if self._process is None and not self._start():
+                return json.dumps(_NOTHING_YET).encode()
+            answer = self._ask()
+            if not answer:
+                self._kill()
+            return answer or json.dumps(_SILENT).encode()
+
+    def report(self) -> bytes | None:
+        """Return the report of the run so far as HTML; None if it cannot be made."""
+        with self._reporting, tempfile.TemporaryDirectory() as directory:
+            if self._report is not None and time.monotonic() - self._report[0] < _FRESH:
+                return self._report[1]
+            path = Path(directory, "report.html")
+            source = Path(self._settings.directory, self._settings.name)
+            command = [sys.executable, "-m", "dasfprof", "report", str(source), "-o", str(path)]
+            try:
+                subprocess.run(command, capture_output=True, timeout=_LONGEST, check=True)
+                page = path.read_bytes()
+            except (OSError, subprocess.SubprocessError):
+                return None
+            self._report = time.monotonic(), page
+            return page
+
+    def end_if_idle(self) -> None:
+        """End the process if nobody has asked for a minute."""
+        with self._asking:
+            if time.monotonic() - self._asked >= _IDLE:
+                self._kill()
+
+    def end(self) -> None:
+        """End the process for good."""
+        self._ended = True
+        with self._asking:
+            self._kill()
+
+    def _start(self) -> bool:
+        files = files_of_run(Path(self._settings.directory), self._settings.uuid)
+        if files:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "dasfprof.report.terminal.live_view",
+                    *map(str, files[:100]),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the scheduler
+            )
+        return self._process is not None
+
+    def _ask(self) -> bytes:
+        assert self._process is not None
+        question, answer = self._process.stdin, self._process.stdout
+        assert question is not None and answer is not None
+        try:
+            question.write(b"\n")
+            question.flush()
+            ready, _, _ = select.select([answer], [], [], _PATIENCE)
+            return answer.readline() if ready else b""
+        except OSError:
+            return b""
+
+    def _kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+
+#: Seconds between two looks whether anybody still looks.
+_LOOK = 65.0
+
+_PAGE = Path(__file__).with_suffix(".html")
+#: Any prefix: that of the server's routes is in Dask's configuration.
+_AT = r"(?:/.*)?/"
+
+
+def add_page(scheduler: Any, settings: RunSettings) -> Callable[[], object]:
+    """Add the page of a run to a scheduler's HTTP server, if it has one.
+
+    Returns
+    -------
+    callable
+        Takes the page off again.
+    """
+    companion = Companion(settings)
+    routes: list[tuple[str, type, dict[str, Any]]] = [
+        (f"{_AT}dasfprof", _PageHandler, {}),
+        (f"{_AT}dasfprof/state.json", _StateHandler, {"companion": companion}),
+        (f"{_AT}dasfprof/report.html", _ReportHandler, {"companion": companion}),
+    ]
+    plots = individual_plots()
+    if plots is not None:
+        listed = type("Plots", (_WithPage, plots), {})
+        routes.append((f"{_AT}individual-plots.json", listed, {"dask_server": scheduler}))
+    remove = add_routes(scheduler, routes)
+
+    def end() -> None:
+        remove()
+        companion.end()
+
+    return end
+
+
+class _PageHandler(RequestHandler):
+    """The page: it asks for the state each second while it is looked at."""
+
+    def get(self) -> None:
+        page = _PAGE.read_text(encoding="utf-8")
+        (script,) = re.findall("<script>(.*?)</script>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        self.set_header(
+            "Content-Security-Policy",
+            f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+            "connect-src 'self'; base-uri 'none'; form-action 'none'",
+        )
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.write(page)
+
+
+class _OfCompanion(RequestHandler):
+    def initialize(self, companion: Companion) -> None:
+        self._companion = companion
+
+    async def _in_thread(self, function: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(None, function)
+
+
+class _StateHandler(_OfCompanion):
+    """The state as JSON."""
+
+    async def get(self) -> None:
+        answer = await self._in_thread(self._companion.state)
+        loop = asyncio.get_running_loop()
+        loop.call_later(_LOOK, loop.run_in_executor, None, self._companion.end_if_idle)
+        self.set_header("Content-Type", "application/json")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Cache-Control", "no-store")
+        self.write(answer)
+
+
+class _ReportHandler(_OfCompanion):
+    """The report of the run so far."""
+
+    async def get(self) -> None:
+        page = await self._in_thread(self._companion.report)
+        self.set_header("X-Content-Type-Options", "nosniff")
+        if page is None:
+            self.set_status(503)
+            self.set_header("Content-Type", "text/plain")
+            self.write("The report could not be made: nothing of the run is on this disk yet.")
+        else:
+            self.write(page)
+
+
+class _WithPage:
+    """Adds the page to the list of plots that JupyterLab's Dask extension reads."""
+
+    def write(self, chunk: Any) -> Any:
+        if isinstance(chunk, dict):
+            chunk = {**chunk, "Dasfprof": "/dasfprof"}
+        return super().write(chunk)  # type: ignore[misc]

@@ -1,0 +1,294 @@
+"""`ExpressionBuilders`, the step and line of each expression, and `BuiltLines`, of each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from typing import Any
+from weakref import ref
+
+from dasfprof.recording.dask_internals import client_calls
+from dasfprof.recording.steps import step as steps
+from dasfprof.recording.steps.line import Line, current_line
+from dasfprof.recording.steps.step import OpenStep
+
+# `ExpressionBuilders`: the step and the line that built each expression, also once rewritten.
+#
+# The name of an expression, of a dataframe or of an array, is a hash of its content, and Dask
+# rewrites the whole expression before it runs, so hardly any name that the program built remains.
+# So each rewriting of a part is followed: what is new in the result belongs to the step and line of
+# that part.
+
+#: The most known expressions, or layers; beyond it all are forgotten, which bounds the memory.
+_MOST_NAMES = 500_000
+#: The most parts of an expression that are visited.
+_MOST_PARTS = 10_000
+#: Expressions that Dask wraps around a collection to compute it.
+_WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", "HLGFinalize")
+
+
+@dataclass
+class Builders:
+    """Who built an expression.
+
+    Expressions that were built together share it, so that building one again applies to all.
+    """
+
+    #: The steps, the last one last; empty if no step did.
+    steps: list[OpenStep]
+    line: Line | None
+    #: The collection that was built of it.
+    collection: ref[Any] | None = None
+    #: The names of the expressions that were fused into it, with who built them.
+    fused: list[tuple[str, Builders]] = field(default_factory=list)
+
+    def again(self, opened: OpenStep | None, line: Line | None, collection: Any) -> None:
+        """Note that it was built once more.
+
+        While a collection of it lives, another may be but a copy: its line remains.
+        """
+        if opened is not None and (not self.steps or self.steps[-1].names != opened.names):
+            self.steps[:] = [other for other in self.steps if other.names != opened.names]
+            self.steps.append(opened)
+        if self.collection is None or self.collection() is None:
+            self.line, self.collection = line, ref(collection)
+
+
+class ExpressionBuilders:
+    """Who built the expressions of a program's dataframes and arrays."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Builders] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def clear(self) -> None:
+        """Forget all expressions."""
+        self._known.clear()
+
+    def built(self, expr: Any, opened: OpenStep | None, line: Line | None, collection: Any) -> None:
+        """Note that the program built a collection of an expression, in a step or in none."""
+        builders = self._known.get(expr._name)
+        if builders is None:
+            own = Builders([] if opened is None else [opened], line, ref(collection))
+            self._adopt(expr, own, None)
+        else:
+            builders.again(opened, line, collection)
+
+    def rewritten(self, expr: Any, result: Any, last: Any = None) -> None:
+        """Note what an expression was rewritten to; `last` is its form just before."""
+        if getattr(result, "_name", None) in self._known:
+            return
+        builders = self.root(expr)
+        if builders is not None and is_expression(result):
+            self._adopt(result, builders, last if is_expression(last) else expr)
+
+    def root(self, expr: Any) -> Builders | None:
+        """Return who built an expression, or the expression that it wraps."""
+        for part in unwrapped(expr):
+            builders = self._known.get(part._name)
+            if builders is not None:
+                return builders
+        return None
+
+    def layers(self, expr: Any) -> Iterator[tuple[str, Builders]]:
+        """Yield the names of an expression's layers that the program built, with who did."""
+        for part in _parts(expr):
+            builders = self._known.get(part._name)
+            if builders is not None:
+                yield part._name, builders
+
+    def _adopt(self, expr: Any, builders: Builders, before: Any) -> None:
+        """Assign unknown parts to who built the parts that they were before."""
+        if len(self._known) > _MOST_NAMES:
+            self._known.clear()
+        waiting = [(expr, before)]
+        while waiting:
+            part, twin = waiting.pop()
+            if part._name not in self._known:
+                self._known[part._name] = self._builders_of(part, builders, before, twin)
+                inner = _inner(part)
+                twins = _inner(twin) if type(twin) is type(part) else []
+                if len(twins) != len(inner):
+                    twins = [None] * len(inner)
+                waiting += zip(inner, twins, strict=True)
+
+    def _builders_of(self, part: Any, builders: Builders, before: Any, twin: Any) -> Builders:
+        if type(part).__name__.startswith("Fused"):
+            exprs = part.operands[0]
+            fused = exprs if isinstance(exprs, list | tuple) else [exprs]
+            named = [self._was(expr, before, None, builders) for expr in fused]
+            steps = next((found.steps for found in named if found.steps), named[0].steps)
+            names = (expr._name for expr in fused)
+            return replace(named[0], steps=steps, fused=list(zip(names, named, strict=True)))
+        return self._was(part, before, twin, builders)
+
+    def _was(self, part: Any, before: Any, twin: Any, builders: Builders) -> Builders:
+        """Return who built the part that a part was before it was rewritten.
+
+        A change below a part changes its name, as when a selection of columns is pushed through
+        it; it still does the same work.
+        """
+        known = self._known.get(part._name)
+        if known is not None:
+            return known
+        twins = [] if twin is None else [twin]
+        for other in chain(twins, _parts(before) if before is not None else ()):
+            if _kind(other) == _kind(part) and other._name in self._known:
+                return self._known[other._name]
+        return builders
+
+
+def _kind(part: Any) -> tuple[Any, str]:
+    """Return what remains of a part when the expressions below it change."""
+    return type(part), part._name.rpartition("-")[0]
+
+
+def is_expression(value: Any) -> bool:
+    """Return whether a value is an expression of Dask."""
+    return hasattr(value, "operands")
+
+
+def output_keys(graph: Any) -> Any:
+    """Return the output keys of a graph, without the wrappers that compute it."""
+    for part in unwrapped(graph):
+        if "output_keys" in getattr(part, "_parameters", ()):
+            return part.operand("output_keys")
+    return ()
+
+
+def finalized_keys(graph: Any) -> dict[str, Any]:
+    """Return of each task that puts a collection's results together which keys it takes."""
+    found: dict[str, Any] = {}
+    for part in unwrapped(graph):
+        if "output_keys" in getattr(part, "_parameters", ()):
+            inner = part.operand("dsk")
+            if is_expression(inner):
+                found[part._name] = inner.operand("output_keys")
+            else:  # of several collections
+                found |= {name: list(names) for name, names in inner.dependencies.items() if names}
+    return found
+
+
+def unwrapped(expr: Any) -> Iterator[Any]:
+    """Yield an expression and, if it is a wrapper, the expressions that it wraps."""
+    waiting = [expr] if is_expression(expr) else []
+    for part in waiting:
+        yield part
+        if type(part).__name__.startswith(_WRAPPERS) and len(waiting) < _MOST_PARTS:
+            waiting += _inner(part)
+
+
+def _inner(part: Any) -> list[Any]:
+    """Return the expressions among the operands of an expression."""
+    return [operand for operand in part.operands if is_expression(operand)]
+
+
+def _parts(expr: Any) -> Iterator[Any]:
+    """Yield an expression and all its parts, each once."""
+    waiting, seen = [expr], {expr._name}
+    for part in waiting:
+        if len(seen) > _MOST_PARTS:
+            return
+        yield part
+        for inner in _inner(part):
+            if inner._name not in seen:
+                seen.add(inner._name)
+                waiting.append(inner)
+
+
+# --- `BuiltLines`: tells the observers of steps which line built each layer of a graph ------------
+
+#: The most keys of a graph that are looked at.
+_MOST_KEYS = 1000
+
+
+class BuiltLines:
+    """The line that built each layer last, by the layer's name."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Line] = {}
+
+    def clear(self) -> None:
+        """Forget all layers."""
+        self._known.clear()
+
+    def built(self, name: Any, graph: Any) -> None:
+        """Note a layer that was built with its graph, out of those that it depends on.
+
+        In a call of the client the program builds nothing: the layer may be one that was optimised,
+        or that of results that stay on the cluster.
+        """
+        known = self._known.get(name)
+        if type(name) is str and (known is None or not client_calls.is_open()):
+            line = current_line()
+            if line is not None and line is not known:
+                self._note(name, line, graph.dependencies.get(name, ()))
+
+    def built_directly(self, name: Any, graph: Any) -> None:
+        """Note a layer of a graph that was not made of collections."""
+        if isinstance(name, str) and name not in self._known:
+            self._note(name, current_line(), graph.dependencies.get(name, ()))
+
+    def rewritten(self, name: str, builders: Builders) -> None:
+        """Note the layer of an expression that Dask has rewritten."""
+        for inner, others in builders.fused:
+            self._note(inner, others.line)
+        self._note(name, builders.line, [inner for inner, _ in builders.fused])
+
+    def sent(self, graph: Any, keys: Any) -> None:
+        """Note a graph that is sent to the cluster, by the keys that are wanted of it."""
+        line = client_calls.line()
+        if line is None:
+            return
+        if client_calls.is_open("map"):
+            for key in _some(keys):
+                for observer in steps.observers:
+                    observer.mapped(line, key)
+        elif client_calls.is_open("submit"):
+            for key in _some(keys):
+                _tell(line, key)
+        else:  # what computing adds, such as the task that puts the chunks together
+            new = [name for name in _names(keys) if name not in self._known]
+            finalized = finalized_keys(graph) if new else {}
+            for name in new:
+                self._note(name, line, _names(finalized.get(name)))
+
+    def _note(self, name: str, line: Line | None, dependencies: Iterable[str] = ()) -> None:
+        if line is None or self._known.get(name) is line:
+            return
+        if len(self._known) > _MOST_NAMES:
+            self._known.clear()
+        self._known[name] = line
+        _tell(line, name, tuple(dependencies))
+
+
+def _tell(line: Line, layer: Any, dependencies: tuple[str, ...] = ()) -> None:
+    for observer in steps.observers:
+        observer.built_at(line, layer, dependencies)
+
+
+def _names(keys: Any) -> list[str]:
+    """Return the names of the layers of the first keys."""
+    firsts = (key[0] if isinstance(key, tuple) and key else key for key in _keys(keys))
+    return list(dict.fromkeys(name for name in firsts if isinstance(name, str)))
+
+
+def _some(keys: Any) -> list[Any]:
+    """Return some keys: a result that is still there is not computed again."""
+    found = list(_keys(keys))
+    return found if len(found) <= 3 else [found[0], found[len(found) // 2], found[-1]]
+
+
+def _keys(keys: Any) -> Iterator[Any]:
+    """Yield the first keys of nested lists of them."""
+    waiting, count = [keys], 0
+    while waiting and count < _MOST_KEYS:
+        part = waiting.pop()
+        if isinstance(part, list | set | frozenset):
+            waiting += islice(part, _MOST_KEYS)
+        elif part is not None:
+            count += 1
+            yield part

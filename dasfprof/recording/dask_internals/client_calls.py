@@ -1,0 +1,218 @@
+"""Hooks that time what a client's program calls: from which line, for how many keys, and what for.
+
+What a call of Dask calls in turn belongs to it. With an asynchronous client a call returns before
+its answer, and nobody waits: only its own time counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from time import monotonic, time
+from typing import Any
+
+from dask.sizeof import sizeof
+from distributed import Client, Future, as_completed
+
+from dasfprof.recording.dask_internals import names
+from dasfprof.recording.dask_internals.patch import Patch
+from dasfprof.recording.steps import step as steps
+from dasfprof.recording.steps.line import Line, current_line
+from dasfprof.recording.steps.step import ClientCall
+
+logger = logging.getLogger(__name__)
+
+#: Seconds of what is done outside of calls, below which it is not worth a look for its line.
+_BRIEF = 0.0002
+
+#: A call that has ended may still be that of what was begun in it.
+_current: ContextVar[OpenCall | None] = ContextVar("dasfprof_call", default=None)
+#: Of this thread: seconds for which it made names for tasks; and whether it does.
+_own = threading.local()
+
+
+@dataclass
+class OpenCall(ClientCall):
+    """A call that has not ended."""
+
+    #: By the monotonic clock.
+    began: float = 0.0
+    token: Token[OpenCall | None] | None = None
+
+
+def hooks() -> Iterator[tuple[Any, str, Callable[[Any, Patch], Any]]]:
+    """Yield what is to be wrapped, its attribute, and the wrapper."""
+    for name in ("compute", "persist", "submit", "map", "gather", "scatter", "cancel"):
+        yield Client, name, _calling(name)
+    yield Client, "get", _calling("compute")
+    yield Future, "result", _calling("result")
+    yield as_completed, "__next__", _calling("as_completed")
+    yield names.WAITING.find("SyncMethodMixin"), "sync", _timing_waits
+    if names.RECEIVING.exist():
+        yield Client, "_gather_remote", _timing_results
+    yield sys.modules.get("dask.tokenize"), "_tokenize", _timing_tokens
+
+
+def clock() -> float:
+    """Return seconds that pass for this thread while it does not make names for tasks."""
+    return monotonic() - float(getattr(_own, "tokenising", 0.0))
+
+
+def spent(part: str, seconds: float, keys: int = 0, sent: int = 0) -> None:
+    """Add what this thread did to the call that it is in; else that is a call of its own."""
+    call: ClientCall | None = _current.get()
+    if call is None or not call.is_open:
+        is_main = threading.current_thread() is threading.main_thread()
+        if seconds < _BRIEF or not is_main:
+            return
+        call = ClientCall(part, current_line(), time() - seconds, seconds=seconds)
+        _tell(call)
+    setattr(call, part, getattr(call, part) + seconds)
+    call.keys += keys
+    call.sent += sent
+
+
+def _calling(name: str) -> Callable[[Any, Patch], Any]:
+    def wrap(original: Any, patch: Patch) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            opened = _begin(name) if patch.active else None
+            if opened is None:
+                return original(*args, **kwargs)
+            result = None
+            try:
+                result = original(*args, **kwargs)
+                return result
+            finally:
+                _end(opened, args[1:], kwargs, result)
+
+        return call
+
+    return wrap
+
+
+def _begin(name: str) -> OpenCall | None:
+    """Begin a call; None if it is part of another."""
+    try:
+        outer = _current.get()
+        if outer is not None and outer.is_open:
+            return None
+        is_main = threading.current_thread() is threading.main_thread()
+        call = OpenCall(name, current_line(), time(), is_main, is_open=True)
+        call.token = _current.set(call)
+        call.began = monotonic()
+        return call
+    except Exception:
+        logger.debug("a call could not be noted", exc_info=True)
+        return None
+
+
+def _end(call: OpenCall, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    """End a call, and tell of it, unless it failed to begin."""
+    try:
+        call.seconds = monotonic() - call.began
+        call.is_open = False
+        if call.token is not None:
+            _current.reset(call.token)
+        if call.name == "as_completed":
+            call.waiting, call.keys = call.seconds, int(result is not None)
+        elif not call.keys:
+            call.keys = _number(args[0] if args else next(iter(kwargs.values()), None))
+        call.waiting = max(call.waiting - call.receiving, 0.0)
+        if call.receiving:
+            call.received = sizeof(result)
+        if call.name == "scatter":
+            call.sent = sizeof(args[0] if args else kwargs.get("data"))
+        _tell(call)
+    except Exception:
+        logger.debug("a call could not be noted", exc_info=True)
+
+
+def _number(keys: Any) -> int:
+    return len(keys) if isinstance(keys, list | tuple | set | dict) else 1
+
+
+def _tell(call: ClientCall) -> None:
+    for observer in steps.observers:
+        observer.called(call)
+
+
+def line() -> Line | None:
+    """Return the line of the user's code that this thread's call is from."""
+    call = _current.get()
+    return call.line if call is not None and call.is_open else current_line()
+
+
+def is_open(name: str = "") -> bool:
+    """Return whether this thread is in a call; if a name is given, in one of that."""
+    call = _current.get()
+    return call is not None and call.is_open and name in ("", call.name)
+
+
+def _timing_waits(original: Any, patch: Patch) -> Any:
+    """Time for how long a thread waits until the event loop has done something for it."""
+
+    def sync(*args: Any, **kwargs: Any) -> Any:
+        if not patch.active:
+            return original(*args, **kwargs)
+        call, opened = _current.get(), None
+        if call is None or not call.is_open:
+            if getattr(next(iter(args[1:]), None), "__name__", "") != "_wait":
+                return original(*args, **kwargs)
+            call = opened = _begin("wait")
+        began = monotonic()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            if call is not None:
+                call.waiting += monotonic() - began
+            if opened is not None:
+                _end(opened, args[2:], {}, None)
+
+    return sync
+
+
+def _timing_results(original: Any, patch: Patch) -> Any:
+    """Time how long results take to come, on the event loop, for the call that waits for them."""
+    meter = names.RECEIVING.find("context_meter")
+
+    async def _gather_remote(*args: Any, **kwargs: Any) -> Any:
+        call = _current.get()
+        if call is None or not patch.active:
+            return await original(*args, **kwargs)
+
+        def count(label: Any, value: float, unit: str) -> None:
+            if label == "deserialize" and unit == "seconds":
+                call.deserialising += value
+
+        began = monotonic()
+        try:
+            with meter.add_callback(count):
+                return await original(*args, **kwargs)
+        finally:
+            call.receiving += monotonic() - began
+
+    return _gather_remote
+
+
+def _timing_tokens(original: Any, patch: Patch) -> Any:
+    """Time how long names for tasks take to be made, of all that goes into them."""
+
+    def _tokenize(*args: Any, **kwargs: Any) -> Any:
+        if not patch.active or getattr(_own, "is_tokenising", False):
+            return original(*args, **kwargs)
+        _own.is_tokenising, began = True, monotonic()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _own.is_tokenising, seconds = False, monotonic() - began
+            _own.tokenising = getattr(_own, "tokenising", 0.0) + seconds
+            try:
+                spent("tokenising", seconds)
+            except Exception:
+                logger.debug("the making of a name could not be noted", exc_info=True)
+
+    return _tokenize

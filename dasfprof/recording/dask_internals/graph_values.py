@@ -1,0 +1,228 @@
+"""What a graph holds by value that is large: functions with all that they hold, and arguments."""
+
+from __future__ import annotations
+
+import builtins
+import pickle
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from itertools import islice
+from time import monotonic
+from types import FunctionType, ModuleType
+from typing import Any
+
+from dask.sizeof import sizeof
+from dask.utils import funcname, key_split
+
+from dasfprof.recording.dask_internals import names
+from dasfprof.recording.steps.step import SentValue
+
+#: Bytes of a graph, and of a value, from which they are looked at.
+LEAST = 10_000
+#: The most parts of a graph that are visited, of a layer, and values that are told.
+_MOST_PARTS, _MOST_OF_A_LAYER, _MOST_TOLD = 10_000, 100, 10
+#: How often values of a name are pickled to be measured; later ones are taken to be as large.
+_MEASURED = 5
+#: Seconds of pickling a graph from which its values are not pickled once more.
+_PATIENCE = 0.5
+#: Packages whose objects know their bytes.
+_SIZED = ("numpy", "pandas", "pyarrow", "scipy", "polars", "xarray", "cupy", "cudf", "torch")
+
+_CONTAINERS = (dict, list, tuple, set)
+
+#: By names: how often each was measured, and with which bytes and seconds the last time.
+_known: dict[tuple[str, str], tuple[int, int, float]] = {}
+
+
+def large_values(
+    graph: Any, functions: Iterable[FunctionType], tasks: int, size: int, seconds: float
+) -> Iterator[SentValue]:
+    """Yield the large values of a graph that was sent, for so many keys.
+
+    Parameters
+    ----------
+    graph
+        What the client sent.
+    functions
+        Those in it that were pickled by value.
+    tasks
+        The number of keys that were asked for.
+    size, seconds
+        Its bytes, and the seconds of pickling it.
+    """
+    patient = seconds < _PATIENCE
+    called: dict[int, int] = {}
+    found: dict[int, list[Any]] = {}
+    for owner, part, times in _parts(graph, tasks):
+        if type(part) is FunctionType:
+            called[id(part)] = called.get(id(part), 0) + times
+        elif (about := _size(part)) >= LEAST:
+            found.setdefault(id(part), [part, owner, about, 0])[3] += times
+    for function in {id(one): one for one in functions}.values():
+        name = f"{function.__module__}.{function.__qualname__}"
+        held = sorted(_held(function), key=lambda one: -one[1])
+        about = min(sum(bytes_ for _, bytes_ in held), size)
+        measured = _measured(("function", name), function, about, patient)
+        if measured[0] >= LEAST:
+            times, what = called.get(id(function), 0), held[0][0] if held else ""
+            yield SentValue("function", name, *measured, times, _why(function), what)
+    alike: dict[tuple[str, type], list[Any]] = {}
+    for part, owner, about, times in found.values():
+        one = alike.setdefault((owner, type(part)), [part, about, 0, 0])
+        one[2], one[3] = one[2] + about * times, one[3] + times
+    for (owner, kind), one in sorted(alike.items(), key=lambda pair: -pair[1][2])[:_MOST_TOLD]:
+        part, about, whole, times = one
+        size, seconds = _measured(("argument", owner), part, about, patient)
+        each = whole / max(about * times, 1)  # the one that is measured may be larger, or smaller
+        if size * each >= LEAST:
+            told = f"{kind.__module__}.{kind.__qualname__}"
+            size = round(size * each)
+            yield SentValue("argument", owner, size, seconds * each, times, "argument", told)
+
+
+def _measured(name: tuple[str, str], value: Any, about: int, patient: bool) -> tuple[int, float]:
+    """Return the bytes and seconds of pickling a value; what it is about where that takes long."""
+    count, size, seconds = _known.get(name, (0, about, float("nan")))
+    if patient and count < _MEASURED and len(_known) < _MOST_PARTS:
+        buffers: list[pickle.PickleBuffer] = []
+        begin = monotonic()
+        file = BytesIO()
+        pickler = names.FUNCTIONS_SENT.find("Pickler")
+        pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
+        seconds = monotonic() - begin
+        size = file.tell() + sum(buffer.raw().nbytes for buffer in buffers)
+        _known[name] = count + 1, size, seconds
+    return size, seconds
+
+
+def _why(function: FunctionType) -> str:
+    """Return why a function is pickled by value."""
+    if function.__name__ == "<lambda>":
+        return "a lambda"
+    if "<locals>" in function.__qualname__:
+        return "defined in a function"
+    if function.__module__ == "__main__":
+        return "of __main__"
+    return "its module is sent by value"
+
+
+def _held(function: FunctionType) -> Iterator[tuple[str, int]]:
+    """Yield what a function holds, in words, with its bytes."""
+    code = function.__code__
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=False)
+    for name, cell in cells:
+        try:
+            yield _in_words("closure", name, cell.cell_contents)
+        except ValueError:  # not yet assigned
+            continue
+    for name in code.co_names:
+        value = function.__globals__.get(name)
+        if not isinstance(value, ModuleType | FunctionType | type) and not hasattr(builtins, name):
+            yield _in_words("global", name, value)
+    for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+        yield _in_words("default", "", value)
+
+
+def _in_words(how: str, name: str, value: Any) -> tuple[str, int]:
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    return f"{how} {name}: {kind}".replace(" :", ":"), int(sizeof(value))
+
+
+@dataclass(slots=True)
+class _Part:
+    """A part of a graph: whose it is, whether that is a task's, and of how many tasks."""
+
+    value: Any
+    owner: str = ""
+    of_task: bool = False
+    times: int = 1
+
+    def some(self, values: Collection[Any], owner: str = "", of_task: bool = False) -> list[_Part]:
+        """Return some of its values, evenly: each stands for those that are left out."""
+        step = max(len(values) // _MOST_OF_A_LAYER, 1)
+        named, of_task, times = owner or self.owner, of_task or self.of_task, self.times * step
+        some = values[::step] if isinstance(values, list) else islice(values, 0, None, step)
+        return [_Part(value, named, of_task, times) for value in some]
+
+
+def _parts(graph: Any, tasks: int) -> Iterator[tuple[str, Any, int]]:
+    """Yield values in a graph: whose they are, each, and of how many tasks. Of large layers some.
+
+    Only Dask's own specifications and expressions, containers and partial functions are entered.
+    """
+    pending = [_Part(graph)]
+    for _ in range(_MOST_PARTS):
+        if not pending:
+            return
+        part = pending.pop()
+        inner = _within(part, tasks)
+        if inner is None:
+            yield part.owner, part.value, part.times
+        else:
+            pending += inner
+
+
+def _within(part: _Part, tasks: int) -> Iterable[_Part] | None:
+    """Return what a part is made of; None of a value."""
+    node, value, kind = names.CODE.find("GraphNode"), part.value, type(part.value)
+    if part.of_task and kind in _CONTAINERS and _is_one(value, node):
+        return None
+    if kind is dict:
+        found = []
+        for one in part.some(value.items()):
+            key, one.value = one.value
+            # Of texts a dict of keyword arguments, of a task, has some, too.
+            is_task = type(key) is tuple or (node is not None and isinstance(one.value, node))
+            if is_task or not one.owner:
+                one.owner = key_split(key)
+            found.append(one)
+        return found
+    if kind in _CONTAINERS:
+        return part.some(value)
+    if kind is partial:
+        return part.some([value.func, *value.args, *value.keywords.values()])
+    if node is not None and isinstance(value, node):
+        function, args, kwargs, constant = (
+            getattr(value, name, None) for name in ("func", "args", "kwargs", "value")
+        )
+        return part.some(
+            [function, constant, *(args or ()), *(kwargs or {}).values()], of_task=True
+        )
+    package = kind.__module__.partition(".")[0]
+    if package not in ("dask", "distributed"):
+        return None
+    if hasattr(value, "iterables"):  # of `map`
+        part.owner = funcname(value.func)
+        given = [*part.some(list(value.iterables)), *part.some([value.kwargs], of_task=True)]
+        return [_Part(value.func, part.owner, True, tasks), *given]
+    operands = getattr(value, "operands", None)
+    if operands is not None:
+        return part.some(operands, owner=kind.__name__)
+    if package == "distributed":  # a future knows its client, and that all others
+        return ()
+    return part.some(list(getattr(value, "__dict__", {}).values()))
+
+
+def _is_one(value: Any, node: Any) -> bool:
+    """Return whether a container of a task is a value: its items are many, or all small.
+
+    Others are entered. What is long and no task's are names of tasks, or arguments of many.
+    """
+    if len(value) > _MOST_OF_A_LAYER:
+        return True
+    items = list(value.values() if type(value) is dict else value)
+    if node is not None and any(isinstance(item, node) for item in items):
+        return False
+    return bool(sizeof(value) >= LEAST) and all(_size(item) < LEAST for item in items)
+
+
+def _size(value: Any) -> int:
+    """Return the bytes of a value that knows them, about; 0 of any other."""
+    kind = type(value)
+    if kind in (bytes, bytearray, str):
+        return len(value)
+    if kind in _CONTAINERS or kind.__module__.partition(".")[0] in _SIZED:
+        return int(sizeof(value))
+    return 0

@@ -1,0 +1,220 @@
+"""Attributes and calls of workers and schedulers that Dask does not document, a few lines each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import iscoroutinefunction
+from typing import Any
+
+import dask
+from dask.utils import parse_timedelta
+
+from dasfprof.recording.dask_internals import names
+from dasfprof.recording.dask_internals.inspection.primitives import primitives
+from dasfprof.recording.dask_internals.patch import Patch
+from dasfprof.recording.guard import HookGuard
+from dasfprof.schema.resources import MEMORY_SIZES
+
+# --- When the event loop of a worker or scheduler last turned, by Dask's own clock of it ----------
+
+
+def last_turn(server: Any) -> float | None:
+    """Return when the loop last turned, Unix seconds; None if this Dask does not tell."""
+    turned: float | None = getattr(server, "_last_tick", None)
+    return turned
+
+
+def on_turns(server: Any, call: Callable[[], None]) -> Patch | None:
+    """Call a function, which must not raise, whenever Dask takes the time of a turn.
+
+    Returns
+    -------
+    Patch or None
+        To be removed at the end. None if this Dask takes none.
+    """
+    clock = getattr(server, "periodic_callbacks", {}).get("tick")
+    if clock is None or not callable(getattr(clock, "callback", None)):
+        return None
+
+    def wrap(original: Any, patch: Patch) -> Any:
+        def turned(*args: Any, **kwargs: Any) -> Any:
+            if patch.active:
+                call()
+            return original(*args, **kwargs)
+
+        return turned
+
+    return Patch(clock, "callback", wrap)
+
+
+def turn_interval() -> float:
+    """Return after how many seconds at most a loop that is free has turned again."""
+    return float(parse_timedelta(dask.config.get("distributed.admin.tick.interval"), default="ms"))
+
+
+# --- Whether anything that a scheduler has under way has changed: a cheap look --------------------
+
+
+def fingerprint(scheduler: Any) -> tuple[Any, ...]:
+    """Return what is another after each change of tasks, workers, clients and primitives."""
+    return (
+        getattr(scheduler, "transition_counter", None),
+        [(worker.address, worker.status) for worker in scheduler.workers.values()],
+        list(scheduler.clients),
+        primitives(scheduler),
+    )
+
+
+# --- Undocumented attributes of a worker ----------------------------------------------------------
+
+
+class _NoCorrection:
+    """A worker of a Dask without `scheduler_delay`, with a correction of 0."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+        self.scheduler_delay = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._worker, name)
+
+
+def with_correction(worker: Any) -> Any:
+    """Return the worker, or a proxy with a correction of 0 if this Dask has no correction."""
+    return worker if hasattr(worker, "scheduler_delay") else _NoCorrection(worker)
+
+
+def memory_sizes(worker: Any) -> dict[str, int]:
+    """Return the `MEMORY_SIZES` of a worker; 0 where there is none or it is unknown."""
+    manager = getattr(worker, "memory_manager", None)
+    limit = getattr(manager, "memory_limit", None) or 0
+    shares = {name: getattr(manager, f"{name}_fraction", None) or 0 for name in MEMORY_SIZES}
+    return {name: int(limit * share) for name, share in {**shares, "memory_limit": 1}.items()}
+
+
+def value_in_memory(data: Any, key: Any) -> Any:
+    """Return a result that is in memory; None for others.
+
+    ``data[key]`` would read it back from disk and change the order in which results are spilled.
+    """
+    fast = getattr(getattr(data, "fast", data), "d", data)
+    return fast.get(key) if isinstance(fast, dict) else None
+
+
+def spilled_bytes(data: Any) -> int:
+    """Return how many bytes of a worker's results are on its disk."""
+    total = getattr(data, "spilled_total", None)
+    return getattr(total, "disk", 0)
+
+
+def spill_metrics(data: Any) -> dict[Any, float]:
+    """Return seconds and bytes that a worker wrote to and read from its disk."""
+    return dict(getattr(data, "cumulative_metrics", {}))
+
+
+# --- The plugins that a scheduler gives to each worker that joins ---------------------------------
+
+
+def registered_for_workers(dask_scheduler: Any) -> list[str] | None:
+    """Return the names of the plugins; None if this Dask has no list of them."""
+    plugins = getattr(dask_scheduler, "worker_plugins", None)
+    return None if plugins is None else list(plugins)
+
+
+def forget_for_workers(dask_scheduler: Any, plugins: list[str]) -> None:
+    """Remove plugins from those that new workers get."""
+    registered = getattr(dask_scheduler, "worker_plugins", {})
+    for name in plugins:
+        registered.pop(name, None)
+
+
+# --- Exceptions of functions in other processes, as Dask sends them -------------------------------
+
+
+def error_in(response: dict[str, Any]) -> BaseException:
+    """Return the exception of a response whose status is ``error``, with its traceback."""
+    clean = names.REMOTE_ERRORS.find("clean_exception")
+    try:
+        _, error, trace = clean(**response)
+        found: BaseException = error.with_traceback(trace)
+        return found
+    except Exception:  # the name is missing, or its result has another form
+        return RuntimeError(str(response.get("exception_text") or response.get("exception")))
+
+
+# --- Routes on the HTTP server of a scheduler that runs -------------------------------------------
+
+
+def add_routes(
+    scheduler: Any, routes: list[tuple[str, type, dict[str, Any]]]
+) -> Callable[[], None]:
+    """Add routes before those that are there; none if the scheduler has no HTTP server.
+
+    Returns
+    -------
+    callable
+        Takes them off again.
+    """
+    application = getattr(scheduler, "http_application", None)
+    if application is None:
+        return lambda: None
+    rules = application.default_router.rules
+    before = list(rules)
+    application.add_handlers(".*$", routes)
+    added = [rule for rule in rules if rule not in before]
+    # Tornado puts them behind those of an earlier run, which would answer in their place.
+    rules[:] = added + before
+
+    def remove() -> None:
+        for rule in added:
+            rules.remove(rule)
+
+    return remove
+
+
+def individual_plots() -> type | None:
+    """Return the handler that lists the dashboard's plots; None if this Dask has none."""
+    found: type | None = names.PLOTS.find("IndividualPlots")
+    return found
+
+
+# --- Calls that a scheduler answers, beside Dask's own --------------------------------------------
+
+
+def add_handler(scheduler: Any, name: str, handler: Callable[..., Any]) -> Callable[[], object]:
+    """Let a scheduler answer calls of a name; return how that ends.
+
+    Without Dask's table of calls nothing is answered.
+    """
+    handlers: dict[str, Any] = getattr(scheduler, "handlers", {})
+    handlers[name] = handler
+    return lambda: handlers.pop(name, None)
+
+
+def observe_handler(
+    scheduler: Any, name: str, observer: Callable[[Any], object], guard: HookGuard
+) -> Callable[[], object]:
+    """Call an observer with each answer of a scheduler to calls of a name; return how that ends.
+
+    Without such a call, or where it is a coroutine's, nothing is observed.
+    """
+    handlers: dict[str, Any] = getattr(scheduler, "handlers", {})
+    original = handlers.get(name)
+    if original is None or iscoroutinefunction(original):
+        return lambda: None
+
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        answer = original(*args, **kwargs)
+        try:
+            observer(answer)
+        except Exception:
+            guard.caught(f"the answer to {name}")
+        return answer
+
+    handlers[name] = observed
+
+    def end() -> None:
+        if handlers.get(name) is observed:
+            handlers[name] = original
+
+    return end

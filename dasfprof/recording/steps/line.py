@@ -1,0 +1,218 @@
+"""`Line`: the line of the user's program that a thread is in, and the library's line beneath it.
+
+A frame is the user's if its file is none of Python, of an installed package or of dasfprof. The
+innermost counts. Of a command that an installed package brings, that package is the program.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import os
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+from types import CodeType, FrameType
+from typing import Any
+
+from dasfprof.database.writer import Folded, Source, TraceWriter
+from dasfprof.recording.task_runs.function_code import LARGEST, codes_in
+from dasfprof.recording.task_runs.tracebacks import of_library
+from dasfprof.schema.steps import LINE
+
+#: A line of the program: file, line, function.
+Place = tuple[str, int, str]
+
+#: Whose a file is: nobody's to whom a line would tell anything, a library's, the user's.
+_NOBODY, _LIBRARY, _USER = 0, 1, 2
+_PACKAGE = str(Path(__file__).parents[2])
+#: The demo is a program, though it comes with the profiler.
+_DEMO = tuple(os.path.join(_PACKAGE, "cli", name) for name in ("demo.py", "demo_pipeline.py"))
+#: Where packages put their commands: a line each, which calls the package.
+_COMMANDS = os.path.join(sysconfig.get_path("scripts"), "")
+#: Packages that are not the library that built a graph, but what it was built with; and Python's.
+_BENEATH = ("dask", "distributed", "dask_array", "toolz", "cytoolz", "tlz")
+_INSTALLED = ("site-packages", "dist-packages")
+#: The most distinct lines that are known at a time: code may be generated.
+_MOST_LINES = 100_000
+
+#: By the names of files.
+_whose: dict[str, int] = {}
+#: By the place in the program and in the library beneath.
+_lines: dict[tuple[Place, Place | None], Line] = {}
+#: By the identities of the code of both and the instructions in it; with the code, which keeps it.
+_at: dict[tuple[int, int, int, int], tuple[Line, CodeType, CodeType | None]] = {}
+_ids = itertools.count(int.from_bytes(os.urandom(6), "big") << 14)
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A line of the user's program."""
+
+    #: Unique among the lines of all processes.
+    id: int
+    #: File, line, function.
+    place: Place
+    #: What the line is in.
+    code: CodeType
+    #: The innermost line of a library that called Dask for it; None: it called Dask itself.
+    library: Place | None
+
+
+def current_line() -> Line | None:
+    """Return the innermost line of the user's code that this thread is in; without, a library's."""
+    frame: FrameType | None = sys._getframe(1)
+    library: FrameType | None = None
+    known = _whose.get
+    while frame is not None:
+        file = frame.f_code.co_filename
+        whose = known(file)
+        if whose:
+            if whose == _USER:
+                return _line(frame, library)
+            if library is None:
+                library = frame
+        elif whose is None:
+            _whose[file] = _owner(file)
+            continue
+        frame = frame.f_back
+    return None if library is None else _line(library, None)
+
+
+def place_of(line: Line | None) -> tuple[str | None, int, str | None]:
+    """Return file, line and function, as rows have them; of an unknown line too."""
+    return (None, -1, None) if line is None else line.place
+
+
+def _line(frame: FrameType, library: FrameType | None) -> Line:
+    code = frame.f_code
+    below = None if library is None else library.f_code
+    # The number of a line takes a search in its code, and the hash of code as long.
+    at = id(code), frame.f_lasti, id(below), -1 if library is None else library.f_lasti
+    found = _at.get(at)
+    if found is None:
+        if len(_at) >= _MOST_LINES:
+            _at.clear()
+            _lines.clear()
+        places = _place(frame), None if library is None else _place(library)
+        line = _lines.setdefault(places, Line(next(_ids), places[0], code, places[1]))
+        found = _at[at] = line, code, below
+    return found[0]
+
+
+def _place(frame: FrameType) -> Place:
+    return frame.f_code.co_filename, frame.f_lineno or -1, _name(frame.f_code)
+
+
+def _name(code: CodeType) -> str:
+    name: str = getattr(code, "co_qualname", code.co_name)
+    return name
+
+
+def _owner(file: str) -> int:
+    if file in _DEMO:
+        return _USER
+    if file.startswith((_PACKAGE, _COMMANDS, "<frozen ", "<__array_function__")):
+        return _NOBODY
+    if not of_library(file):
+        return _USER
+    parts = Path(file).parts
+    packages = [after for part, after in itertools.pairwise(parts) if part in _INSTALLED]
+    return _LIBRARY if packages and packages[-1] not in _BENEATH else _NOBODY
+
+
+# --- `NotedLines`: the lines of the program that built something, as rows, with their text --------
+#
+# The text is taken from the file, never from values. A file may have been changed since it was
+# imported: so it is compiled, which runs nothing, and the text counts only if the line's code comes
+# of it. Source that is in no file, as that of a notebook's cell, is that which Python shows in
+# tracebacks.
+
+#: Characters of a line's text that are kept, and the most lines of a statement.
+LONGEST = 200
+_NO_PLACE = (None, -1, None)
+
+
+class NotedLines:
+    """Notes lines, each the first time.
+
+    Parameters
+    ----------
+    writer
+        Of the file.
+    constants
+        Fields with the same value in every event.
+    with_text
+        Whether the text is noted.
+    """
+
+    def __init__(self, writer: TraceWriter, constants: dict[str, Any], with_text: bool) -> None:
+        self._with_text = with_text
+        self._known: set[int] = set()
+        #: Of files: their lines, the code in them, and why there are none.
+        self._files: dict[str, tuple[list[str], set[CodeType] | None, str | None]] = {}
+        self._source = Source(self._fold, constants)
+        self._writer = writer
+        writer.add_source(self._source)
+
+    def see(self, line: Line) -> None:
+        """Note a line, unless it was."""
+        if line.id not in self._known:
+            self._known.add(line.id)
+            self._writer.append(self._source, (time(), line))
+
+    def _fold(self, notes: Sequence[tuple[float, Line]]) -> Folded:
+        """Return rows; called in the writer's thread."""
+        rows = [
+            (
+                when,
+                line.id,
+                *line.place,
+                *self._text(line),
+                _cell(line.place[0]),
+                *(line.library or _NO_PLACE),
+            )
+            for when, line in notes
+        ]
+        return [(LINE, rows, range(len(rows)))] if rows else []
+
+    def _text(self, line: Line) -> tuple[str | None, str | None]:
+        """Return the text of a line, or why there is none."""
+        if not self._with_text:
+            return None, "not recorded"
+        file, number, _ = line.place
+        try:
+            if file not in self._files:
+                self._files[file] = _read(file)
+            lines, codes, missing = self._files[file]
+            if missing is None and codes is not None and line.code not in codes:
+                missing = "the file has changed since, or is another"
+            if missing is None and not 0 < number <= len(lines):
+                missing = "the file has no such line"
+            return (None, missing) if missing else (lines[number - 1].strip()[:LONGEST], None)
+        except Exception as error:  # of the text: it is no Python, or not of this version
+            return None, type(error).__name__
+
+
+def _read(file: str) -> tuple[list[str], set[CodeType] | None, str | None]:
+    path = Path(file)
+    if not path.exists():
+        lines = linecache.getlines(file)
+        return lines, None, None if lines else "there is no such file"
+    if path.stat().st_size > LARGEST:
+        return [], None, "the file is too large to be compared"
+    text = path.read_text("utf-8")
+    whole = compile(text, file, "exec", dont_inherit=True)
+    return text.splitlines(), set(codes_in(whole)), None
+
+
+def _cell(file: str) -> str | None:
+    """Return what Jupyter calls the cell that a file stands for, such as ``In[3]``."""
+    shell = getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
+    compiler = getattr(getattr(shell, "_instance", None), "compile", None)
+    names = getattr(compiler, "_filename_map", None)
+    number = names.get(file) if isinstance(names, dict) else None
+    return f"In[{number}]" if isinstance(number, int) else None

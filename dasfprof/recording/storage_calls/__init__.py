@@ -1,0 +1,1 @@
+"""What the threads of tasks read from and write to storage."""

@@ -1,0 +1,185 @@
+"""The Chrome Trace Event Format, for Chrome's trace viewer and others that read it.
+
+The format is Google's "Trace Event Format": a JSON object with a list of events, of which this
+writes ``X`` and ``B`` (slices, and those that had not ended), ``s`` and ``f`` (the ends of arrows),
+``C`` (counters), ``i`` (instants) and ``M`` (names). Times are microseconds from the run's begin.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dasfprof.report.formats.packed_file import opened
+from dasfprof.report.formats.slices.drawn import Counter, DrawnRun
+from dasfprof.report.formats.slices.marks import Mark
+from dasfprof.report.formats.slices.tasks import FAILED, Argument, Names
+from dasfprof.report.formats.slices.tracks import FIRST_THREAD, Arrows, Slices, Tracks
+from dasfprof.report.json_text import json_of, plain, shortened, without_surrogates
+
+if TYPE_CHECKING:
+    from dasfprof.analysis import Analyser
+
+#: An event, and the fields that put one on a track.
+Event = dict[str, Any]
+
+#: Characters of a text, and of the name of a track, that are worth showing.
+LONGEST, _LONGEST_NAME = 2000, 400
+#: Of seconds that are told of slices.
+_DECIMALS = 6
+#: A colour of the older viewer's; Perfetto chooses its own.
+_FAILED_COLOUR = "terrible"
+#: Events that are in memory at a time.
+_BLOCK = 1 << 13
+
+
+def write_chrome_trace(analyser: Analyser, path: Path, title: str) -> None:
+    """Write a run as a Chrome trace, compressed if the file's name ends in ``.gz``.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    run = DrawnRun(analyser.trace, title)
+    places = [
+        {"pid": process, "tid": FIRST_THREAD + number}
+        for number, (process, _) in enumerate(run.tracks.names())
+    ]
+    events = chain(
+        _names(run.tracks, places),
+        (_mark_event(mark, places) for mark in run.marks()),
+        _slices_and_arrows(run, places),
+        chain.from_iterable(map(_readings, run.counters())),
+    )
+    encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+    with opened(path) as file:
+        about = json_of(run.about())
+        file.write(f'{{"displayTimeUnit":"ms","otherData":{about},"traceEvents":[\n'.encode())
+        separator = ""
+        while block := list(islice(events, _BLOCK)):
+            file.write(f"{separator}{encode(block)[1:-1]}".encode())
+            separator = ",\n"
+        file.write(b"\n]}\n")
+
+
+def _shown(text: object, longest: int = LONGEST) -> str:
+    return without_surrogates(shortened(str(text), longest))
+
+
+def _names(tracks: Tracks, places: list[Event]) -> Iterator[Event]:
+    """Yield the events that name and order processes and tracks."""
+    named = [("process", {"pid": pid}, pid, name) for pid, name in tracks.processes().items()]
+    for number, (place, (_, name)) in enumerate(zip(places, tracks.names(), strict=True)):
+        named.append(("thread", place, number, name))
+    for kind, place, number, name in named:
+        facts = {"name": _shown(name, _LONGEST_NAME), "sort_index": number}
+        for fact, value in facts.items():
+            yield {"ph": "M", **place, "name": f"{kind}_{fact}", "args": {fact: value}}
+
+
+def _mark_event(mark: Mark, places: list[Event]) -> Event:
+    lasts: Event = {"ph": "i", "s": "t"}
+    if mark.duration is not None:
+        lasts = {"ph": "X", "dur": mark.duration / 1000}
+    about = {"name": _shown(mark.name), "cat": mark.category, "args": plain(mark.args)}
+    return {**lasts, **places[mark.track], "ts": mark.time / 1000, **about}
+
+
+def _readings(counter: Counter) -> Iterator[Event]:
+    about = {"ph": "C", "pid": counter.process, "name": _shown(counter.name, _LONGEST_NAME)}
+    for time, value in zip(counter.times.tolist(), counter.values.tolist(), strict=True):
+        yield {**about, "ts": time / 1000, "args": {counter.unit or "number": plain(value)}}
+
+
+def _slices_and_arrows(run: DrawnRun, places: list[Event]) -> Iterator[Event]:
+    """Yield task runs and transfers, each block with the arrows that lead to it; actors' calls."""
+    tasks, transfers, calls, numbers = run.tasks, run.transfers, run.calls, count(1)
+
+    def arrows(kind: str, found: Arrows, targets: Slices) -> Iterator[Event]:
+        ends = zip(
+            tasks.slices.tracks[found.made].tolist(),
+            (found.leaving / 1000).tolist(),
+            targets.tracks[found.to].tolist(),
+            (found.arrival / 1000).tolist(),
+            strict=True,
+        )
+        for here, left, there, arrived in ends:
+            about = {"id": next(numbers), "name": kind, "cat": kind}
+            yield {"ph": "s", **places[here], "ts": left, **about}
+            yield {"ph": "f", "bp": "e", **places[there], "ts": arrived, **about}
+
+    write = _writer(places, tasks.slices, tasks.functions(), "task", tasks.arguments())
+    for part in tasks.slices.blocks(_BLOCK):
+        keys = tasks.keys(part)
+        yield from write(part, keys=keys, open_=tasks.open[part], failed=tasks.failed[part])
+        yield from (_mark_event(mark, places) for mark in tasks.failures(part, keys))
+        yield from arrows("dependency", run.dependencies(part), tasks.slices)
+    arguments = transfers.arguments()
+    write = _writer(places, transfers.slices, transfers.names(), "transfer", arguments)
+    for part in transfers.slices.blocks(_BLOCK):
+        yield from write(part)
+        yield from arrows("transfer", run.moves(part), transfers.slices)
+    write = _writer(places, calls.slices, calls.names(), "actor call", calls.arguments())
+    for part in calls.slices.blocks(_BLOCK):
+        yield from write(part)
+
+
+def _writer(
+    places: list[Event],
+    slices: Slices,
+    names: Names,
+    category: str,
+    arguments: Iterable[Argument],
+) -> Callable[..., Iterator[Event]]:
+    """Return what yields some of the slices; of task runs also given which are open, and so on."""
+    titles, columns = _column(names), {each.label: _column(each) for each in arguments}
+    of_failed = {"cat": f"{category},{FAILED}", "cname": _FAILED_COLOUR}
+
+    def write(
+        part: slice, *, keys: Any = None, open_: Any = None, failed: Any = None
+    ) -> Iterator[Event]:
+        told = {} if keys is None else {"key": list(map(_shown, keys))}
+        told |= {label: column(part) for label, column in columns.items()}
+        starts, stops = slices.starts[part], slices.stops[part]
+        none = np.zeros(len(starts), dtype=bool)
+        rows = zip(
+            slices.tracks[part].tolist(),
+            (starts / 1000).tolist(),
+            ((stops - starts) / 1000).tolist(),
+            titles(part),
+            (none if open_ is None else open_).tolist(),
+            (none if failed is None else failed).tolist(),
+            zip(*told.values(), strict=True),
+            strict=True,
+        )
+        for track, start, length, name, is_open, has_failed, values in rows:
+            lasts = {"ph": "B"} if is_open else {"ph": "X", "dur": length}
+            event: Event = {**lasts, **places[track], "ts": start, "name": name or ""}
+            event |= of_failed if has_failed else {"cat": category}
+            known = zip(told, values, strict=True)
+            event["args"] = {label: value for label, value in known if value is not None}
+            yield event
+
+    return write
+
+
+def _column(argument: Argument) -> Callable[[slice], list[Any]]:
+    """Return what gives an argument of some of the slices, None where it is not known."""
+    if isinstance(argument, Names):
+        texts = np.array([*map(_shown, argument.texts), None], dtype=object)
+        return lambda part: texts[argument.codes[part]].tolist()
+
+    def numbers(part: slice) -> list[Any]:
+        values = argument.values[part]
+        told = values if argument.whole else np.round(values, _DECIMALS)
+        found = told.astype(object)
+        found[~np.isfinite(told)] = None
+        return list(found)
+
+    return numbers

@@ -1,1 +1,0 @@
-"""The page's drawer of a function: what all its task runs say of it."""

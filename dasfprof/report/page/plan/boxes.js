@@ -1,0 +1,206 @@
+// The nodes of a plan put together to as many boxes as a person can read: pure functions.
+
+import { rowsOf } from "../data.js";
+import { sumOf } from "../numbers.js";
+
+const LEVELS = ["node", "line", "step", "function"];
+/** A picture of more boxes than this is put together further. */
+const READABLE = 36;
+/** Of more groups than this nobody asks which can be put together. */
+const MOST_GROUPS = 1200;
+
+/**
+ * The nodes and edges of a plan, of its two tables.
+ *
+ * @returns {{nodes: any[], edges: any[]}} Edges have the places of their nodes.
+ */
+export function planOf(table, edgeTable, classes) {
+  const nodes = rowsOf(table).map((row, at) => ({
+    at,
+    name: row.Node,
+    function: row.Function,
+    line: row.Line.startsWith("(") ? "" : row.Line,
+    text: row.Text ?? "",
+    step: row.Step ?? "",
+    computation: row.Computation,
+    tasks: row.Tasks,
+    seconds: row["Thread Time (s)"],
+    spent: classes.map(({ name }) => row[`${name} (s)`] ?? 0),
+    path: row["Critical Path (s)"],
+    failed: row.Failed,
+    again: row.Again,
+    unfinished: row.Unfinished,
+    output: row["Output (MB)"] * 1e6,
+  }));
+  const placeOf = new Map(nodes.map(({ name, at }) => [name, at]));
+  const edges = rowsOf(edgeTable).map((row) => ({
+    from: placeOf.get(row.From),
+    to: placeOf.get(row.To),
+    size: row["Size (MB)"] === null ? NaN : row["Size (MB)"] * 1e6,
+    tasks: row.Tasks,
+    path: row["On Path"],
+  }));
+  return { nodes, edges: edges.filter(({ from, to }) => from !== to) };
+}
+
+/** By what the nodes of a plan can be put together; the first is by nothing. */
+export function levelsOf({ nodes }) {
+  const some = (name) => nodes.some((node) => node[name]);
+  return LEVELS.filter((name) => !["line", "step"].includes(name) || some(name));
+}
+
+/** The level at which a person can read a plan, as far as there is one. */
+export function usualLevel(plan) {
+  const levels = levelsOf(plan);
+  const counts = levels.map((level) => sumOf(blocksOf(plan, level).map(({ boxes }) => boxes.length)));
+  const readable = counts.findIndex((count) => count <= READABLE);
+  return levels[readable < 0 ? counts.indexOf(Math.min(...counts)) : readable];
+}
+
+/**
+ * The computations of a plan as boxes and links between them; those that are alike are one block.
+ *
+ * Nodes of a line, step or function are one box, unless what it hands on comes back to it by way of others.
+ */
+export function blocksOf({ nodes, edges }, level) {
+  const boxOf = new Map();
+  const blocks = [...Map.groupBy(nodes, ({ computation }) => computation).values()].map((own) => {
+    const within = edges.filter(({ from, to }) => nodes[from].computation === own[0].computation
+      && nodes[to].computation === own[0].computation);
+    const boxes = gathered(own, within, level).map(boxFrom);
+    for (const box of boxes) for (const { at } of box.nodes) boxOf.set(at, box);
+    return { boxes, links: [], computations: [own[0].computation] };
+  });
+  const takers = Map.groupBy(edges, ({ to }) => nodes[to].computation);
+  for (const block of blocks) {
+    const own = takers.get(block.computations[0]) ?? [];
+    block.links = linksOf(own.map((edge) => [boxOf.get(edge.from), boxOf.get(edge.to), edge]));
+  }
+  return alikeAsOne(blocks);
+}
+
+/** Links between boxes, of edges between them: a sum for each pair. */
+function linksOf(edges) {
+  const found = new Map();
+  for (const [from, to, edge] of edges) {
+    if (from === to) continue;
+    if (!found.has(from)) found.set(from, new Map());
+    const own = found.get(from);
+    if (!own.has(to)) own.set(to, { from, to, size: 0, tasks: 0, path: 0 });
+    for (const name of ["size", "tasks", "path"]) own.get(to)[name] += edge[name];
+  }
+  return [...found.values()].flatMap((own) => [...own.values()]);
+}
+
+function boxFrom(nodes) {
+  const sum = (name) => sumOf(nodes.map((node) => node[name]));
+  const distinct = (name) => [...new Set(nodes.map((node) => node[name]).filter(Boolean))];
+  const figures = ["tasks", "seconds", "path", "failed", "again", "unfinished"].map((name) => [name, sum(name)]);
+  return {
+    nodes,
+    functions: distinct("function"),
+    lines: distinct("line"),
+    texts: distinct("text"),
+    steps: distinct("step"),
+    spent: nodes[0].spent.map((_, at) => sumOf(nodes.map(({ spent }) => spent[at]))),
+    ...Object.fromEntries(figures),
+  };
+}
+
+/** Nodes of a computation in groups, which have no circle of edges among them. */
+function gathered(nodes, edges, level) {
+  if (level === "node") return nodes.map((node) => [node]);
+  const inOrder = ordered(nodes.map(({ at }) => at), edges);
+  const keyOf = new Map(nodes.map((node) => [node.at, node[level] || node.line || node.function]));
+  const before = Map.groupBy(inOrder.edges, ({ to }) => to);
+  const rank = new Map();
+  for (const at of inOrder.places) {
+    const ranks = (before.get(at) ?? []).map(({ from }) => rank.get(from) + Number(keyOf.get(from) !== keyOf.get(at)));
+    rank.set(at, Math.max(0, ...ranks));
+  }
+  const groups = [...Map.groupBy(nodes, ({ at }) => JSON.stringify([keyOf.get(at), rank.get(at)])).values()];
+  return merged(groups, inOrder.edges, ([{ at }]) => keyOf.get(at));
+}
+
+/** Puts groups of a key together where no way leads from one to the other through a third. */
+function merged(groups, edges, keyOf) {
+  const groupOf = new Map(groups.flatMap((group) => group.map(({ at }) => [at, group])));
+  const after = new Map(groups.map((group) => [group, new Set()]));
+  for (const { from, to } of edges) {
+    if (groupOf.get(from) !== groupOf.get(to)) after.get(groupOf.get(from)).add(groupOf.get(to));
+  }
+  if (groups.length > MOST_GROUPS) return groups;
+  for (const alike of Map.groupBy(groups, keyOf).values()) {
+    for (let place = 1; place < alike.length; place += 1) {
+      const other = alike[place];
+      const circles = (one) => leads(after, one, other) || leads(after, other, one);
+      const into = alike.slice(0, place).find((one) => one.length && !circles(one));
+      if (!into) continue;
+      into.push(...other.splice(0));
+      for (const next of after.get(other)) after.get(into).add(next);
+      for (const nexts of after.values()) if (nexts.delete(other)) nexts.add(into);
+      after.get(into).delete(into);
+      after.delete(other);
+    }
+  }
+  return groups.filter((group) => group.length);
+}
+
+/** Whether a way leads from one group to another through a third. */
+function leads(after, from, to) {
+  const waiting = [...after.get(from)].filter((next) => next !== to);
+  const seen = new Set(waiting);
+  while (waiting.length) {
+    for (const next of after.get(waiting.pop())) {
+      if (next === to) return true;
+      if (!seen.has(next)) waiting.push(next);
+      seen.add(next);
+    }
+  }
+  return false;
+}
+
+/** Places in an order in which what hands on comes first, and the edges without those that close a circle. */
+export function ordered(places, edges) {
+  const after = Map.groupBy(edges, ({ from }) => from);
+  const [state, done, kept] = [new Map(), [], []];
+  for (const first of places) {
+    const waiting = state.has(first) ? [] : [{ at: first, next: 0 }];
+    if (waiting.length) state.set(first, "open");
+    while (waiting.length) {
+      const top = waiting.at(-1);
+      const edge = (after.get(top.at) ?? [])[top.next++];
+      if (!edge) {
+        state.set(waiting.pop().at, "done");
+        done.push(top.at);
+      } else if (state.get(edge.to) !== "open") {
+        kept.push(edge);
+        if (!state.has(edge.to)) {
+          state.set(edge.to, "open");
+          waiting.push({ at: edge.to, next: 0 });
+        }
+      }
+    }
+  }
+  return { places: done.reverse(), edges: kept };
+}
+
+/** Blocks with the same boxes and links, in whatever order they ran, become one. */
+function alikeAsOne(blocks) {
+  const told = ({ functions, lines, steps }) => JSON.stringify([functions, lines, steps]);
+  const byShape = Map.groupBy(blocks, ({ boxes, links }) => JSON.stringify([
+    boxes.map(told),
+    links.map(({ from, to }) => [told(from), told(to)]).sort(),
+  ]));
+  const first = new Map();
+  const found = [...byShape.values()].map((alike) => {
+    const boxes = alike[0].boxes.map((_, at) => boxFrom(alike.flatMap((block) => block.boxes[at].nodes)));
+    for (const block of alike) for (const [at, box] of block.boxes.entries()) first.set(box, boxes[at]);
+    const all = (name) => alike.flatMap((block) => block[name]);
+    return { boxes, links: all("links"), computations: all("computations") };
+  });
+  for (const block of found) {
+    block.links = linksOf(block.links.map((link) => [first.get(link.from), first.get(link.to), link]));
+  }
+  return found;
+}

@@ -1,0 +1,141 @@
+"""What the pane of details shows of task runs: arguments, failures, logs, code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.annotations import annotation_texts
+from dasfprof.analysis.model.worker_exits import exit_words
+from dasfprof.analysis.tables.listed_events import function_code, run_of_rows
+from dasfprof.analysis.trace import Trace
+from dasfprof.analysis.trace.under_way import RUN
+from dasfprof.database.columns import Array
+from dasfprof.report.page.packing import PackedColumn, texts, whole_numbers
+from dasfprof.text import elide
+
+#: The most different texts of a page; those of most task runs are kept.
+MOST_ARGUMENTS = 5000
+
+
+def argument_columns(trace: Trace, rows: Array) -> dict[str, PackedColumn]:
+    """Pack ``arguments`` and ``annotations``: places in ``arguments_texts``, ``annotations_texts``.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    rows
+        The row of `Trace.tasks` that each row of the page is about.
+    """
+    told = trace.arguments["arguments"].astype("category").cat
+    known = np.full(len(trace.tasks) + 1, -1, dtype=np.int64)
+    known[run_of_rows(trace, trace.arguments)] = told.codes.to_numpy()
+    known[-1] = -1
+    annotations, names = annotation_texts(trace)
+    return {
+        **_packed("arguments", known[rows], list(map(str, told.categories))),
+        **_packed("annotations", annotations[rows], names),
+    }
+
+
+def _packed(name: str, codes: Array, names: list[str]) -> dict[str, PackedColumn]:
+    """Pack codes of texts, -1: none; the first text of the page is empty."""
+    counts = np.bincount(codes[codes >= 0], minlength=len(names))
+    kept = np.argsort(-counts, kind="stable")[:MOST_ARGUMENTS]
+    places = np.zeros(len(names) + 1, dtype=np.int64)
+    places[kept] = np.arange(1, len(kept) + 1)
+    return {
+        name: whole_numbers(places[codes]),
+        f"{name}_texts": texts(["", *(names[code] for code in kept.tolist())]),
+    }
+
+
+#: The most tracebacks of a page, and the most lines of one: those of its end.
+MOST_FAILURES, LINES, LONGEST_FAILURE = 500, 60, 200
+
+
+def failure_facts(trace: Trace, whole: Trace, rows: Array) -> dict[str, dict[str, str]]:
+    """Return tracebacks, and how the worker's process ended, by the row of the page as text.
+
+    Parameters
+    ----------
+    trace, whole
+        The trace, without and with the task runs that had not ended.
+    rows
+        The row of the tasks of `whole` that each row of the page is about.
+    """
+    return {
+        "tracebacks": _tracebacks(whole, rows),
+        "exits": _exits(trace, whole, rows),
+    }
+
+
+def _tracebacks(whole: Trace, rows: Array) -> dict[str, str]:
+    table = whole.tracebacks.sort_values("time", kind="stable").head(MOST_FAILURES)
+    if not len(table):
+        return {}
+    of_page = pd.MultiIndex.from_frame(whole.tasks[RUN].iloc[rows])
+    first = np.flatnonzero(~of_page.duplicated())
+    among = of_page[first].get_indexer(pd.MultiIndex.from_frame(table[RUN]))
+    texts = table["text"].astype(object)
+    return {
+        str(first[place]): _cut(text)
+        for place, text in zip(among.tolist(), texts, strict=True)
+        if place >= 0 and isinstance(text, str)
+    }
+
+
+def _cut(text: str) -> str:
+    lines = text.rstrip().splitlines()
+    return "\n".join(elide(line, LONGEST_FAILURE) for line in lines[-LINES:])
+
+
+def _exits(trace: Trace, whole: Trace, rows: Array) -> dict[str, str]:
+    """Return how the processes ended of the workers of task runs that had not."""
+    open_places = np.flatnonzero(rows >= len(trace.tasks))
+    lives = whole.tasks["worker_id"].to_numpy()[rows[open_places]]
+    words = {life: exit_words(trace, life) for life in np.unique(lives).tolist()}
+    found = zip(open_places.tolist(), lives.tolist(), strict=True)
+    return {str(place): words[life] for place, life in found if words[life]}
+
+
+#: The most records of a page, and the characters of each message.
+MOST_LOGS, LONGEST_LOG = 2000, 300
+
+
+def log_facts(trace: Trace, rows: Array) -> dict[str, list[list[str]]]:
+    """Return the first records of task runs, by the row of the page as text.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    rows
+        The row of `Trace.tasks` that each row of the page is about.
+    """
+    logs = trace.logs.sort_values("time", kind="stable").head(MOST_LOGS)
+    if not len(logs):
+        return {}
+    of_page = pd.MultiIndex.from_frame(trace.tasks[RUN].iloc[rows])
+    first = ~of_page.duplicated()
+    among = of_page[first].get_indexer(pd.MultiIndex.from_frame(logs[RUN]))
+    places = np.where(among >= 0, np.flatnonzero(first)[among], -1).tolist()
+    found: dict[str, list[list[str]]] = {}
+    columns = [logs[name].astype(object) for name in ("level", "message", "exception", "line")]
+    for place, *fields in zip(places, *columns, strict=True):
+        if place >= 0:
+            told = [elide(text, LONGEST_LOG) if isinstance(text, str) else "" for text in fields]
+            found.setdefault(str(place), []).append(told)
+    return found
+
+
+def code_facts(trace: Trace) -> dict[str, list[list[Any]]]:
+    """Return place, source, file and line of the functions that tasks call, by their names."""
+    found: dict[str, list[list[Any]]] = {}
+    for name, code, file, line, source, missing in function_code(trace).itertuples(index=False):
+        place = f"{code}, {file}:{line}" + (f" ({missing})" if missing else "")
+        found.setdefault(name, []).append([place, source, file, int(line)])
+    return found

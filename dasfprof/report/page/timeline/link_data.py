@@ -1,0 +1,215 @@
+"""Links of task runs, the critical path and transfers, as the columns of a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dasfprof.analysis.model.clock_offsets import clock_offsets
+from dasfprof.analysis.model.critical_path import SegmentKind, path_segments
+from dasfprof.analysis.model.links import find_links
+from dasfprof.analysis.model.thread_time import ThreadTime
+from dasfprof.analysis.model.transfers import succeeded_rows
+from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.tables.critical_path import KINDS
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+from dasfprof.report.page.packing import PackedColumn, offsets, scaled, seconds, whole_numbers
+
+
+def exact_links(trace: Trace, rows: Array, ranks: Array) -> dict[str, PackedColumn]:
+    """Pack the inputs of the runs of which the page would say something else by their keys.
+
+    The page takes a run to have the inputs of its key, as its last run had them, and each to be
+    made by the one run of that key; by none, where there are several. That takes little room, and
+    is wrong of keys that ran again.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    rows
+        The row of `Trace.tasks` of each row of the page.
+    ranks
+        The page's number of each key id.
+
+    Returns
+    -------
+    dict
+        ``rows``: those runs, as rows of the page; ``inputs``: where those of each begin; ``keys``
+        and ``producers`` of each input: its key, and 1 + the row of the page of the run that made
+        it, 0 where none is there.
+    """
+    links = find_links(trace)
+    place = np.full(len(trace.tasks) + len(trace.scheduler_only) + 1, -1)
+    place[rows] = np.arange(len(rows))
+    target, producer = place[: len(trace.tasks)][links.row], place[links.producer]
+    key_ids = trace.tasks["key_id"].to_numpy()
+    runs = np.bincount(key_ids[rows], minlength=len(trace.keys))
+    only = np.full(len(trace.keys), -1)
+    only[key_ids[rows]] = np.arange(len(rows))
+    wrong = np.where(runs[links.key_id] == 1, only[links.key_id], -1) != producer
+    told = np.zeros(len(rows), dtype=bool)
+    told[target[wrong & (target >= 0)]] = True
+    told |= _unlike_their_key(trace)[rows]
+    kept = np.flatnonzero((target >= 0) & told[target])
+    kept = kept[np.argsort(target[kept], kind="stable")]
+    counts = np.bincount(target[kept], minlength=len(rows))
+    return {
+        "rows": whole_numbers(np.flatnonzero(told), delta=True),
+        "inputs": offsets(counts[told]),
+        "keys": whole_numbers(ranks[links.key_id[kept]]),
+        "producers": whole_numbers(producer[kept] + 1),
+    }
+
+
+def _unlike_their_key(trace: Trace) -> Array:
+    """Return which task runs had other inputs than `Trace.dependencies` tells of their keys."""
+    lengths, items = trace.task_dependencies
+    lengths, key_ids = np.maximum(lengths, 0), trace.tasks["key_id"].to_numpy()
+    begins, ids = trace.dependencies
+    unlike: Array = lengths != np.diff(begins)[key_ids]
+    of_row = np.repeat(np.arange(len(lengths)), lengths)
+    within = np.arange(len(of_row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    alike = ~unlike[of_row]
+    of_row, within = of_row[alike], within[alike]
+    other = ids[begins[key_ids[of_row]] + within] != items[alike]
+    unlike[of_row[other]] = True
+    return unlike
+
+
+#: A kind of waits has the colour of the class of thread time; work has that of its task.
+_COLOURS = {
+    SegmentKind.CLIENT: ThreadTime.NOTHING_SUBMITTED.colour,
+    SegmentKind.SCHEDULER: ThreadTime.SCHEDULER_LATENCY.colour,
+    SegmentKind.ON_ITS_WAY: ThreadTime.ON_ITS_WAY.colour,
+    SegmentKind.TRANSFER: ThreadTime.TRANSFER_WAIT.colour,
+    SegmentKind.WORKER: ThreadTime.WORKER_LATENCY.colour,
+    SegmentKind.UNSPILL: ThreadTime.UNSPILL_AND_SPILL.colour,
+    SegmentKind.TASK_OVERHEAD: ThreadTime.TASK_OVERHEAD.colour,
+}
+_NO_COLOUR = ThreadTime.IDLE_CAUSE_UNKNOWN.colour
+
+
+def path_columns(trace: Trace, rows: Array) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
+    """Pack the segments of the critical path.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    rows
+        The row of `Trace.tasks` that each row of the page is about; those of task runs that had
+        not ended are behind its last.
+
+    Returns
+    -------
+    columns, facts
+        The columns start, length, kind and page row of each segment (one behind the last row: the
+        page does not have that task run); and the kinds with their meanings and colours.
+    """
+    path = path_segments(trace)
+    places = np.full(max(len(trace.tasks), path.rows.max(initial=-1) + 1), len(rows))
+    ended = np.flatnonzero(rows < len(trace.tasks))
+    places[rows[ended]] = ended
+    columns = {
+        "starts": seconds(path.begin),
+        "durations": seconds(path.length),
+        "kinds": whole_numbers(path.kind),
+        "rows": whole_numbers(places[path.rows]),
+    }
+    kinds = [
+        {"name": label, "meaning": meaning, "colour": _COLOURS.get(kind, _NO_COLOUR)}
+        for kind, (label, meaning) in KINDS.items()
+    ]
+    return columns, {"kinds": kinds}
+
+
+@dataclass(frozen=True)
+class ReceivedTransfers:
+    """Transfers that have a time, by receiver in the order of names, and begin."""
+
+    #: The rows of `Trace.transfers`.
+    rows: Array
+    #: Seconds from the trace's begin, by one clock.
+    begins: Array
+    durations: Array
+    #: Numbers of `NamedWorkers`.
+    receivers: Array
+    #: Who sent each, as places in `names`: workers' names, addresses of others, "unknown".
+    sources: Array
+    names: list[str]
+
+    @classmethod
+    def of(cls, trace: Trace, workers: NamedWorkers) -> ReceivedTransfers:
+        """Find those of a trace."""
+        table = trace.transfers
+        offsets = clock_offsets(trace)[table["worker_id"].to_numpy()]
+        begins = table["start"].to_numpy() - trace.begin - offsets
+        durations = np.maximum(table["duration"].to_numpy(), 0.0)
+        placed = np.flatnonzero(np.isfinite(begins) & np.isfinite(durations))
+        receivers = workers.numbers(table)[placed]
+        order = np.lexsort((begins[placed], workers.ranks()[receivers]))
+        rows = placed[order]
+        codes = table["source"].cat.codes.to_numpy()[rows].astype(np.int64)
+        names = _sources(trace, workers)
+        sources = np.where(codes < 0, len(names) - 1, codes)
+        return cls(rows, begins[rows], durations[rows], receivers[order], sources, names)
+
+
+def _sources(trace: Trace, workers: NamedWorkers) -> list[str]:
+    """Return the sender's name for each category of the transfers' sources, and for NA."""
+    titles = workers.titles()
+    known = {
+        address: titles[number]
+        for address, number in zip(trace.workers["address"], workers.of_lives, strict=True)
+        if address is not None
+    }
+    addresses = trace.transfers["source"].cat.categories
+    return [*(str(known.get(address, address)) for address in addresses), "unknown"]
+
+
+#: A page has the longest of more: about 0.13 MB.
+_MOST_TRANSFERS = 10_000
+
+
+def transfer_columns(
+    trace: Trace, workers: list[str]
+) -> tuple[dict[str, PackedColumn], dict[str, Any]]:
+    """Pack the transfers.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    workers
+        Names of the workers that the page has tracks of.
+
+    Returns
+    -------
+    columns, facts
+        Of each transfer when it began, how long it took, its bytes, its source (place in
+        ``sources``), its receiver (place in `workers`) and whether it failed; by receiver and
+        begin. ``all``: how many there were.
+    """
+    named = NamedWorkers(trace)
+    found = ReceivedTransfers.of(trace, named)
+    places = {name: place for place, name in enumerate(workers)}
+    receivers = np.array([places.get(title, -1) for title in named.titles()], dtype=np.int64)
+    kept = np.flatnonzero(receivers[found.receivers] >= 0)
+    count = len(kept)
+    longest = kept[np.argsort(-found.durations[kept], kind="stable")[:_MOST_TRANSFERS]]
+    longest = longest[np.lexsort((longest, receivers[found.receivers[longest]]))]
+    rows = found.rows[longest]
+    codes, used = np.unique(found.sources[longest], return_inverse=True)
+    columns = {
+        "starts": seconds(np.maximum(found.begins[longest], 0.0), delta=True),
+        "durations": seconds(found.durations[longest]),
+        "sizes": scaled(trace.transfers["size"].to_numpy(dtype=float)[rows], step=1.0),
+        "sources": whole_numbers(used),
+        "receivers": whole_numbers(receivers[found.receivers[longest]]),
+        "failed": whole_numbers(~succeeded_rows(trace.transfers)[rows]),
+    }
+    return columns, {"all": count, "sources": [found.names[code] for code in codes.tolist()]}

@@ -1,0 +1,88 @@
+"""Runs of which lines of the program are known, as files of their plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from traces import Plugin, row
+
+from dasfprof.schema.client import CLIENT_CALLS
+from dasfprof.schema.steps import GRAPH_SENT, LINE, LINE_GRAPH, LINE_LAYER
+from dasfprof.schema.tasks import COMPUTE, GRAPH, TASK_RUN, WORKER_ADDED
+
+T = 1.7e9
+ADDRESS = "tcp://10.0.0.1:4000"
+LOAD, SCALE, SUM, OTHER = (
+    f"{name}-{digit * 32}"
+    for name, digit in (("load", "a"), ("scale", "b"), ("sum", "c"), ("x", "d"))
+)
+FIRST, SECOND = "update-graph-1", "update-graph-2"
+FILE = "/home/me/pipeline.py"
+SIZE = 1_000_000
+
+#: Key, dependencies, start, seconds, graph.
+Run = tuple[Any, Sequence[Any], float, float, str]
+
+
+def write_run(
+    directory: Path,
+    runs: Sequence[Run],
+    client: str = "c",
+    kind: str | None = None,
+    shape: tuple[int, ...] | None = None,
+) -> None:
+    """Write what a worker and the scheduler tell of runs, which come with two graphs.
+
+    The first has a result of `SIZE` bytes, the second of twice as many, and so on.
+    """
+    worker = [
+        row(COMPUTE, timestamp=T + start, duration=seconds, key=key, run_id=n, state="memory",
+            executing=T + start, done=T + start + seconds, dependencies=list(needed),
+            size=SIZE * (n + 1), type=kind, shape=shape)
+        for n, (key, needed, start, seconds, _) in enumerate(runs)
+    ]  # fmt: skip
+    scheduler = [
+        row(TASK_RUN, timestamp=T + start, duration=seconds, key=key, run_id=n, worker=ADDRESS,
+            state="memory", waiting=T + start, start=T + start, stop=T + start + seconds,
+            graph=graph, cause=graph, end_cause=f"task-finished-{n}")
+        for n, (key, _, start, seconds, graph) in enumerate(runs)
+    ]  # fmt: skip
+    graphs = [
+        row(GRAPH, timestamp=T + when, client=client, tasks=1, stimulus=stimulus)
+        for when, stimulus in ((0, FIRST), (5, SECOND))
+    ]
+    Plugin(directory).write((COMPUTE, worker))
+    Plugin(directory, "SchedulerPlugin").write(
+        (TASK_RUN, scheduler),
+        (GRAPH, graphs),
+        (WORKER_ADDED, [row(WORKER_ADDED, timestamp=T, worker=ADDRESS, nthreads=2)]),
+    )
+
+
+def write_lines(
+    directory: Path,
+    layers: Sequence[tuple[float, int, str, list[str]]],
+    graphs: Sequence[tuple[float, int, Any]] = (),
+    files: Sequence[str] = (FILE,) * 4,
+) -> None:
+    """Write what the client tells of lines 1 to 4, whose ids are ten times their numbers."""
+    lines = [
+        row(LINE, timestamp=T - 3, id=10 * n, file=file, line=n, code="main", text=f"text {n}")
+        for n, file in enumerate(files, 1)
+    ]
+    Plugin(directory, "StepRecorder").write(
+        (LINE, lines),
+        (LINE_LAYER, [(T + when, line, layer, inner) for when, line, layer, inner in layers]),
+        (LINE_GRAPH, [(T + when, line, key) for when, line, key in graphs]),
+        (GRAPH_SENT, [row(GRAPH_SENT, timestamp=T - 0.1, client="c", host="node1")]),
+        (
+            CLIENT_CALLS,
+            [
+                row(CLIENT_CALLS, timestamp=T, call="compute", file=FILE, line=number, code="main",
+                    main=1, calls=1, stop=T + 1, seconds=1.0, longest=1.0, waiting=0.75)
+                for number in (4, 9)
+            ],
+        ),
+    )  # fmt: skip

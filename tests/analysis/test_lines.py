@@ -1,0 +1,134 @@
+"""Lines of the program in the analysis: which task belongs to which, worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lined_runs import FIRST, LOAD, OTHER, SCALE, SECOND, SUM, Run, write_lines, write_run
+
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.trace.lines import MADE_BY_DASK, NO_GRAPH, NOT_RECORDED, OF_OTHERS
+from dasfprof.errors import InvalidArgumentError
+
+
+def lines_of(directory: Path) -> dict[Any, Any]:
+    """The line of each task, or why there is none, by key."""
+    trace = TraceAnalyser(directory, progress=False).trace
+    keys = trace.keys.texts(trace.tasks["key_id"].to_numpy())
+    known = trace.tasks["line"].astype(object)
+    why = trace.tasks["no_line"].astype(object)
+    assert (known.isna() == why.notna()).all()
+    return dict(zip(keys, known.where(known.notna(), why), strict=True))
+
+
+def test_layers_fused_into_one_are_a_group_and_its_other_tasks_are_not(tmp_path: Path) -> None:
+    """`scale` has no tasks, so that those of `sum` which take none of their own do its work."""
+    runs: list[Run] = [
+        ((LOAD, 0), [], 0.0, 1.0, FIRST),
+        ((SUM, 0), [(LOAD, 0)], 1.0, 2.0, FIRST),
+        ((SUM, 1), [(SUM, 0)], 3.0, 4.0, FIRST),
+    ]
+    write_run(tmp_path, runs)
+    layers = [(-3.0, 10, LOAD, []), (-2.0, 20, SCALE, [LOAD]), (-1.0, 30, SUM, [SCALE])]
+    write_lines(tmp_path, layers)
+    assert lines_of(tmp_path) == {
+        f"('{LOAD}', 0)": "pipeline.py:1",
+        f"('{SUM}', 0)": "pipeline.py:2, 3",
+        f"('{SUM}', 1)": "pipeline.py:3",
+    }
+    analyser = TraceAnalyser(tmp_path, progress=False)
+    group = analyser.trace.lines.set_index("line").loc["pipeline.py:2, 3"]
+    assert (group["fused"], group["number"]) == (("pipeline.py:2",), 3)
+    ledger = analyser.lines()
+    assert list(ledger["Line"]) == [
+        "pipeline.py:3", "pipeline.py:2, 3", "pipeline.py:1", "pipeline.py:4", "(idle)"
+    ]  # fmt: skip
+    ledger = ledger.set_index("Line")
+    assert ledger["Thread Time (s)"].to_dict() == pytest.approx(
+        {"pipeline.py:3": 4.0, "pipeline.py:2, 3": 2.0, "pipeline.py:1": 1.0, "pipeline.py:4": 0.0,
+         "(idle)": 7.0}
+    )  # fmt: skip
+    path = analyser.critical_path_summary()["Duration (s)"].sum()
+    assert ledger["Critical Path (s)"].sum() == pytest.approx(path)
+    assert ledger.loc["pipeline.py:4", ["Client (s)", "Waiting (s)"]].tolist() == [1.0, 0.75]
+    assert ledger.loc["pipeline.py:1", "Text"] == "text 1"
+    by_line = analyser.time_accounting(by="line").groupby("Line")["Thread Time (s)"].sum()
+    assert by_line["pipeline.py:2, 3"] == pytest.approx(2.0)
+    whole = analyser.time_accounting()["Thread Time (s)"].sum()
+    assert ledger["Thread Time (s)"].sum() == pytest.approx(whole, rel=1e-12)
+
+
+def test_what_a_line_costs_is_its_share_of_the_hours_of_workers(tmp_path: Path) -> None:
+    """Two threads for 7.2 a worker-hour: a thread-second is 0.001."""
+    runs: list[Run] = [((LOAD, 0), [], 0.0, 1.0, FIRST), ((SUM, 0), [], 1.0, 2.0, FIRST)]
+    write_run(tmp_path, runs)
+    write_lines(tmp_path, [(-2.0, 10, LOAD, []), (-1.0, 30, SUM, [])])
+    ledger = TraceAnalyser(tmp_path, progress=False).lines(price=7.2).set_index("Line")
+    assert ledger["Cost"].to_dict() == pytest.approx(
+        {"pipeline.py:1": 0.001, "pipeline.py:3": 0.002, "pipeline.py:4": 0.0, "(idle)": 0.003}
+    )
+    assert ledger["Cost"].sum() == pytest.approx(7.2 * 3.0 / 3600)
+    assert "Cost" not in TraceAnalyser(tmp_path, progress=False).lines()
+    for wrong in (-1, float("nan"), "cheap"):
+        with pytest.raises(InvalidArgumentError, match="for an hour"):
+            TraceAnalyser(tmp_path, progress=False).lines(price=wrong)
+
+
+def test_a_layer_built_again_belongs_to_the_last_line_before_its_graph(tmp_path: Path) -> None:
+    graphs = enumerate((FIRST, SECOND))
+    runs: list[Run] = [((LOAD, n), [], 6.0 * n, 1.0, graph) for n, graph in graphs]
+    write_run(tmp_path, runs)
+    write_lines(tmp_path, [(-1.0, 10, LOAD, []), (2.0, 20, LOAD, []), (9.0, 30, LOAD, [])])
+    assert lines_of(tmp_path) == {
+        f"('{LOAD}', 0)": "pipeline.py:1", f"('{LOAD}', 1)": "pipeline.py:2"
+    }  # fmt: skip
+
+
+def test_a_line_may_have_sent_a_whole_graph(tmp_path: Path) -> None:
+    """Of `map` a few keys are told, of futures that may have been there before."""
+    keys = [f"inc-{digit * 32}" for digit in "1234"]
+    runs: list[Run] = [(key, [], 0.0, 1.0, FIRST) for key in keys[:3]]
+    write_run(tmp_path, [*runs, (keys[3], [], 6.0, 1.0, SECOND)])
+    write_lines(tmp_path, [], [(-1.0, 40, "inc-" + "9" * 32), (-1.0, 40, keys[1])])
+    assert lines_of(tmp_path) == {
+        **dict.fromkeys(keys[:3], "pipeline.py:4"), keys[3]: MADE_BY_DASK
+    }  # fmt: skip
+
+
+def test_why_a_line_is_unknown(tmp_path: Path) -> None:
+    runs: list[Run] = [((LOAD, 0), [], 0.0, 1.0, FIRST), ((OTHER, 0), [], 1.0, 1.0, FIRST)]
+    (old, others, alone) = (tmp_path / name for name in ("old", "others", "alone"))
+    for directory in (old, others, alone):
+        directory.mkdir()
+    write_run(old, runs)
+    assert set(lines_of(old).values()) == {NOT_RECORDED}
+    assert len(TraceAnalyser(old, progress=False).trace.lines) == 0
+    ledger = TraceAnalyser(old, progress=False).lines()
+    assert list(ledger["Line"]) == [f"({NOT_RECORDED})", "(idle)"]
+    write_run(others, runs, client="another")
+    write_lines(others, [(-1.0, 10, LOAD, [])])
+    assert list(lines_of(others).values()) == ["pipeline.py:1", OF_OTHERS]
+    write_run(alone, [(*run[:4], "unheard-of") for run in runs])
+    write_lines(alone, [(-1.0, 10, LOAD, [])])
+    assert list(lines_of(alone).values()) == ["pipeline.py:1", NO_GRAPH]
+
+
+def test_files_of_one_name_are_told_apart_and_cells_have_theirs(tmp_path: Path) -> None:
+    runs: list[Run] = [
+        ((name, 0), [], float(n), 1.0, FIRST) for n, name in enumerate((LOAD, SCALE, SUM, OTHER))
+    ]
+    write_run(tmp_path, runs)
+    layers = [(-1.0, 10 * n, name, []) for n, name in enumerate((LOAD, SCALE, SUM, OTHER), 1)]
+    write_lines(tmp_path, layers, files=("/a/run.py", "/b/run.py", "/b/other.py", "<stdin>"))
+    assert list(lines_of(tmp_path).values()) == [
+        "/a/run.py:1", "/b/run.py:2", "other.py:3", "<stdin>:4"
+    ]  # fmt: skip
+
+
+def test_a_trace_without_tasks(tmp_path: Path) -> None:
+    write_lines(tmp_path, [(-1.0, 10, LOAD, [])])
+    ledger = TraceAnalyser(tmp_path, progress=False).lines()
+    assert ledger["Line"].tolist() == ["pipeline.py:4"]
+    assert ledger["Client (s)"].tolist() == [1.0]

@@ -1,0 +1,120 @@
+"""Whose the CPU of workers' processes was: by hand, and by threads that a task started."""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+from traces import Plan, Task
+
+import dasfprof
+from dasfprof.analysis.model.processes import other_threads_cpu, process_cpu
+
+
+def used(*readings: tuple[float, float, float | None]) -> list[tuple[int, float, dict[str, float]]]:
+    return [
+        (0, at, {"process_cpu_seconds": cpu, "service_cpu_seconds": service})
+        for at, cpu, service in readings
+        if service is not None
+    ]
+
+
+def shares(table: pd.DataFrame) -> dict[tuple[str, str], float]:
+    names = zip(table["Used By"], table["Function"], strict=True)
+    return dict(zip(names, table["CPU (s)"], strict=True))
+
+
+def test_of_one_function_of_several_and_of_none(tmp_path: Path) -> None:
+    plan = Plan(
+        tasks=[
+            Task("solve-1", 0, 0.0, 4.0, cpu=1.0),
+            Task("solve-2", 0, 6.0, 8.0, cpu=0.5),
+            Task("load-1", 0, 6.0, 8.0, cpu=0.5, thread=2),
+        ],
+        # At 4 s the first has used 9: its own thread 1, the loop 1, others 7. Then nothing runs and
+        # other threads use 2. From 6 to 8 two functions run: of 5 others use 3.
+        used=used((0.0, 1.0, 0.0), (4.0, 10.0, 1.0), (6.0, 13.0, 2.0), (8.0, 18.0, 3.0)),
+    )
+    analyser = plan.write(tmp_path / "run")
+    assert other_threads_cpu(analyser.trace) == {"solve": pytest.approx(7.0)}
+    table = analyser.process_cpu()
+    assert shares(table) == {
+        ("other threads", "solve"): pytest.approx(7.0),
+        ("unapportioned", ""): pytest.approx(3.0),
+        ("event loop, Dask", ""): pytest.approx(3.0),
+        ("no task", ""): pytest.approx(2.0),
+        ("tasks", "solve"): pytest.approx(1.5),
+        ("tasks", "load"): pytest.approx(0.5),
+    }
+    assert table["CPU (s)"].sum() == pytest.approx(17.0)
+    assert table["Share (%)"].sum() == pytest.approx(100.0)
+    assert (table["Uncertain (s)"] == 0).all()
+
+
+def test_a_run_beside_another_function_for_a_part_is_uncertain(tmp_path: Path) -> None:
+    plan = Plan(
+        tasks=[
+            Task("solve-1", 0, 0.0, 4.0, cpu=2.0),
+            Task("load-1", 0, 2.0, 4.0, cpu=0.0, thread=2),
+        ],
+        used=used((0.0, 0.0, 0.0), (2.0, 1.5, 0.0), (4.0, 2.0, 0.0)),
+    )
+    analyser = plan.write(tmp_path / "run")
+    found = process_cpu(analyser.trace).functions.set_index("function")
+    # Of the first two seconds' 1.5 its own thread may have used all, or nothing.
+    assert found.loc["solve", "others"] == pytest.approx(0.5)
+    assert found.loc["solve", "uncertain"] == pytest.approx(1.0)
+    assert other_threads_cpu(analyser.trace) == {}
+
+
+def test_old_files_do_not_tell_the_event_loop_from_other_threads(tmp_path: Path) -> None:
+    plan = Plan(
+        tasks=[Task("solve-1", 0, 0.0, 4.0, cpu=1.0)],
+        used=[(0, at, {"process_cpu_seconds": 2 * at}) for at in (0.0, 4.0)],
+    )
+    analyser = plan.write(tmp_path / "run")
+    assert other_threads_cpu(analyser.trace) == {}
+    expected = {("tasks", "solve"): 1.0, ("unapportioned", ""): 7.0}
+    assert shares(analyser.process_cpu()) == pytest.approx(expected)
+    assert np.isnan(process_cpu(analyser.trace).processes["service"]).all()
+
+
+def with_a_pool(seconds: float) -> float:
+    """Let two threads compress while this one waits; return their CPU seconds."""
+    used: list[float] = []
+    end = time.monotonic() + seconds
+
+    def work() -> None:
+        while time.monotonic() < end:
+            zlib.compress(bytes(range(256)) * 6000, 9)
+        used.append(time.thread_time())
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    return sum(used)
+
+
+@pytest.mark.skipif(not hasattr(time, "clock_gettime_ns"), reason="clocks of threads, of Linux")
+def test_threads_that_a_task_starts(tmp_path: Path) -> None:
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        client.submit(with_a_pool, 0.01).result()
+        with dasfprof.profile(client, directory=tmp_path) as run:
+            told = sum(client.gather(client.map(with_a_pool, [0.8] * 6, pure=False)))
+    analyser = run.analyser(progress=False)
+    (function, found) = next(iter(other_threads_cpu(analyser.trace).items()))
+    assert function == "with_a_pool"
+    assert found == pytest.approx(told, rel=0.1, abs=0.3)
+    table = shares(analyser.process_cpu())
+    assert table["tasks", "with_a_pool"] < 0.1 * found

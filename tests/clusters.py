@@ -1,0 +1,42 @@
+"""Clusters that tests start, and how they wait for what happens there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import pytest
+from distributed import Client, LocalCluster
+
+
+def client_of(
+    n_workers: int,
+    threads_per_worker: int | None = None,
+    *,
+    scope: Literal["function", "module"] = "module",
+    **options: Any,
+) -> Any:
+    """Return a fixture: a client of a `LocalCluster`, one for a module or for each test."""
+    options = {"dashboard_address": None, **options}
+
+    @pytest.fixture(scope=scope)
+    def client() -> Iterator[Client]:
+        with (
+            LocalCluster(
+                n_workers=n_workers, threads_per_worker=threads_per_worker, **options
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            yield client
+
+    return client
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 120.0, every: float = 0.02) -> Any:
+    """Poll until the condition is true, and give what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(every)
+    return value

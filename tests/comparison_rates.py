@@ -1,0 +1,97 @@
+"""How often comparisons are right: planned pairs of five against five runs that vary by 2 %.
+
+``python tests/comparison_rates.py [--pairs 30] [WORDS ...]`` writes the runs of each pair anew, so
+that no two pairs share any, compares them, and prints of each change how often the difference of
+the wall time is certain, and how often what was changed is named before all else. ``WORDS`` choose
+changes by a part of their names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from traces.noisy import SECONDS, Noisy
+
+from dasfprof.analysis import Trace
+from dasfprof.handles.comparison import RunComparison, compare
+
+#: Runs a side.
+A_SIDE = 5
+#: Their wall times have a standard deviation of 2 %: by the machine, and by chance of tasks. The
+#: client submits twice, so that a gap is longer and nothing else.
+QUIET = Noisy(of_runs=0.018, of_tasks=0.05, held_up=0.0, gap=0.02, megabytes=1.0)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is changed, and what must be said first of it: a regular expression."""
+
+    after: Noisy
+    said_first: str = ""
+
+
+#: Of the first ones the wall time changes by 10 %.
+CHANGES = {
+    "nothing": Change(QUIET),
+    "each task 10 % longer": Change(
+        replace(QUIET, times=dict.fromkeys(SECONDS, 1.1)), "(load|clean|sum) takes .* longer"
+    ),
+    "load 17 % longer": Change(replace(QUIET, times={"load": 1.17}), "load takes .* longer"),
+    "clean 35 % longer": Change(replace(QUIET, times={"clean": 1.35}), "clean takes .* longer"),
+    "load 17 % shorter": Change(replace(QUIET, times={"load": 0.83}), "load takes .* less time"),
+    "a gap of 0.22 s": Change(replace(QUIET, gap=0.22), "On the critical path: client [+]"),
+    "6 times the bytes": Change(replace(QUIET, megabytes=6.0), "Bytes of all inputs|Median size"),
+    "twice the tasks": Change(replace(QUIET, chunks=48, overhead=0.012), "Task runs 55 → 109"),
+    "load 2x longer": Change(replace(QUIET, times={"load": 2.0}), "load takes .* longer"),
+    "a worker fewer": Change(replace(QUIET, workers=1), "Workers 2 → 1"),
+}
+
+
+def pair(directory: Path, change: Change, number: int) -> RunComparison:
+    """Write and compare the sides of a pair: each run has a seed of its own."""
+    first = number * 2 * A_SIDE
+    before = _runs(directory / "before", QUIET, range(first, first + A_SIDE))
+    after = _runs(directory / "after", change.after, range(first + A_SIDE, first + 2 * A_SIDE))
+    return compare(before, after)
+
+
+def is_named_first(comparison: RunComparison, change: Change) -> bool:
+    """Tell whether the first thing that is said after the verdict is what was changed."""
+    first = " ".join(comparison.sentences[1:]).split(",")[0]
+    return bool(re.search(change.said_first, first)) if change.said_first else not first
+
+
+def _runs(directory: Path, noisy: Noisy, seeds: Sequence[int]) -> list[Trace]:
+    return [Trace.from_database(noisy.write(directory / str(seed), seed)) for seed in seeds]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a line for each change."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("changes", nargs="*", metavar="WORDS")
+    parser.add_argument("--pairs", type=int, default=30)
+    options = parser.parse_args(arguments)
+    print(f"{'changed':24}{'wall time':>10}{'certain':>9}{'first':>7}  else it says, say")
+    for name, change in CHANGES.items():
+        if options.changes and not any(words in name for words in options.changes):
+            continue
+        certain, first, changes, wrong = 0, 0, 0.0, ""
+        for number in range(options.pairs):
+            with tempfile.TemporaryDirectory() as directory:
+                comparison = pair(Path(directory), change, number)
+            certain += comparison.verdict.certain
+            changes += comparison.verdict.change / options.pairs
+            if is_named_first(comparison, change):
+                first += 1
+            else:
+                wrong = " ".join(comparison.sentences[1:])
+        print(f"{name:24}{changes:>+10.1%}{certain:>9}{first:>7}  {wrong}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""A data set of many Parquet files whose footers the client reads before the first task."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import dask.dataframe as dd
+import pandas as pd
+from distributed import Client
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        frame = pd.DataFrame({f"c{number}": range(20) for number in range(120)})
+        for number in range(700):
+            frame.to_parquet(Path(place) / f"{number:04}.parquet")
+        with Client(n_workers=2, threads_per_worker=1, dashboard_address=":0"):
+            known = "--remedy" not in sys.argv
+            frame = dd.read_parquet(place, calculate_divisions=known, columns=["c0"])
+            print(frame.partitions[:20].c0.sum().compute())

@@ -1,0 +1,668 @@
+"""Advice that is followed, rule by rule: what findings promise, and what doing as they say gains.
+
+``python tests/corpus/followed.py [--times 3] [NAME ...]`` runs small programs as they are and as
+advised, in turns, under the profiler. Their tasks sleep, so that what else the machine does matters
+little. Of each rule there are two for which its advice is right, and one that looks alike, of which
+the rule must promise nothing. ``advised.py`` does the same with whole programs of the corpus, also
+for what takes the CPU, disks and the network.
+
+Promised are the seconds at stake of the rule's finding; gained is what the program itself measures.
+Medians of all turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import statistics
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+from distributed import Client, LocalCluster, get_worker
+from distributed import wait as wait_for
+
+import dasfprof
+from dasfprof import TraceAnalyser
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A program, and how its cluster is, as it is and as advised."""
+
+    rule: str
+    run: Callable[[Client, bool], object]
+    #: Workers and threads of each; as advised the same unless given.
+    cluster: tuple[int, int] = (2, 2)
+    advised_cluster: tuple[int, int] | None = None
+    #: Whether workers are processes of their own.
+    processes: bool = False
+
+
+#: By name; those of `ALIKE` must not have a promise of their rule.
+PROGRAMS: dict[str, Followed] = {}
+ALIKE: dict[str, Followed] = {}
+
+
+def gains(
+    rule: str, cluster: tuple[int, int] = (2, 2), advised: tuple[int, int] | None = None
+) -> Callable[[Callable[[Client, bool], object]], Callable[[Client, bool], object]]:
+    """Register a program for which the advice of a rule is right."""
+
+    def register(run: Callable[[Client, bool], object]) -> Callable[[Client, bool], object]:
+        processes = rule == "process-lock"
+        PROGRAMS[run.__name__] = Followed(rule, run, cluster, advised, processes)
+        return run
+
+    return register
+
+
+def alike(
+    rule: str, cluster: tuple[int, int] = (2, 2)
+) -> Callable[[Callable[[Client, bool], object]], Callable[[Client, bool], object]]:
+    """Register a program that looks like one of a rule's, and is none."""
+
+    def register(run: Callable[[Client, bool], object]) -> Callable[[Client, bool], object]:
+        ALIKE[run.__name__] = Followed(rule, run, cluster)
+        return run
+
+    return register
+
+
+def wait(number: int, seconds: float = 0.1, *_: Any) -> int:
+    """Sleep."""
+    time.sleep(seconds)
+    return number
+
+
+def fetch(number: int, seconds: float, *_: Any) -> int:
+    """Sleep, as one that waits for a service of the network."""
+    time.sleep(seconds)
+    return number
+
+
+# --- blocked-tasks: more threads ------------------------------------------------------------------
+
+
+@gains("blocked-tasks", (2, 1), (2, 10))
+def service(client: Client, _: bool) -> None:
+    client.gather(client.map(fetch, range(40), seconds=0.15))
+
+
+@gains("blocked-tasks", (1, 2), (1, 20))
+def uneven_service(client: Client, _: bool) -> None:
+    seconds = [0.05 + 0.1 * (number % 3) for number in range(60)]
+    client.gather(client.map(fetch, range(60), seconds))
+
+
+@alike("blocked-tasks")
+def a_thread_for_each(client: Client, _: bool) -> None:
+    for turn in range(4):
+        client.gather(client.map(fetch, range(4 * turn, 4 * turn + 4), seconds=0.4))
+
+
+# --- client-gaps: submit in one go ----------------------------------------------------------------
+
+
+@gains("client-gaps")
+def works_between(client: Client, advised: bool) -> None:
+    """The client works on what each round gives, before the next; as advised, tasks do."""
+    works = []
+    for n in range(6):
+        parts = client.map(wait, range(4 * n, 4 * n + 4))
+        if advised:
+            works.append(client.submit(fetch, n, 0.4, parts))
+        else:
+            client.gather(parts)
+            time.sleep(0.4)
+    client.gather(works or client.map(wait, range(100, 104)))
+
+
+@gains("client-gaps")
+def thinks_between(client: Client, advised: bool) -> None:
+    """The client does something else between what it could submit in one go."""
+    rounds = []
+    for n in range(5):
+        rounds += client.map(wait, range(12 * n, 12 * n + 12))
+        if not advised:
+            client.gather(rounds)
+            time.sleep(0.4 if n < 4 else 0.0)
+    client.gather(rounds)
+
+
+@alike("client-gaps")
+def thinks_meanwhile(client: Client, _: bool) -> None:
+    futures = []
+    for n in range(6):
+        futures += client.map(wait, range(20 * n, 20 * n + 20))
+        time.sleep(0.3)
+    client.gather(futures)
+
+
+# --- no-workers: let them join first --------------------------------------------------------------
+
+
+@gains("no-workers", (0, 2))
+def submits_before_they_join(client: Client, advised: bool) -> None:
+    _join_late(client, advised, 1.0)
+
+
+@gains("no-workers", (0, 2))
+def scales_to_none_between(client: Client, advised: bool) -> None:
+    client.cluster.scale(2)
+    client.wait_for_workers(2)
+    client.gather(client.map(wait, range(20)))
+    if not advised:
+        client.cluster.scale(0)
+        _until(lambda: not client.nthreads())
+    _join_late(client, advised, 0.8)
+
+
+@alike("no-workers", (0, 2))
+def joins_before(client: Client, _: bool) -> None:
+    time.sleep(0.5)
+    _join_late(client, True, 0.0)
+
+
+def _join_late(client: Client, advised: bool, late: float) -> None:
+    """Let workers join so late after there are tasks; as advised, before."""
+    if advised:
+        client.cluster.scale(2)
+        client.wait_for_workers(2)
+    _begin_here()
+    futures = client.map(wait, range(100, 120))
+    if not advised:
+        time.sleep(late)
+        client.cluster.scale(2)
+    client.gather(futures)
+
+
+# --- too-few-tasks: more partitions ---------------------------------------------------------------
+
+
+@gains("too-few-tasks")
+def five_for_four(client: Client, advised: bool) -> None:
+    """Work of 5 s in as many tasks; as advised in three for each thread."""
+    count = 15 if advised else 5
+    client.gather(client.map(wait, range(count), seconds=5 / count))
+
+
+@gains("too-few-tasks")
+def two_for_four(client: Client, advised: bool) -> None:
+    count = 12 if advised else 2
+    client.gather(client.map(wait, range(count), seconds=3 / count))
+
+
+@alike("too-few-tasks")
+def as_many_as_threads(client: Client, _: bool) -> None:
+    client.gather(client.map(wait, range(4), seconds=1.5))
+
+
+# --- serial-chain: a tree -------------------------------------------------------------------------
+
+
+@gains("serial-chain")
+def fold(client: Client, advised: bool) -> None:
+    """Combine 16 results one after the other; as advised pairwise."""
+    _combine(client, client.map(wait, range(16)), 0.15, in_pairs=advised)
+
+
+@gains("serial-chain")
+def long_chain(client: Client, advised: bool) -> None:
+    """Each step waits for the one before it; as advised they are independent."""
+    before = None
+    steps = []
+    for n in range(16):
+        before = client.submit(wait, n, 0.15, None if advised else before)
+        steps.append(before)
+    client.gather(steps)
+
+
+@alike("serial-chain")
+def chains_side_by_side(client: Client, _: bool) -> None:
+    ends: list[Any] = [None] * 4
+    for n in range(12):
+        ends = [client.submit(wait, 4 * n + k, 0.15, end) for k, end in enumerate(ends)]
+    client.gather(ends)
+
+
+def _combine(client: Client, parts: list[Any], seconds: float, in_pairs: bool) -> None:
+    number = 1000
+    while len(parts) > 1:
+        width = len(parts) // 2 if in_pairs else 1
+        pairs, rest = parts[: 2 * width], parts[2 * width :]
+        done = [
+            client.submit(wait, (number := number + 1), seconds, *pairs[2 * n : 2 * n + 2])
+            for n in range(width)
+        ]
+        parts = [*done, *rest]
+    parts[0].result()
+
+
+# --- poor-placement and imbalance: let them run anywhere ------------------------------------------
+
+
+@gains("poor-placement")
+def pinned(client: Client, advised: bool) -> None:
+    first = None if advised else [min(client.nthreads())]
+    client.gather(client.map(wait, range(40), workers=first))
+
+
+@gains("poor-placement", (4, 1))
+def pinned_to_one_of_four(client: Client, advised: bool) -> None:
+    first = None if advised else [min(client.nthreads())]
+    client.gather(client.map(wait, range(16), seconds=0.15, workers=first))
+
+
+@alike("poor-placement")
+def pinned_evenly(client: Client, _: bool) -> None:
+    addresses = sorted(client.nthreads())
+    futures = [client.submit(wait, n, workers=[addresses[n % len(addresses)]]) for n in range(60)]
+    client.gather(futures)
+
+
+# --- slow-worker: another one in its place --------------------------------------------------------
+
+
+def on_slow(number: int, seconds: float, times: float, slow: str) -> int:
+    """Sleep, longer on one of the workers."""
+    time.sleep(seconds * (times if get_worker().address == slow else 1.0))
+    return number
+
+
+@gains("slow-worker", (4, 1))
+def one_is_slow(client: Client, advised: bool) -> None:
+    _with_a_slow_one(client, 60, 1.0 if advised else 4.0)
+
+
+@gains("slow-worker", (2, 2))
+def one_of_two_is_slow(client: Client, advised: bool) -> None:
+    _with_a_slow_one(client, 50, 1.0 if advised else 3.0)
+
+
+@alike("slow-worker", (4, 1))
+def all_are_slow(client: Client, _: bool) -> None:
+    client.gather(client.map(wait, range(60), seconds=0.15))
+
+
+def _with_a_slow_one(client: Client, count: int, times: float) -> None:
+    slow = max(client.nthreads())
+    client.gather(client.map(on_slow, range(count), seconds=0.15, times=times, slow=slow))
+
+
+# --- straggling-tasks, fat-partitions: split evenly -----------------------------------------------
+
+
+@gains("straggling-tasks")
+def one_takes_long(client: Client, advised: bool) -> None:
+    """The last of forty takes 2 s: as advised, as long as the others."""
+    seconds = [0.1] * 39 + [0.1 if advised else 2.0]
+    client.gather(client.map(wait, range(40), seconds))
+
+
+@gains("straggling-tasks")
+def two_take_long(client: Client, advised: bool) -> None:
+    seconds = [0.1 if advised or n not in (20, 30) else 1.5 for n in range(40)]
+    client.gather(client.map(wait, range(40), seconds))
+
+
+@alike("straggling-tasks")
+def one_takes_long_at_first(client: Client, _: bool) -> None:
+    """The others are not done before it: nobody waits for it."""
+    client.gather(client.map(wait, range(60), [0.6] + [0.1] * 59))
+
+
+def partition(number: int, megabytes: float) -> Any:
+    """Make a partition, in a time that grows with it."""
+    time.sleep(megabytes / 10)
+    return np.ones(int(megabytes * 125_000))
+
+
+@gains("fat-partitions")
+def one_is_fat(client: Client, advised: bool) -> None:
+    """Twenty of 1 MB and one of 20 MB; as advised, all of 1 MB."""
+    sizes = [1.0] * 40 if advised else [1.0] * 20 + [20.0]
+    wait_for(client.map(partition, range(len(sizes)), sizes))
+
+
+@gains("fat-partitions")
+def two_are_fat(client: Client, advised: bool) -> None:
+    sizes = [1.0] * 44 if advised else [1.0] * 20 + [12.0, 12.0]
+    wait_for(client.map(partition, range(len(sizes)), sizes))
+
+
+@alike("fat-partitions")
+def fat_and_fast(client: Client, _: bool) -> None:
+    sizes = [2.0] * 40
+    wait_for(client.map(partition, range(len(sizes)), sizes))
+
+
+# --- degrading-functions, dominating-function, first-use: what a function does --------------------
+
+CALLS = {"count": 0}
+
+
+def remembers(number: int, forgets: bool) -> int:
+    """Take longer with each call, unless it forgets what was before."""
+    CALLS["count"] += 1
+    time.sleep(0.05 + (0.0 if forgets else 0.004 * CALLS["count"]))
+    return number
+
+
+@gains("degrading-functions")
+def grows_with_calls(client: Client, advised: bool) -> None:
+    CALLS["count"] = 0
+    client.gather(client.map(remembers, range(80), forgets=advised))
+
+
+@gains("degrading-functions", (1, 2))
+def grows_on_one_worker(client: Client, advised: bool) -> None:
+    CALLS["count"] = 0
+    client.gather(client.map(remembers, range(60), forgets=advised))
+
+
+@alike("degrading-functions")
+def two_kinds_of_task(client: Client, _: bool) -> None:
+    seconds = [0.05 + 0.1 * (number % 2) for number in range(60)]
+    client.gather(client.map(wait, range(60), seconds))
+
+
+@gains("dominating-function")
+def one_function(client: Client, advised: bool) -> None:
+    """As advised it is twice as fast."""
+    loaded = client.map(wait, range(24), seconds=0.03)
+    client.gather([client.submit(fetch, n, 0.2 if advised else 0.4) for n in range(24)] + loaded)
+
+
+@gains("dominating-function")
+def one_function_after_another(client: Client, advised: bool) -> None:
+    futures = []
+    for n in range(24):
+        loaded = client.submit(wait, n, 0.02)
+        futures.append(client.submit(fetch, loaded, 0.15 if advised else 0.3))
+    client.gather(futures)
+
+
+@alike("dominating-function")
+def two_functions(client: Client, _: bool) -> None:
+    client.gather(client.map(wait, range(24)) + client.map(fetch, range(24), seconds=0.1))
+
+
+LOADED: set[str] = set()
+
+
+def uses_a_model(number: int, seconds: float) -> int:
+    """Load at the first use on a worker, and have the model then."""
+    _load(seconds, get_worker())
+    time.sleep(0.1)
+    return number
+
+
+def _load(seconds: float, dask_worker: Any) -> None:
+    with _LOADING[dask_worker.address]:
+        if dask_worker.address not in LOADED:
+            time.sleep(seconds)
+            LOADED.add(dask_worker.address)
+
+
+#: Of each worker.
+_LOADING: dict[str, threading.Lock] = defaultdict(threading.Lock)
+
+
+@gains("first-use")
+def loads_at_first_use(client: Client, advised: bool) -> None:
+    _use_model(client, advised, 0.8)
+
+
+@gains("first-use", (1, 2))
+def loads_for_long(client: Client, advised: bool) -> None:
+    _use_model(client, advised, 1.5)
+
+
+@alike("first-use")
+def nothing_to_load(client: Client, _: bool) -> None:
+    _use_model(client, True, 0.8)
+
+
+def _use_model(client: Client, advised: bool, seconds: float) -> None:
+    if advised:
+        client.run(_load, seconds)
+    _begin_here()
+    client.gather(client.map(uses_a_model, range(40), seconds=seconds))
+
+
+# --- recomputation: persist -----------------------------------------------------------------------
+
+
+@gains("recomputation")
+def computes_twice(client: Client, advised: bool) -> None:
+    _use_again(client, advised, 20, 2)
+
+
+@gains("recomputation")
+def computes_thrice(client: Client, advised: bool) -> None:
+    _use_again(client, advised, 12, 3)
+
+
+@alike("recomputation")
+def computes_once(client: Client, _: bool) -> None:
+    _use_again(client, True, 20, 2)
+
+
+def _use_again(client: Client, advised: bool, count: int, times: int) -> None:
+    parts = [dask.delayed(wait)(n, 0.15, dask_key_name=f"load-{n}") for n in range(count)]
+    if advised:
+        parts = list(client.persist(parts))
+    for turn in range(times):
+        name = f"use-{turn}"
+        client.compute(dask.delayed(wait)(turn, 0.05, parts, dask_key_name=name)).result()
+
+
+# --- failed-attempts: let them not fail -----------------------------------------------------------
+
+TRIED: set[int] = set()
+
+
+def fails_at_first(number: int, before: float, after: float, fails: int) -> int:
+    """Sleep, and raise then in the first attempts of some tasks; sleep on otherwise."""
+    time.sleep(before)
+    if number % fails == 0 and number not in TRIED:
+        TRIED.add(number)
+        raise OSError("not yet")
+    time.sleep(after)
+    return number
+
+
+@gains("failed-attempts")
+def each_fails_once(client: Client, advised: bool) -> None:
+    _try_again(client, advised, 16, before=0.3, after=0.0, fails=1)
+
+
+@gains("failed-attempts")
+def a_third_fails_once(client: Client, advised: bool) -> None:
+    _try_again(client, advised, 24, before=0.4, after=0.0, fails=3)
+
+
+@alike("failed-attempts")
+def fails_at_once(client: Client, _: bool) -> None:
+    _try_again(client, False, 24, before=0.0, after=0.2, fails=3)
+
+
+def _try_again(client: Client, advised: bool, count: int, **how: Any) -> None:
+    TRIED.clear()
+    TRIED.update(range(count) if advised else ())
+    client.gather(client.map(fails_at_first, range(count), retries=2, pure=False, **how))
+
+
+# --- single-gathers: gather lists -----------------------------------------------------------------
+
+
+@gains("single-gathers")
+def a_result_at_a_time(client: Client, advised: bool) -> None:
+    futures = client.map(wait, range(400), seconds=0.0)
+    wait_for(futures)
+    _begin_here()
+    _ = client.gather(futures) if advised else [future.result() for future in futures]
+
+
+@gains("single-gathers")
+def a_gather_at_a_time(client: Client, advised: bool) -> None:
+    futures = client.map(wait, range(600), seconds=0.0)
+    wait_for(futures)
+    _begin_here()
+    _ = client.gather(futures) if advised else [client.gather(future) for future in futures]
+
+
+@alike("single-gathers")
+def each_as_it_is_done(client: Client, _: bool) -> None:
+    for future in client.map(wait, range(40)):
+        future.result()
+
+
+# --- tokenising: names of one's own ---------------------------------------------------------------
+
+
+@gains("tokenising")
+def hashes_arrays(client: Client, advised: bool) -> None:
+    _hand_over(client, advised, 8, 20_000_000)
+
+
+@gains("tokenising")
+def hashes_many_arrays(client: Client, advised: bool) -> None:
+    _hand_over(client, advised, 40, 4_000_000)
+
+
+@alike("tokenising")
+def names_of_their_own(client: Client, _: bool) -> None:
+    _hand_over(client, True, 8, 20_000_000)
+
+
+def _hand_over(client: Client, named: bool, count: int, length: int) -> None:
+    """Submit tasks with an array each."""
+    arrays = [np.full(length, float(n)) for n in range(count)]
+    _begin_here()
+    client.gather(
+        [client.submit(wait, n, 0.05, array, pure=not named) for n, array in enumerate(arrays)]
+    )
+
+
+# --- process-lock: processes ----------------------------------------------------------------------
+
+LOCK = threading.Lock()
+
+
+def locked(number: int, in_lock: float, outside: float) -> int:
+    """Sleep with a lock of the process, and without."""
+    with LOCK:
+        time.sleep(in_lock)
+    time.sleep(outside)
+    return number
+
+
+@gains("process-lock", (2, 3), (6, 1))
+def one_lock(client: Client, _: bool) -> None:
+    client.gather(client.map(locked, range(40), in_lock=0.08, outside=0.0))
+
+
+@gains("process-lock", (2, 2), (4, 1))
+def a_lock_half_of_the_time(client: Client, _: bool) -> None:
+    client.gather(client.map(locked, range(40), in_lock=0.1, outside=0.03))
+
+
+@alike("process-lock", (1, 4))
+def no_lock(client: Client, _: bool) -> None:
+    client.gather(client.map(fetch, range(60), seconds=0.15))
+
+
+# --- how a program is run -------------------------------------------------------------------------
+
+_BEGUN = [0.0]
+
+
+def _begin_here() -> None:
+    """Measure the program from here on: what comes before is none of its work."""
+    _BEGUN[0] = time.perf_counter()
+
+
+def _until(true: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 60
+    while not true() and time.monotonic() < limit:
+        time.sleep(0.01)
+
+
+def run(program: Followed, advised: bool, directory: Path) -> tuple[float, Any]:
+    """Run a program under the profiler; return its seconds and its findings."""
+    workers, threads = (advised and program.advised_cluster) or program.cluster
+    LOADED.clear()
+    directory.mkdir(parents=True)
+    with (
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=threads,
+            processes=program.processes,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+            memory_limit="2GB",
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        if workers:
+            client.wait_for_workers(workers)
+            client.run(wait, 0, 0.0)  # loads this module, which is none of the program's work
+        with dasfprof.profile(client, directory=directory):
+            _begin_here()
+            program.run(client, advised)
+            seconds = time.perf_counter() - _BEGUN[0]
+    return seconds, TraceAnalyser(sorted(directory.glob("*.msgpack")), progress=False).diagnose()
+
+
+def promise(rule: str, findings: Any) -> float:
+    """Return the seconds at stake of a rule's finding; NaN if there is none."""
+    own = findings[findings["Rule"] == rule]["Seconds at stake (s)"]
+    return float(own.iloc[0]) if len(own) else float("nan")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a line for each program."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("programs", nargs="*", metavar="NAME")
+    parser.add_argument("--times", type=int, default=3)
+    options = parser.parse_args(arguments)
+    logging.disable(logging.CRITICAL)
+    columns = ("before", "after", "gained", "promised", "by gain")
+    with tempfile.TemporaryDirectory() as directory:  # what Python and Dask load once
+        run(ALIKE["two_functions"], False, Path(directory) / "first")
+    print(f"{'rule':22}{'program':28}{''.join(f'{column:>10}' for column in columns)}")
+    for name, program in {**PROGRAMS, **ALIKE}.items():
+        if options.programs and name not in options.programs:
+            continue
+        with tempfile.TemporaryDirectory() as directory:
+            place, seconds, promised = Path(directory), ([], []), []
+            for turn in range(options.times):
+                for advised in (False, True) if name in PROGRAMS else (False,):
+                    took, findings = run(program, advised, place / f"{turn}-{advised}")
+                    seconds[advised].append(took)
+                    if not advised:
+                        promised.append(promise(program.rule, findings))
+        before, told = statistics.median(seconds[0]), statistics.median(promised)
+        line = f"{program.rule:22}{name:28}{before:10.2f}"
+        if name in ALIKE:
+            print(f"{line}{'alike':>20}{told:10.2f}", flush=True)
+            continue
+        after = statistics.median(seconds[1])
+        by_gain = told / (before - after)
+        print(f"{line}{after:10.2f}{before - after:10.2f}{told:10.2f}{by_gain:10.0%}", flush=True)
+
+
+if __name__ == "__main__":
+    # So that workers find its functions by their names, with the locks that they share.
+    from followed import main as main_by_name
+
+    main_by_name()

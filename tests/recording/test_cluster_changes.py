@@ -1,0 +1,112 @@
+"""Restarts, retirements, cancellations and what adaptive wants are recorded, with who asked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from clusters import client_of, wait_until
+from distributed import Client
+from recorded_facts import facts
+from refuters import refute
+
+import dasfprof
+from dasfprof import TraceAnalyser
+
+client = client_of(2, 1, scope="function")
+
+
+def changes(source: Any, action: str) -> list[dict[str, Any]]:
+    rows = facts(source, "SchedulerPlugin", "Cluster Change")
+    return [row for row in rows if row["action"] == action]
+
+
+def wait_for(number: int) -> int:
+    threading.Event().wait(600)
+    return number
+
+
+def test_a_restart_is_told_as_such(client: Client, tmp_path: Path) -> None:
+    addresses = set(client.nthreads())
+    with dasfprof.profile(client, directory=tmp_path):
+        assert client.submit(abs, -1).result() == 1
+        futures = client.map(wait_for, range(32), key="wait")
+        wait_until(lambda: sum(map(len, client.processing().values())) >= 2)
+        client.restart(timeout=120)
+        assert client.submit(abs, -2).result() == 2
+        del futures
+    (restart,) = changes(tmp_path, "restart")
+    assert restart["who"] == client.id
+    assert set(restart["workers"]) == addresses
+
+    analyser = TraceAnalyser(tmp_path, progress=False)
+    findings = analyser.diagnose()
+    assert not refute(tmp_path, findings)
+    assert {"lost-workers", "given-up-tasks"}.isdisjoint(findings["Rule"])
+    (told,) = findings["Finding"][findings["Rule"] == "restarted-workers"]
+    assert told.startswith("32 tasks were unfinished when Client-")
+    assert "restarted 2 workers" in told
+    functions = analyser.processed_tasks("function").set_index("Function")
+    assert functions["Failed"].sum() == 0
+    assert functions.loc["abs", "Succeeded"] == 2
+    assert analyser.cluster_changes()["Action"].tolist() == ["restart"]
+
+
+def test_a_restart_that_ends_a_run(client: Client, tmp_path: Path) -> None:
+    """Nothing comes after it: the tasks that it took away have their cause, and none failed."""
+    with dasfprof.profile(client, directory=tmp_path):
+        futures = client.map(wait_for, range(32), key="wait")
+        wait_until(lambda: sum(map(len, client.processing().values())) >= 2)
+        client.restart(timeout=120)
+    del futures
+    analyser = TraceAnalyser(tmp_path, progress=False)
+    findings = analyser.diagnose()
+    assert not refute(tmp_path, findings)
+    told = dict(zip(findings["Rule"], findings["Finding"], strict=True))
+    assert {"lost-workers", "given-up-tasks", "unfinished-run"}.isdisjoint(told)
+    assert told["restarted-workers"].startswith("32 tasks were unfinished when Client-")
+    (evidence,) = findings["Evidence"][findings["Rule"] == "restarted-workers"]
+    assert "for 0 s" not in evidence
+    functions = analyser.processed_tasks("function")
+    assert functions["Failed"].sum() == functions["Succeeded"].sum() == 0
+
+
+def test_who_cancelled_and_what_adaptive_wanted(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path):
+        futures = client.map(wait_for, range(3), key="wait")
+        wait_until(client.processing)
+        client.cancel(futures)
+        wait_until(lambda: changes(tmp_path, "cancel"))
+        client.cluster.adapt(minimum=1, maximum=1, interval="100ms", wait_count=1)
+        wait_until(lambda: len(client.nthreads()) == 1)
+        wait_until(lambda: changes(tmp_path, "retire"))
+    assert sum(row["number"] for row in changes(tmp_path, "cancel")) == 3
+    assert {row["who"] for row in changes(tmp_path, "cancel")} == {client.id}
+    assert {row["who"] for row in changes(tmp_path, "adapt")} == {"adaptive"}
+    (retired,) = changes(tmp_path, "retire")
+    assert retired["who"] == "adaptive"
+    assert len(retired["workers"]) == 1
+
+
+def test_a_worker_that_a_client_retires_and_one_that_pauses(client: Client, tmp_path: Path) -> None:
+    def pause(dask_worker: Any) -> None:
+        dask_worker.status = type(dask_worker.status).paused
+
+    def go_on(dask_worker: Any) -> None:
+        dask_worker.status = type(dask_worker.status).running
+
+    first, second = client.nthreads()
+    with dasfprof.profile(client, directory=tmp_path):
+        client.run(pause, workers=[first])
+        wait_until(lambda: changes(tmp_path, "pause"))
+        client.run(go_on, workers=[first])
+        wait_until(lambda: changes(tmp_path, "resume"))
+        client.retire_workers([second])
+        wait_until(lambda: changes(tmp_path, "retire"))
+    (paused,), (resumed,) = changes(tmp_path, "pause"), changes(tmp_path, "resume")
+    assert paused["workers"] == resumed["workers"] == [first]
+    assert paused["timestamp"] <= resumed["timestamp"] <= time.time()
+    (retired,) = changes(tmp_path, "retire")
+    assert (retired["workers"], retired["who"]) == ([second], None)

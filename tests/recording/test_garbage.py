@@ -1,0 +1,107 @@
+"""The collector's CPU seconds in tasks are those that the tasks count themselves."""
+
+from __future__ import annotations
+
+import gc
+import time
+from pathlib import Path
+
+import pytest
+from distributed import Client, LocalCluster
+
+import dasfprof
+from dasfprof import TraceAnalyser
+
+CALLBACK = "_Collections"
+
+
+class Counted:
+    """CPU seconds of collections in this thread, but for the youngest generation."""
+
+    def __enter__(self) -> Counted:
+        self.seconds = self.begin = self.before = 0.0
+        self.before = time.thread_time()
+        gc.callbacks.append(self.called)
+        return self
+
+    def called(self, phase: str, info: dict[str, int]) -> None:
+        now = time.thread_time()
+        if phase == "start":
+            self.begin = now
+        elif info["generation"] > 0:
+            self.seconds += now - self.begin
+
+    def __exit__(self, *_: object) -> None:
+        gc.callbacks.remove(self.called)
+
+
+def collects(objects: int) -> tuple[float, float]:
+    """Give the collector's seconds, and all of the task."""
+    begin = time.thread_time()
+    with Counted() as counted:
+        held = [[number] for number in range(objects)]
+        for _ in range(5):
+            gc.collect()
+        for _ in range(3):
+            held += [[number] for number in range(objects // 10)]
+    return counted.seconds, time.thread_time() - begin
+
+
+def computes(_: int) -> int:
+    gc.disable()
+    try:
+        return sum(range(2_000_000))
+    finally:
+        gc.enable()
+
+
+async def waits() -> None:
+    gc.collect()
+
+
+def callbacks() -> int:
+    return sum(CALLBACK in getattr(each, "__qualname__", "") for each in gc.callbacks)
+
+
+def test_seconds_of_functions(tmp_path: Path) -> None:
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        with dasfprof.profile(client, directory=tmp_path):
+            told = client.gather(client.map(collects, [100_000, 200_000, 300_000]))
+            client.gather(client.map(computes, range(3)))
+            client.submit(waits, key="waits-1").result()
+            assert set(client.run(callbacks).values()) == {1}
+        assert set(client.run(callbacks).values()) == {0}
+    analyser = TraceAnalyser(tmp_path, progress=False)
+    tasks = analyser.trace.tasks
+    collecting = tasks["collecting"][(tasks["function"] == "collects").to_numpy()]
+    expected = sorted(seconds for seconds, _ in told)
+    assert sorted(collecting) == pytest.approx(expected, rel=0.25)
+    assert all(counted > 0.3 * whole for counted, whole in told)
+    table = analyser.per_function_bottleneck().set_index("Function")["Garbage Collection (s)"]
+    assert table["collects"] == pytest.approx(sum(expected), rel=0.25)
+    assert table["computes"] == 0.0
+    assert table.isna()["waits"]  # a coroutine: many of them share a thread
+
+
+def test_each_thread_has_its_own(tmp_path: Path) -> None:
+    """While one task collects, another in the same process computes."""
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=tmp_path),
+    ):
+        client.gather([client.submit(collects, 300_000), client.submit(spins, 0.5)])
+    table = TraceAnalyser(tmp_path, progress=False).per_function_bottleneck()
+    seconds = table.set_index("Function")["Garbage Collection (s)"]
+    assert seconds["collects"] > 0.05
+    assert seconds["spins"] < 0.1 * seconds["collects"]
+
+
+def spins(seconds: float) -> int:
+    begin, number = time.thread_time(), 0
+    while time.thread_time() - begin < seconds:
+        number += 1
+    return number

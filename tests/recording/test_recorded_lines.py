@@ -1,0 +1,248 @@
+"""Task runs belong to the lines of the program that built them, on real workers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import lined_library
+import lined_programs
+import pandas as pd
+import pytest
+from clusters import client_of
+from distributed import Client, wait, worker_client
+from lined_programs import PROGRAMS, marked_lines, take_notes
+
+import dasfprof
+from dasfprof import TraceAnalyser
+from dasfprof.analysis.diagnosis.findings import Finding
+from dasfprof.analysis.diagnosis.ranking import with_line
+from dasfprof.analysis.diagnosis.run_figures import RunFigures
+from dasfprof.analysis.trace.lines import OF_OTHERS
+from dasfprof.analysis.wording import Figures
+
+pytestmark = pytest.mark.dask_internals
+
+client = client_of(2, 1)
+MARKED = marked_lines(lined_programs.__file__, lined_library.__file__)
+
+
+def members(line: Any) -> set[str]:
+    """The lines of a line's name, which may be that of a group."""
+    found = set()
+    for part in str(line).split(" + "):
+        file, _, numbers = part.rpartition(":")
+        found |= {f"{file}:{number}" for number in numbers.split(", ")}
+    return found
+
+
+def seconds_of(analyser: TraceAnalyser, notes: list[Any], marked: dict[str, str]) -> Any:
+    """Thread-seconds of the marked tasks: all, on the line that is marked, on another."""
+    trace = analyser.trace
+    tasks = trace.tasks.assign(key=trace.keys.texts(trace.tasks["key_id"].to_numpy()))
+    rows = {key: row for row, key in enumerate(tasks["key"])}
+    lines = tasks["line"].astype(object)
+    whole = right = wrong = 0.0
+    for key, name, seconds in notes:
+        line = lines[rows[str(key)]]
+        whole += seconds
+        if isinstance(line, str):
+            is_right = marked[name] in members(line)
+            right, wrong = right + seconds * is_right, wrong + seconds * (not is_right)
+    return whole, right, wrong
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, lined_programs.xarrays, lined_programs.dask_ml])
+def test_thread_seconds_belong_to_the_line_that_built_them(
+    program: Any, client: Client, tmp_path: Path
+) -> None:
+    needed = {lined_programs.xarrays: "xarray", lined_programs.dask_ml: "dask_ml"}
+    if program in needed:
+        pytest.importorskip(needed[program])
+    client.run(take_notes)
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        program(client)
+    notes = [note for own in client.run(take_notes).values() for note in own]
+    analyser = run.analyser(progress=False)
+    whole, right, wrong = seconds_of(analyser, notes, MARKED)
+    assert whole > 0
+    assert wrong == 0
+    assert right >= 0.95 * whole
+    assert_sums(analyser)
+
+
+def assert_sums(analyser: TraceAnalyser) -> None:
+    """The ledger sums to the accounts of the whole run, class by class."""
+    ledger, accounts = analyser.lines(), analyser.time_accounting()
+    assert ledger["Thread Time (s)"].sum() == pytest.approx(
+        accounts["Thread Time (s)"].sum(), rel=1e-12
+    )
+    busy = accounts[accounts["Busy"]].set_index("Class")["Thread Time (s)"]
+    for spent, seconds in busy.items():
+        assert ledger[f"{spent} (s)"].sum() == pytest.approx(seconds, rel=1e-12)
+    assert ledger["Tasks"].sum() == len(analyser.trace.tasks)
+    plan = analyser.plan()
+    assert plan["Tasks"].sum() == len(analyser.trace.tasks)
+    assert plan["Critical Path (s)"].sum() == pytest.approx(ledger["Critical Path (s)"].sum())
+    for spent, seconds in busy.items():
+        assert plan[f"{spent} (s)"].sum() == pytest.approx(seconds, rel=1e-12)
+    own = ledger[ledger["Tasks"] > 0].set_index("Line")["Thread Time (s)"].to_dict()
+    assert plan.groupby("Line")["Thread Time (s)"].sum().to_dict() == pytest.approx(own, rel=1e-9)
+
+
+EXPRESSIONS = {"DASK_ARRAY__QUERY_PLANNING": "True"}, {"ARRAYS": "dask_array"}
+
+
+@pytest.mark.parametrize("program", ["arrays", "fused_arrays", "xarrays"])
+@pytest.mark.parametrize("environment", EXPRESSIONS, ids=["query-planning", "dask-array"])
+def test_array_expressions(environment: dict[str, str], program: str, tmp_path: Path) -> None:
+    package = "dask_array" if "ARRAYS" in environment else "dask.array._array_expr"
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"there is no {package}")
+    if program == "xarrays":
+        pytest.importorskip("xarray")
+        if package != "dask_array":
+            pytest.skip("xarray asks for what arrays of dask.array's expressions do not have yet")
+    command = [sys.executable, lined_programs.__file__, program, str(tmp_path)]
+    path = {"PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run(
+        command, env={**os.environ, **environment, **path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    analyser = TraceAnalyser(tmp_path, progress=False)
+    whole, right, wrong = seconds_of(analyser, json.loads(done.stdout.splitlines()[-1]), MARKED)
+    assert whole > 0
+    assert wrong == 0
+    assert right >= 0.95 * whole
+    assert_sums(analyser)
+
+
+def test_a_fused_group_is_the_lines_whose_work_the_tasks_do(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        lined_programs.fused_arrays(client)
+    ledger = run.analyser(progress=False).lines()
+    first, second = (int(MARKED[name].rpartition(":")[2]) for name in ("first", "second"))
+    group = f"lined_programs.py:{first}, {first + 1}, {second}, {second + 1}"
+    assert ledger["Line"].iloc[0] == group
+    assert ledger["Text"].iloc[0] == "x.sum().compute()"
+    assert ledger["In"].iloc[0] == "fused_arrays"
+    assert ledger["Tasks"].iloc[0] == 4
+
+
+def test_the_plan_of_two_computations(client: Client, tmp_path: Path) -> None:
+    """Both take the persisted chunks, and make the same of them."""
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        x = da.random.random((8, 10), chunks=(2, 10)).persist()
+        wait(x)
+        for _ in range(2):
+            (x + 1).map_blocks(abs).compute()
+    analyser = run.analyser(progress=False)
+    plan, edges = analyser.plan(), analyser.plan_edges()
+    assert plan["Computation"].tolist() == [1, 2, 2, 3, 3]
+    assert plan["Tasks"].tolist() == plan["Partitions"].tolist() == [4, 4, 1, 4, 1]
+    assert plan["Again"].tolist() == [0, 0, 0, 4, 0]
+    nodes = plan["Node"].tolist()
+    handed = edges[["From", "To", "Tasks"]].to_numpy().tolist()
+    assert handed == [
+        [nodes[0], nodes[1], 4], [nodes[1], nodes[2], 1],
+        [nodes[0], nodes[3], 4], [nodes[3], nodes[4], 1],
+    ]  # fmt: skip
+    assert edges["On Path"].tolist() == [0, 1, 0, 1]
+    # Four chunks of 2 x 10 floats each time.
+    assert edges["Size (MB)"].tolist() == [4 * 2 * 10 * 8 / 1e6] * 4
+    assert plan["Input (MB)"].tolist() == [0, *edges["Size (MB)"]]
+
+
+def test_what_shuffles_add_belongs_to_the_line_of_the_merge(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        lined_programs.dataframes(client)
+    tasks = run.analyser(progress=False).trace.tasks
+    shuffled = tasks["function"].isin(["hash-join-transfer", "hash-join-p2p", "shuffle-barrier"])
+    assert shuffled.any()
+    for line in set(tasks["line"][shuffled].astype(object)):
+        assert MARKED["merged"] in members(line)
+
+
+def test_the_text_of_a_line(client: Client, tmp_path: Path) -> None:
+    """It is the file's, if the line's code comes of it; without a file there is none."""
+    made: dict[str, Any] = {}
+    exec(compile("def told(client, f):\n    return client.submit(f, 1)", "<told>", "exec"), made)
+    changed = tmp_path / "changed.py"
+    changed.write_text("def told(client, f):\n    return client.submit(f, 2)\n")
+    other: dict[str, Any] = {}
+    exec(compile(changed.read_text(), str(changed), "exec"), other)
+    changed.write_text("# It was changed since.\ndef told(client, f):\n    pass\n")
+    with dasfprof.profile(client, directory=tmp_path / "run") as run:
+        lined_programs.futures_in_loops(client)
+        made["told"](client, abs).result()
+        other["told"](client, abs).result()
+    lines = run.analyser(progress=False).trace.lines.set_index("line")
+    submitted = MARKED["submitted"]
+    assert lines.loc[submitted, "text"].startswith("one = client.submit(cost, number")
+    assert pd.isna(lines.loc[submitted, "missing"])
+    for name, why in (
+        ("<told>:2", "there is no such file"),
+        ("changed.py:2", "the file has changed since, or is another"),
+    ):
+        assert pd.isna(lines.loc[name, "text"])
+        assert lines.loc[name, "missing"] == why
+
+
+def test_no_text_where_no_code_is_recorded(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path, record_code=False) as run:
+        lined_programs.futures_in_loops(client)
+    analyser = run.analyser(progress=False)
+    assert set(analyser.trace.lines["missing"]) == {"not recorded"}
+    assert analyser.trace.lines["text"].isna().all()
+    assert analyser.lines()["Tasks"].iloc[0] == 4
+
+
+def test_what_tasks_submit_has_no_line_and_a_reason(client: Client, tmp_path: Path) -> None:
+    def submits() -> Any:
+        with worker_client() as own:
+            return own.submit(lined_programs.cost, 1, "inner", pure=False).result()
+
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        client.submit(submits, pure=False).result()
+    tasks = run.analyser(progress=False).trace.tasks.set_index("function")
+    assert tasks.loc["cost", "no_line"] == OF_OTHERS
+    assert str(tasks.loc["submits", "line"]).startswith("test_recorded_lines.py:")
+
+
+def test_the_client_s_seconds_stand_at_their_lines(client: Client, tmp_path: Path) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        lined_programs.delayed(client)
+    analyser = run.analyser(progress=False)
+    calls = analyser.client_calls()
+    ledger = analyser.lines()
+    assert ledger["Client (s)"].sum() == pytest.approx(calls["Time (s)"].sum())
+    waited = int(MARKED["joined"].rpartition(":")[2]) + 1
+    row = ledger.set_index("Line").loc[f"lined_programs.py:{waited}"]
+    assert row["Waiting (s)"] >= 2 * lined_programs.SECONDS
+    assert row["Text"] == "whole.compute()"
+
+
+def test_findings_name_the_line_that_built_the_function_s_tasks(
+    client: Client, tmp_path: Path
+) -> None:
+    with dasfprof.profile(client, directory=tmp_path) as run:
+        lined_programs.futures_in_loops(client)
+    trace = run.analyser(progress=False).trace
+
+    def say(f: Figures) -> tuple[str, str, str]:
+        return "It is slow.", "It was seen.", "Make it faster."
+
+    finding = Finding.of(say, function="cost")
+    said = with_line(finding, RunFigures(trace)).said
+    place = said.figures["built_at"]
+    assert place in {MARKED["submitted"], MARKED["chained"]}
+    assert f"cost was built at {place} (" in said.evidence
+    assert 0.3 < said.figures["share_of_line"] < 0.7
+    other = Finding.of(say, function="nothing of this run")
+    assert with_line(other, RunFigures(trace)) == other

@@ -1,0 +1,383 @@
+"""What functions read from storage and write to it is what their server counts, and they time."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+from s3_server import BUCKET, S3Server
+from s3_server import server as s3  # noqa: F401  (a fixture)
+
+import dasfprof
+from dasfprof import TraceAnalyser
+from dasfprof.recording.dask_internals.patch import Patch
+from dasfprof.recording.storage_calls import fsspec_calls
+from dasfprof.recording.storage_calls.fsspec_calls import StorageCall, listen
+
+pytest.importorskip("fsspec")
+
+#: Seconds for which the server keeps each request waiting.
+DELAY = 0.05
+BLOCK, SIZE = 100_000, 1_000_000
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves one file by ranges, slowly, and counts the bytes of bodies that it sent."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.sent = 0
+        self.lock = threading.Lock()
+        self.content = os.urandom(SIZE)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/file"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self._head(200, SIZE)
+
+    def do_GET(self) -> None:
+        if self.path.endswith("missing"):
+            self.send_error(404)
+            return
+        content, asked = self.server.content, self.headers.get("Range")
+        if asked is not None:
+            first, last = map(int, asked.removeprefix("bytes=").split("-"))
+            content = content[first : last + 1]
+        time.sleep(DELAY)
+        self._head(200 if asked is None else 206, len(content))
+        self.wfile.write(content)
+        with self.server.lock:
+            self.server.sent += len(content)
+
+    def _head(self, status: int, length: int) -> None:
+        self.send_response(status)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+        server.shutdown()
+
+
+def blocks(url: str) -> float:
+    """Read the file block by block, without a cache; give the seconds in which it was read."""
+    import fsspec
+
+    with fsspec.open(url, block_size=BLOCK, cache_type="none") as file:
+        begin = time.perf_counter()
+        while file.read(BLOCK):
+            pass
+        return time.perf_counter() - begin
+
+
+def whole(url: str) -> int:
+    import fsspec
+
+    return len(fsspec.filesystem("http").cat_file(url))
+
+
+def missing(url: str) -> None:
+    import fsspec
+
+    fsspec.filesystem("http").cat_file(f"{url}-missing")
+
+
+def slow_system() -> Any:
+    """Return a file system that is no asynchronous one, whose calls take a known time."""
+    from fsspec import AbstractFileSystem
+    from fsspec.spec import AbstractBufferedFile
+
+    class SlowFile(AbstractBufferedFile):
+        def _fetch_range(self, start: int, end: int) -> bytes:
+            time.sleep(0.1)
+            return bytes(end - start)
+
+        def _initiate_upload(self) -> None:
+            pass
+
+        def _upload_chunk(self, final: bool = False) -> bool:
+            time.sleep(0.1)
+            return True
+
+    class SlowSystem(AbstractFileSystem):
+        protocol = "slow"
+
+        def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+            return {"name": path, "size": 300_000, "type": "file"}
+
+        def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
+            return SlowFile(self, path, mode, block_size=100_000, cache_type="none", size=300_000)
+
+        def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kw: Any) -> None:
+            time.sleep(0.1)
+
+    return SlowSystem(skip_instance_cache=True)
+
+
+def slowly() -> None:
+    system = slow_system()
+    with system.open("a") as file:  # two of 100 kB
+        file.read(100_000)
+        file.read(100_000)
+    with system.open("b", "wb") as file:  # two blocks, and what is left as it is closed
+        for _ in range(2):
+            file.write(bytes(100_000))
+        file.write(bytes(50_000))
+    system.pipe_file("c", bytes(7_000))
+    assert len(system.cat_file("d")) == 300_000  # one call, whatever is in it
+
+
+def computes() -> int:
+    end, number = time.perf_counter() + 0.02, 0
+    while time.perf_counter() < end:
+        number += 1
+    return number
+
+
+def writes(directory: str) -> None:
+    path = Path(directory, f"{threading.get_ident()}-{time.time_ns()}")
+    path.write_bytes(os.urandom(2_000_000))
+    time.sleep(0.002)
+    path.unlink()
+
+
+def rows_of(directory: Path) -> dict[tuple[str, str], Any]:
+    table = TraceAnalyser(directory, progress=False).storage()
+    assert not table.duplicated(["Function", "Storage"]).any()
+    return {(row["Function"], row["Storage"]): row for row in table.to_dict("records")}
+
+
+@pytest.mark.whole_program
+def test_bytes_and_seconds_of_functions(tmp_path: Path, server: Server) -> None:
+    """Processes of workers have not imported fsspec when recording begins."""
+    traces = tmp_path / "traces"
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        (imported,) = client.run(lambda: "fsspec.spec" in sys.modules).values()
+        assert not imported
+        with dasfprof.profile(client, directory=traces):
+            spent = client.gather(client.map(blocks, [server.url] * 3, pure=False))
+            by_blocks, server.sent = server.sent, 0
+            sizes = client.gather(client.map(whole, [server.url] * 4, pure=False))
+            by_file = server.sent
+            with pytest.raises(FileNotFoundError):
+                client.submit(missing, server.url).result()
+            client.submit(slowly).result()
+            client.submit(computes).result()
+            client.gather(client.map(writes, [str(tmp_path)] * 3, pure=False))
+        (left,) = client.run(_left_behind).values()
+        assert left == []
+    found = rows_of(traces)
+    blocked = found["blocks", "http"]
+    assert by_blocks == 3 * SIZE
+    assert (blocked["Reads"], blocked["Writes"], blocked["Task Runs"]) == (30, 0, 3)
+    assert blocked["Read (MB)"] == pytest.approx(3 * SIZE / 1e6)
+    assert 30 * DELAY <= blocked["Reading (s)"] <= sum(spent)
+    assert sum(spent) - blocked["Reading (s)"] < 0.2 * sum(spent)
+    assert by_file == sum(sizes) == 4 * SIZE
+    file = found["whole", "http"]
+    assert (file["Reads"], file["Read (MB)"]) == (4, pytest.approx(4 * SIZE / 1e6))
+    assert file["Reading (s)"] >= 4 * DELAY
+    failed = found["missing", "http"]
+    assert (failed["Reads"], failed["Read (MB)"], failed["Unsized Calls"]) == (1, 0.0, 1)
+    slow = found["slowly", "slow"]
+    assert (slow["Reads"], slow["Read (MB)"]) == (3, pytest.approx(0.5))
+    assert slow["Reading (s)"] >= 0.3
+    assert (slow["Written (MB)"], slow["Unsized Calls"]) == (pytest.approx(0.257), 0)
+    assert slow["Writing (s)"] >= 0.1 * slow["Writes"]
+    assert not [name for name, _ in found if name == "computes"]
+    if _counts_disks(tmp_path):
+        disk = found["writes", "disk"]
+        assert disk["Task Runs"] == 3
+        assert 6.0 <= disk["Written (MB)"] <= 6.6
+        assert pd.isna(disk["Writes"])
+    functions = TraceAnalyser(traces, progress=False).per_function_bottleneck()
+    told = dict(zip(functions["Function"], functions["In Storage (s)"], strict=True))
+    assert told["blocks"] == pytest.approx(blocked["Reading (s)"])
+    assert pd.isna(told["computes"])
+    busy = functions.set_index("Function").loc["blocks"]
+    assert busy["Blocked (s)"] >= 30 * DELAY
+
+
+def _left_behind() -> list[str]:
+    """Name what is left in a worker of what was placed there."""
+    from fsspec import asyn, spec
+
+    owners = [asyn, type(spec.AbstractFileSystem), *fsspec_calls._family(spec.AbstractFileSystem)]
+    owners += fsspec_calls._family(spec.AbstractBufferedFile)
+    left = [
+        f"{owner}.{name}"
+        for owner in owners
+        for name, value in vars(owner).items()
+        if isinstance(getattr(value, "__dict__", {}).get("_dasfprof_patch"), Patch)
+    ]
+    return left + [str(each) for each in sys.meta_path if "dasfprof" in type(each).__module__]
+
+
+def _counts_disks(directory: Path) -> bool:
+    """Return whether the kernel counts what is written to this directory."""
+    program = (
+        "import sys, pathlib; pathlib.Path(sys.argv[1], 'x').write_bytes(bytes(5_000_000)); "
+        "words = open('/proc/thread-self/io').read().split(); "
+        "sys.exit(int(words[words.index('write_bytes:') + 1]) < 5_000_000)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(directory)], check=False)
+    return done.returncode == 0
+
+
+def calls_of(function: Callable[[], object]) -> list[StorageCall]:
+    heard: list[StorageCall] = []
+    leave = listen(heard.append)
+    try:
+        function()
+    finally:
+        leave()
+    return heard
+
+
+def test_nothing_is_heard_once_nobody_listens() -> None:
+    system = slow_system()  # a class from before
+    with_file = [system.open("a")]  # opened before, it is not heard
+
+    def read() -> None:
+        with_file.append(system.open("a"))
+        for file in with_file:
+            file.read(100_000)
+
+    (heard_of,) = calls_of(read)
+    assert heard_of[:3] == ("slow", False, 100_000)
+    assert heard_of.seconds >= 0.1
+    heard: list[StorageCall] = []
+    listen(heard.append)()
+    for file in with_file:
+        file.read(100_000)
+    assert heard == []
+    assert _left_behind() == []
+
+
+def test_files_of_this_host_are_not_storage(tmp_path: Path) -> None:
+    import fsspec
+
+    path = tmp_path / "a"
+
+    def use() -> None:
+        fsspec.filesystem("file").pipe_file(str(path), b"x")
+        fsspec.filesystem("file").cat_file(str(path))
+        fsspec.filesystem("memory").pipe_file("/a", b"x")
+        fsspec.filesystem("dir", path=str(tmp_path), fs=fsspec.filesystem("file")).cat_file("a")
+
+    assert calls_of(use) == []
+
+
+def test_caches_count_what_their_source_is_read_for(tmp_path: Path, server: Server) -> None:
+    import fsspec
+
+    def use() -> None:
+        for _ in range(3):
+            with fsspec.open(
+                f"simplecache::{server.url}", simplecache={"cache_storage": str(tmp_path)}
+            ) as file:
+                assert file.read() == server.content
+
+    heard = calls_of(use)
+    assert [(call.protocol, call.size) for call in heard] == [("http", SIZE)]
+
+
+def test_files_are_put_and_got(tmp_path: Path, server: Server) -> None:
+    import fsspec
+
+    def use() -> None:
+        fsspec.filesystem("http").get(server.url, str(tmp_path / "a"))
+        fsspec.filesystem("http").get_file(server.url, str(tmp_path / "b"))
+
+    heard = calls_of(use)
+    assert [call.size for call in heard] == [SIZE, SIZE]
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == server.content
+
+
+@pytest.mark.whole_program
+def test_an_object_store_is_given_what_is_heard(s3: S3Server) -> None:  # noqa: F811
+    import fsspec
+
+    s3.make_bucket()
+    system = fsspec.filesystem("s3", skip_instance_cache=True)
+
+    def write() -> None:
+        with system.open(f"{BUCKET}/parts", "wb", block_size=5 * 2**20) as file:
+            for _ in range(12):
+                file.write(bytes(1_000_000))
+        with system.open(f"{BUCKET}/small", "wb") as file:
+            file.write(bytes(1000))
+        system.pipe_file(f"{BUCKET}/whole", bytes(20_000))
+
+    def read() -> None:
+        with system.open(f"{BUCKET}/parts", "rb", cache_type="none") as file:
+            while file.read(3_000_000):
+                pass
+        system.cat_file(f"{BUCKET}/whole")
+        system.cat_ranges([f"{BUCKET}/whole"] * 3, [0, 10, 20], [5, 15, 25])
+
+    written, were_read = calls_of(write), calls_of(read)
+    stored = [system.size(f"{BUCKET}/{name}") for name in ("parts", "small", "whole")]
+    assert {(call.protocol, call.is_write) for call in written} == {("s3", True)}
+    assert sum(call.size or 0 for call in written) == sum(stored) == 12_021_000
+    assert {(call.protocol, call.is_write) for call in were_read} == {("s3", False)}
+    assert sum(call.size or 0 for call in were_read) == 12_000_000 + 20_000 + 15
+
+
+def test_errors_and_results_are_those_of_fsspec() -> None:
+    class Failing(type(slow_system())):  # type: ignore[misc]
+        protocol = "failing"
+
+        def cat_file(self, path: str, **kwargs: Any) -> bytes:
+            raise PermissionError(path)
+
+    def use() -> None:
+        with pytest.raises(PermissionError, match="secret"):
+            Failing(skip_instance_cache=True).cat_file("secret")
+
+    assert [(call.protocol, call.size) for call in calls_of(use)] == [("failing", None)]
+
+
+def test_an_import_that_fails_fails_as_before() -> None:
+    program = (
+        "import sys\n"
+        "from dasfprof.recording.storage_calls.when_imported import WhenImported\n"
+        "heard = []\n"
+        "waits = WhenImported(('email.mime.text', 'no.such'), lambda: heard.append(1))\n"
+        "waits.start()\n"
+        "try:\n    import no.such\nexcept ModuleNotFoundError as error:\n"
+        "    assert 'no' in str(error)\n"
+        "import email.mime.text\n"
+        "assert heard == [1]\n"
+        "assert 'exec_module' not in vars(email.mime.text.__spec__.loader)\n"
+        "waits.stop()\nwaits.stop()\n"
+        "assert waits not in sys.meta_path\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

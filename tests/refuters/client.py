@@ -1,0 +1,51 @@
+"""Refuters of what is said about what the client's program calls and sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from refuters.evidence import Evidence, Rows
+from refuters.figures import Said, differs, exceeds, is_at_most
+from refuters.overheads import handling_seconds
+from refuters.registry import refuter
+
+
+def _total(rows: Rows, name: str) -> float:
+    return float(sum(row[name] or 0.0 for row in rows))
+
+
+@refuter("single-gathers", "large-results")
+def results(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with all calls in which results came."""
+    came = evidence.rows("Client Calls").where(lambda row: row["receiving"] > 0)
+    yield from exceeds(said["receiving"], _total(came, "receiving"), "seconds of receiving")
+    yield from exceeds(said["calls"], _total(came, "calls"), "calls in which results came")
+    yield from exceeds(said.seconds, said["receiving"], "seconds at stake")
+    if said.rule == "large-results":
+        yield from exceeds(said["received"], _total(came, "received"), "bytes that came")
+        return
+    line = came.where(lambda row: f"{row['file']}:{row['line']} " in said["line"])
+    if not is_at_most(_total(line, "keys"), 1.5 * _total(line, "calls")):
+        yield "calls of that line ask for many results each"
+
+
+@refuter("tokenising")
+def tokenising(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with all seconds of it."""
+    hashed = _total(evidence.rows("Client Calls"), "tokenising")
+    yield from differs(said["hashing"], hashed, "seconds of making names")
+    yield from exceeds(said["there"], said["hashing"], "those of a line")
+
+
+@refuter("sent-by-value")
+def sent_by_value(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with the values of that name."""
+    sent = evidence.rows("Sent Value").where(lambda row: row["name"] == said["name"])
+    whole = sum(row["size"] * row["tasks"] for row in sent)
+    yield from exceeds(said["bytes"], 1.01 * whole, "bytes in all tasks")
+    yield from exceeds(said["tasks"], _total(sent, "tasks"), "tasks that have it")
+    handling = handling_seconds(evidence) / max(evidence.threads, 1e-9)
+    yield from exceeds(said["handling"], handling, "seconds of handling tasks")
+    pickled = _total(evidence.rows("Client Calls"), "pickling")
+    yield from exceeds(said["pickling"], pickled, "seconds of pickling")
+    yield from exceeds(said.seconds, said["handling"] + said["pickling"], "seconds at stake")

@@ -1,0 +1,64 @@
+"""Refuters of what is said of locks of Dask's, and of tasks that wait for others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from refuters.cores import stacks_of
+from refuters.evidence import Evidence, Rows
+from refuters.figures import Said, differs, exceeds
+from refuters.registry import refuter
+
+
+@refuter("cluster-lock")
+def cluster_lock(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Add up what the workers noted of the lock."""
+    named = (said["kind"], said["name"])
+    own = evidence.rows("Lock Held").where(lambda row: (row["kind"], row["name"]) == named)
+    yield from differs(said["times"], len(own), "how often it was given back")
+    yield from differs(said["waited"], float(own.numbers("waited").sum()), "waits for it")
+    held = float((own.numbers("timestamp") - own.numbers("since")).sum())
+    if abs(said["held"] - held) > 1e-3 * len(own):
+        yield f"it was held for {held:.6g} s"
+    yield from exceeds(said["waited"], evidence.thread_seconds, "thread-seconds")
+    yield from exceeds(said["share"], said["waited"] / evidence.thread_seconds, "its share")
+    if any(np.isfinite(evidence.runs.numbers("seceded"))):
+        yield "tasks seceded, and may have waited without a thread"
+
+
+@refuter("waits-for-tasks")
+def waits_for_tasks(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Look for samples in Dask's client, and for tasks that it could have been waited for."""
+    own = evidence.functions.get(str(said.function), Rows([]))
+    yield from differs(said["tasks"], len(own), "its tasks")
+    yield from exceeds(said["kept"], own.numbers("working").sum(), "their seconds")
+    stacks = stacks_of(own, evidence)
+    in_client = [
+        stack for stack in stacks if any(file.endswith("client.py") for _, file, *_ in stack)
+    ]
+    if len(in_client) < 0.1 * len(stacks) or not in_client:
+        yield f"{len(in_client)} of {len(stacks)} samples stand in Dask's client"
+    if len(own) == len(evidence.runs):
+        yield "there are no other tasks"
+
+
+@refuter("resource-limit")
+def resource_limit(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Count the tasks that ask for the resource, and threads that idled while they were ready."""
+    asks = evidence.runs.where(
+        lambda row: (
+            said["resource"] in ((row["noted"].get("annotations") or {}).get("resources") or {})
+        )
+    )
+    yield from differs(said["tasks"], len(asks), "tasks that ask for it")
+    for own in asks.by("address").values():
+        at_once = evidence.between("timestamp", "stop", own)
+        more = at_once.where(lambda number: number > said["most"]).integral()
+        if more > 0.1 * at_once.where(lambda number: number > 0).integral():
+            yield "a worker runs more of them at a time"
+    yield from exceeds(said["idle"], evidence.idle.integral(), "time of idle threads")
+    waited = np.clip(asks.numbers("executing") - asks.numbers("ready"), 0, None)
+    yield from exceeds(said["idle"], float(np.nansum(waited)), "time for which they were ready")
+    yield from exceeds(said["share"], said["idle"] / evidence.thread_seconds, "its share")
