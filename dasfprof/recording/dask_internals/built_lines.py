@@ -221,6 +221,10 @@ class BuiltLines:
         """Forget all layers."""
         self._known.clear()
 
+    def line_of(self, name: Any) -> Line | None:
+        """Return the line that built a layer last; None: unknown."""
+        return self._known.get(name)
+
     def built(self, name: Any, graph: Any) -> None:
         """Note a layer that was built with its graph, out of those that it depends on.
 

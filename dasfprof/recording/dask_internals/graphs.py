@@ -32,6 +32,7 @@ from dasfprof.recording.dask_internals.built_lines import (
 from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
 from dasfprof.recording.dask_internals.submissions import forget_timers, place_timers
 from dasfprof.recording.steps import step as steps
+from dasfprof.recording.steps.line import Line
 from dasfprof.recording.steps.step import OpenStep
 from dasfprof.schema.steps import ANNOTATION
 
@@ -72,6 +73,11 @@ def place_hooks() -> None:
 def remove_hooks() -> None:
     """Restore everything, unless another run still uses the hooks."""
     _patches.leave()
+
+
+def line_of(layer: Any) -> Line | None:
+    """Return the line that built a layer last, while lines are noted; None: unknown."""
+    return _lines.line_of(layer)
 
 
 def watch_collections() -> None:
