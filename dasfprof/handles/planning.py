@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from graphlib import TopologicalSorter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -113,7 +114,7 @@ def _texts(items: list[Any]) -> pd.Series:
 
 
 class _Planned(Exception):  # noqa: N818  (it is no error)
-    """Ends the call of `dask.compute` when the graph is optimised."""
+    """Ends the call of `compute` when the graph is optimised."""
 
     def __init__(self, graph: Any, keys: Any) -> None:
         super().__init__("the graph is optimised")
@@ -121,13 +122,17 @@ class _Planned(Exception):  # noqa: N818  (it is no error)
 
 
 def _optimised(collection: Any) -> tuple[dict[Any, Any], Mapping[Any, Any]]:
-    """Return the graph that `dask.compute` would run, and the dependencies of its keys."""
+    """Return the graph that ``collection.compute()`` would run, and the dependencies of its keys.
+
+    Dataframes of older versions of Dask are optimised in their own method.
+    """
 
     def scheduler(graph: Any, keys: Any, **_: object) -> NoReturn:
         raise _Planned(graph, keys)
 
+    graph, keys = {}, []
     try:
-        dask.compute(collection, scheduler=scheduler, traverse=False)
+        getattr(collection, "compute", partial(dask.compute, collection))(scheduler=scheduler)
     except _Planned as planned:
         graph, keys = planned.graph, planned.keys
     graph = graph.__dask_graph__() if hasattr(graph, "__dask_graph__") else graph
