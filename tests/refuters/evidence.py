@@ -135,14 +135,13 @@ class Evidence:
 
     def _ran_by_scheduler(self) -> Rows:
         """Return the runs that only the scheduler noted as their workers would have noted them."""
-        names = {row["worker"]: str(row["name"]) for row in self.rows("Worker Added")}
         noted = self.rows("Task Run").where(_ran)
-        return Rows([{**_as_ran(row), "label": names.get(row["worker"])} for row in noted])
+        return Rows([{**_as_ran(row), "label": self.label(row["worker"])} for row in noted])
 
     @cached_property
     def unseen(self) -> Rows:
-        """What the scheduler noted and no file of a worker holds."""
-        seen = {(repr(row["key"]), row["run_id"], row["address"]) for row in self.rows("Compute")}
+        """What the scheduler noted and that is not among the task runs."""
+        seen = {(repr(row["key"]), row["run_id"], row["address"]) for row in self.runs}
         return self.rows("Task Run").where(
             lambda row: (repr(row["key"]), row["run_id"], row["worker"]) not in seen
         )
