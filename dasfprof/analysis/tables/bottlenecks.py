@@ -111,7 +111,12 @@ def _table(trace: Trace, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
     overview=5,
     page="functions",
     in_parts=InParts(_sums, _table),
-    expendable=("Failed Tasks", "Mean Throughput (MB/s)", "Mean Data Size (MB)"),
+    expendable=(
+        "Waiting for storage (s)",
+        "Failed Tasks",
+        "Mean Throughput (MB/s)",
+        "Mean Data Size (MB)",
+    ),
 )
 def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
     """Sum up the task runs of each function on each worker.

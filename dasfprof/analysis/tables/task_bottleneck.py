@@ -78,7 +78,7 @@ def _in_order(table: pd.DataFrame) -> Array:
     short="task",
     overview=6,
     in_parts=InParts(_part, _combined, _folded),
-    expendable=("Run ID", "Function", "State", "Start (s)"),
+    expendable=("Waiting for storage (s)", "Run ID", "Function", "State", "Start (s)"),
 )
 def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
     """List the task runs, the longest first.
