@@ -162,6 +162,19 @@ class Questions:
     ) -> pd.DataFrame:
         """Say which lines allocated what functions held, of the fullest moment seen of each function."""
 
+    def memory_peak(
+        self,
+        by: Literal["cluster", "worker"] = "cluster",
+    ) -> pd.DataFrame:
+        """Say what held memory when workers' processes held most, and why it was not let go."""
+
+    def memory_at(
+        self,
+        time: float,
+        by: Literal["cluster", "worker"] = "cluster",
+    ) -> pd.DataFrame:
+        """Say what held memory at a moment, and why it was not let go."""
+
     def cluster_sizing(
         self,
         durations: Sequence[float] | None = None,
