@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from traces import Plan, Task
+from traces import Plan, T, Task
 
 from dasfprof import TraceAnalyser
 from dasfprof.errors import InvalidArgumentError
@@ -142,3 +144,78 @@ def test_what_a_lost_worker_held_is_gone(tmp_path: Path) -> None:
 def test_moments_outside_of_the_run(tmp_path: Path, time: float) -> None:
     with pytest.raises(InvalidArgumentError, match="from the run's begin"):
         TraceAnalyser(PLAN.write(tmp_path).trace).memory_at(time)
+
+
+def random_plan(random: Random) -> Plan:
+    """Plan tasks on two workers, some of which need others, and when results went."""
+    tasks = [
+        Task(f"{random.choice('ab')}-{n}", n % 2, start, start + random.randint(1, 6), size=10**n)
+        for n, start in enumerate(random.choices(range(10), k=6))
+    ]
+    transfers = []
+    for n in range(6, 12):
+        needed = random.sample(tasks, random.randint(1, 3))
+        start = max(one.stop for one in needed) + random.randint(1, 4)
+        arrival = min(start - 1.0, random.randint(0, 12))
+        own = Task(f"{random.choice('cd')}-{n}", n % 2, start, start + 3, arrival=arrival)
+        own.dependencies, own.size = [one.key for one in needed], 10**n
+        transfers += [
+            (own.worker, one.stop, start - 0.5, one.size, [one.key])
+            for one in needed
+            if one.worker != own.worker
+        ]
+        tasks.append(own)
+    for n, task in enumerate(tasks):
+        task.wanted = random.random() < 0.2
+        # One of each worker is known at once, or its clock might be ahead.
+        task.known = task.stop + (random.choice([0.0, 0.75]) if n > 1 else 0.0)
+    for task in tasks:
+        last = max(one.known or 0.0 for one in (task, *needing(tasks, task)))
+        task.released = random.choice([None, last + 0.01, last + 0.01, last + 3.0])
+    return Plan(tasks, transfers=transfers, releases=True, hosts=("node1", "node2"))
+
+
+def needing(tasks: list[Task], task: Task) -> list[Task]:
+    return [one for one in tasks if task.key in one.dependencies]
+
+
+def expected(plan: Plan, time: float) -> Counter[tuple[str, str, str, str]]:
+    """Find what was held one result at a time: bytes by worker, reason, function and needer."""
+    found: Counter[tuple[str, str, str, str]] = Counter()
+    for task in plan.tasks:
+        if task.stop > time or (task.released is not None and task.released <= time):
+            continue
+        needers = sorted(needing(plan.tasks, task), key=lambda one: one.start)
+        waiting = [one for one in needers if one.arrival <= time < one.start]
+        running = [one for one in needers if one.start <= time < one.stop]
+        ended = [one.known or 0.0 for one in needers if one.stop <= time]
+        if waiting:
+            why, by = WAITED, waiting[-1].function
+        elif running:
+            why, by = IN_USE, running[-1].function
+        elif task.wanted:
+            why, by = WANTED, ""
+        elif task.released is not None and ended and abs(task.released - max(ended)) < 0.1:
+            why, by = LATE, ""
+        else:
+            why, by = UNEXPLAINED, ""
+        found[f"worker-node{task.worker + 1}-{task.worker}", why, task.function, by] += task.size
+        for at in {
+            to for to, _, stop, _, (key,) in plan.transfers if key == task.key and stop <= time
+        }:
+            found[f"worker-node{at + 1}-{at}", COPY, task.function, ""] += task.size
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_runs_against_a_naive_search(tmp_path: Path, seed: int) -> None:
+    plan = random_plan(Random(seed))
+    analyser = plan.write(tmp_path)
+    begin = analyser.trace.begin - T
+    for time in np.arange(begin + 0.3, max(task.stop for task in plan.tasks), 0.5):
+        table = analyser.memory_at(float(time - begin), by="worker")
+        table = table[table["Function"] != ""]
+        columns = (table[name] for name in ("Worker", "Why Held", "Function", "Needed By"))
+        told = zip(zip(*columns, strict=True), table["Memory (MB)"], strict=True)
+        wanted = {one: pytest.approx(size / MB) for one, size in expected(plan, time).items()}
+        assert dict(told) == wanted, time
