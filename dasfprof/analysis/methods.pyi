@@ -132,9 +132,6 @@ class Questions:
     def per_step_status(self) -> pd.DataFrame:
         """Sum up what the task runs of each step of the pipeline waited for and did."""
 
-    def storage(self) -> pd.DataFrame:
-        """Sum up what the threads of task runs read from storage and wrote to it, by function."""
-
     def actor_calls(
         self,
         by: Literal["method", "actor"] = "method",
@@ -188,6 +185,9 @@ class Questions:
         overhead: float = 0.005,
     ) -> pd.DataFrame:
         """Find how large chunks should be, so that overhead takes a small share of the time."""
+
+    def storage(self) -> pd.DataFrame:
+        """Sum up what the threads of task runs read from storage and wrote to it, by function."""
 
     def transfers(
         self,

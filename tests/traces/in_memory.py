@@ -21,7 +21,7 @@ from traces.events import T
 TASK_TIMES = ("scheduler_waiting", "queued", "stolen", "sent", "received", "ready", "executing")
 TASK_TIMES += ("seceded", "start", "done", "known")
 _NUMBERS = ("duration", "cpu", "run_queue", "deserialize", "disk_read", "executor", "size")
-_NUMBERS += ("wanted", "collecting")
+_NUMBERS += ("wanted", "collecting", "storage")
 
 
 def key_table(keys: Sequence[Any]) -> KeyTable:

@@ -22,6 +22,7 @@ from dasfprof.schema.tasks import (
     COMPUTE,
     GRAPH,
     RESULT_RELEASED,
+    STORAGE,
     TASK_ARGUMENTS,
     TASK_RUN,
     TRANSFER,
@@ -75,6 +76,8 @@ class Task:
     deserialize: float = 0.0
     #: Of its CPU seconds, the garbage collector's.
     collecting: float = 0.0
+    #: Of those on no core, in calls of a storage.
+    storage: float = 0.0
     #: Dask's, such as its resources.
     annotations: dict[str, Any] | None = None
     #: Whether a client held a future of it as it ended, and when the scheduler let its result go.
@@ -176,6 +179,7 @@ class Plan:
                 (TRANSFER, moved),
                 (ACTOR_CALL, called),
                 (TASK_ARGUMENTS, list(self._arguments(number))),
+                (STORAGE, list(self._storage(number))),
                 (LOCK_HELD, [self._lock(*one[1:]) for one in self.locks if one[0] == number]),
                 (STACK, [(T, n, [[*one] for one in at], -1) for n, at in self._stacks()]),
                 (TASK_SAMPLE, [*self._samples(number)]),
@@ -359,6 +363,7 @@ class Plan:
             disk_read_size=task.disk_read_size,
             deserialize=task.deserialize,
             collecting=task.collecting,
+            storage=task.storage,
             exception=task.exception,
             raised_at=task.raised_at,
         )
@@ -366,6 +371,14 @@ class Plan:
     def _lock(self, name: str, asked: float, since: float, until: float) -> tuple[Any, ...]:
         times = {"timestamp": T + until, "since": T + since, "waited": since - asked}
         return row(LOCK_HELD, kind="Lock", name=name, limit=1, **times)
+
+    def _storage(self, worker: int) -> Iterator[tuple[Any, ...]]:
+        for number, task in enumerate(self.tasks):
+            if task.worker == worker and task.storage:
+                facts = {"key": task.key, "run_id": number, "protocol": "s3", "unsized": 0}
+                facts |= {"reads": 1, "read_size": 1000, "reading": task.storage}
+                facts |= {"writes": 0, "write_size": 0, "writing": 0.0, "waiting": task.storage}
+                yield row(STORAGE, timestamp=T + task.stop, **facts)
 
     def _arguments(self, worker: int) -> Iterator[tuple[Any, ...]]:
         for number, task in enumerate(self.tasks):

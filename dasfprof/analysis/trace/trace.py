@@ -39,10 +39,11 @@ class Trace:
 
     #: A row a task run that a worker recorded, in the order of the files: ``key_id, run_id,
     #: worker_id, host, worker, function, state, start, duration, size, input_size, cpu, run_queue,
-    #: deserialize, disk_read, disk_read_size, executor, collecting, received, ready, executing,
-    #: seceded, done, type, dtype, shape, thread, exception``, and where the scheduler knows the run
-    #: ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, wanted, priority_user,
-    #: priority_generation, priority_order, annotations``, and rows of `stimuli`: ``cause`` (of
+    #: deserialize, disk_read, disk_read_size, executor, collecting, storage, received, ready,
+    #: executing, seceded, done, type, dtype, shape, thread, exception``, and where the scheduler
+    #: knows the run ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, wanted,
+    #: priority_user, priority_generation, priority_order, annotations``, and rows of `stimuli`:
+    #: ``cause`` (of
     #: being sent), ``end_cause`` and ``graph`` (the one that made it runnable: its row of `graphs`
     #: has the same). ``step`` is that of the pipeline, NA where none is known; ``line`` that of the
     #: program which built it, and where that is NA ``no_line`` says why. ``source`` is
