@@ -146,6 +146,11 @@ def test_moments_outside_of_the_run(tmp_path: Path, time: float) -> None:
         TraceAnalyser(PLAN.write(tmp_path).trace).memory_at(time)
 
 
+def test_groupings_that_there_are_not(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="cluster, worker"):
+        PLAN.write(tmp_path).memory_at(1.0, "host")  # type: ignore[arg-type]
+
+
 def random_plan(random: Random) -> Plan:
     """Plan tasks on two workers, some of which need others, and when results went."""
     tasks = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -119,7 +119,7 @@ def memory_at(trace: Trace, time: float, by: By = "cluster") -> pd.DataFrame:
     Raises
     ------
     InvalidArgumentError
-        If the run was not at that time.
+        If the run was not at that time, or `by` is neither.
     """
     if not 0 <= time <= trace.end - trace.begin:
         raise InvalidArgumentError(
@@ -130,6 +130,8 @@ def memory_at(trace: Trace, time: float, by: By = "cluster") -> pd.DataFrame:
 
 def _anatomy(trace: Trace, time: float, by: By, process: int | None = None) -> pd.DataFrame:
     """Return the table of a moment; of one process, or all."""
+    if by not in get_args(By):
+        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
     held, processes = held_at(trace, time), processes_of_workers(trace)
     workers = NamedWorkers(trace)
     titles = np.array(workers.titles(), dtype=object)[workers.of_lives]
@@ -225,8 +227,10 @@ class _Samples(NamedTuple):
     def of(cls, trace: Trace, table: pd.DataFrame, *names: str) -> _Samples:
         table = table.reindex(columns=["worker_id", "time", *names]).dropna()
         life = table["worker_id"].to_numpy(dtype=np.int64)
-        values = {name: table[name].to_numpy(dtype=float) for name in names}
-        return cls(life, _since(trace, table["time"]) - clock_offsets(trace)[life], values)
+        time = _since(trace, table["time"]) - clock_offsets(trace)[life]
+        there = time < ends_of_lives(trace)[life]  # a process may outlive its worker
+        values = {name: table[name].to_numpy(dtype=float)[there] for name in names}
+        return cls(life[there], time[there], values)
 
     def nearest(self, lives: Array | Sequence[int], time: float) -> dict[str, float]:
         """Return the values in the sample of lives that is nearest to a time; NaN: none is near."""
