@@ -227,6 +227,16 @@ exception       text     text     the exception, as the scheduler was told
 """,
 )
 
+RESULT_RELEASED = event_kind(
+    "Result Released",
+    "The scheduler let the result of a task run go, or lost it with its workers. The event's time "
+    "is that, rounded up to 1/1024 s.",
+    recorder="SchedulerPlugin",
+    columns="""
+run_id          int      id       Dask's number of the attempt whose result it was
+""",
+)
+
 UNSENT_TASKS = event_kind(
     "Unsent Tasks",
     "Tasks of a function and state that no worker had been sent when recording ended. The event's "

@@ -21,6 +21,7 @@ from dasfprof.schema.tasks import (
     ACTOR_CALL,
     COMPUTE,
     GRAPH,
+    RESULT_RELEASED,
     STORAGE,
     TASK_ARGUMENTS,
     TASK_RUN,
@@ -79,6 +80,9 @@ class Task:
     storage: float = 0.0
     #: Dask's, such as its resources.
     annotations: dict[str, Any] | None = None
+    #: Whether a client held a future of it as it ended, and when the scheduler let its result go.
+    wanted: bool = True
+    released: float | None = None
 
     @property
     def function(self) -> str:
@@ -145,6 +149,8 @@ class Plan:
     #: Of each host; 0: unknown.
     cores: int = 0
     scheduler: bool = True
+    #: Whether the scheduler's file tells when results are let go.
+    releases: bool = False
     resources: bool = True
     #: Workers whose file ends early.
     killed: Sequence[int] = ()
@@ -292,8 +298,15 @@ class Plan:
             for place, at in enumerate(self.graphs)
         ]
         unseen = [row(TASK_RUN, **facts) for facts in self.unseen]
-        Plugin(directory, "SchedulerPlugin", **self._header()).write(
+        released = [
+            row(RESULT_RELEASED, timestamp=T + task.released, run_id=number)
+            for number, task in enumerate(self.tasks)
+            if task.released is not None
+        ]
+        header = {**self._header(), "releases": self.releases}
+        Plugin(directory, "SchedulerPlugin", **header).write(
             (TASK_RUN, [*map(self._task_run, enumerate(self.tasks)), *unseen]),
+            (RESULT_RELEASED, released),
             (GRAPH, graphs),
             (WORKER_ADDED, joined),
             (WORKER_REMOVED, left),
@@ -390,7 +403,7 @@ class Plan:
             queued=runnable,
             start=T + task.start,
             stop=T + task.stop,
-            wanted=1,
+            wanted=int(task.wanted),
             cause=task.cause or self._cause(task),
             graph=task.graph or "",
             annotations=task.annotations,

@@ -94,6 +94,9 @@ class Trace:
     #: The functions that it pickled by value: ``time, function, file, line, last, source,
     #: missing``, see the schema's ``FUNCTION_SENT``. Other tables have their files.
     functions_sent: pd.DataFrame
+    #: Results that the scheduler let go: ``time``, ``run_id`` (of the task run). None in windows of
+    #: runs beyond memory.
+    releases: pd.DataFrame
     #: Tasks that no worker had been sent when recording ended, a row a function and state: ``time``
     #: (of the first), ``name, state, tasks`` (their number), ``key, restrictions`` (of the first).
     unsent: pd.DataFrame
@@ -192,6 +195,8 @@ class Trace:
     surroundings: Surroundings
     #: Whether calls of actors were recorded on all workers: no row of `actor_calls` is no call.
     knows_actor_calls: bool
+    #: Whether it was recorded when results were let go.
+    knows_releases: bool
     #: How recording ended, or that it goes on.
     recording: RecordingEnd
 
