@@ -31,6 +31,7 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.notes.stacks import StackRows
 from dasfprof.recording.stack_samples import sampler
 from dasfprof.recording.stack_samples.stacks import StackReader
+from dasfprof.recording.stack_samples.subjects import Pace, Subject
 from dasfprof.schema.stack_samples import TASK_SAMPLE
 from dasfprof.schema.tasks import COMPUTE
 from dasfprof.schema.under_way import STACK
@@ -94,8 +95,10 @@ def look_costs(threads: int, seconds: float) -> dict[str, Any]:
     return {"looks": taken, "seconds": spent}
 
 
-class _Threads:
-    """Threads of this process as a subject, without Dask."""
+class _Threads(Subject):
+    """Threads of this process as a subject, without Dask: each look is at all of them."""
+
+    loop = None
 
     def __init__(self, threads: list[threading.Thread]) -> None:
         self.stacks = StackReader(StackRows(lambda _: None, None))  # type: ignore[arg-type]
@@ -103,6 +106,9 @@ class _Threads:
 
     def threads(self) -> Any:
         return self._threads
+
+    def pace(self, *_: Any) -> Pace:
+        return Pace.ALWAYS
 
     def write(self, *_: Any) -> None:
         """Keep nothing."""

@@ -132,9 +132,6 @@ class Questions:
     def per_step_status(self) -> pd.DataFrame:
         """Sum up what the task runs of each step of the pipeline waited for and did."""
 
-    def storage(self) -> pd.DataFrame:
-        """Sum up what the threads of task runs read from storage and wrote to it, by function."""
-
     def actor_calls(
         self,
         by: Literal["method", "actor"] = "method",
@@ -162,6 +159,19 @@ class Questions:
     ) -> pd.DataFrame:
         """Say which lines allocated what functions held, of the fullest moment seen of each function."""
 
+    def memory_peak(
+        self,
+        by: Literal["cluster", "worker"] = "cluster",
+    ) -> pd.DataFrame:
+        """Say what held memory when workers' processes held most, and why it was not let go."""
+
+    def memory_at(
+        self,
+        time: float,
+        by: Literal["cluster", "worker"] = "cluster",
+    ) -> pd.DataFrame:
+        """Say what held memory at a moment, and why it was not let go."""
+
     def cluster_sizing(
         self,
         durations: Sequence[float] | None = None,
@@ -175,6 +185,9 @@ class Questions:
         overhead: float = 0.005,
     ) -> pd.DataFrame:
         """Find how large chunks should be, so that overhead takes a small share of the time."""
+
+    def storage(self) -> pd.DataFrame:
+        """Sum up what the threads of task runs read from storage and wrote to it, by function."""
 
     def transfers(
         self,

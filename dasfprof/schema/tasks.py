@@ -46,6 +46,7 @@ disk_read_size  int      bytes    inputs that were unspilled
 executor        float32  seconds  waiting for the thread pool, and returning from it
 collecting      float32  seconds  CPU time of Python's garbage collector in the task's thread, with
     the finalizers that it called, but for its youngest generation; None for coroutines
+storage         float32  seconds  in calls of fsspec, while the thread was on no core
 exception       text     text     what it raised
 raised_at       text     text     the last line of user code in its traceback: file:line function
 """,
@@ -173,6 +174,7 @@ reading         float32  seconds  in these calls, the thread's; 0 of disk
 writes          int      count    calls that wrote; 0 of disk
 write_size      int      bytes    written
 writing         float32  seconds  in these calls
+waiting         float32  seconds  in the calls of both kinds, while the thread was on no core
 unsized         int      count    calls whose bytes are unknown, as of those that failed
 """,
 )
@@ -222,6 +224,16 @@ priority_generation int    count  Dask's: lower for graphs that came earlier
 priority_order      int    count  Dask's: place within its graph
 annotations     value    object   Dask's annotations, a dict
 exception       text     text     the exception, as the scheduler was told
+""",
+)
+
+RESULT_RELEASED = event_kind(
+    "Result Released",
+    "The scheduler let the result of a task run go, or lost it with its workers. The event's time "
+    "is that, rounded up to 1/1024 s.",
+    recorder="SchedulerPlugin",
+    columns="""
+run_id          int      id       Dask's number of the attempt whose result it was
 """,
 )
 

@@ -38,10 +38,10 @@ FUNCTION_COLUMNS = [
     "Failed Tasks",
     "CPU (s)",
     "Waiting for a core (s)",
+    "Waiting for storage (s)",
     "Blocked (s)",
     "Deserialising (s)",
     "Garbage Collection (s)",
-    "In Storage (s)",
 ]
 TASK_COLUMNS = [
     "Host",
@@ -60,6 +60,7 @@ TASK_COLUMNS = [
     "Mean GPU Memory Used (GB)",
     "CPU (s)",
     "Waiting for a core (s)",
+    "Waiting for storage (s)",
     "Blocked (s)",
 ]
 NA = np.nan
@@ -106,10 +107,10 @@ def functions(rows: list[tuple[object, ...]]) -> pd.DataFrame:
 
 def tasks(rows: list[tuple[object, ...]]) -> pd.DataFrame:
     # Rows that say nothing of a GPU are of workers without one.
-    rows = [(*row, *(None, NA, NA)[len(row) - 11 :], NA, NA, NA) for row in rows]
+    rows = [(*row, *(None, NA, NA)[len(row) - 11 :], *(NA,) * 4) for row in rows]
     table = pd.DataFrame(rows, columns=TASK_COLUMNS)
     texts = dict.fromkeys(["Host", "Task Key", "Worker", "Function", "State"], object)
-    floats = dict.fromkeys([*TASK_COLUMNS[3:6], "Start (s)", *TASK_COLUMNS[-5:]], float)
+    floats = dict.fromkeys([*TASK_COLUMNS[3:6], "Start (s)", *TASK_COLUMNS[-6:]], float)
     return table.astype({**texts, **floats, "GPU": "Int64", "GPU Samples": "Int64"})
 
 
@@ -192,22 +193,24 @@ def test_what_threads_did_in_functions(tmp_path: Path) -> None:
         return row(COMPUTE, key=key, timestamp=1.7e9, duration=8.0, state="memory", **values)
 
     rows = [
-        ran("load-1", cpu=2.0, run_queue=1.0),
-        ran("load-2", cpu=7.0, run_queue=2.0),  # more than there is: by another clock
-        ran("load-3", cpu=4.0, run_queue=None),  # a system that does not tell
+        ran("load-1", cpu=2.0, run_queue=1.0, storage=2.0),
+        ran("load-2", cpu=7.0, run_queue=2.0, storage=1.0),  # more than there is: by another clock
+        ran("load-3", cpu=4.0, run_queue=None, storage=1.0),  # a system that does not tell
+        ran("look-1", cpu=1.0, run_queue=0.0),  # a file of before storage was recorded
         ran("nap-1", cpu=None, run_queue=None),  # a coroutine
     ]
     Plugin(tmp_path).write((COMPUTE, rows))
     analyser = TraceAnalyser(tmp_path)
 
-    labels = FUNCTION_COLUMNS[-6:-3]
+    labels = FUNCTION_COLUMNS[-6:-2]
     of_tasks = analyser.per_task_bottleneck().set_index("Task Key")[labels]
-    assert of_tasks.loc["load-1"].tolist() == [2.0, 1.0, 5.0]
-    assert of_tasks.loc["load-2"].tolist() == [7.0, 1.0, 0.0]
-    assert of_tasks.loc["load-3"].fillna(-1).tolist() == [4.0, -1, -1]
+    assert of_tasks.loc["load-1"].tolist() == [2.0, 1.0, 2.0, 3.0]
+    assert of_tasks.loc["load-2"].tolist() == [7.0, 1.0, 0.0, 0.0]
+    assert of_tasks.loc["load-3"].fillna(-1).tolist() == [4.0, -1, -1, -1]
+    assert of_tasks.loc["look-1"].fillna(-1).tolist() == [1.0, 0.0, -1, 7.0]
     assert of_tasks.loc["nap-1"].isna().all()
     of_functions = analyser.per_function_bottleneck().set_index("Function")[labels]
-    assert of_functions.loc["load"].tolist() == [13.0, 2.0, 5.0]
+    assert of_functions.loc["load"].tolist() == [13.0, 2.0, 2.0, 3.0]
     assert of_functions.loc["nap"].isna().all()
 
 

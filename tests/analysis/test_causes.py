@@ -262,6 +262,22 @@ def test_how_many_workers_a_task_was_lost_with(workers: int, told: str) -> None:
     assert cause.text == f"f-1 was given up: {told}"
 
 
+def test_tasks_that_were_lost_together_are_one_cause() -> None:
+    message = "KilledWorker: Attempted to run task '{}' on 1 different workers, but all"
+    died = {"worker": "w0", "died_of": "killed by a crash", "suspect": "hog"}
+    failed = (
+        FailedTask("small-1", "small", message.format("small-1"), **died),
+        FailedTask("hog-1", "hog", message.format("hog-1"), **died, suspicion="No run of hog. "),
+        FailedTask("f-1", "f", message.format("f-1"), worker="w1"),
+    )
+
+    first, second = find_causes(state(failed=failed))
+    assert first.text == "2 tasks were given up: the worker that had them was killed by a crash."
+    assert first.evidence.startswith("hog-1, small-1. No run of hog. The client got: KilledWorker")
+    assert (first.function, first.keys, first.waiting) == ("hog", ("hog-1", "small-1"), 2)
+    assert (second.function, second.keys) == ("f", ("f-1",))
+
+
 def test_computing_and_sleeping_are_told_as_they_are_seen() -> None:
     runs = task("f-1", activity=Activity("running", (USER,)), cpu=19.5)
     sleeps = task("g-1", activity=Activity("sleeping", (USER, WAIT)))

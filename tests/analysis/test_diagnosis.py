@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from diagnosed_plans import found
+from refuters import refute
 from traces import Plan, Task, compute, filled, managed, usage, write_as_dasf
 
 from dasfprof import TraceAnalyser
@@ -465,6 +466,18 @@ def test_a_straggler(tmp_path: Path) -> None:
     assert "up to 5 s in load, whose median is 500 ms" in finding["Finding"]
     assert "load-12" in finding["Evidence"]
     assert "fat-partitions" not in findings
+
+
+def test_stragglers_of_which_only_the_scheduler_tells(tmp_path: Path) -> None:
+    """What nobody noted of its thread is not guessed."""
+    fat(1_000_000).write(tmp_path)
+    files = [path for path in tmp_path.iterdir() if "-TracePlugin-" not in path.name]
+    findings = TraceAnalyser(files, progress=False).diagnose()
+    assert not refute(files, findings)
+
+    (finding,) = findings[findings["Rule"] == "straggling-tasks"].to_dict("records")
+    assert "up to 5 s in load, whose median is 500 ms" in finding["Finding"]
+    assert "cause of those of load: unknown" in finding["Evidence"]
 
 
 def test_the_finding_shows_what_the_table_of_stragglers_shows(tmp_path: Path) -> None:

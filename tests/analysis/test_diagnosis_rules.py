@@ -655,6 +655,20 @@ def test_tasks_that_wait_for_storage(tmp_path: Path) -> None:
     assert "800 MB are read and written" in findings["io-bound"]["Finding"]
 
 
+def test_tasks_that_wait_in_calls_of_storage(tmp_path: Path) -> None:
+    """Their calls are measured: whatever files their processes move."""
+    findings = found(Plan(four_lanes("load", 1.0, 4, cpu=0.1, storage=0.8)), tmp_path)
+
+    assert findings.keys() == {"io-bound"}
+    finding = findings["io-bound"]
+    said = "load uses the CPU for 10 % of its time, and waits in calls of fsspec for 80 % of it."
+    assert said in finding["Finding"]
+    assert "see storage()" in finding["Evidence"]
+    # Of the 0.9 s that each waits, less than half is in such calls.
+    plan = Plan(four_lanes("load", 1.0, 4, cpu=0.1, storage=0.4))
+    assert found(plan, tmp_path / "less").keys() == {"blocked-tasks"}
+
+
 def test_sleeping_tasks_on_a_busy_host_do_not_lack_cores(tmp_path: Path) -> None:
     tasks = four_lanes("ask", 1.0, 4, cpu=0.001, run_queue=0.4)
 

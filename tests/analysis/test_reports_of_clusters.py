@@ -12,6 +12,7 @@ from pathlib import Path
 import dask
 import pytest
 from distributed import Client, LocalCluster, wait
+from refuters import refute
 
 import dasfprof
 from dasfprof import TraceAnalyser
@@ -80,6 +81,41 @@ def test_outcome_of_a_task_that_kills_its_worker(client: Client, tmp_path: Path)
     table = analyser.diagnose()
     (finding,) = table[table["Rule"] == "killed-workers"].to_dict("records")
     assert "killed by SIGKILL" in finding["Evidence"]
+
+
+def hog() -> None:
+    held = bytearray(700_000_000)
+    for place in range(0, len(held), 4096):
+        held[place] = 1
+    time.sleep(300)
+
+
+def test_what_ran_beside_a_hog_is_not_blamed(tmp_path: Path) -> None:
+    """The nanny kills the worker at 95 % of its limit, with whatever it has by then."""
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(
+            n_workers=1, threads_per_worker=2, memory_limit="500MB", dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+        dasfprof.profile(client, directory=tmp_path) as run,
+    ):
+        wait(client.map(nap, [0.01] * 20, pure=False))
+        killed = client.submit(hog)
+        beside = client.submit(nap, 300)
+        wait([killed, beside])
+        assert {killed.status, beside.status} == {"error"}
+    findings = run.analyser(progress=False).diagnose()
+    assert not refute(run.files(), findings)
+
+    (finding,) = findings[findings["Rule"] == "killed-workers"].to_dict("records")
+    assert finding["Finding"].startswith("2 tasks were given up")
+    assert "killed as memory ran out" in finding["Finding"]
+    assert (finding["Function"], finding["Severity"]) == ("hog", "high")
+    assert "fewer tasks such as hog" in finding["Suggestion"]
+    for suggestion in findings["Suggestion"]:
+        assert "such as nap" not in suggestion
+        assert "threads_per_worker=" not in suggestion
 
 
 def test_what_was_moved(client: Client, addresses: list[str], tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ REPORTS = sorted(
     for name, method in inspect.getmembers(TraceAnalyser, inspect.isfunction)
     if not name.startswith("_")
     and "DataFrame" in str(inspect.signature(method).return_annotation)
-    and name != "diagnose"
+    and name not in ("diagnose", "memory_at")
 )
 
 #: CSV files hold the tables alone.
@@ -106,6 +106,8 @@ AS_RECORDED |= {"Start (s)", "Arrival (s)", "Run ID"}
 AS_RECORDED |= {"Mean GPU Memory Used (GB)", "Max GPU Memory Used (GB)"}
 #: A prediction may be longer, and a replay shorter, than what was recorded.
 SIGNED = {"Saved (s)", "Saved (%)", "Calibration Error (%)", "Error with Recorded Placement (%)"}
+#: What adds up to a process's memory takes off what is on disk.
+SIGNED |= {"memory_peak", "memory_at"}
 
 
 def written(directory: Path, facts: dict[Any, list[Any]]) -> Path:
@@ -138,6 +140,8 @@ def test_no_report_fails_or_is_negative(facts: dict[Any, list[Any]]) -> None:
         for by in ("host", "worker", "function", "step"):
             tables[f"time by {by}"] = analyser.time_accounting(by)
         tables["path by step"] = analyser.critical_path_summary("step")
+        if not np.isnan(analyser.trace.begin):
+            tables["memory_at"] = analyser.memory_at(0.0)
         tables["graph"] = pd.DataFrame({"nodes": [len(analyser.create_annotated_task_graph())]})
         tables["by host"] = analyser.transfers("host")
         tables["moved"] = analyser.transfers("function")

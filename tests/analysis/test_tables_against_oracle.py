@@ -130,7 +130,7 @@ def expected_functions(events: Sequence[Event]) -> dict[tuple[str, str, str], di
             # Events like DASF's tell nothing of these.
             **dict.fromkeys(["CPU (s)", "Waiting for a core (s)", "Blocked (s)"], math.nan),
             **dict.fromkeys(
-                ["Deserialising (s)", "Garbage Collection (s)", "In Storage (s)"], math.nan
+                ["Waiting for storage (s)", "Deserialising (s)", "Garbage Collection (s)"], math.nan
             ),
         }
     return table

@@ -19,13 +19,14 @@ RUNNING = ("executing", "long-running")
 
 
 class SchedulerRecord(SchedulerPlugin):
-    """Notes every task that left the state processing, and every steal."""
+    """Notes every task that left the state processing, each result that went, and every steal."""
 
     name = "independent-record"
 
     def __init__(self) -> None:
         self.outcomes: list[dict[str, Any]] = []
         self.steals: list[tuple[Any, ...]] = []
+        self.releases: list[tuple[Any, int | None, float]] = []
 
     async def start(self, scheduler: Any) -> None:
         self.scheduler = scheduler
@@ -46,6 +47,9 @@ class SchedulerRecord(SchedulerPlugin):
                     "exception_text": kwargs.get("exception_text"),
                 }
             )
+
+        elif start == "memory":
+            self.releases.append((key, self.scheduler.tasks[key].run_id, time.time()))
 
     def log_event(self, topic: str, msg: Any) -> None:
         if topic == "stealing" and isinstance(msg, tuple) and msg[0] == "confirm":

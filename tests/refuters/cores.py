@@ -105,7 +105,7 @@ def _other_programs(said: Said, evidence: Evidence) -> Iterator[str]:
 
 @refuter("io-bound")
 def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
-    """Compare with bytes of files, over all and on each worker that ran the function."""
+    """Compare with calls of storage, or bytes of files, over all and where the function ran."""
     used, _ = _of_function(evidence, str(said.function))
     yield from differs(said["on_cpu"], used, "its CPU share")
     samples = evidence.rows("Resource Usage")
@@ -118,9 +118,27 @@ def io_bound(said: Said, evidence: Evidence) -> Iterator[str]:
     yield from differs(said["moved"], nbytes, "bytes of files")
     yield from differs(said["rate"], nbytes / evidence.wall, "bytes a second")
     yield from exceeds(said["waiting"], _waiting(evidence), "time that is spent waiting")
+    if said["in_storage"] is not None:
+        yield from _in_storage(said, evidence)
+        return
     for label, own in evidence.functions.get(str(said.function), Rows([])).by("label").items():
         if read.get(label, 0.0) + written.get(label, 0.0) < _SOME_BYTES:
             yield f"{label} ran {len(own)} of its tasks and read and wrote hardly any file"
+
+
+def _in_storage(said: Said, evidence: Evidence) -> Iterator[str]:
+    """Compare with what the calls of each protocol took, in runs of the function."""
+    own = evidence.functions.get(str(said.function), Rows([]))
+    runs = {(row["key"], row["run_id"]): row for row in own}
+    waited: dict[Any, float] = {}
+    for row in evidence.rows("Storage"):
+        run = row["key"], row["run_id"]
+        if run in runs:
+            waited[run] = waited.get(run, 0.0) + row["waiting"]
+    seconds = sum(min(runs[run]["working"], spent) for run, spent in waited.items())
+    yield from exceeds(
+        said["in_storage"], seconds / own.numbers("working").sum(), "time in calls of storage"
+    )
 
 
 @refuter("blocked-tasks")

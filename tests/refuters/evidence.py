@@ -93,6 +93,8 @@ class Evidence:
     def runs(self) -> Rows:
         """The task runs in files of workers, as they began, with what the scheduler noted of each.
 
+        Without such files they are those of which the scheduler noted when their functions ran.
+
         ``stop``, ``function``, ``held`` (until when it held its thread) are added, and of the
         time for which its function held that: ``waited`` for a core, ``working`` (all else), and
         ``used`` of it (CPU seconds, 0 if unknown).
@@ -101,7 +103,8 @@ class Evidence:
             (repr(row["key"]), row["run_id"], row["worker"]): row for row in self.rows("Task Run")
         }
         found = []
-        for row in sorted(self.rows("Compute"), key=lambda row: row["timestamp"]):
+        told = self.rows("Compute") or self._ran_by_scheduler()
+        for row in sorted(told, key=lambda row: row["timestamp"]):
             noted = seen.get((repr(row["key"]), row["run_id"], row["address"]), {})
             ends = [row["timestamp"] + row["duration"], row.get("done"), row.get("seceded")]
             length = max(min(ends[0], ends[2] or ends[0]) - row["timestamp"], 0.0)
@@ -130,10 +133,15 @@ class Evidence:
         _end_with_the_next(found, threads)
         return Rows(found)
 
+    def _ran_by_scheduler(self) -> Rows:
+        """Return the runs that only the scheduler noted as their workers would have noted them."""
+        noted = self.rows("Task Run").where(_ran)
+        return Rows([{**_as_ran(row), "label": self.label(row["worker"])} for row in noted])
+
     @cached_property
     def unseen(self) -> Rows:
-        """What the scheduler noted and no file of a worker holds."""
-        seen = {(repr(row["key"]), row["run_id"], row["address"]) for row in self.rows("Compute")}
+        """What the scheduler noted and that is not among the task runs."""
+        seen = {(repr(row["key"]), row["run_id"], row["address"]) for row in self.runs}
         return self.rows("Task Run").where(
             lambda row: (repr(row["key"]), row["run_id"], row["worker"]) not in seen
         )
@@ -347,6 +355,20 @@ class Evidence:
             idle = there.less(self.between("executing", "held", own))
             total += idle.least(self.between(begin, end, own)).integral()
         return total
+
+
+def _ran(row: dict[str, Any]) -> bool:
+    """Return whether the scheduler noted when a run's function began and ended."""
+    return row["start"] is not None and row["stop"] is not None
+
+
+def _as_ran(row: dict[str, Any]) -> dict[str, Any]:
+    """Return what the scheduler noted of a run as its worker would have."""
+    times = {"timestamp": row["start"], "duration": max(row["stop"] - row["start"], 0.0)}
+    times |= {"executing": row["start"], "done": row["stop"]}
+    unknown = ("seceded", "cpu", "run_queue", "received", "ready", "exception", "raised_at")
+    unknown += ("disk_read", "disk_read_size", "deserialize", "collecting", "input_size")
+    return {**row, **times, **dict.fromkeys(unknown), "address": row["worker"]}
 
 
 def _end_with_the_next(runs: list[dict[str, Any]], threads: dict[str, int]) -> None:

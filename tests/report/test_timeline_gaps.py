@@ -20,8 +20,8 @@ from dasfprof.analysis.model.thread_time import RUNNING
 PLAN = Plan(
     [
         Task(
-            "load-1", 0, 4.0, 10.0, cpu=3.0, run_queue=1.0, arrival=1.0, sent=1.0, received=1.0,
-            ready=2.0, executing=3.0, done=12.0, known=12.0, deserialize=0.25,
+            "load-1", 0, 4.0, 10.0, cpu=3.0, run_queue=1.0, storage=1.0, arrival=1.0, sent=1.0,
+            received=1.0, ready=2.0, executing=3.0, done=12.0, known=12.0, deserialize=0.25,
         )
     ],
     graphs=(1.0,),
@@ -78,7 +78,8 @@ def test_the_legend_of_gaps_is_the_table(
 ) -> None:
     page = open_page(report)
     table = analyser.time_accounting()
-    running = {"Computing", "Waiting for a core", "Blocked", "Running, CPU unknown"}
+    running = {"Computing", "Waiting for a core", "Waiting for storage"}
+    running |= {"Blocked", "Running, CPU unknown"}
     assert len(running) == len(RUNNING)
     names = [name for name in table["Class"] if name not in running]
     shown = page.texts("#gap-legend li")
@@ -111,8 +112,9 @@ def test_bars_show_what_their_thread_did(open_page: Opener, report: Path) -> Non
         ).evaluate("(swatch) => getComputedStyle(swatch).backgroundColor")
         for item in page.tab.locator("#gap-legend li:has(i)").all()
     }
-    # Of six seconds three on a core, then one without, two neither.
-    for time, name in ((5.5, "Computing"), (7.5, "Waiting for a core"), (9.0, "Blocked")):
+    # Of six seconds three on a core, then one without, one in calls of a storage, one in none.
+    classes = ("Computing", "Waiting for a core", "Waiting for storage", "Blocked")
+    for time, name in zip((5.5, 7.5, 8.5, 9.5), classes, strict=True):
         page.until(lambda t=time, n=name: colour_at(page, t, RULER + 23) == swatches[n])
 
 

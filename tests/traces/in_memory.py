@@ -21,7 +21,7 @@ from traces.events import T
 TASK_TIMES = ("scheduler_waiting", "queued", "stolen", "sent", "received", "ready", "executing")
 TASK_TIMES += ("seceded", "start", "done", "known")
 _NUMBERS = ("duration", "cpu", "run_queue", "deserialize", "disk_read", "executor", "size")
-_NUMBERS += ("wanted", "collecting")
+_NUMBERS += ("wanted", "collecting", "storage")
 
 
 def key_table(keys: Sequence[Any]) -> KeyTable:
@@ -98,6 +98,7 @@ def made_trace(
         ),
         "actor_calls": _table(actor_calls, {"worker_id": int, "start": T, "duration": float}),
         "knows_actor_calls": True,
+        "knows_releases": False,
         "managed_memory": _table(samples, {"worker_id": int, "time": T}).assign(
             state=_categorical([sample["state"] for sample in samples])
         ),

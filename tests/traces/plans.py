@@ -21,6 +21,8 @@ from dasfprof.schema.tasks import (
     ACTOR_CALL,
     COMPUTE,
     GRAPH,
+    RESULT_RELEASED,
+    STORAGE,
     TASK_ARGUMENTS,
     TASK_RUN,
     TRANSFER,
@@ -74,8 +76,13 @@ class Task:
     deserialize: float = 0.0
     #: Of its CPU seconds, the garbage collector's.
     collecting: float = 0.0
+    #: Of those on no core, in calls of a storage.
+    storage: float = 0.0
     #: Dask's, such as its resources.
     annotations: dict[str, Any] | None = None
+    #: Whether a client held a future of it as it ended, and when the scheduler let its result go.
+    wanted: bool = True
+    released: float | None = None
 
     @property
     def function(self) -> str:
@@ -142,6 +149,8 @@ class Plan:
     #: Of each host; 0: unknown.
     cores: int = 0
     scheduler: bool = True
+    #: Whether the scheduler's file tells when results are let go.
+    releases: bool = False
     resources: bool = True
     #: Workers whose file ends early.
     killed: Sequence[int] = ()
@@ -170,6 +179,7 @@ class Plan:
                 (TRANSFER, moved),
                 (ACTOR_CALL, called),
                 (TASK_ARGUMENTS, list(self._arguments(number))),
+                (STORAGE, list(self._storage(number))),
                 (LOCK_HELD, [self._lock(*one[1:]) for one in self.locks if one[0] == number]),
                 (STACK, [(T, n, [[*one] for one in at], -1) for n, at in self._stacks()]),
                 (TASK_SAMPLE, [*self._samples(number)]),
@@ -288,8 +298,15 @@ class Plan:
             for place, at in enumerate(self.graphs)
         ]
         unseen = [row(TASK_RUN, **facts) for facts in self.unseen]
-        Plugin(directory, "SchedulerPlugin", **self._header()).write(
+        released = [
+            row(RESULT_RELEASED, timestamp=T + task.released, run_id=number)
+            for number, task in enumerate(self.tasks)
+            if task.released is not None
+        ]
+        header = {**self._header(), "releases": self.releases}
+        Plugin(directory, "SchedulerPlugin", **header).write(
             (TASK_RUN, [*map(self._task_run, enumerate(self.tasks)), *unseen]),
+            (RESULT_RELEASED, released),
             (GRAPH, graphs),
             (WORKER_ADDED, joined),
             (WORKER_REMOVED, left),
@@ -346,6 +363,7 @@ class Plan:
             disk_read_size=task.disk_read_size,
             deserialize=task.deserialize,
             collecting=task.collecting,
+            storage=task.storage,
             exception=task.exception,
             raised_at=task.raised_at,
         )
@@ -353,6 +371,14 @@ class Plan:
     def _lock(self, name: str, asked: float, since: float, until: float) -> tuple[Any, ...]:
         times = {"timestamp": T + until, "since": T + since, "waited": since - asked}
         return row(LOCK_HELD, kind="Lock", name=name, limit=1, **times)
+
+    def _storage(self, worker: int) -> Iterator[tuple[Any, ...]]:
+        for number, task in enumerate(self.tasks):
+            if task.worker == worker and task.storage:
+                facts = {"key": task.key, "run_id": number, "protocol": "s3", "unsized": 0}
+                facts |= {"reads": 1, "read_size": 1000, "reading": task.storage}
+                facts |= {"writes": 0, "write_size": 0, "writing": 0.0, "waiting": task.storage}
+                yield row(STORAGE, timestamp=T + task.stop, **facts)
 
     def _arguments(self, worker: int) -> Iterator[tuple[Any, ...]]:
         for number, task in enumerate(self.tasks):
@@ -377,7 +403,7 @@ class Plan:
             queued=runnable,
             start=T + task.start,
             stop=T + task.stop,
-            wanted=1,
+            wanted=int(task.wanted),
             cause=task.cause or self._cause(task),
             graph=task.graph or "",
             annotations=task.annotations,

@@ -27,7 +27,12 @@ Parts = dict[tuple[str, str], float]
 
 #: What a function does on the critical path where that is known of all runs, in `ThreadTime`'s
 #: words.
-_RUNNING = (ThreadTime.COMPUTING, ThreadTime.WAITING_FOR_A_CORE, ThreadTime.BLOCKED)
+_RUNNING = (
+    ThreadTime.COMPUTING,
+    ThreadTime.WAITING_FOR_A_CORE,
+    ThreadTime.WAITING_FOR_STORAGE,
+    ThreadTime.BLOCKED,
+)
 #: The labels of what functions do.
 RUNNING = (KINDS[SegmentKind.COMPUTE][0], *(spent.label for spent in _RUNNING))
 MEANINGS = {spent.label: spent.meaning for spent in ThreadTime} | dict(KINDS.values())
@@ -104,12 +109,12 @@ def _split_running(trace: Trace, first: int) -> tuple[list[Array], list[Array]]:
     Segments of which that is unknown stay as they are.
     """
     found, split = path_segments(trace), running_on_path(trace)
-    told = [split.cpu, split.core_wait, split.blocked]
-    known = np.isfinite(np.stack(told)).all(axis=0)
+    told = split.parts()
+    known = np.isfinite(split.blocked)
     kinds, seconds = [found.kind], [np.where(known, 0.0, found.length)]
     for place, part in enumerate(told):
         kinds.append(np.full(len(found.kind), first + place))
-        seconds.append(np.where(known, part, 0.0))
+        seconds.append(np.where(known, np.nan_to_num(part), 0.0))
     return kinds, seconds
 
 

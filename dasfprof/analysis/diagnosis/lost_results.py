@@ -122,7 +122,7 @@ def _there_longest(run: RunFigures, lost: pd.DataFrame) -> pd.DataFrame:
         own = lost[(lost["life"] == life).to_numpy(dtype=bool)]
         seen = own[np.isfinite(own["run"].to_numpy(dtype=float))]
         threads = run.trace.workers["nthreads"].iloc[life]
-        first = seen if len(seen) else own.head(1 if pd.isna(threads) else int(threads))
+        first = seen if len(seen) else own.head(1 if pd.isna(threads) else max(int(threads), 1))
         found += first.index.tolist()
     rows: pd.DataFrame = lost.loc[found]
     return rows

@@ -181,6 +181,13 @@ class TaskFigures(SampledFigures):
         return waited
 
     @cached_property
+    def storage(self) -> Array:
+        """Seconds that each task run waited for a storage; 0 where that was not recorded."""
+        waited: Array = np.clip(np.nan_to_num(self.task_column("storage")), 0.0, None)
+        waited = np.minimum(waited * self.held, np.maximum(self.working - self.cpu, 0.0))
+        return waited
+
+    @cached_property
     def working(self) -> Array:
         """Seconds that each task run's function held its thread, without waiting for a core."""
         seconds: Array = self.lasted - self.core_wait

@@ -116,15 +116,16 @@ def _least_wall(run: RunFigures) -> float:
 
 @rule("io-bound")
 def io_bound(run: RunFigures) -> Iterator[Finding]:
-    """Find functions that wait while their process reads or writes files."""
+    """Find functions that wait in calls of a storage, or while their process moves files."""
     rows, lost = _waiting_rows(run)
-    if not len(rows) or not _waits_for_files(run, rows) or _turn_of_most(run, rows) is not None:
+    if not len(rows) or not _waits_for_storage(run, rows) or _turn_of_most(run, rows) is not None:
         return
     name, nbytes = most_of(run, rows), float(run.file_bytes.sum())
     yield Finding.of(
         _say_io_bound,
         function=name,
         on_cpu=cpu_share(run, name),
+        in_storage=_in_storage(run, name),
         moved=Bytes(nbytes),
         rate=Rate(nbytes / run.wall),
         waiting=Share(run.share(lost * run.threads)),
@@ -134,11 +135,15 @@ def io_bound(run: RunFigures) -> Iterator[Finding]:
 
 
 def _say_io_bound(f: Figures) -> Words:
+    if f.in_storage is not None:
+        cause = f"and waits in calls of fsspec for {f.in_storage} of it."
+        more = "Which storage, how many calls and bytes: see storage()."
+    else:
+        cause = f"while {f.moved} are read and written."
+        more = f"That is {f.rate} over the run: see processes_resource_usage(), node_disk_usage()."
     return (
-        f"Tasks wait for storage: {f.function} uses the CPU for {f.on_cpu} of its time, while "
-        f"{f.moved} are read and written.",
-        f"That is {f.rate} over the run; {f.waiting} of the threads' time is spent waiting. See "
-        "processes_resource_usage() and node_disk_usage().",
+        f"Tasks wait for storage: {f.function} uses the CPU for {f.on_cpu} of its time, {cause}",
+        f"{f.waiting} of the threads' time is spent waiting. {more}",
         [
             f"Let {f.function} read less: only the columns and rows that are needed, compressed "
             "formats in larger pieces (Parquet, Zarr), from local or faster disks.",
@@ -201,7 +206,7 @@ def _runs_of_most(run: RunFigures, rows: Array) -> Array:
 def blocked_tasks(run: RunFigures) -> Iterator[Finding]:
     """Find functions that sleep, or wait for something that this run does not show."""
     rows, lost = _waiting_rows(run)
-    if not len(rows) or _waits_for_files(run, rows) or _turn_of_most(run, rows) is not None:
+    if not len(rows) or _waits_for_storage(run, rows) or _turn_of_most(run, rows) is not None:
         return
     name, threads = most_of(run, rows), threads_per_worker(run)
     own = _runs_of_most(run, rows)
@@ -322,6 +327,19 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
     if run.uses_gpus or not waiting.any() or lost < _WAITING * run.wall:
         return np.empty(0, dtype=np.int64), 0.0
     return np.flatnonzero(waiting[functions.codes]), lost
+
+
+def _waits_for_storage(run: RunFigures, rows: Array) -> bool:
+    """Return whether task runs wait in calls of a storage, or as their processes move files."""
+    waits = float((run.working[rows] - run.cpu[rows]).sum())
+    return float(run.storage[rows].sum()) >= _SHOWN * waits or _waits_for_files(run, rows)
+
+
+def _in_storage(run: RunFigures, name: str) -> Share | None:
+    """Return the share of a function's time that it waits in calls of a storage; None: in none."""
+    rows = np.flatnonzero((run.function_names == name)[run.functions.codes])
+    waited, seconds = float(run.storage[rows].sum()), float(run.working[rows].sum())
+    return Share(waited / seconds) if waited > 0 and seconds > 0 else None
 
 
 def _waits_for_files(run: RunFigures, rows: Array) -> bool:

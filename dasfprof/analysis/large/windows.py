@@ -19,7 +19,7 @@ from dasfprof.database.block_codec import Batch
 from dasfprof.database.columns import Array, Column, DictionaryColumn, NumberColumn
 from dasfprof.database.reader import TraceFile
 from dasfprof.database.schemas import split_names
-from dasfprof.schema.tasks import COMPUTE, TASK_RUN, TRANSFER
+from dasfprof.schema.tasks import COMPUTE, RESULT_RELEASED, TASK_RUN, TRANSFER
 
 #: What a run has many of.
 _MANY = {(kind.phase, kind.name) for kind in (COMPUTE, TASK_RUN, TRANSFER)}
@@ -91,6 +91,8 @@ class WindowedFile:
         stretches, spans, some = list[tuple[int, int]](), list[tuple[float, float]](), [np.empty(0)]
         unknown = of_workers = of_scheduler = 0
         for batch in chain.from_iterable(map(split_names, source.batches())):
+            if batch.name == RESULT_RELEASED.name:
+                continue  # as many as task runs, and no question that takes parts asks for them
             if (batch.phase, batch.name) not in _MANY:
                 rest.append(batch)
             elif batch.rows:

@@ -14,9 +14,9 @@ from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
 #: Uses of a thread that a task run holds.
-COMPUTING, CORE_WAIT, BLOCKED, CPU_UNKNOWN = range(4)
-DESERIALIZE, SPILL, OVERHEAD = range(4, 7)
-USES = 7
+COMPUTING, CORE_WAIT, STORAGE, BLOCKED, CPU_UNKNOWN = range(5)
+DESERIALIZE, SPILL, OVERHEAD = range(5, 8)
+USES = 8
 
 
 def busy_seconds(
@@ -47,7 +47,7 @@ def busy_seconds(
 
 
 #: What is recorded of the costs of each task run, and what stands for what is not.
-COSTS = {"cpu": np.nan, "run_queue": 0.0, "deserialize": 0.0, "disk_read": 0.0}
+COSTS = {"cpu": np.nan, "run_queue": 0.0, "storage": 0.0, "deserialize": 0.0, "disk_read": 0.0}
 
 
 def recorded_costs(trace: Trace, count: int) -> dict[str, Array]:
@@ -71,8 +71,10 @@ def uses_of(
     # A run that seceded held its thread for a part of its function only.
     share = np.divide(inside, length, out=np.zeros_like(inside), where=length > 0)
     known = ~np.isnan(costs["cpu"])
-    split = _split_running(inside, costs["cpu"] * share, costs["run_queue"] * share)
-    for use, spent in zip((COMPUTING, CORE_WAIT, BLOCKED), split, strict=True):
+    split = _split_running(
+        inside, costs["cpu"] * share, costs["run_queue"] * share, costs["storage"] * share
+    )
+    for use, spent in zip((COMPUTING, CORE_WAIT, STORAGE, BLOCKED), split, strict=True):
         np.copyto(seconds[use], spent, where=known)
     np.copyto(seconds[CPU_UNKNOWN], inside, where=~known)
     return seconds
@@ -90,15 +92,20 @@ class RunningSeconds:
 
     #: On a core; NaN where nobody recorded it.
     cpu: Array
-    #: Waiting for a core, and neither of the two; NaN where the wait was not recorded, without
-    #: which neither can be told.
+    #: Waiting for a core, for a storage, and none of the three; NaN where the wait for a core was
+    #: not recorded, without which none can be told. The second is NaN, and in the third, where it
+    #: was not recorded itself.
     core_wait: Array
+    storage: Array
     blocked: Array
 
     def of(self, rows: Array, share: Array) -> RunningSeconds:
         """The seconds of some rows, of each its share."""
-        parts = (self.cpu, self.core_wait, self.blocked)
-        return RunningSeconds(*(part[rows] * share for part in parts))
+        return RunningSeconds(*(part[rows] * share for part in self.parts()))
+
+    def parts(self) -> tuple[Array, Array, Array, Array]:
+        """The seconds by what threads did, in the order of the fields."""
+        return self.cpu, self.core_wait, self.storage, self.blocked
 
 
 def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
@@ -111,17 +118,25 @@ def running_seconds(tasks: pd.DataFrame) -> RunningSeconds:
     """
     duration, cpu = tasks["duration"].to_numpy(), tasks["cpu"].to_numpy(dtype=float)
     core_wait = as_type(tasks["run_queue"].to_numpy(), float)
-    split = _split_running(duration, np.maximum(cpu, 0.0), core_wait)
-    return RunningSeconds(*split)
+    storage = as_type(tasks["storage"].to_numpy(), float)
+    return RunningSeconds(*_split_running(duration, np.maximum(cpu, 0.0), core_wait, storage))
 
 
-def _split_running(seconds: Array, cpu: Array, core_wait: Array) -> tuple[Array, Array, Array]:
-    """Split seconds in functions into those on a core, waiting for one, and the rest: blocked."""
+def _split_running(
+    seconds: Array, cpu: Array, core_wait: Array, storage: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Split seconds in functions: on a core, waiting for one, for a storage, and the rest: blocked.
+
+    What a thread waited for a core within calls of a storage is of both: it counts as the first,
+    as far as both leave room.
+    """
     computing = np.minimum(cpu, seconds)
     if is_nothing(core_wait):
-        return computing, core_wait, core_wait
+        return computing, core_wait, core_wait, core_wait
     waiting = np.minimum(np.maximum(core_wait, 0.0), seconds - computing)
-    return computing, waiting, seconds - computing - waiting
+    rest = seconds - computing - waiting
+    stored = np.minimum(np.maximum(storage, 0.0), rest)
+    return computing, waiting, stored, rest - np.nan_to_num(stored)
 
 
 def spilling_shares(trace: Trace, finishing: Array) -> Array:

@@ -201,7 +201,7 @@ def running_on_path(trace: Trace) -> RunningSeconds:
     share = ratio(found.length[told], whole[rows[told]])
     split = running_seconds(trace.tasks).of(rows[told], share)
     parts = []
-    for seconds in (split.cpu, split.core_wait, split.blocked):
+    for seconds in split.parts():
         part = np.full(len(rows), np.nan)
         part[told] = seconds
         parts.append(part)

@@ -151,7 +151,7 @@ def spilled_at_once(trace: Trace) -> SpilledAtOnce | None:
     sizes = np.append(sizes, np.zeros(len(lives)))
     hosts = workers["host"].to_numpy(dtype=object)[ids]
     peaks = {
-        str(host): _peak(ids[own], times[own], sizes[own])
+        str(host): peak_of(ids[own], times[own], sizes[own]).size
         for host in dict.fromkeys(hosts.tolist())
         for own in [np.flatnonzero(hosts == host)]
     }
@@ -159,14 +159,23 @@ def spilled_at_once(trace: Trace) -> SpilledAtOnce | None:
     return SpilledAtOnce(host, peaks[host], float(sizes.max()), _free(trace, host))
 
 
-def _peak(ids: Array, times: Array, sizes: Array) -> float:
-    """Return the most that the last readings of all workers summed up to."""
+class Peak(NamedTuple):
+    """The most that readings of several summed up to, and when; 0 and NaN: never more than 0."""
+
+    size: float
+    time: float
+
+
+def peak_of(ids: Array, times: Array, sizes: Array) -> Peak:
+    """Find the most that the last readings of all summed up to."""
     order = np.lexsort((times, ids))
     ids, times, sizes = ids[order], times[order], sizes[order]
-    first = np.append(True, ids[1:] != ids[:-1])
+    first = np.append(True, ids[1:] != ids[:-1])[: len(ids)]
     change = np.where(first, sizes, np.diff(sizes, prepend=0.0))
     in_time = np.argsort(times, kind="stable")
-    return float(np.cumsum(change[in_time]).max(initial=0.0))
+    sums = np.append(0.0, np.cumsum(change[in_time]))
+    most = int(sums.argmax())
+    return Peak(float(sums[most]), float(np.append(np.nan, times[in_time])[most]))
 
 
 def _free(trace: Trace, host: str) -> float:

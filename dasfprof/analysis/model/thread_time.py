@@ -39,6 +39,11 @@ class ThreadTime(IntEnum):
         1,
         "A task's function could run, but the host gave it no core.",
     )
+    WAITING_FOR_STORAGE = (
+        "Waiting for storage",
+        4,
+        "A task's function was in a call of fsspec, as of S3, and did not use the CPU.",
+    )
     BLOCKED = (
         "Blocked",
         2,
@@ -124,6 +129,7 @@ class ThreadTime(IntEnum):
 RUNNING = (
     ThreadTime.COMPUTING,
     ThreadTime.WAITING_FOR_A_CORE,
+    ThreadTime.WAITING_FOR_STORAGE,
     ThreadTime.BLOCKED,
     ThreadTime.RUNNING_CPU_UNKNOWN,
 )
@@ -133,6 +139,7 @@ RUNNING = (
 OF_USES = {
     busy_time.COMPUTING: ThreadTime.COMPUTING,
     busy_time.CORE_WAIT: ThreadTime.WAITING_FOR_A_CORE,
+    busy_time.STORAGE: ThreadTime.WAITING_FOR_STORAGE,
     busy_time.BLOCKED: ThreadTime.BLOCKED,
     busy_time.CPU_UNKNOWN: ThreadTime.RUNNING_CPU_UNKNOWN,
     busy_time.DESERIALIZE: ThreadTime.DESERIALIZE,

@@ -15,11 +15,15 @@ from dasfprof.analysis.model.workers import NamedWorkers
 from dasfprof.analysis.numeric.groups import Groups, GroupSums, distinct, ratio
 from dasfprof.analysis.tables.columns import text, whole
 from dasfprof.analysis.tables.questions import InParts, question
-from dasfprof.analysis.tables.storage import functions_of_storage, seconds_in_storage
 from dasfprof.analysis.trace import Trace
 from dasfprof.database.columns import Array
 
-_RUNNING = {"cpu": "CPU (s)", "core_wait": "Waiting for a core (s)", "blocked": "Blocked (s)"}
+_RUNNING = {
+    "cpu": "CPU (s)",
+    "core_wait": "Waiting for a core (s)",
+    "storage": "Waiting for storage (s)",
+    "blocked": "Blocked (s)",
+}
 
 
 def _sums(trace: Trace, *, progress: bool = False) -> GroupSums:
@@ -68,7 +72,6 @@ def _table(trace: Trace, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
     places = {name: at for at, name in enumerate(zip(workers.hosts, workers.labels, strict=True))}
     at = np.array([places.get(name[:2], -1) for name in groups], dtype=np.int64)
     seconds, size = sums.sum("duration"), sums.sum("size")
-    in_storage = _in_storage(trace, workers)
 
     def gpu_mean(reading: str) -> Any:
         return ratio(sums.sum(reading), sums.sum(f"{reading} covered"))
@@ -94,28 +97,11 @@ def _table(trace: Trace, parts: Sequence[GroupSums], **_: Any) -> pd.DataFrame:
                 **{label: sums.told(name) for name, label in _RUNNING.items()},
                 "Deserialising (s)": sums.told("deserialising"),
                 "Garbage Collection (s)": sums.told("collecting"),
-                "In Storage (s)": [in_storage.get(name, np.nan) for name in groups],
             }
         )
     # Sorted by pandas, text with lone surrogates fails where its strings are Arrow's.
     order = sorted(range(len(sums)), key=lambda row: (-seconds[row], groups[row]))
     return table.take(order).reset_index(drop=True)
-
-
-def _in_storage(trace: Trace, workers: NamedWorkers) -> dict[Any, float]:
-    """Sum up the seconds in calls of storage by host, worker and function."""
-    at = workers.numbers(trace.storage)
-    names = zip(
-        workers.hosts[at].tolist(),
-        workers.labels[at].tolist(),
-        functions_of_storage(trace),
-        strict=True,
-    )
-    found: dict[Any, float] = {}
-    for name, seconds in zip(names, seconds_in_storage(trace).tolist(), strict=True):
-        if seconds == seconds:  # noqa: PLR0124  (NaN: of disks)
-            found[name] = found.get(name, 0.0) + seconds
-    return found
 
 
 @question(
@@ -125,7 +111,12 @@ def _in_storage(trace: Trace, workers: NamedWorkers) -> dict[Any, float]:
     overview=5,
     page="functions",
     in_parts=InParts(_sums, _table),
-    expendable=("Failed Tasks", "Mean Throughput (MB/s)", "Mean Data Size (MB)"),
+    expendable=(
+        "Waiting for storage (s)",
+        "Failed Tasks",
+        "Mean Throughput (MB/s)",
+        "Mean Data Size (MB)",
+    ),
 )
 def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
     """Sum up the task runs of each function on each worker.
@@ -145,9 +136,10 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
         - ``Mean Data Size (MB)``: input bytes of a task run
         - ``Mean Throughput (MB/s)``: all input bytes by all seconds
         - ``Num Tasks (chunks)``, ``Mean Task time (s)``, ``Worker``, ``Failed Tasks``
-        - ``CPU (s)``, ``Waiting for a core (s)``, ``Blocked (s)``: of the duration, what its
-          threads computed, could have computed had the host given them a core, and did
-          neither (I/O, locks, sleep); of the task runs of which it is recorded, NA if of none
+        - ``CPU (s)``, ``Waiting for a core (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: of
+          the duration, what its threads computed, could have computed had the host given them a
+          core, waited in calls of fsspec (see `storage`), and did else (other I/O, locks, sleep);
+          of the task runs of which it is recorded, NA if of none
         - ``Deserialising (s)``: unspilled inputs, before the duration; that of inputs from other
           workers is in `transfers`. Functions and arguments come with the scheduler's messages,
           and are deserialised as a worker reads these: Dask tells nobody how long that takes. NA
@@ -155,9 +147,6 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
         - ``Garbage Collection (s)``: of the CPU seconds, what Python's garbage collector took in
           the task's thread; its collections of the youngest generation are left out. NA if it is
           recorded of none
-        - ``In Storage (s)``: of the duration, the calls of fsspec that read from remote storage or
-          wrote to it, see `storage`; it lies within the three before, most of it within *Blocked*,
-          and adds nothing to them. NA if none is recorded
     """
     return _table(trace, [_sums(trace, progress=progress)])
 

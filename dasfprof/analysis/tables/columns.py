@@ -77,6 +77,7 @@ def running_columns(running: RunningSeconds, summed: Callable[[Array], Array]) -
     return {
         "CPU (s)": summed(running.cpu),
         "Waiting for a core (s)": summed(running.core_wait),
+        "Waiting for storage (s)": summed(running.storage),
         "Blocked (s)": summed(running.blocked),
     }
 

@@ -135,9 +135,9 @@ def critical_path_summary(trace: Trace, by: By = "function") -> pd.DataFrame:
     DataFrame
         A row a kind and function (or step), the longest first: ``Kind``, ``Function`` (or
         ``Step``, ``(no step)`` for tasks of none), ``Duration (s)``, ``Share (%)`` of the path,
-        ``Task Runs``; what of it functions spent in ``CPU (s)``, ``Waiting for a core (s)``
-        and ``Blocked (s)`` (NA for other kinds, and where nobody recorded it); ``Meaning`` of
-        the kind.
+        ``Task Runs``; what of it functions spent in ``CPU (s)``, ``Waiting for a core
+        (s)``, ``Waiting for storage (s)`` and ``Blocked (s)`` (NA for other kinds, and where nobody
+        recorded it); ``Meaning`` of the kind.
     """
     if by not in get_args(By):
         raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")

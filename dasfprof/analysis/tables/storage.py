@@ -15,20 +15,6 @@ from dasfprof.database.columns import Array
 _DISK = "disk"
 
 
-def functions_of_storage(trace: Trace) -> pd.Series:
-    """Return the function of each row of `Trace.storage`."""
-    codes, names = trace.keys.functions()
-    keys = trace.storage["key_id"].to_numpy(dtype=np.int64)
-    return pd.Series([str(names[code]) for code in codes[keys].tolist()], dtype=object)
-
-
-def seconds_in_storage(trace: Trace) -> Array:
-    """Return the seconds in calls of each row of `Trace.storage`; of disks they are unknown."""
-    rows = trace.storage
-    seconds = (rows["reading"] + rows["writing"]).to_numpy(dtype=float)
-    return np.where(rows["protocol"].astype(object) == _DISK, np.nan, seconds)
-
-
 @question(
     "What functions read from storage and wrote to it",
     "balance",
@@ -58,14 +44,17 @@ def storage(trace: Trace) -> pd.DataFrame:
     Notes
     -----
     Bytes are those that fsspec handed over: a file that it has in its own cache counts nothing.
-    The seconds lie within those of the tasks, most of them within *Blocked*. Left out is what other
+    The seconds lie within those of the tasks, and are their *Waiting for storage* but for what was
+    computed in the calls. Left out is what other
     threads moved for a task, as Arrow's do, and file systems of Arrow itself: they tell nobody. Of
     disks the kernel counts what came from a block device or will be written to one: a file that is
     in its cache is read for nothing, and one that is written counts even if it is removed at once.
     It is asked after runs of a millisecond or more; what shorter ones moved in the 0.1 s before
     such a run, on its thread, may count as its own.
     """
-    rows, function = trace.storage, functions_of_storage(trace)
+    rows, (codes, names) = trace.storage, trace.keys.functions()
+    keys = rows["key_id"].to_numpy(dtype=np.int64)
+    function = [str(names[code]) for code in codes[keys].tolist()]
     protocol = known_texts(rows["protocol"])
     codes, pairs = pd.factorize(pd.Series(list(zip(function, protocol, strict=True)), dtype=object))
     groups = Groups(codes, len(pairs))

@@ -78,7 +78,7 @@ def _in_order(table: pd.DataFrame) -> Array:
     short="task",
     overview=6,
     in_parts=InParts(_part, _combined, _folded),
-    expendable=("Run ID", "Function", "State", "Start (s)"),
+    expendable=("Waiting for storage (s)", "Run ID", "Function", "State", "Start (s)"),
 )
 def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame:
     """List the task runs, the longest first.
@@ -94,9 +94,10 @@ def per_task_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataFrame
         until evidence ends), ``Start (s)`` (from the trace's begin), ``GPU Samples`` (of the
         worker's device within the run; NA without a device), and ``Mean GPU Utilization (%)``,
         ``Mean GPU Memory Used (GB)``, weighted by time, where there was one at least; ``CPU (s)``,
-        ``Waiting for a core (s)``, ``Blocked (s)``: see `per_function_bottleneck`; NA where it was
-        not recorded, as of coroutines. Beyond a million rows, texts that repeat are categories,
-        those of keys are made when they are looked at, and columns of NA alone are read-only.
+        ``Waiting for a core (s)``, ``Waiting for storage (s)``, ``Blocked (s)``: see
+        `per_function_bottleneck`; NA where it was not recorded, as of coroutines. Beyond a million
+        rows, texts that repeat are categories, those of keys are made when they are looked at, and
+        columns of NA alone are read-only.
     """
     trace = with_open_runs(trace)
     workers, tasks = NamedWorkers(trace), trace.tasks

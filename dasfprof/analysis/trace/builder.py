@@ -59,6 +59,7 @@ _EVENTS = {
     "call_profiles": "Call Profile",
     "traced_functions": "Traced Function",
     "cluster_changes": "Cluster Change",
+    "releases": "Result Released",
 }
 #: Changes of a cluster after which its workers leave, and how Dask calls that as a cause.
 _ENDS = {"restart": "client-restart", "worker-ttl": "check-worker-ttl"}
@@ -85,6 +86,7 @@ class TraceBuilder:
         self._profile_directories = reader.profile_directories
         self._notes = list(reader.notes)
         self._surroundings = Surroundings.of(reader.headers)
+        self._knows_releases = any(header.get("releases") is True for header in reader.headers)
         self._run = next(iter(reader.runs)) if len(reader.runs) == 1 else None
         self._keys, self._ids = reader.collector.finish()
         self._columns = {name: facts.columns(self._ids) for name, facts in self._facts.items()}
@@ -112,6 +114,7 @@ class TraceBuilder:
         self._meet_workers()
         self._doubt_scheduler()
         tables = {name: self._event_table(event) for name, event in _EVENTS.items()}
+        tables["releases"] = tables["releases"].drop(columns="worker_id")
         tables["host_processes"] = self._host_processes()
         hosts = self._register.hosts()[1][tables["samples"]["worker_id"].to_numpy()]
         tables["samples"] = with_host_readings(tables["samples"], hosts)
@@ -172,6 +175,7 @@ class TraceBuilder:
             "run": self._run,
             "surroundings": self._surroundings,
             "knows_actor_calls": self._register.know_actor_calls(),
+            "knows_releases": self._knows_releases,
         }
 
     # --- clocks and workers ----------------------------------------------------------------------

@@ -39,10 +39,11 @@ class Trace:
 
     #: A row a task run that a worker recorded, in the order of the files: ``key_id, run_id,
     #: worker_id, host, worker, function, state, start, duration, size, input_size, cpu, run_queue,
-    #: deserialize, disk_read, disk_read_size, executor, collecting, received, ready, executing,
-    #: seceded, done, type, dtype, shape, thread, exception``, and where the scheduler knows the run
-    #: ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, wanted, priority_user,
-    #: priority_generation, priority_order, annotations``, and rows of `stimuli`: ``cause`` (of
+    #: deserialize, disk_read, disk_read_size, executor, collecting, storage, received, ready,
+    #: executing, seceded, done, type, dtype, shape, thread, exception``, and where the scheduler
+    #: knows the run ``scheduler_state, scheduler_waiting, queued, stolen, sent, known, wanted,
+    #: priority_user, priority_generation, priority_order, annotations``, and rows of `stimuli`:
+    #: ``cause`` (of
     #: being sent), ``end_cause`` and ``graph`` (the one that made it runnable: its row of `graphs`
     #: has the same). ``step`` is that of the pipeline, NA where none is known; ``line`` that of the
     #: program which built it, and where that is NA ``no_line`` says why. ``source`` is
@@ -93,6 +94,9 @@ class Trace:
     #: The functions that it pickled by value: ``time, function, file, line, last, source,
     #: missing``, see the schema's ``FUNCTION_SENT``. Other tables have their files.
     functions_sent: pd.DataFrame
+    #: Results that the scheduler let go: ``time``, ``run_id`` (of the task run). None in windows of
+    #: runs beyond memory.
+    releases: pd.DataFrame
     #: Tasks that no worker had been sent when recording ended, a row a function and state: ``time``
     #: (of the first), ``name, state, tasks`` (their number), ``key, restrictions`` (of the first).
     unsent: pd.DataFrame
@@ -191,6 +195,8 @@ class Trace:
     surroundings: Surroundings
     #: Whether calls of actors were recorded on all workers: no row of `actor_calls` is no call.
     knows_actor_calls: bool
+    #: Whether it was recorded when results were let go.
+    knows_releases: bool
     #: How recording ended, or that it goes on.
     recording: RecordingEnd
 

@@ -23,6 +23,9 @@ from dasfprof.database.columns import Array
 
 #: So many are listed.
 _MOST = 100
+#: A function of which so many runs have ended is not suspected of a worker's death beside one of
+#: which none has.
+_INNOCENT = 10
 
 
 def failed_tasks(trace: Trace) -> tuple[FailedTask, ...]:
@@ -104,7 +107,8 @@ def _killed(trace: Trace, row: Mapping[Any, Any], key: str) -> str:
 def _deaths(trace: Trace, row: Mapping[Any, Any], function: str) -> dict[str, str]:
     """Return of what the workers died that had a task, if it was given up for that.
 
-    Dask suspects all tasks that a worker had: the advice is about what was seen to run there.
+    Dask suspects all tasks that a worker had. The advice is about the one function of which no run
+    has ended, if runs of all others have; else about what was seen to run there.
     """
     if row["message"]:
         return {}
@@ -115,8 +119,23 @@ def _deaths(trace: Trace, row: Mapping[Any, Any], function: str) -> dict[str, st
     codes, functions = trace.keys.functions()
     seen = trace.under_way["key_id"][np.isin(trace.under_way["worker_id"], lives)]
     ran = Counter(functions[codes[key]] for key in seen.tolist())
-    function = ran.most_common(1)[0][0] if ran else function
-    return {"died_of": clause(ends), "advice": advice(ends[-1], function)}
+    only = trace.scheduler_only
+    there = only["key_id"].to_numpy()[np.isin(only["worker_id"], lives)]
+    # What a worker had not written when it died only the scheduler knows.
+    kept = only["key_id"].to_numpy()[(only["scheduler_state"] == "memory").to_numpy(dtype=bool)]
+    ended = Counter(codes[np.append(trace.tasks["key_id"].to_numpy(), kept)].tolist())
+    runs = {functions[code]: ended[code] for code in codes[there].tolist()}
+    never = [name for name, number in runs.items() if not number]
+    often = [name for name, number in runs.items() if number >= _INNOCENT]
+    suspicion = ""
+    if len(never) == 1 and len(often) == len(runs) - 1 > 0:
+        function = never[0]
+        others = ", ".join(f"{runs[name]:,} of {name}" for name in often[:3])
+        suspicion = f"No run of {function} had ended; of those beside it, {others}. "
+    elif ran:
+        function = ran.most_common(1)[0][0]
+    told = {"suspect": function, "suspicion": suspicion}
+    return {"died_of": clause(ends), "advice": advice(ends[-1], function), **told}
 
 
 def lives_lost_with(trace: Trace, key_id: int) -> list[int]:

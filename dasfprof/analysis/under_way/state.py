@@ -174,6 +174,9 @@ class FailedTask:
     #: Of one whose workers died: of what, in a clause, and what to do about that; empty: unknown.
     died_of: str = ""
     advice: str = ""
+    #: The function that is suspected of all that the workers had, and why; empty: its own.
+    suspect: str = ""
+    suspicion: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from dasfprof.analysis.under_way.cause import Cause
 from dasfprof.analysis.under_way.state import (
@@ -174,27 +175,42 @@ def unknown_to_worker(state: ClusterState) -> Iterator[Cause]:
 _IDLE = 5.0
 
 
+#: Dask's words for a task that was lost with one worker.
+_ALONE = " on 1 different workers"
+
+
 def killed_workers(state: ClusterState) -> Iterator[Cause]:
-    """Find tasks under which one worker after the other died."""
+    """Find tasks under which one worker after the other died; those of one death together."""
+    together: dict[Any, list[FailedTask]] = {}
     for task in state.failed:
         if _is_killed_worker(task):
-            alone = " on 1 different workers" in task.message  # Dask's words
-            died = f"{'was' if alone else 'were'} {task.died_of}" if task.died_of else "died"
-            who = f"worker that had it {died}" if alone else f"workers that had it {died}"
-            yield Cause(
-                "killed-workers",
-                "certain",
-                f"{elide(task.key, 60)} was given up: the {who}"
-                f"{'' if alone else ', one after the other'}.",
-                f"The client got: {elide(clean(task.message), 300)}",
-                task.advice
-                or f"Run {task.function} alone on that input, and look at how its process ends: "
-                "their nannies log the exit code or signal, the kernel kills for want of memory.",
-                keys=(task.key,),
-                waiting=1 + (task.dependents or 0),
-                function=task.function,
-                worker=task.worker,
-            )
+            death = (task.worker, task.died_of, _ALONE in task.message)
+            together.setdefault(death if task.worker else task.key, []).append(task)
+    for tasks in together.values():
+        yield _killed_together(sorted(tasks, key=lambda task: task.function != task.suspect))
+
+
+def _killed_together(tasks: list[FailedTask]) -> Cause:
+    """Return why tasks were given up whose workers died; the first is the suspected one."""
+    task, alone, keys = tasks[0], _ALONE in tasks[0].message, [task.key for task in tasks]
+    several = len(tasks) > 1
+    subject = f"{len(tasks):,} tasks were" if several else f"{elide(task.key, 60)} was"
+    died = f"{'was' if alone else 'were'} {task.died_of}" if task.died_of else "died"
+    who = f"{'worker' if alone else 'workers'} that had {'them' if several else 'it'} {died}"
+    named = f"{name_some(keys)}. " if several else ""
+    return Cause(
+        "killed-workers",
+        "certain",
+        f"{subject} given up: the {who}{'' if alone else ', one after the other'}.",
+        f"{named}{task.suspicion}The client got: {elide(clean(task.message), 300)}",
+        task.advice
+        or f"Run {task.function} alone on that input, and look at how its process ends: "
+        "their nannies log the exit code or signal, the kernel kills for want of memory.",
+        keys=tuple(keys),
+        waiting=len(tasks) + sum(task.dependents or 0 for task in tasks),
+        function=task.function,
+        worker=task.worker,
+    )
 
 
 def errors(state: ClusterState) -> Iterator[Cause]:

@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from dasfprof.database.block_codec import Columns
 from dasfprof.database.number_arrays import number_array
+from dasfprof.database.writer import Folded
 from dasfprof.recording.guard import HookGuard
 from dasfprof.recording.notes.layout import Fields, FlatNotes, NoteKind, NoteLayout
 from dasfprof.schema.tasks import (
     CLUSTER_CHANGE,
     GRAPH,
+    RESULT_RELEASED,
     STEAL,
     TASK_RUN,
     WORKER_ADDED,
@@ -76,3 +79,21 @@ def _task_run_columns(runs: Fields) -> dict[str, Any]:
         if any(annotations)
         else [_NO_ANNOTATIONS] * len(annotations),
     }
+
+
+# --- Results that were let go: as many as task runs, so that they have a source of their own ------
+
+#: Items of such a note: Dask's number of the attempt, and when.
+RELEASE_WIDTH = 2
+#: Parts of a second to which their times are rounded: the exact ones would be half of the bytes.
+_PARTS = 1024.0
+
+
+def fold_releases(notes: list[Any]) -> Folded:
+    """Return the rows of results that were let go; those that no task made are left out."""
+    runs, times = notes[::RELEASE_WIDTH], notes[1::RELEASE_WIDTH]
+    if None in runs:
+        known = [(run, at) for run, at in zip(runs, times, strict=True) if run is not None]
+        runs, times = map(list, zip(*known, strict=True)) if known else ([], [])
+    rounded: Any = np.ceil(number_array(times, "<f8") * _PARTS) / _PARTS
+    yield RESULT_RELEASED, Columns([rounded, runs]), range(len(runs))

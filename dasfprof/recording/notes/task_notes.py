@@ -49,6 +49,7 @@ RUN = NoteKind(
         "disk_read_size",
         "executor",
         "collecting",
+        "storage",
     ),
 )
 #: A transfer of dependencies to the worker.

@@ -1,9 +1,9 @@
 """`SchedulerTaskPlugin`: records task runs, graphs, steals and workers as the scheduler sees them.
 
 Hooks run on the scheduler's event loop. They keep the times of tasks that have not ended and append
-one note for each task run that ends. Notes are stored flat in one list (`Source.width`), and tuples
-of plain values are kept for each task, which the garbage collector does not track: tracked objects
-would trigger a full collection, which stops the scheduler.
+a note for each task run that ends, and for each result that goes. Notes are stored flat in lists
+(`Source.width`), and tuples of plain values are kept for each task, which the garbage collector
+does not track: tracked objects would trigger a full collection, which stops the scheduler.
 
 The scheduler's file holds what workers cannot know: queueing, steals, failed attempts on workers
 that died, and workers that joined and left.
@@ -34,10 +34,12 @@ from dasfprof.recording.notes.scheduler_notes import (
     ARRIVED,
     CHANGED,
     EXITED,
+    RELEASE_WIDTH,
     REMOVED,
     RUN,
     SCHEDULER_NOTES,
     STOLEN,
+    fold_releases,
     scheduler_notes,
 )
 from dasfprof.recording.settings import RunSettings, recorded_settings
@@ -84,6 +86,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         #: Closes the file if the scheduler closes before its workers.
         self._end: asyncio.Task[None] | None = None
         self._note: Callable[[tuple[Any, ...]], None] = discard
+        self._released: Callable[[tuple[Any, ...]], None] = discard
         self._under_way: SchedulerUnderWay | None = None
         self._exits: WorkerExits | None = None
         self._changes: ClusterChanges | None = None
@@ -103,8 +106,8 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             self._scheduler = scheduler
             self._tasks = scheduler.tasks
-            facts = {"id": scheduler.id, "address": scheduler.address}
-            header = {"scheduler": facts, "settings": recorded_settings(self.settings)}
+            header = {"settings": recorded_settings(self.settings), "releases": True}
+            header["scheduler"] = {"id": scheduler.id, "address": scheduler.address}
             self.database = self.settings.open_database("SchedulerPlugin", "scheduler", header)
             self._upload()
             self._undo.append(self.database.close)
@@ -117,6 +120,9 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._source = Source(self._notes.fold, constants, self._unfinished, width)
             writer.start(self._source)
             self._note = writer.extender(self._source)
+            released = Source(fold_releases, constants, width=RELEASE_WIDTH)
+            writer.start(released)
+            self._released = writer.extender(released)
             exited, changed = partial(self._tell, EXITED), partial(self._tell, CHANGED)
             self._exits = WorkerExits(scheduler.connection_args, exited, self._guard)
             self._changes = ClusterChanges(scheduler, changed, self._guard)
@@ -133,7 +139,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self.absence.begin(scheduler, writer, self._guard)
             self._undo.append(self.absence.stop)
         except Exception:
-            self._note = discard
+            self._note = self._released = discard
             self._guard.caught("start")
             self._guard.take_all("start", self._undo)
             return
@@ -196,7 +202,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
         try:
             await self._scheduler.finished()
         finally:  # also if the event loop ends before and cancels this task
-            self._note = discard
+            self._note = self._released = discard
             self._guard.take_all("close", self._undo)
 
     async def stop(self) -> None:
@@ -205,7 +211,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
             self._end_under_way()
             if self._scheduler.status.name == "running":
                 await asyncio.gather(*(e.finish() for e in (self._receiver, self._exits) if e))
-            self._note = discard
+            self._note = self._released = discard
             await in_thread(partial(self._guard.take_all, "stop", self._undo))
         except Exception:
             self._guard.caught("stop")
@@ -236,7 +242,7 @@ class SchedulerTaskPlugin(SchedulerPlugin):
                 address = self._tasks[key].processing_on.address
                 self._sent[key] = time(), stimulus_id, address
             elif start == "memory":
-                return  # transitions of results are many and not recorded
+                self._released((self._tasks[key].run_id, time()))
             elif finish == "waiting":
                 if key not in self._waiting:
                     self._waiting[key] = time(), stimulus_id

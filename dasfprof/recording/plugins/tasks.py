@@ -262,8 +262,7 @@ class WorkerTaskPlugin(RecordingPart):
         code = self._code
         if code is not None and prefix not in code.known:
             code.see(prefix, self._tasks.get(key))
-        if self._moved:
-            self._storage.write(key, run_id)
+        storage = self._storage.write(key, run_id) if self._moved else 0.0
         collecting = self._collected.pop(key, 0.0) if self._collected else 0.0
         executing = self._executing.pop(key, None)
         correction = clock.number if executing is not None else UNKNOWN
@@ -313,6 +312,7 @@ class WorkerTaskPlugin(RecordingPart):
                 disk_read_size,
                 executor,
                 collecting,
+                storage,
             )
         )
 

@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, NamedTuple, TypeAlias
 
 from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
@@ -32,6 +32,8 @@ class StorageCall(NamedTuple):
     #: Bytes; None: unknown, as of calls that raised an error.
     size: int | None
     seconds: float
+    #: Of these, the thread was on no core.
+    waiting: float
 
 
 #: Called in the thread that called, after each call; must not raise.
@@ -270,13 +272,15 @@ class _Calls:
         if protocol is None or getattr(self._within, "call", False):
             return call()
         self._within.call = True
-        size, begin = None, perf_counter()
+        size, begin, cpu = None, perf_counter(), thread_time()
         try:
             result = call()
             size = _known(size_of, result)
             return result
         finally:
-            ended = StorageCall(protocol, is_write, size, perf_counter() - begin)
+            seconds = perf_counter() - begin
+            waiting = max(seconds - (thread_time() - cpu), 0.0)
+            ended = StorageCall(protocol, is_write, size, seconds, waiting)
             self._within.call = False
             for listener in self._listeners:
                 listener(ended)

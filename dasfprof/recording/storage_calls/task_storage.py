@@ -26,7 +26,7 @@ _MOST = 10_000
 _STALE = 0.1
 #: The columns of calls, bytes and seconds; what is 0 unless there were calls.
 _READS, _WRITES = ("reads", "read_size", "reading"), ("writes", "write_size", "writing")
-_NOTHING: dict[str, Any] = dict.fromkeys((*_READS, *_WRITES, "unsized"), 0)
+_NOTHING: dict[str, Any] = dict.fromkeys((*_READS, *_WRITES, "waiting", "unsized"), 0)
 
 
 class _ThreadDisk:
@@ -90,7 +90,7 @@ class TaskStorage:
             key = self._threads.get(threading.get_ident())
             if key is not None:
                 calls, size, seconds = _WRITES if call.is_write else _READS
-                facts = {calls: 1, seconds: call.seconds}
+                facts = {calls: 1, seconds: call.seconds, "waiting": call.waiting}
                 facts |= {"unsized": 1} if call.size is None else {size: call.size}
                 self._add(key, call.protocol, facts)
         except Exception:
@@ -129,11 +129,17 @@ class TaskStorage:
         for name, value in facts.items():
             sums[name] = sums.get(name, 0) + value
 
-    def write(self, key: Any, run_id: int | None) -> None:
-        """Write what a run has moved that has ended; called on the event loop."""
+    def write(self, key: Any, run_id: int | None) -> float:
+        """Write what a run has moved that has ended; return for how long it waited for that.
+
+        Called on the event loop.
+        """
+        waiting = 0.0
         try:
             for protocol, sums in self.moved.pop(key, {}).items():
+                waiting += sums.get("waiting", 0.0)
                 facts = {"key": key, "run_id": run_id, "protocol": protocol}
                 self._rows.write(STORAGE, {**_NOTHING, **facts, **sums})
         except Exception:
             self._guard.caught("what a task moved")
+        return waiting

@@ -4,7 +4,7 @@ import { swatch } from "../accounting.js";
 import { make } from "../dom.js";
 import { formatCount, formatSeconds, shortened, visible } from "../format.js";
 import { outliersFirst } from "../numbers.js";
-import { BLOCKED, COMPUTING, CORE_WAIT, CPU_UNKNOWN, DESERIALIZE } from "./gaps.js";
+import { BLOCKED, COMPUTING, CORE_WAIT, CPU_UNKNOWN, DESERIALIZE, STORAGE } from "./gaps.js";
 import { busySeconds } from "./lanes.js";
 import { OTHER } from "./palette.js";
 import { pathTotals, WORK } from "./path.js";
@@ -57,7 +57,7 @@ function coloured(tasks, by) {
   if (by === "status") return listed([...statuses, "unknown"], (name) => STATUS_COLOURS[name] ?? OTHER);
   if (by === "class") {
     const { names, swatches } = tasks.gaps;
-    return [COMPUTING, CORE_WAIT, BLOCKED, CPU_UNKNOWN].map((code) => ({
+    return [COMPUTING, CORE_WAIT, STORAGE, BLOCKED, CPU_UNKNOWN].map((code) => ({
       name: names[code],
       colour: swatches[code].colour,
       code,

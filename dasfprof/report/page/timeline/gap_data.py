@@ -17,6 +17,7 @@ from dasfprof.analysis.model.busy_time import (
     CPU_UNKNOWN,
     DESERIALIZE,
     SPILL,
+    STORAGE,
     busy_seconds,
     unspill_seconds,
 )
@@ -62,6 +63,8 @@ class Around:
     disk_write: Array
     #: Of the function's own seconds, those without a core; NaN where nobody recorded it.
     core_wait: Array
+    #: Of the same, those in which it waited for a storage.
+    storage: Array
 
     @classmethod
     def of(
@@ -82,7 +85,8 @@ class Around:
         else:
             waits = np.full(len(rows), np.nan)
         written = uses[SPILL][rows] - read
-        return cls(before, after, uses[DESERIALIZE][rows], read, written, waits)
+        stored = uses[STORAGE][rows]
+        return cls(before, after, uses[DESERIALIZE][rows], read, written, waits, stored)
 
 
 def _fitted(

@@ -8,7 +8,8 @@ import { OTHER } from "./palette.js";
 import { flattenView, seenIn } from "./views.js";
 
 /** What a run's thread does while it runs, and around that; places of `ThreadTime` in accounting.py. */
-export const [COMPUTING, CORE_WAIT, BLOCKED, CPU_UNKNOWN, DESERIALIZE, DISK, OVERHEAD] = [0, 1, 2, 3, 4, 5, 6];
+export const [COMPUTING, CORE_WAIT, STORAGE, BLOCKED, CPU_UNKNOWN] = [0, 1, 2, 3, 4];
+export const [DESERIALIZE, DISK, OVERHEAD] = [5, 6, 7];
 /** Those of threads that are held, but not by a function, in the order in which `Gaps.heldIn` gives their shares. */
 export const AROUND = [OVERHEAD, DESERIALIZE, DISK];
 /** Parts of the run in which runs and cells are summed up once, for pictures of much of it. */
@@ -147,9 +148,9 @@ export class Gaps {
     sums[OVERHEAD] += (whole - disk - deserialize) * share;
   }
 
-  /** Adds a share of a run's function by what its thread did: computing, no core, blocked, unknown. */
+  /** Adds a share of a run's function by what its thread did: the classes up to `CPU_UNKNOWN`. */
   addFunction(row, share, sums) {
-    const { durations, cpu, core_wait: waits } = this.tasks;
+    const { durations, cpu, core_wait: waits, storage } = this.tasks;
     const whole = durations[row];
     if (Number.isNaN(cpu[row])) {
       sums[CPU_UNKNOWN] += whole * share;
@@ -157,14 +158,16 @@ export class Gaps {
     }
     const computing = Math.min(cpu[row], whole);
     const waiting = Math.min(waits[row] || 0, whole - computing);
+    const stored = Math.min(storage[row], whole - computing - waiting);
     sums[COMPUTING] += computing * share;
     sums[CORE_WAIT] += waiting * share;
-    sums[BLOCKED] += (whole - computing - waiting) * share;
+    sums[STORAGE] += stored * share;
+    sums[BLOCKED] += (whole - computing - waiting - stored) * share;
   }
 
   /** The seconds of a run's function by what its thread did, in the order of `addFunction`. */
   split(row) {
-    const seconds = [0, 0, 0, 0];
+    const seconds = [0, 0, 0, 0, 0];
     this.addFunction(row, 1, seconds);
     return seconds;
   }

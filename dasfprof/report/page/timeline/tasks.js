@@ -18,7 +18,7 @@ export class Tasks {
   /** @type {import("./gaps.js").Gaps} */ gaps;
   /** @type {import("./transfers.js").Transfers} */ transfers;
   // By `readGaps`, of each row.
-  before; after; deserialize; disk_read; disk_write; core_wait; cpu;
+  before; after; deserialize; disk_read; disk_write; core_wait; storage; cpu;
 
   constructor(facts, columns) {
     this.facts = facts;

@@ -1,0 +1,200 @@
+"""Results that workers held at a moment, and why they had not been let go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from dasfprof.analysis.model.clock_offsets import clock_offsets
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.times import ordered_times
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: Why a result was held: the first that applies.
+WAITED_FOR, IN_USE, WANTED, LATE, COPY, UNEXPLAINED, UNTOLD = range(7)
+
+#: Seconds within which the scheduler lets a result go once it knows that its last dependent ended.
+_AT_ONCE = 0.1
+
+#: Notes about files of the scheduler that lack what it had told.
+_LACKING = ("damaged-file", "dropped-facts", "segment-missing")
+
+
+@dataclass(frozen=True)
+class HeldResults:
+    """Results in memory, or spilled, a row each on each worker that had it."""
+
+    #: Rows of `Trace.tasks`, and of `Trace.workers`.
+    run: Array
+    life: Array
+    #: One of the constants above.
+    why: Array
+    #: The function, as in `Trace.tasks`, of the dependent that begins last of those; -1: none.
+    needed_by: Array
+    #: Bytes; NaN where it is not told whether the result was still held.
+    size: Array
+
+    def of(self, chosen: Array) -> HeldResults:
+        """Return some of them."""
+        return HeldResults(*(getattr(self, field.name)[chosen] for field in fields(self)))
+
+
+def held_at(trace: Trace, time: float) -> HeldResults:
+    """Find the results that were held at a time, in seconds from the trace's begin."""
+    tasks, times, release = trace.tasks, ordered_times(trace), release_times(trace)
+    state = tasks["state"].cat
+    made = np.append(np.array(state.categories == "memory"), True)[state.codes.to_numpy()]
+    rows = np.flatnonzero(made & (times.done <= time) & ~(release <= time))
+    rows = rows[np.argsort(times.done[rows], kind="stable")]
+    of_key = np.full(len(trace.keys), -1, dtype=np.int64)
+    of_key[tasks["key_id"].to_numpy()[rows]] = rows  # where a key ran again: its last run
+    rows = of_key[of_key >= 0]
+    of_key[of_key >= 0] = np.arange(len(rows))
+    why, needed_by = _reasons(trace, time, rows, of_key)
+    size = tasks["size"].to_numpy(dtype=float)[rows]
+    size[why == UNTOLD] = np.nan
+    life = tasks["worker_id"].to_numpy()[rows]
+    stays = ends_of_lives(trace)[life] > time
+    copied, copy_life = _copies(trace, time, rows, of_key)
+    # Where its own worker left, the copy is what there is.
+    of_copy = np.where(stays[copied] & (why[copied] != UNTOLD), COPY, why[copied])
+    own, by = np.flatnonzero(stays), np.where(of_copy == COPY, -1, needed_by[copied])
+    return HeldResults(
+        rows[np.append(own, copied)],
+        np.append(life[own], copy_life),
+        np.append(why[own], of_copy),
+        np.append(needed_by[own], by),
+        size[np.append(own, copied)],
+    )
+
+
+@once_per_trace
+def release_times(trace: Trace) -> Array:
+    """Find when the scheduler let the result of each of `Trace.tasks` go.
+
+    Returns
+    -------
+    array
+        Seconds from the trace's begin. Infinite: not while recorded; minus infinity: it never
+        counted on it; NaN: nothing tells.
+    """
+    tasks = trace.tasks
+    found = np.full(len(tasks), np.nan)
+    if not trace.knows_releases or "scheduler_state" not in tasks:
+        return found
+    state = tasks["scheduler_state"].astype(object).to_numpy()
+    known = tasks["scheduler_state"].notna().to_numpy()
+    found[known & (state != "memory") & (state != "processing")] = -np.inf
+    rows = np.flatnonzero(state == "memory")
+    runs = tasks["run_id"].iloc[rows]
+    at = trace.releases.drop_duplicates("run_id").set_index("run_id")["time"]
+    times = at.reindex(runs).to_numpy(dtype=float) - trace.begin
+    whole = not any(n.kind in _LACKING and "SchedulerPlugin" in n.subject for n in trace.notes)
+    times[np.isnan(times)] = np.inf if whole else np.nan
+    times[runs.duplicated(keep=False).to_numpy()] = np.nan  # of several schedulers
+    found[rows] = times
+    return found
+
+
+def ends_of_lives(trace: Trace) -> Array:
+    """Find when each of `Trace.workers` left, in seconds from the begin; infinite: it did not."""
+    left = trace.workers["left"].to_numpy(dtype=float) - trace.begin
+    if "sent" in trace.tasks:
+        return np.where(np.isnan(left), np.inf, left)
+    last = trace.workers["last_seen"].to_numpy(dtype=float) - trace.begin - clock_offsets(trace)
+    return np.where(np.isnan(last), np.inf, last)
+
+
+def _reasons(trace: Trace, time: float, rows: Array, of_key: Array) -> tuple[Array, Array]:
+    """Return why each held result was held, and the function that needed it."""
+    tasks, release = trace.tasks, release_times(trace)[rows]
+    offsets, ids = trace.dependencies
+    edges = np.flatnonzero(of_key[ids] >= 0)
+    needed, dependent = of_key[ids[edges]], np.searchsorted(offsets, edges, side="right") - 1
+    stages = _Dependents(trace, dependent)
+    by = np.full(len(rows), -1, dtype=np.int64)
+    codes = trace.keys.functions()[0][dependent]
+    why = np.full(len(rows), UNEXPLAINED)
+    if "wanted" in tasks:
+        wanted = tasks["wanted"].to_numpy(dtype=float)[rows] == 1
+        last = np.full(len(rows), -np.inf)
+        np.maximum.at(last, needed, stages.known_by(time))
+        with np.errstate(invalid="ignore"):
+            why[(last > -np.inf) & (np.abs(release - last) <= _AT_ONCE)] = LATE
+        why[wanted] = WANTED
+    why[np.isnan(release)] = UNTOLD
+    for reason, begun in ((IN_USE, stages.running(time)), (WAITED_FOR, stages.waiting(time))):
+        open_ = np.flatnonzero(np.isfinite(begun))
+        open_ = open_[np.argsort(begun[open_], kind="stable")]
+        why[needed[open_]] = reason
+        by[needed[open_]] = codes[open_]
+    return why, by
+
+
+class _Dependents:
+    """The attempts at tasks that need results.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    keys
+        The keys of which attempts are asked for, each as often as one is wanted.
+    """
+
+    def __init__(self, trace: Trace, keys: Array) -> None:
+        times, only = ordered_times(trace), trace.scheduler_only
+        asked = np.zeros(len(trace.keys), dtype=bool)
+        asked[keys] = True
+        ran = np.flatnonzero(asked[trace.tasks["key_id"].to_numpy()])
+        only = only[asked[only["key_id"].to_numpy()]]
+        sent, known, began, waiting = (
+            only[name].to_numpy(dtype=float) - trace.begin
+            for name in ("sent", "known", "scheduler_start", "scheduler_waiting")
+        )
+        self._keys, self._count = keys, len(trace.keys)
+        self._key = np.append(trace.tasks["key_id"].to_numpy()[ran], only["key_id"].to_numpy())
+        self._arrival = np.append(times.arrival[ran], np.fmin(waiting, sent))
+        self._begin = np.append(times.start[ran], np.where(np.isnan(began), known, began))
+        self._end = np.append(times.done[ran], known)
+        self._known = np.append(times.known[ran], known)
+
+    def waiting(self, time: float) -> Array:
+        """Return when those begin that the scheduler knew of and that had not begun; else NaN."""
+        return self._latest((self._arrival <= time) & (self._begin > time), self._begin)
+
+    def running(self, time: float) -> Array:
+        """Return when those began that were running; else NaN."""
+        return self._latest((self._begin <= time) & (self._end > time), self._begin)
+
+    def known_by(self, time: float) -> Array:
+        """Return when the scheduler knew that those had ended that had; else minus infinity."""
+        return np.nan_to_num(self._latest(self._end <= time, self._known), nan=-np.inf)
+
+    def _latest(self, chosen: Array, values: Array) -> Array:
+        found = np.full(self._count, np.nan)
+        np.fmax.at(found, self._key[chosen], values[chosen])
+        of_keys: Array = found[self._keys]
+        return of_keys
+
+
+def _copies(trace: Trace, time: float, rows: Array, of_key: Array) -> tuple[Array, Array]:
+    """Return which held results transfers had brought to which other workers, each once."""
+    lengths, ids = trace.transfer_keys
+    moved, life = trace.transfers, trace.transfers["worker_id"].to_numpy()
+    stop = (moved["start"] + moved["duration"]).to_numpy(dtype=float) - trace.begin
+    stop -= clock_offsets(trace)[life]
+    arrived = (stop <= time) & (ends_of_lives(trace)[life] > time)
+    if "state" in moved:
+        arrived &= (moved["state"] == "success").to_numpy(dtype=bool)
+    of = np.repeat(np.arange(len(moved)), lengths)
+    places = of_key[ids]
+    kept = np.flatnonzero(arrived[of] & (places >= 0))
+    places, of = places[kept], of[kept]
+    own = trace.tasks["worker_id"].to_numpy()[rows][places] == life[of]
+    # Of a key that ran again, what came before is of the earlier run.
+    late = stop[of] >= ordered_times(trace).done[rows][places]
+    pairs = np.unique(np.stack([places, life[of]], axis=1)[late & ~own], axis=0)
+    return pairs[:, 0], pairs[:, 1]

@@ -1,0 +1,247 @@
+"""What held memory at a moment, and why it was not let go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.clock_offsets import clock_offsets
+from dasfprof.analysis.model.held_results import HeldResults, ends_of_lives, held_at
+from dasfprof.analysis.model.run_memory import peak_of, processes_of_workers
+from dasfprof.analysis.model.workers import NamedWorkers
+from dasfprof.analysis.numeric.groups import Groups
+from dasfprof.analysis.tables.columns import known_texts, text, whole
+from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+from dasfprof.errors import InvalidArgumentError
+
+By = Literal["cluster", "worker"]
+
+#: Seconds within which a sample tells of a moment.
+_NEAR = 2.0
+
+#: Why a result was held, in the order of the constants of `held_results`.
+_REASONS = (
+    "for tasks yet to begin",
+    "for running tasks",
+    "for the client",
+    "released late",
+    "copy by transfer",
+    "unknown: for whom",
+    "unknown: if held",
+)
+#: What is no result.
+_ON_DISK, _MORE, _FEWER = "(spilled to disk)", "(more results)", "(fewer results)"
+_UNMANAGED, _EITHER, _NO_SAMPLE = "(unmanaged)", "(unmanaged or results)", "(no sample near)"
+
+_LABELS, _SUMS = ["Why Held", "Function", "Line", "Needed By"], ["Memory (MB)", "Results"]
+
+
+@question(
+    "What held memory at its peak",
+    "balance",
+    expendable=("Line", "Results"),
+    page="memory-peak",
+    needs="samples",
+)
+def memory_peak(trace: Trace, by: By = "cluster") -> pd.DataFrame:
+    """Say what held memory when workers' processes held most, and why it was not let go.
+
+    Parameters
+    ----------
+    by
+        ``cluster``: when all processes together held most; ``worker``: for each worker, when its
+        process did.
+
+    Returns
+    -------
+    DataFrame
+        As of `memory_at`.
+    """
+    samples = _Samples.of(trace, trace.samples, "memory")
+    process, memory = processes_of_workers(trace)[samples.life], samples.values["memory"]
+    if by == "worker":
+        moments = [
+            (float(samples.time[rows[np.argmax(memory[rows])]]), number)
+            for number in np.unique(process).tolist()
+            for rows in [np.flatnonzero(process == number)]
+        ]
+        parts = [_anatomy(trace, at, by, number) for at, number in moments]
+        return pd.concat(parts or [_anatomy(trace, np.nan, by)], ignore_index=True)
+    ends = np.full(int(processes_of_workers(trace).max(initial=-1)) + 1, -np.inf)
+    np.maximum.at(ends, processes_of_workers(trace), ends_of_lives(trace))
+    gone = np.flatnonzero(np.isfinite(ends))  # what a process held is gone with it
+    peak = peak_of(
+        np.append(process, gone),
+        np.append(samples.time, ends[gone]),
+        np.append(memory, np.zeros(len(gone))),
+    )
+    return _anatomy(trace, peak.time, by)
+
+
+@question("What held memory at a moment", "balance", expendable=("Line", "Results"))
+def memory_at(trace: Trace, time: float, by: By = "cluster") -> pd.DataFrame:
+    """Say what held memory at a moment, and why it was not let go.
+
+    Parameters
+    ----------
+    time
+        Seconds from the run's begin.
+    by
+        ``cluster``: all workers together; ``worker``: each.
+
+    Returns
+    -------
+    DataFrame
+        A row a reason, function and line, the largest first, then what is no result. What is known
+        of ``Memory (MB)`` adds up to the processes' memory in the samples nearest to the moment:
+
+        - ``Time (s)`` from begin; ``Worker``: with ``by="worker"``; several that share a process
+          where it is about that
+        - ``Memory (MB)``, ``Results``: their size, in memory or spilled, as Dask measures it, and
+          their number
+        - ``Why Held``, the first that applies: *for tasks yet to begin*, that the scheduler knew
+          of; *for running tasks*; *for the client*, which wanted the result when its task ended;
+          *released late*: the scheduler had yet to hear that the last dependent had ended;
+          *unknown: for whom*: a client that asked later, or a task that never ended; *unknown: if
+          held*, size NA: no scheduler's file tells when results were let go. *copy by transfer*, on
+          a further worker: Dask drops the one or the other after a while, which nobody records
+        - ``Function``, ``Line`` of the program that built it; ``Needed By``: the function of the
+          dependent that begins last of those
+        - what is no result, in parentheses: *spilled to disk*, taken off; *more results*, or
+          *fewer*, than these, as the worker counts; *unmanaged*: what its process had beyond all
+          results in memory; *no sample near*, NA: none within 2 s
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the run was not at that time, or `by` is neither.
+    """
+    if not 0 <= time <= trace.end - trace.begin:
+        raise InvalidArgumentError(
+            f"time={time!r}: give seconds from the run's begin, 0 to {trace.end - trace.begin:g}."
+        )
+    return _anatomy(trace, time, by)
+
+
+def _anatomy(trace: Trace, time: float, by: By, process: int | None = None) -> pd.DataFrame:
+    """Return the table of a moment; of one process, or all."""
+    if by not in get_args(By):
+        raise InvalidArgumentError(f"by={by!r}: give one of {', '.join(get_args(By))}.")
+    held, processes = held_at(trace, time), processes_of_workers(trace)
+    workers = NamedWorkers(trace)
+    titles = np.array(workers.titles(), dtype=object)[workers.of_lives]
+    alive = (trace.workers["kind"] == "worker").to_numpy() & (ends_of_lives(trace) > time)
+    alive &= _since(trace, trace.workers["first_seen"]) <= time
+    if process is not None:
+        held, alive = held.of(processes[held.life] == process), alive & (processes == process)
+    used = _Samples.of(trace, trace.samples, "memory")
+    counted = _Samples.of(trace, trace.managed_memory, "size", "spilled_size")
+    rest = []
+    for number in np.unique(processes[alive]).tolist():
+        lives = np.flatnonzero(alive & (processes == number))
+        own = [counted.nearest([life], time) for life in lives.tolist()]
+        explained = float(np.nansum(held.size[np.isin(held.life, lives)]))
+        memory = used.nearest(lives, time)["memory"]
+        who = ", ".join(titles[lives])
+        rest += [
+            (who, what, "", "", "", size, np.nan) for what, size in _rest(memory, own, explained)
+        ]
+    group = ["Worker", *_LABELS] if by == "worker" else _LABELS
+    of_results = _summed(_results(trace, held, titles), group)
+    of_results = of_results.sort_values("Memory (MB)", ascending=False, kind="stable")
+    others = dict(zip(["Worker", *_LABELS, *_SUMS], zip(*rest, strict=True), strict=False))
+    table = pd.concat([of_results, _summed(others, group)], ignore_index=True)
+    if by == "worker":
+        table = table.sort_values("Worker", kind="stable", ignore_index=True)
+    table["Memory (MB)"] /= 1e6
+    table["Results"] = whole(table["Results"].to_numpy(dtype=float))
+    table.insert(0, "Time (s)", time)
+    return table[["Time (s)", *group[: -len(_LABELS)], *_SUMS, *_LABELS]]
+
+
+def _results(trace: Trace, held: HeldResults, titles: Array) -> dict[str, Array]:
+    runs = trace.tasks.iloc[held.run]
+    names = np.append(trace.tasks["function"].cat.categories.to_numpy(object), "")
+    return {
+        "Worker": titles[held.life],
+        "Why Held": np.array(_REASONS, dtype=object)[held.why],
+        "Function": names[runs["function"].cat.codes.to_numpy()],
+        "Line": known_texts(runs["line"]).to_numpy(object),
+        "Needed By": names[held.needed_by],
+        "Memory (MB)": held.size,
+        "Results": np.ones(len(runs)),
+    }
+
+
+def _summed(rows: Mapping[str, Sequence[Any] | Array], group: list[str]) -> pd.DataFrame:
+    """Sum rows up that have the same texts, in the order of the first ones; NaN: nothing known."""
+    labels = [rows.get(name, ()) for name in group]
+    codes, distinct = pd.factorize(pd.Series(list(zip(*labels, strict=True)), dtype=object))
+    groups = Groups(codes, len(distinct))
+    numbers = {name: np.array(rows.get(name, ()), dtype=float) for name in _SUMS}
+    return pd.DataFrame(
+        {
+            **{
+                n: text(np.array([one[at] for one in distinct], object))
+                for at, n in enumerate(group)
+            },
+            **{
+                name: np.where(groups.known(values) > 0, groups.sum(values), np.nan)
+                for name, values in numbers.items()
+            },
+        }
+    )
+
+
+def _rest(
+    memory: float, counted: list[dict[str, float]], explained: float
+) -> Iterator[tuple[str, float]]:
+    """Yield what a process's memory was beside the results of its workers, in bytes."""
+    size = sum(own["size"] for own in counted)
+    spilled = float(np.nan_to_num(sum(own["spilled_size"] for own in counted)))
+    if spilled:
+        yield _ON_DISK, -spilled
+    if size != explained and not np.isnan(size):
+        yield _MORE if size > explained else _FEWER, size - explained
+    if np.isnan(memory):
+        yield _NO_SAMPLE, np.nan
+    elif np.isnan(size):
+        yield _EITHER, memory - explained + spilled
+    else:
+        yield _UNMANAGED, memory - (size - spilled)
+
+
+class _Samples(NamedTuple):
+    """Samples of workers: seconds from the trace's begin, on the scheduler's clock."""
+
+    life: Array
+    time: Array
+    values: dict[str, Array]
+
+    @classmethod
+    def of(cls, trace: Trace, table: pd.DataFrame, *names: str) -> _Samples:
+        table = table.reindex(columns=["worker_id", "time", *names]).dropna()
+        life = table["worker_id"].to_numpy(dtype=np.int64)
+        time = _since(trace, table["time"]) - clock_offsets(trace)[life]
+        there = time < ends_of_lives(trace)[life]  # a process may outlive its worker
+        values = {name: table[name].to_numpy(dtype=float)[there] for name in names}
+        return cls(life[there], time[there], values)
+
+    def nearest(self, lives: Array | Sequence[int], time: float) -> dict[str, float]:
+        """Return the values in the sample of lives that is nearest to a time; NaN: none is near."""
+        rows = np.flatnonzero(np.isin(self.life, lives))
+        distance = np.abs(self.time[rows] - time)
+        if not len(rows) or not distance.min() <= _NEAR:
+            return dict.fromkeys(self.values, np.nan)
+        row = rows[np.argmin(distance)]
+        return {name: float(values[row]) for name, values in self.values.items()}
+
+
+def _since(trace: Trace, times: pd.Series) -> Array:
+    seconds: Array = times.to_numpy(dtype=float) - trace.begin
+    return seconds
