@@ -44,8 +44,8 @@ from measure import Result, spread
 #: of what a task that does nothing takes. Two processes of the same tasks differed by 7 millions on
 #: a busy machine: 2,600 a task where the sizes are 2,800 tasks apart.
 ALLOWANCE = 42_000
-#: The same for a part of the recorder that is counted alone. On one machine it repeats to one or two
-#: thousand; from one environment to the next the same hooks were 56,900 to 61,600.
+#: The same for a part of the recorder that is counted alone. On one machine it repeats to some
+#: 2,000; from one environment to the next the same hooks were 56,900 to 61,600.
 ALLOWANCE_ALONE = 8_000
 #: How often a round is added before a figure above the budget is believed.
 MORE_ROUNDS = 1

@@ -9,6 +9,7 @@ from dasfprof.errors import DasfprofError as DasfprofError
 from dasfprof.handles.analyser import TraceAnalyser as TraceAnalyser
 from dasfprof.handles.comparison import compare as compare
 from dasfprof.handles.inspection import stuck as stuck
+from dasfprof.handles.planning import plan as plan
 from dasfprof.handles.registration import profile as profile
 from dasfprof.handles.registration import register_default_profiler as register_default_profiler
 from dasfprof.handles.run import ProfiledRun as ProfiledRun

@@ -229,6 +229,8 @@ PUBLIC_DASK = {
     "dask.config",
     "dask.dataframe",
     "dask.delayed",
+    "dask.optimization",
+    "dask.optimization.cull",
     "dask.sizeof",
     "dask.sizeof.sizeof",
     "dask.system",

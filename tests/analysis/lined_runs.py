@@ -32,6 +32,7 @@ def write_run(
     client: str = "c",
     kind: str | None = None,
     shape: tuple[int, ...] | None = None,
+    uuid: str = "1",
 ) -> None:
     """Write what a worker and the scheduler tell of runs, which come with two graphs.
 
@@ -53,8 +54,8 @@ def write_run(
         row(GRAPH, timestamp=T + when, client=client, tasks=1, stimulus=stimulus)
         for when, stimulus in ((0, FIRST), (5, SECOND))
     ]
-    Plugin(directory).write((COMPUTE, worker))
-    Plugin(directory, "SchedulerPlugin").write(
+    Plugin(directory, run_uuid=uuid).write((COMPUTE, worker))
+    Plugin(directory, "SchedulerPlugin", run_uuid=uuid).write(
         (TASK_RUN, scheduler),
         (GRAPH, graphs),
         (WORKER_ADDED, [row(WORKER_ADDED, timestamp=T, worker=ADDRESS, nthreads=2)]),
@@ -66,13 +67,14 @@ def write_lines(
     layers: Sequence[tuple[float, int, str, list[str]]],
     graphs: Sequence[tuple[float, int, Any]] = (),
     files: Sequence[str] = (FILE,) * 4,
+    uuid: str = "1",
 ) -> None:
     """Write what the client tells of lines 1 to 4, whose ids are ten times their numbers."""
     lines = [
         row(LINE, timestamp=T - 3, id=10 * n, file=file, line=n, code="main", text=f"text {n}")
         for n, file in enumerate(files, 1)
     ]
-    Plugin(directory, "StepRecorder").write(
+    Plugin(directory, "StepRecorder", run_uuid=uuid).write(
         (LINE, lines),
         (LINE_LAYER, [(T + when, line, layer, inner) for when, line, layer, inner in layers]),
         (LINE_GRAPH, [(T + when, line, key) for when, line, key in graphs]),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
 from weakref import ref
@@ -28,7 +28,7 @@ _MOST_PARTS = 10_000
 _WRAPPERS = ("Finalize", "Repartition", "_ExprSequence", "_HLGExpr", "HLGExpr", "HLGFinalize")
 
 
-@dataclass
+@dataclass(slots=True)
 class Builders:
     """Who built an expression.
 
@@ -41,9 +41,9 @@ class Builders:
     #: The collection that was built of it.
     collection: ref[Any] | None = None
     #: The names of the expressions that were fused into it, with who built them.
-    fused: list[tuple[str, Builders]] = field(default_factory=list)
+    fused: Sequence[tuple[str, Builders]] = ()
 
-    def again(self, opened: OpenStep | None, line: Line | None, collection: Any) -> None:
+    def again(self, opened: OpenStep | None, collection: Any) -> None:
         """Note that it was built once more.
 
         While a collection of it lives, another may be but a copy: its line remains.
@@ -52,7 +52,7 @@ class Builders:
             self.steps[:] = [other for other in self.steps if other.names != opened.names]
             self.steps.append(opened)
         if self.collection is None or self.collection() is None:
-            self.line, self.collection = line, ref(collection)
+            self.line, self.collection = current_line(), ref(collection)
 
 
 class ExpressionBuilders:
@@ -68,14 +68,21 @@ class ExpressionBuilders:
         """Forget all expressions."""
         self._known.clear()
 
-    def built(self, expr: Any, opened: OpenStep | None, line: Line | None, collection: Any) -> None:
+    def built(self, expr: Any, collection: Any) -> None:
         """Note that the program built a collection of an expression, in a step or in none."""
-        builders = self._known.get(expr._name)
-        if builders is None:
-            own = Builders([] if opened is None else [opened], line, ref(collection))
-            self._adopt(expr, own, None)
-        else:
-            builders.again(opened, line, collection)
+        opened, known = steps.current_step(), self._known
+        builders = known.get(expr._name)
+        if builders is not None:
+            builders.again(opened, collection)
+            return
+        if len(known) > _MOST_NAMES:
+            known.clear()
+        own = Builders([] if opened is None else [opened], current_line(), ref(collection))
+        waiting = [expr]
+        for part in waiting:
+            if part._name not in known:
+                known[part._name] = own
+                waiting += _inner(part)
 
     def rewritten(self, expr: Any, result: Any, last: Any = None) -> None:
         """Note what an expression was rewritten to; `last` is its form just before."""
@@ -101,7 +108,7 @@ class ExpressionBuilders:
                 yield part._name, builders
 
     def _adopt(self, expr: Any, builders: Builders, before: Any) -> None:
-        """Assign unknown parts to who built the parts that they were before."""
+        """Assign unknown parts to who built the parts that they were before it was rewritten."""
         if len(self._known) > _MOST_NAMES:
             self._known.clear()
         waiting = [(expr, before)]
@@ -134,8 +141,7 @@ class ExpressionBuilders:
         known = self._known.get(part._name)
         if known is not None:
             return known
-        twins = [] if twin is None else [twin]
-        for other in chain(twins, _parts(before) if before is not None else ()):
+        for other in chain([] if twin is None else [twin], _parts(before)):
             if _kind(other) == _kind(part) and other._name in self._known:
                 return self._known[other._name]
         return builders
@@ -215,17 +221,26 @@ class BuiltLines:
         """Forget all layers."""
         self._known.clear()
 
+    def line_of(self, name: Any) -> Line | None:
+        """Return the line that built a layer last; None: unknown."""
+        return self._known.get(name)
+
     def built(self, name: Any, graph: Any) -> None:
         """Note a layer that was built with its graph, out of those that it depends on.
 
         In a call of the client the program builds nothing: the layer may be one that was optimised,
-        or that of results that stay on the cluster.
+        or that of results that stay on the cluster. It is called by the wrapper's own function.
         """
         known = self._known.get(name)
-        if type(name) is str and (known is None or not client_calls.is_open()):
-            line = current_line()
+        if (known is None or not client_calls.is_open()) and type(name) is str:
+            line = current_line(4)  # what Dask has called, and not the three calls of ours
             if line is not None and line is not known:
-                self._note(name, line, graph.dependencies.get(name, ()))
+                if len(self._known) > _MOST_NAMES:
+                    self._known.clear()
+                self._known[name] = line
+                dependencies = tuple(graph.dependencies.get(name, ()))
+                for observer in steps.observers:
+                    observer.built_at(line, name, dependencies)
 
     def built_directly(self, name: Any, graph: Any) -> None:
         """Note a layer of a graph that was not made of collections."""

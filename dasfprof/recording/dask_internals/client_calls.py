@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -31,8 +32,10 @@ _BRIEF = 0.0002
 
 #: A call that has ended may still be that of what was begun in it.
 _current: ContextVar[OpenCall | None] = ContextVar("dasfprof_call", default=None)
-#: Of this thread: seconds for which it made names for tasks; and whether it does.
+#: Of this thread: seconds for which it made names for tasks, and when each of the last of them was
+#: begun, with its seconds.
 _own = threading.local()
+_MOST_TOKENS = 1000
 
 
 @dataclass
@@ -199,20 +202,34 @@ def _timing_results(original: Any, patch: Patch) -> Any:
 
 
 def _timing_tokens(original: Any, patch: Patch) -> Any:
-    """Time how long names for tasks take to be made, of all that goes into them."""
+    """Time how long names for tasks take to be made, of all that goes into them.
+
+    A delayed function takes but some 30 µs to be built, and has a name: outside of calls, where
+    brief ones are not told, nothing is kept of them.
+    """
 
     def _tokenize(*args: Any, **kwargs: Any) -> Any:
-        if not patch.active or getattr(_own, "is_tokenising", False):
-            return original(*args, **kwargs)
-        _own.is_tokenising, began = True, monotonic()
+        began = monotonic()
         try:
             return original(*args, **kwargs)
         finally:
-            _own.is_tokenising, seconds = False, monotonic() - began
-            _own.tokenising = getattr(_own, "tokenising", 0.0) + seconds
-            try:
-                spent("tokenising", seconds)
-            except Exception:
-                logger.debug("the making of a name could not be noted", exc_info=True)
+            seconds = monotonic() - began
+            if (seconds >= _BRIEF or _current.get() is not None) and patch.active:
+                _note_token(began, seconds)
 
     return _tokenize
+
+
+def _note_token(began: float, seconds: float) -> None:
+    """Note that a name was made; what was noted of those that were made for it is part of it."""
+    try:
+        if not hasattr(_own, "tokens"):
+            _own.tokens = deque(maxlen=_MOST_TOKENS)
+        within = 0.0
+        while _own.tokens and _own.tokens[-1][0] >= began:
+            within += _own.tokens.pop()[1]
+        _own.tokens.append((began, seconds))
+        _own.tokenising = getattr(_own, "tokenising", 0.0) + seconds - within
+        spent("tokenising", seconds - within)
+    except Exception:
+        logger.debug("the making of a name could not be noted", exc_info=True)

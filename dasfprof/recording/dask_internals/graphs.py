@@ -11,10 +11,12 @@ annotated, with one tuple: `ANNOTATION`.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from types import FrameType
 from typing import Any
 
 import dask
@@ -30,7 +32,7 @@ from dasfprof.recording.dask_internals.built_lines import (
 from dasfprof.recording.dask_internals.patch import Patch, SharedPatches
 from dasfprof.recording.dask_internals.submissions import forget_timers, place_timers
 from dasfprof.recording.steps import step as steps
-from dasfprof.recording.steps.line import current_line
+from dasfprof.recording.steps.line import Line
 from dasfprof.recording.steps.step import OpenStep
 from dasfprof.schema.steps import ANNOTATION
 
@@ -46,8 +48,17 @@ _layers: dict[str, list[Names]] = {}
 _expressions = ExpressionBuilders()
 _lines = BuiltLines()
 
-#: Whether this thread is in `HighLevelGraph.from_collections`, or rewrites an expression.
-_busy = threading.local()
+
+class _Rewriting(threading.local):
+    """Whether this thread rewrites an expression, and what it was rewritten to last."""
+
+    rewriting = False
+    last: Any = None
+
+
+_busy = _Rewriting()
+#: The layer for which a thread has called `HighLevelGraph.from_collections`; None: none.
+_making: list[Any] = [None]
 #: Modules of collections of expressions that were looked at.
 _watched: set[str] = set()
 #: The attributes of classes that are currently wrapped.
@@ -62,6 +73,11 @@ def place_hooks() -> None:
 def remove_hooks() -> None:
     """Restore everything, unless another run still uses the hooks."""
     _patches.leave()
+
+
+def line_of(layer: Any) -> Line | None:
+    """Return the line that built a layer last, while lines are noted; None: unknown."""
+    return _lines.line_of(layer)
 
 
 def watch_collections() -> None:
@@ -121,22 +137,30 @@ def _forget() -> None:
 _patches = SharedPatches(_place, _forget)
 
 
+# A delayed function takes but some 30 µs to be built, in which each of these wrappers is called: a
+# wrapper with the parameters of what it wraps takes a third of the time of one with any.
+
+
 def _noting_layer(original: Any, patch: Patch) -> Any:
-    def from_collections(*args: Any, **kwargs: Any) -> Any:
-        outer = getattr(_busy, "building", False)
-        _busy.building = True
-        try:
-            graph = original(*args, **kwargs)
-        finally:
-            _busy.building = outer
+    if not _takes(original, "cls", "name", "layer", "dependencies"):
+        return _noting_layer_of_any(original, patch)
+
+    def from_collections(cls: Any, name: Any, layer: Any, dependencies: Any = ()) -> Any:
+        _making[0] = name
+        graph = original(cls, name, layer, dependencies)
         if patch.active:
-            try:  # not by `_safely`: a delayed function takes but some 50 µs to be built
-                name = args[1] if len(args) > 1 else kwargs["name"]
-                _lines.built(name, graph)
-                if _layers or steps.current_step() is not None:
-                    _note_built(name, args, kwargs)
-            except Exception:
-                logger.debug("a graph's line could not be noted", exc_info=True)
+            _note_graph(name, graph, dependencies)
+        return graph
+
+    return from_collections
+
+
+def _noting_layer_of_any(original: Any, patch: Patch) -> Any:
+    def from_collections(*args: Any, **kwargs: Any) -> Any:
+        graph = original(*args, **kwargs)
+        if patch.active:
+            given = dict(zip(("cls", "name", "layer", "dependencies"), args, strict=False)) | kwargs
+            _note_graph(given.get("name"), graph, given.get("dependencies", ()))
         return graph
 
     return from_collections
@@ -147,19 +171,42 @@ def _noting_sources(original: Any, patch: Patch) -> Any:
 
     def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(*args, **kwargs)
-        if patch.active and not getattr(_busy, "building", False):
+        if patch.active:
             _safely(_note_sources, *args[:1])
 
-    return __init__
+    def init(self: Any, layers: Any, dependencies: Any, key_dependencies: Any = None) -> None:
+        original(self, layers, dependencies, key_dependencies)
+        if patch.active and not (type(layers) is dict and _making[0] in layers):
+            _safely(_note_sources, self)
+
+    return init if _takes(original, "self", *_GRAPH_PARAMETERS) else __init__
+
+
+_GRAPH_PARAMETERS = ("layers", "dependencies", "key_dependencies")
+
+
+def _takes(function: Any, *parameters: str) -> bool:
+    """Return whether a function has exactly these parameters."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    plain = all(one.kind is one.POSITIONAL_OR_KEYWORD for one in found)
+    return plain and tuple(one.name for one in found) == parameters
 
 
 def _noting_collection(original: Any, patch: Patch) -> Any:
     def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N807
         original(*args, **kwargs)
-        if patch.active and not getattr(_busy, "rewriting", False):
-            _safely(_note_collection, args, kwargs)
+        if patch.active:
+            _note_collection(*(*args, *kwargs.values())[:2])
 
-    return __init__
+    def init(self: Any, expr: Any) -> None:
+        original(self, expr)
+        if patch.active:
+            _note_collection(self, expr)
+
+    return init if _takes(original, "self", "expr") else __init__
 
 
 def _noting_rewritten(original: Any, patch: Patch) -> Any:
@@ -168,7 +215,7 @@ def _noting_rewritten(original: Any, patch: Patch) -> Any:
     def rewrite(*args: Any, **kwargs: Any) -> Any:
         if not _expressions or not patch.active:
             return original(*args, **kwargs)
-        inside = getattr(_busy, "rewriting", False)
+        inside = _busy.rewriting
         _busy.rewriting = True
         try:
             result = original(*args, **kwargs)
@@ -199,18 +246,27 @@ def _safely(note: Callable[..., Any], *args: Any) -> Any:
         return None
 
 
-def _note_built(name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Note the layer of a call of `from_collections(cls, name, layer, dependencies)`."""
-    if steps.current_step() is not None:
-        _note_layers((name,))
-    else:
-        _note_derived(name, args[3] if len(args) > 3 else kwargs.get("dependencies", ()))
+def _note_graph(name: Any, graph: Any, dependencies: Any) -> None:
+    """Note the layer that was made of collections; called by the wrapper alone."""
+    _making[0] = None
+    try:
+        _lines.built(name, graph)
+        if steps.current_step() is not None:
+            _note_layers((name,))
+        elif _layers:
+            _note_derived(name, dependencies)
+    except Exception:
+        logger.debug("a graph's line could not be noted", exc_info=True)
 
 
-def _note_collection(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Note the expression of a new collection, the first argument after `self`."""
-    collection, expr = next(zip(args[:1], (*args[1:], *kwargs.values()), strict=False))
-    _expressions.built(expr, steps.current_step(), current_line(), collection)
+def _note_collection(*given: Any) -> None:
+    """Note the expression of a new collection, which are the first arguments of its making."""
+    try:
+        if not _busy.rewriting:
+            collection, expr = given
+            _expressions.built(expr, collection)
+    except Exception:
+        logger.debug("a collection could not be noted", exc_info=True)
 
 
 def _note_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Names | None:
@@ -258,10 +314,22 @@ def _note_derived(name: Any, dependencies: Any) -> None:
 
 def _note_sources(graph: Any) -> None:
     layers = graph.layers
-    if len(layers) <= 2:  # the layers of graphs that an optimisation creates are known
+    # The layers of graphs that an optimisation creates are known.
+    if len(layers) <= 2 and not _is_made_of_collections():
         _note_layers([name for name in layers if name not in _layers])
         for name in layers:
             _lines.built_directly(name, graph)
+
+
+def _is_made_of_collections() -> bool:
+    """Return whether this thread is in `HighLevelGraph.from_collections`."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "from_collections" and code.co_filename == __file__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
@@ -270,7 +338,7 @@ def _note_rewritten(result: Any, inside: bool, expr: Any) -> None:
         _busy.last = result
         return
     # The parts' steps come first: a fusion belongs not only to the last step.
-    _expressions.rewritten(expr, result, getattr(_busy, "last", None))
+    _expressions.rewritten(expr, result, _busy.last)
     _busy.last = None
     if is_expression(result):
         for name, builders in _expressions.layers(result):

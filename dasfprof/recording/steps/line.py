@@ -11,17 +11,18 @@ import linecache
 import os
 import sys
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import time
 from types import CodeType, FrameType
 from typing import Any
 
+from dasfprof.database.block_codec import Columns
 from dasfprof.database.writer import Folded, Source, TraceWriter
 from dasfprof.recording.task_runs.function_code import LARGEST, codes_in
 from dasfprof.recording.task_runs.tracebacks import of_library
-from dasfprof.schema.steps import LINE
+from dasfprof.schema.steps import LINE, LINE_LAYER
 
 #: A line of the program: file, line, function.
 Place = tuple[str, int, str]
@@ -43,8 +44,9 @@ _MOST_LINES = 100_000
 _whose: dict[str, int] = {}
 #: By the place in the program and in the library beneath.
 _lines: dict[tuple[Place, Place | None], Line] = {}
-#: By the identities of the code of both and the instructions in it; with the code, which keeps it.
-_at: dict[tuple[int, int, int, int], tuple[Line, CodeType, CodeType | None]] = {}
+#: By the identities of the code and the instructions in it, of the program and of a library beneath
+#: it if there is one; with the code, which keeps it.
+_at: dict[tuple[int, ...], tuple[Line, CodeType, CodeType | None]] = {}
 _ids = itertools.count(int.from_bytes(os.urandom(6), "big") << 14)
 
 
@@ -62,23 +64,32 @@ class Line:
     library: Place | None
 
 
-def current_line() -> Line | None:
-    """Return the innermost line of the user's code that this thread is in; without, a library's."""
-    frame: FrameType | None = sys._getframe(1)
+def current_line(above: int = 1) -> Line | None:
+    """Return the innermost line of the user's code that this thread is in; without, a library's.
+
+    Parameters
+    ----------
+    above
+        Where to begin, in calls above this one: what is beneath is not looked at.
+    """
+    frame: FrameType | None = sys._getframe(above)
     library: FrameType | None = None
-    known = _whose.get
+    # A delayed function takes 30 µs to be built: a call more is a share of that.
+    whose_is, line_at = _whose.get, _at.get
     while frame is not None:
-        file = frame.f_code.co_filename
-        whose = known(file)
-        if whose:
-            if whose == _USER:
-                return _line(frame, library)
-            if library is None:
-                library = frame
+        code = frame.f_code
+        whose = whose_is(code.co_filename)
+        if whose == _NOBODY:
+            frame = frame.f_back
         elif whose is None:
-            _whose[file] = _owner(file)
-            continue
-        frame = frame.f_back
+            _whose[code.co_filename] = _owner(code.co_filename)
+        elif whose == _LIBRARY:
+            library, frame = library or frame, frame.f_back
+        elif library is None:
+            found = line_at((id(code), frame.f_lasti))
+            return _line(frame, None) if found is None else found[0]
+        else:
+            return _line(frame, library)
     return None if library is None else _line(library, None)
 
 
@@ -91,7 +102,9 @@ def _line(frame: FrameType, library: FrameType | None) -> Line:
     code = frame.f_code
     below = None if library is None else library.f_code
     # The number of a line takes a search in its code, and the hash of code as long.
-    at = id(code), frame.f_lasti, id(below), -1 if library is None else library.f_lasti
+    at: tuple[int, ...] = (id(code), frame.f_lasti)
+    if library is not None:
+        at = (*at, id(below), library.f_lasti)
     found = _at.get(at)
     if found is None:
         if len(_at) >= _MOST_LINES:
@@ -137,7 +150,7 @@ _NO_PLACE = (None, -1, None)
 
 
 class NotedLines:
-    """Notes lines, each the first time.
+    """Notes what lines built; and the lines, each the first time.
 
     Parameters
     ----------
@@ -154,30 +167,47 @@ class NotedLines:
         self._known: set[int] = set()
         #: Of files: their lines, the code in them, and why there are none.
         self._files: dict[str, tuple[list[str], set[CodeType] | None, str | None]] = {}
-        self._source = Source(self._fold, constants)
+        self._seen = Source(self._fold_seen, constants)
+        self._built = Source(self._fold_built, constants, width=4)
         self._writer = writer
-        writer.add_source(self._source)
+        writer.add_source(self._seen)
+        writer.add_source(self._built)
+        self._note = writer.extender(self._built)
+
+    def built_at(self, line: Line, layer: Any, dependencies: tuple[str, ...]) -> None:
+        """Note that a line built a layer out of others."""
+        self._note((time(), line, layer, dependencies))
 
     def see(self, line: Line) -> None:
         """Note a line, unless it was."""
         if line.id not in self._known:
-            self._known.add(line.id)
-            self._writer.append(self._source, (time(), line))
+            self._writer.append(self._seen, (time(), line))
 
-    def _fold(self, notes: Sequence[tuple[float, Line]]) -> Folded:
+    def _fold_seen(self, notes: Sequence[tuple[float, Line]]) -> Folded:
         """Return rows; called in the writer's thread."""
-        rows = [
-            (
-                when,
-                line.id,
-                *line.place,
-                *self._text(line),
-                _cell(line.place[0]),
-                *(line.library or _NO_PLACE),
-            )
-            for when, line in notes
+        rows = self._rows(notes)
+        return [(LINE, rows, range(len(rows)))]
+
+    def _fold_built(self, notes: list[Any]) -> Folded:
+        """Return rows of layers, and of lines that are new; called in the writer's thread."""
+        when, lines = notes[::4], notes[1::4]
+        layers = Columns([when, [line.id for line in lines], notes[2::4], notes[3::4]])
+        rows = self._rows(zip(when, lines, strict=True))
+        count = len(lines)
+        return [
+            (LINE_LAYER, layers, range(count)),
+            (LINE, rows, range(count, count + len(rows))),
         ]
-        return [(LINE, rows, range(len(rows)))] if rows else []
+
+    def _rows(self, notes: Iterable[tuple[float, Line]]) -> list[tuple[Any, ...]]:
+        """Return rows of the lines that were not noted yet."""
+        rows = []
+        for when, line in notes:
+            if line.id not in self._known:
+                self._known.add(line.id)
+                text, cell = self._text(line), _cell(line.place[0])
+                rows.append((when, line.id, *line.place, *text, cell, *(line.library or _NO_PLACE)))
+        return rows
 
     def _text(self, line: Line) -> tuple[str | None, str | None]:
         """Return the text of a line, or why there is none."""

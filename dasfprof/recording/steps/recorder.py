@@ -35,7 +35,7 @@ from dasfprof.recording.under_way.loop import ClientUnderWay, Pulse
 from dasfprof.recording.under_way.rows import UnderWayRows
 from dasfprof.schema.client import CLIENT_CALLS, SENT_VALUE
 from dasfprof.schema.stack_samples import CLIENT_SAMPLE
-from dasfprof.schema.steps import GRAPH_SENT, LINE_GRAPH, LINE_LAYER, STEP, STEP_END, STEP_LAYER
+from dasfprof.schema.steps import GRAPH_SENT, LINE_GRAPH, STEP, STEP_END, STEP_LAYER
 
 # --- What the client's program calls, as rows: many short calls from one line are one -------------
 
@@ -248,8 +248,9 @@ class StepRecorder:
 
     def built_at(self, line: Line, layer: Any, dependencies: tuple[str, ...]) -> None:
         """Note that a line built a layer of a graph, or a future."""
-        self._append((LINE_LAYER, (time(), line.id, layer, dependencies)))
-        self._see(line)
+        if not self._stopped and self._lines is None:
+            self._open()  # which replaces this
+            self.built_at(line, layer, dependencies)
 
     def mapped(self, line: Line, key: Any) -> None:
         """Note that a line sent a graph with a key that it alone built."""
@@ -310,6 +311,7 @@ class StepRecorder:
                     code = self.settings.record_code
                     self._functions = SentFunctions(database.writer, self._constants, code)
                     self._lines = NotedLines(database.writer, self._constants, code)
+                    self.built_at = self._lines.built_at  # type: ignore[method-assign]
                     self._uploader = upload_files(self.settings, "the client", [database])
                     self.database = database
         return self.database
