@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
@@ -15,7 +16,7 @@ import lined_library
 import lined_programs
 import pandas as pd
 import pytest
-from clusters import client_of
+from clusters import client_of, wait_until
 from distributed import Client, wait, worker_client
 from lined_programs import PROGRAMS, marked_lines, take_notes
 
@@ -135,6 +136,12 @@ def test_a_fused_group_is_the_lines_whose_work_the_tasks_do(client: Client, tmp_
     assert ledger["Tasks"].iloc[0] == 4
 
 
+def keys_known(dask_scheduler: Any) -> set[Any]:
+    """Return the keys that the scheduler knows, which is in the client's process."""
+    gc.collect()  # futures may be in circles
+    return set(dask_scheduler.tasks)
+
+
 def test_the_plan_of_two_computations(client: Client, tmp_path: Path) -> None:
     """Both take the persisted chunks, and make the same of them.
 
@@ -143,8 +150,12 @@ def test_the_plan_of_two_computations(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path) as run:
         x = da.random.random((8, 10), chunks=(2, 10)).persist()
         wait(x)
+        known = client.run_on_scheduler(keys_known)
         for _ in range(2):
-            wait((x + 1).sum(axis=0, split_every=4).persist())
+            sums = (x + 1).sum(axis=0, split_every=4).persist()
+            wait(sums)
+            del sums
+            wait_until(lambda: client.run_on_scheduler(keys_known) <= known)
     analyser = run.analyser(progress=False)
     plan, edges = analyser.plan(), analyser.plan_edges()
     assert plan["Computation"].tolist() == [1, 2, 2, 3, 3]
