@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -40,3 +42,11 @@ def wait_until(condition: Callable[[], Any], seconds: float = 120.0, every: floa
         assert time.monotonic() < deadline, "it did not come true in time"
         time.sleep(every)
     return value
+
+
+def is_written(file: Path) -> bool:
+    """Return whether a file of a scheduler is whole: Dask makes it, and fills it a moment later."""
+    try:
+        return bool(json.loads(file.read_text())["address"])
+    except (OSError, ValueError):
+        return False

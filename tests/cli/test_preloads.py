@@ -11,7 +11,7 @@ from pathlib import Path
 
 import dask
 import pytest
-from clusters import wait_until
+from clusters import is_written, wait_until
 from dask.highlevelgraph import HighLevelGraph
 from distributed import Client, LocalCluster
 from shell import BIN, DEADLINE, environment
@@ -92,7 +92,7 @@ def test_servers_with_the_preload(
                 traces=traces,
             )
         )
-        wait_until(address.exists)
+        wait_until(lambda: is_written(address))
         with Client(scheduler_file=str(address)) as client:
             client.wait_for_workers(2)
             futures = client.map(abs, range(TASKS), pure=False)
@@ -132,7 +132,7 @@ def test_a_directory_that_cannot_be_written_leaves_the_scheduler_alone(tmp_path:
     with started(
         *command, "--scheduler-file", str(address), log=log, traces=tmp_path / "file" / "below"
     ) as scheduler:
-        wait_until(address.exists)
+        wait_until(lambda: is_written(address))
         with Client(scheduler_file=str(address)) as client:
             names = client.run_on_scheduler(
                 lambda dask_scheduler: [*dask_scheduler.plugins, *dask_scheduler.worker_plugins]

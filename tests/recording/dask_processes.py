@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import independent_record as record
+from clusters import is_written
 from distributed import Client, Security
 
 #: Tests are imported by their workers too.
@@ -57,7 +59,7 @@ class Processes:
         """Start a scheduler, and wait for it."""
         command = "-m", "distributed.cli.dask_scheduler", *self._common, "--port=0", *options
         process = self.start(*command, **disk)
-        record.wait_until(self.scheduler_file.exists)
+        record.wait_until(partial(is_written, self.scheduler_file))
         return process
 
     def worker(self, nanny: bool = False, **disk: Any) -> subprocess.Popen[bytes]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import wait_until
+from clusters import is_written, wait_until
 from dask_processes import certificates
 from distributed import Client, LocalCluster
 from distributed.comm import connect
@@ -113,7 +113,7 @@ def bare_scheduler(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "sitecustomize.py").write_text(BLOCKED)
     with start(tmp_path, "dask_scheduler", "--port", "0", "--scheduler-file", "s.json") as process:
-        wait_until((tmp_path / "s.json").exists)
+        wait_until(lambda: is_written(tmp_path / "s.json"))
         yield str(tmp_path / "s.json"), tmp_path
         process.kill()
 

@@ -8,11 +8,13 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import independent_record as record
 import pytest
 from click.testing import CliRunner
+from clusters import is_written
 from dask_processes import PATHS, Processes
 from distributed import Client
 from recorded_facts import computed
@@ -75,7 +77,7 @@ class Hosts(Processes):
         self.scheduler_file.unlink(missing_ok=True)
         arguments = ("-m", "distributed.cli.dask_scheduler", *self._common, "--port=0")
         process = self.start_on(host, *arguments)
-        record.wait_until(self.scheduler_file.exists)
+        record.wait_until(partial(is_written, self.scheduler_file))
         return process
 
     def worker_on(self, host: str, wrong: float = 0.0) -> subprocess.Popen[bytes]:
