@@ -142,23 +142,31 @@ def test_worker_killed_at_any_moment(client: Client, tmp_path: Path, seed: int) 
 # --- workers come and go --------------------------------------------------------------------------
 
 
-def squares(client: Client, name: str, count: int = 50) -> None:
+def squares(client: Client, name: str, count: int = 50, **where: Any) -> None:
     """Run tasks, and let go of their results: a worker that leaves must not have them run again."""
     keys = [f"{name}-{i}" for i in range(count)]
-    futures = client.map(work, range(count), key=keys)
+    futures = client.map(work, range(count), key=keys, **where)
     assert client.gather(futures) == [i * i for i in range(count)]
     del futures
     record.wait_until(lambda: not scheduler_keys(client) & set(keys))
+
+
+def squares_on_each(client: Client, name: str) -> None:
+    """Run a task on each worker: a crowded machine may let one of them run all others."""
+    for place, address in enumerate(addresses(client)):
+        squares(client, f"{name}-{place}", 1, workers=[address])
 
 
 def test_restart_of_all_workers(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, directory=tmp_path, flush_interval="1h") as run:
         squares(client, "before-restart")
         first = addresses(client)
+        squares_on_each(client, "before")
         client.restart()
         two_workers(client)
         squares(client, "after-restart")
         second = addresses(client)
+        squares_on_each(client, "after")
     assert not set(first) & set(second)
     assert_whole(run)
     assert_same_runs(run, memory_runs(client))
