@@ -667,6 +667,11 @@ def test_tasks_that_wait_in_calls_of_storage(tmp_path: Path) -> None:
     # Of the 0.9 s that each waits, less than half is in such calls.
     plan = Plan(four_lanes("load", 1.0, 4, cpu=0.1, storage=0.4))
     assert found(plan, tmp_path / "less").keys() == {"blocked-tasks"}
+    # Then files that all processes read are what is said, and nothing of such calls.
+    plan.used = [(n, at, {"process_io.read_size": at * 1e8}) for n in (0, 1) for at in (0.0, 4.0)]
+    said = found(plan, tmp_path / "files")["io-bound"]["Finding"]
+    assert "while 800 MB are read and written" in said
+    assert "fsspec" not in said
 
 
 def test_sleeping_tasks_on_a_busy_host_do_not_lack_cores(tmp_path: Path) -> None:

@@ -120,12 +120,14 @@ def io_bound(run: RunFigures) -> Iterator[Finding]:
     rows, lost = _waiting_rows(run)
     if not len(rows) or not _waits_for_storage(run, rows) or _turn_of_most(run, rows) is not None:
         return
-    name, nbytes = most_of(run, rows), float(run.file_bytes.sum())
+    in_calls = _waits_in_calls(run, rows)
+    name = most_of(run, rows[run.storage[rows] > 0] if in_calls else rows)
+    nbytes = float(run.file_bytes.sum())
     yield Finding.of(
         _say_io_bound,
         function=name,
         on_cpu=cpu_share(run, name),
-        in_storage=_in_storage(run, name),
+        in_storage=_in_storage(run, name) if in_calls else None,
         moved=Bytes(nbytes),
         rate=Rate(nbytes / run.wall),
         waiting=Share(run.share(lost * run.threads)),
@@ -331,15 +333,19 @@ def _waiting_rows(run: RunFigures) -> tuple[Array, float]:
 
 def _waits_for_storage(run: RunFigures, rows: Array) -> bool:
     """Return whether task runs wait in calls of a storage, or as their processes move files."""
+    return _waits_in_calls(run, rows) or _waits_for_files(run, rows)
+
+
+def _waits_in_calls(run: RunFigures, rows: Array) -> bool:
+    """Return whether task runs wait in calls of a storage for most of their waiting."""
     waits = float((run.working[rows] - run.cpu[rows]).sum())
-    return float(run.storage[rows].sum()) >= _SHOWN * waits or _waits_for_files(run, rows)
+    return waits > 0 and float(run.storage[rows].sum()) >= _SHOWN * waits
 
 
-def _in_storage(run: RunFigures, name: str) -> Share | None:
-    """Return the share of a function's time that it waits in calls of a storage; None: in none."""
+def _in_storage(run: RunFigures, name: str) -> Share:
+    """Return the share of a function's time, as `cpu_share`, that it waits in such calls."""
     rows = np.flatnonzero((run.function_names == name)[run.functions.codes])
-    waited, seconds = float(run.storage[rows].sum()), float(run.working[rows].sum())
-    return Share(waited / seconds) if waited > 0 and seconds > 0 else None
+    return Share(run.storage[rows].sum() / run.working[rows].sum())
 
 
 def _waits_for_files(run: RunFigures, rows: Array) -> bool:
