@@ -123,8 +123,9 @@ def _deaths(trace: Trace, row: Mapping[Any, Any], function: str) -> dict[str, st
     there = only["key_id"].to_numpy()[np.isin(only["worker_id"], lives)]
     # What a worker had not written when it died only the scheduler knows.
     kept = only["key_id"].to_numpy()[(only["scheduler_state"] == "memory").to_numpy(dtype=bool)]
-    ended = Counter(codes[np.append(trace.tasks["key_id"].to_numpy(), kept)].tolist())
-    runs = {functions[code]: ended[code] for code in codes[there].tolist()}
+    of_ended = codes[np.append(trace.tasks["key_id"].to_numpy(), kept)]
+    ended = np.bincount(of_ended, minlength=len(functions))
+    runs = {functions[code]: int(ended[code]) for code in codes[there].tolist()}
     never = [name for name, number in runs.items() if not number]
     often = [name for name, number in runs.items() if number >= _INNOCENT]
     suspicion = ""
