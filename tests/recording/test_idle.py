@@ -85,12 +85,14 @@ def test_what_begins_in_a_rest_is_sampled_from_its_begin(client: Client, tmp_pat
             wait_for_rest(client)
             slept += client.submit(sleep_in_a_task, 1.0, key=f"sleep-{number}").result()
         wait_for_rest(client)
-        on_the_worker(client, time.sleep, 0.5)  # in the loop's thread
+        on_the_worker(client, time.sleep, 1.5)  # in the loop's thread
         run.flush()
     tasks = facts(run, "TracePlugin", "Task Sample")
-    assert 0.8 * slept < sum(row["interval"] for row in tasks) < 1.2 * slept
+    # A look after a rest stands for one and a half times of that between looks at most, and a slow
+    # machine, on which looks are dear, takes one in 0.3 s.
+    assert 0.5 * slept < sum(row["interval"] for row in tasks) < 1.6 * slept
     loops = facts(run, "TracePlugin", "Loop Sample")
-    assert sum(row["interval"] for row in loops) > 0.3
+    assert sum(row["interval"] for row in loops) > 0.5
 
 
 def test_a_worker_with_an_actor_does_not_rest(client: Client, tmp_path: Path) -> None:
