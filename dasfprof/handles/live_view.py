@@ -10,6 +10,7 @@ from typing import Any
 
 from dasfprof.analysis.live import LiveRun, RunState
 from dasfprof.errors import TraceError
+from dasfprof.report.terminal.findings_so_far import FindingsSoFar
 from dasfprof.report.terminal.live_view import (
     counts_in_words,
     pace_in_words,
@@ -39,6 +40,7 @@ class LiveView:
     def __init__(self, find_files: Callable[[], Sequence[Path]]) -> None:
         self._find_files = find_files
         self._live: LiveRun | None = None
+        self._findings: FindingsSoFar | None = None
         self._state: RunState | None = None
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -49,6 +51,8 @@ class LiveView:
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
+        if self._findings is not None:
+            self._findings.close()
 
     def state(self) -> RunState | None:
         """Return the run's state; None while nothing of it is on this machine's disk."""
@@ -69,7 +73,10 @@ class LiveView:
 
     def _html(self) -> str:
         state = self.state()
-        return f"<p>{_NOTHING_YET}</p>" if state is None else state_html(state)
+        if state is None or self._live is None:
+            return f"<p>{_NOTHING_YET}</p>"
+        self._findings = self._findings or FindingsSoFar(self._live)
+        return state_html(state, self._findings.latest(state))
 
     def _ipython_display_(self) -> None:
         from IPython.display import display

@@ -192,6 +192,58 @@ def test_a_killed_run_ends_the_view(tmp_path: Path) -> None:
             script.kill()
 
 
+#: Two tasks that take two locks the other way round, recorded into the second argument's directory.
+CROSSED = """
+import sys, time, dasfprof
+from distributed import Client, Event, Lock
+def take(first, second):
+    with Lock(first):
+        Event(first).set()
+        Event(second).wait()
+        with Lock(second):
+            return first
+if __name__ == "__main__":
+    client = Client(sys.argv[1])
+    dasfprof.register_default_profiler(client, "run", directory=sys.argv[2])
+    client.submit(sum, [1, 2]).result()
+    names = [("crossed a", "crossed b"), ("crossed b", "crossed a")]
+    tasks = [client.submit(take, *pair, workers=[worker]) for pair, worker in zip(names, (0, 1))]
+    time.sleep(600)
+"""
+
+
+def test_crossed_locks_whose_client_is_killed(tmp_path: Path) -> None:
+    """A hang is told above all else, with what to do, and a killed client is no end of the run."""
+    (tmp_path / "crossed.py").write_text(CROSSED)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        command = [sys.executable, "crossed.py", cluster.scheduler_address, "traces"]
+        with subprocess.Popen(command, cwd=tmp_path) as script:
+            try:
+                live = wait_until(lambda: following(tmp_path / "traces"))
+                wait_until(lambda: len(live.read().long_tasks) == 2)
+                hung = shell("dasfprof", "watch", "--once", "traces", cwd=tmp_path).stdout
+            finally:
+                script.kill()
+        wait_until(lambda: live.read().client_is_gone)
+        killed = shell("dasfprof", "watch", "--once", "traces", cwd=tmp_path).stdout
+        with in_terminal(BIN / "dasfprof", "watch", tmp_path / "traces", COLUMNS=100) as (_, shown):
+            wait_until(lambda: "other's locks" in ESCAPES.sub("", shown()))
+        document = shell("dasfprof", "watch", "--once", "--json", "traces", cwd=tmp_path).stdout
+    # What still waits in the workers' threads would do so for ever.
+    first, verdict = hung.splitlines()[0], " ".join(hung.split())
+    assert re.search(r"  goes on, .* since the first task$", first)
+    cause = "2 tasks wait for each other's locks, and none can go on. → Take the locks in one order"
+    assert cause in verdict
+    assert verdict.index(cause) < verdict.index("1 of 3 done, 2 on workers")
+    assert "goes on without its client, whose process is gone" in killed
+    assert cause in " ".join(killed.split())
+    told = json.loads(document)
+    assert (told["goes_on"], told["client_is_gone"], told["done"]) == (True, True, 1)
+    done = shell("dasfprof", "watch", "traces", cwd=tmp_path).stdout
+    assert "did not end." in done
+    assert cause in " ".join(done[done.index("did not end.") :].split())
+
+
 def test_an_ended_run_is_summed_up(client: Client, tmp_path: Path) -> None:
     with dasfprof.profile(client, name="run", directory=tmp_path) as run:
         client.submit(nap, 1, seconds=0, pure=False).result()

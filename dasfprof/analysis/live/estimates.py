@@ -35,13 +35,14 @@ def describe(
     long_tasks: list[LongTask],
     elsewhere: frozenset[str | None] = frozenset(),
     closed: bool = True,
+    client_is_gone: bool = False,
     notes: tuple[str, ...] = (),
 ) -> RunState:
     """Put a state together.
 
     Parameters
     ----------
-    run, goes_on, workers, long_tasks, closed, notes
+    run, goes_on, workers, long_tasks, closed, client_is_gone, notes
         As in `RunState`.
     elsewhere
         Steps after which others began, which may have tasks of the same functions.
@@ -91,6 +92,7 @@ def describe(
         tuple(long_tasks),
         silence if is_quiet and goes_on else None,
         closed,
+        client_is_gone,
         (*notes, *(() if counted or goes_on is False else (_NO_COUNTS,))),
     )
 

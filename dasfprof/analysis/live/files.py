@@ -100,10 +100,7 @@ class RunFiles:
         if not open_files:
             return False
         now = time.monotonic()
-        if now - self._looked >= _LOOK:
-            self._looked = now
-            self._writers = {file.path: writer_of(file.header) for file in open_files}
-        writers = {self._writers.get(file.path, Writer.ALIVE) for file in open_files}
+        writers = self._writers_of(open_files)
         if Writer.ALIVE in writers:
             return True
         if Writer.UNKNOWN not in writers:
@@ -112,6 +109,25 @@ class RunFiles:
         of_scheduler = self.of("SchedulerPlugin")
         closed = any(file.closed and not file.continues for file in of_scheduler)
         return False if closed and silent > _SILENCE else None
+
+    def _writers_of(self, files: Sequence[FollowedFile]) -> set[Writer]:
+        """Return what is known of the processes that write some files that are open."""
+        now = time.monotonic()
+        if now - self._looked >= _LOOK:
+            self._looked = now
+            self._writers = {
+                file.path: writer_of(file.header)
+                for file in self
+                if file.header and not file.closed
+            }
+        return {self._writers.get(file.path, Writer.ALIVE) for file in files}
+
+    def client_is_gone(self) -> bool:
+        """Return whether the processes of all clients ended without closing their files."""
+        clients = [file for file in self.of("StepRecorder") if not file.continues]
+        if not clients or any(file.closed for file in clients):
+            return False
+        return self._writers_of(clients) == {Writer.ENDED}
 
     def closed(self) -> bool:
         """Return whether the run's files were closed: the scheduler's, if there are any."""

@@ -70,6 +70,11 @@ class LiveRun:
         """The files that are known of the run."""
         return [file.path for file in self._files]
 
+    @property
+    def source(self) -> str:
+        """The run as `open_run` and the commands take it."""
+        return str(self.paths[0].parent / self.name)
+
     def size(self) -> int:
         """Return how many bytes of the files were read."""
         return sum(file.position for file in self._files)
@@ -172,6 +177,7 @@ class LiveRun:
             long_tasks=self._long_tasks() if goes_on else [],
             elsewhere=self._steps.elsewhere(),
             closed=self._files.closed(),
+            client_is_gone=self._files.client_is_gone(),
             notes=notes,
         )
 

@@ -104,8 +104,16 @@ class RunState:
     quiet_for: float | None = None
     #: Whether the files of a run that does not go on were closed: else it was cut off.
     closed: bool = True
+    #: Whether its clients' processes ended without closing their files: nobody takes its results.
+    client_is_gone: bool = False
     #: What the files do not tell, in words.
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether something of it seems not to end; `TraceAnalyser.diagnose` tells why."""
+        signs = self.quiet_for is not None or bool(self.long_tasks) or self.client_is_gone
+        return signs and self.goes_on is not False
 
     def document(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""

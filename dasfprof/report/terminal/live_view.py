@@ -18,10 +18,13 @@ from dasfprof.analysis.live import LiveRun
 from dasfprof.analysis.live.state import FunctionProgress, LongTask, RunState, WorkerState
 from dasfprof.report.json_text import json_of
 from dasfprof.report.terminal.console import as_html
+from dasfprof.report.terminal.findings_so_far import FindingsSoFar
 from dasfprof.text import clean, count_of, elide, format_duration, format_share, format_size
 
 #: Least columns at which a part is shown, and widths of bars.
 _WIDE, _BAR, _WHOLE_BAR = 90, 16, 40
+#: The rule that tells why a run does not end.
+_WHY = "unfinished-run"
 _SEVERITIES = {"high": "red", "medium": "yellow", "low": "cyan"}
 #: Share of its limit beyond which a worker's memory is near Dask's pause.
 _FULL = 0.8
@@ -37,6 +40,9 @@ def state_in_words(state: RunState) -> str:
     words = "goes on" if state.goes_on else "has ended"
     if state.goes_on is False and not state.closed:
         words = "was cut off: the processes that wrote its files are gone"
+    elif state.client_is_gone:
+        words = "goes on" if state.goes_on else "stopped"
+        words += " without its client, whose process is gone"
     if state.goes_on is None:
         words = "goes on elsewhere, or ended without closing its files"
     if state.began is None:
@@ -108,7 +114,8 @@ def live_view(
     """
     room = 1000 if height is None else max(height - _FRAME - 2 * len(state.long_tasks[:3]), 6)
     share = max(room // 2, _FEWEST)
-    parts: list[RenderableType] = [_head(state), _whole(state, width)]
+    verdict, findings = _verdict(state, findings)
+    parts: list[RenderableType] = [_head(state), *verdict, _whole(state, width)]
     parts += ["", _functions(state, share, width)]
     if state.workers:
         parts += [
@@ -140,7 +147,20 @@ def state_line(state: RunState) -> str:
 
 def _head(state: RunState) -> Text:
     text = Text(clean(state.run), "bold")
-    return text.append(f"  {state_in_words(state)}", "green" if state.goes_on else "")
+    style = "yellow" if state.stands_still else "green" if state.goes_on else ""
+    return text.append(f"  {state_in_words(state)}", style)
+
+
+def _verdict(
+    state: RunState, findings: Sequence[dict[str, Any]] | None
+) -> tuple[list[RenderableType], Sequence[dict[str, Any]] | None]:
+    """Return why a run stands still, as it stands above all else, and the other findings."""
+    first = findings[0] if findings else {}
+    if not state.stands_still or first.get("Rule") != _WHY or first.get("Severity") == "info":
+        return [], findings
+    told = Text(clean(first.get("Finding")), "bold yellow")
+    advice = Text(f"→ {clean(first.get('Suggestion'))}")
+    return [told, Padding(advice, (0, 0, 1, 2))], (findings or ())[1:] or None
 
 
 def _whole(state: RunState, width: int) -> RenderableType:
@@ -151,7 +171,8 @@ def _whole(state: RunState, width: int) -> RenderableType:
         line.append(f", {state.busy} of {count_of(state.threads, 'thread')} busy")
     if not state.total:
         return line
-    bar = _bar(state.done + state.failed, state.total, min(_WHOLE_BAR, width - 8))
+    style = "yellow" if state.stands_still else "green"
+    bar = _bar(state.done + state.failed, state.total, min(_WHOLE_BAR, width - 8), style)
     grid = Table.grid(padding=(0, 1))
     grid.add_row(share_in_words(state), bar)
     return Group(line, grid)
@@ -325,19 +346,20 @@ def _some(count: int | None) -> str:
 _WIDTH, _HEIGHT = 120, 150
 
 
-def state_html(state: RunState) -> str:
-    """Write a state as HTML."""
-    return as_html(live_view(state, width=_WIDTH, height=_HEIGHT), _WIDTH)
+def state_html(state: RunState, findings: Sequence[dict[str, Any]] | None = None) -> str:
+    """Write a state, and findings as of `live_view`, as HTML."""
+    return as_html(live_view(state, width=_WIDTH, height=_HEIGHT, findings=findings), _WIDTH)
 
 
 def main() -> None:
     """Answer until the input ends; each answer is one line of JSON, ``state`` and ``html``."""
     run = LiveRun([Path(name) for name in sys.argv[1:]])
-    for _ in sys.stdin:
-        state = run.read()
-        answer = {"state": state.document(), "html": state_html(state)}
-        sys.stdout.write(json_of(answer) + "\n")
-        sys.stdout.flush()
+    with FindingsSoFar(run) as findings:
+        for _ in sys.stdin:
+            state = run.read()
+            html = state_html(state, findings.latest(state))
+            sys.stdout.write(json_of({"state": state.document(), "html": html}) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":
