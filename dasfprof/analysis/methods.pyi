@@ -172,6 +172,9 @@ class Questions:
     ) -> pd.DataFrame:
         """Say what held memory at a moment, and why it was not let go."""
 
+    def died_of_memory(self) -> pd.DataFrame:
+        """Say of each worker that died of want of memory which function took it, and how sure that is."""
+
     def cluster_sizing(
         self,
         durations: Sequence[float] | None = None,

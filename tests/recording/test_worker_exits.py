@@ -48,12 +48,12 @@ def test_signals_and_statuses() -> None:
 
 @pytest.mark.parametrize(("memory", "far"), [(0.7e9, False), (0.2e9, True), (float("nan"), False)])
 def test_only_what_was_far_from_its_limit_is_called_so(memory: float, far: bool) -> None:
-    unknown = Departure(Why.UNKNOWN, "killed by SIGKILL", "", memory, 1e9, "")
+    unknown = Departure(Why.UNKNOWN, "killed by SIGKILL", "", memory, 1e9, False, "")
     assert ("far from its limit" in advice(unknown, "load")) is far
 
 
 def test_what_dask_s_own_tasks_hold_is_said_of_them_alone() -> None:
-    killed = Departure(Why.MEMORY, "", "", 0.9e9, 1e9, "")
+    killed = Departure(Why.MEMORY, "", "", 0.9e9, 1e9, False, "")
     assert "one row group of a file at least" in advice(killed, "read_parquet")
     assert "put together on one worker" in advice(killed, "repartitiontofewer")
     assert advice(killed, "load").endswith("what it had then is the least.")

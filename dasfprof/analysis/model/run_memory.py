@@ -25,13 +25,15 @@ class RunMemory(NamedTuple):
     #: By how much that is more than what the process held before, where it had the process to
     #: itself. Memory that came and went between two samples is not in it.
     rise: Array
+    #: The same of each run that was sampled twice, whatever others allocated beside it.
+    rise_beside_others: Array
 
 
 @once_per_trace
 def memory_of_runs(trace: Trace) -> RunMemory:
     """Find what the process of each task run held."""
     tasks = trace.tasks
-    found = RunMemory(np.full(len(tasks), np.nan), np.full(len(tasks), np.nan))
+    found = RunMemory(*(np.full(len(tasks), np.nan) for _ in RunMemory._fields))
     processes = processes_of_workers(trace)
     samples = trace.samples.reindex(columns=["worker_id", "time", "memory"]).dropna()
     samples = samples.sort_values("time", kind="stable")
@@ -53,7 +55,9 @@ def memory_of_runs(trace: Trace) -> RunMemory:
         alone, idle_since = _alone(starts[rows], stops[rows], beside)
         read = _Readings(times[own], memory[own], starts[rows], stops[rows])
         found.highest[rows] = read.highest
-        found.rise[rows] = np.where(alone, read.rise(idle_since), np.nan)
+        rise = read.rise(idle_since)
+        found.rise[rows] = np.where(alone, rise, np.nan)
+        found.rise_beside_others[rows] = rise
     return found
 
 

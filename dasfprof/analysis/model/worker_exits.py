@@ -66,6 +66,8 @@ class Departure:
     #: Bytes in its last sample, and its limit; NaN: unknown.
     memory: float
     limit: float
+    #: Whether its host had next to no memory left.
+    host_was_full: bool
     #: The last error that Dask had logged there just before; empty: none.
     error: str
 
@@ -85,6 +87,7 @@ def departure(trace: Trace, life: int) -> Departure:
     cut = pd.notna(row["closed"]) and not row["closed"] and quiet > _LOST + 2 * _interval(trace)
     recent = isinstance(row["last_error"], str) and left - row["last_error_time"] <= _JUST
     error = elide(clean(row["last_error"]), _LONGEST) if recent else ""
+    host_was_full = available <= _LITTLE_LEFT * total
     facts = [
         f"its process had {format_size(memory)} of a limit of {format_size(limit)} when it was "
         f"last sampled, {format_duration(left - sample['time'])} before"
@@ -99,7 +102,7 @@ def departure(trace: Trace, life: int) -> Departure:
         if killed > 0
         else "",
         f"its host had {format_size(available)} of {format_size(total)} left"
-        if available <= _LITTLE_LEFT * total
+        if host_was_full
         else "",
         f"the last error that Dask logged there, {format_duration(left - row['last_error_time'])} "
         f"before, was {error}"
@@ -107,7 +110,7 @@ def departure(trace: Trace, life: int) -> Departure:
         else "",
     ]
     code = float(row["exit_code"])
-    full = memory >= NEAR_LIMIT * limit or available <= _LITTLE_LEFT * total
+    full = memory >= NEAR_LIMIT * limit or host_was_full
     if str(row["left_reason"]).startswith(_TTL):
         why = Why.SILENT
     elif isinstance(row["exit_reason"], str) or (not code >= 0 and (killed > 0 or full)):
@@ -119,7 +122,7 @@ def departure(trace: Trace, life: int) -> Departure:
     else:
         why = Why.STATUS if code >= 0 else Why.UNKNOWN
     evidence = "; ".join(filter(None, facts))
-    return Departure(why, exit_words(trace, life), evidence, memory, limit, error)
+    return Departure(why, exit_words(trace, life), evidence, memory, limit, host_was_full, error)
 
 
 def _interval(trace: Trace) -> float:

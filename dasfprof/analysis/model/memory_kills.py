@@ -1,0 +1,259 @@
+"""Workers that died of want of memory, and which of the functions under way there took it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from dasfprof.analysis.model.held_results import held_at
+from dasfprof.analysis.model.once_per_trace import once_per_trace
+from dasfprof.analysis.model.run_memory import memory_of_runs
+from dasfprof.analysis.model.worker_exits import NEAR_LIMIT, Why, departure
+from dasfprof.analysis.trace import Trace
+from dasfprof.database.columns import Array
+
+#: The share of what has to be explained that explains it.
+_MOST = 0.7
+#: The share of a limit from which results, or what was there before, fill the memory alone.
+_HALF = 0.5
+#: Seconds of a task run after which it is known to be under way, and that a sample may be late.
+_SEEN, _LATE = 2.0, 2.0
+#: Runs that have to have ended for their rises to be the usual ones; and for a function of which
+#: none was long enough to tell its rise to be taken for harmless.
+_FEW, _MANY = 3, 10
+
+
+class Reason(str, Enum):
+    """What the suspicion rests on, or why there is none."""
+
+    ALONE = "nothing else ran there"
+    USUAL = "its runs usually take as much"
+    NEVER_ENDED = "no run of it ever ended, and what the others usually take does not explain it"
+    IN_ALL = "no other function was there at each such death"
+    RESULTS = "results filled the memory, not what ran"
+    LEFT_BEHIND = "the memory was in use before these tasks began, and nothing else had run there"
+    BEFORE = "the memory was in use before any of these tasks began"
+    HOST = "its host was full, the worker itself was not"
+    SEVERAL = "any of them may have taken it"
+    UNSEEN = "nothing tells what ran there"
+
+
+class Certainty(str, Enum):
+    """How sure a suspicion is."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    OPEN = "cannot tell"
+
+
+@dataclass(frozen=True)
+class UnderWay:
+    """The tasks of one function that a worker ran, or may have begun, when it died."""
+
+    function: str
+    #: Those that were seen to run, and those that may have begun just before.
+    seen: int
+    perhaps: int
+    #: Seconds for which the first of those seen had run; NaN: none was.
+    seconds: float
+    #: By how much a process usually holds more while one runs, in bytes; NaN: too few have ended.
+    rise: float
+    #: How many of its runs had ended.
+    ended: int
+
+
+@dataclass(frozen=True)
+class MemoryKill:
+    """A life of a worker that ended for want of memory."""
+
+    #: Its row in `Trace.workers`.
+    life: int
+    #: Seconds from the trace's begin.
+    left: float
+    #: Bytes in its last sample, its limit, and results in memory then; NaN: unknown.
+    memory: float
+    limit: float
+    results: float
+    #: Bytes in the last sample before the first of the tasks under way began.
+    before: float
+    tasks: tuple[UnderWay, ...]
+    reason: Reason
+    certainty: Certainty = Certainty.OPEN
+    #: The function that took the memory, or whose results did.
+    suspect: str | None = None
+
+
+@once_per_trace
+def memory_kills(trace: Trace) -> list[MemoryKill]:
+    """Find the workers that died of want of memory, in the order in which they did.
+
+    What a killed process needed is unknown: so no number of bytes that would have sufficed.
+    """
+    left = trace.workers["left"].to_numpy(dtype=float)
+    lives = [life for life in np.argsort(left, kind="stable").tolist() if np.isfinite(left[life])]
+    kills = [_kill(trace, life) for life in lives if departure(trace, life).why is Why.MEMORY]
+    there = [{task.function for task in kill.tasks} for kill in kills]
+    common = set.intersection(*there) if len(there) > 1 else set()
+    if len(common) != 1 or not all(there):
+        return kills
+    (suspect,) = common
+    return [
+        replace(kill, reason=Reason.IN_ALL, certainty=Certainty.LIKELY, suspect=suspect)
+        if kill.reason is Reason.SEVERAL
+        else kill
+        for kill in kills
+    ]
+
+
+def _kill(trace: Trace, life: int) -> MemoryKill:
+    end, left = departure(trace, life), float(trace.workers["left"].iloc[life])
+    since, tasks = _under_way(trace, life, left)
+    times, memory = _samples(trace, life, "samples", "memory")
+    earlier = memory[times <= since]
+    before = float(earlier[-1]) if len(earlier) else float(memory.min(initial=np.inf))
+    kill = MemoryKill(
+        life,
+        left - trace.begin,
+        end.memory,
+        end.limit,
+        _results_in_memory(trace, life),
+        before if np.isfinite(before) else float("nan"),
+        tasks,
+        Reason.SEVERAL,
+    )
+    if end.host_was_full and end.memory < NEAR_LIMIT * end.limit:
+        return replace(kill, reason=Reason.HOST)
+    return _judged(trace, kill)
+
+
+def _judged(trace: Trace, kill: MemoryKill) -> MemoryKill:
+    """Say what took the memory, by what is known of one death."""
+    filled = _HALF * kill.limit
+    if kill.results >= filled:
+        suspect = _held_most(trace, kill)
+        return replace(kill, reason=Reason.RESULTS, certainty=Certainty.LIKELY, suspect=suspect)
+    if not kill.tasks:
+        return replace(kill, reason=Reason.UNSEEN)
+    if kill.before - np.nan_to_num(kill.results) >= filled:
+        ran = trace.tasks["function"][(trace.tasks["worker_id"] == kill.life).to_numpy(dtype=bool)]
+        names = ran.unique().tolist()
+        if len(names) != 1:
+            return replace(kill, reason=Reason.BEFORE)
+        sure, name = Certainty.LIKELY, str(names[0])
+        return replace(kill, reason=Reason.LEFT_BEHIND, certainty=sure, suspect=name)
+    if len(kill.tasks) == 1:
+        sure = Certainty.CERTAIN if kill.tasks[0].seen else Certainty.LIKELY
+        name = kill.tasks[0].function
+        return replace(kill, reason=Reason.ALONE, certainty=sure, suspect=name)
+    return _suspected(kill)
+
+
+def _suspected(kill: MemoryKill) -> MemoryKill:
+    """Suspect one of several functions, by what their runs that ended took."""
+    taken = max(kill.memory, NEAR_LIMIT * kill.limit) - kill.before
+    usual = {one.function: one.rise * (one.seen + one.perhaps) for one in kill.tasks}
+    known = sum(rise for rise in usual.values() if np.isfinite(rise))
+    never = [one for one in kill.tasks if not one.ended]
+    unknown = [one.function for one in kill.tasks if np.isnan(one.rise) and one.ended < _MANY]
+    if not unknown and known >= _MOST * taken:
+        most = max(usual, key=lambda name: usual[name])
+        if usual[most] >= _MOST * known:
+            sure = Certainty.LIKELY
+            return replace(kill, reason=Reason.USUAL, certainty=sure, suspect=most)
+        return kill
+    explained = known >= (1 - _MOST) * taken
+    # One that was not seen may not have begun.
+    if explained or len(never) != 1 or [never[0].function] != unknown or not never[0].seen:
+        return kill
+    sure, name = Certainty.LIKELY, never[0].function
+    return replace(kill, reason=Reason.NEVER_ENDED, certainty=sure, suspect=name)
+
+
+def _under_way(trace: Trace, life: int, left: float) -> tuple[float, tuple[UnderWay, ...]]:
+    """Return since when tasks were under way on a worker that left, and these by function.
+
+    Those that were seen to run; and where it had more threads, those that it had been sent and that
+    may have begun since.
+    """
+    codes, names = trace.keys.functions()
+    table, only = trace.under_way, trace.scheduler_only
+    own = table[(table["worker_id"] == life).to_numpy(dtype=bool)]
+    own = own[own["state"].isin(["executing", "long-running"]).to_numpy(dtype=bool)]
+    own = own[(own["time"] >= left - _SEEN - _LATE).to_numpy(dtype=bool)]
+    own = own.drop_duplicates("key_id")
+    there = (only["worker_id"] == life) & (only["known"] >= left - _LATE)
+    sent = only[(there & ~only["key_id"].isin(own["key_id"])).to_numpy(dtype=bool)]
+    threads = trace.workers["nthreads"].iloc[life]
+    room = len(sent) if np.isnan(threads) else max(int(threads) - len(own), 0)
+    perhaps = Counter(codes[sent["key_id"].to_numpy()].tolist()) if room else Counter[int]()
+    seen = Counter(codes[own["key_id"].to_numpy()].tolist())
+    rises, ended = _usual_rises(trace)
+    found = []
+    for code in dict.fromkeys([*seen, *perhaps]):
+        since = own["since"].to_numpy(dtype=float)[codes[own["key_id"].to_numpy()] == code]
+        found.append(
+            UnderWay(
+                str(names[code]),
+                seen[code],
+                min(perhaps[code], room),
+                left - float(since.min()) if len(since) else float("nan"),
+                rises.get(code, float("nan")),
+                int(ended[code]),
+            )
+        )
+    begins = np.append(own["since"].to_numpy(dtype=float), sent["sent"].to_numpy(dtype=float))
+    begin = float(np.nanmin(begins)) if np.isfinite(begins).any() else left
+    return begin, tuple(sorted(found, key=lambda one: -np.nan_to_num(one.seconds)))
+
+
+@once_per_trace
+def _usual_rises(trace: Trace) -> tuple[dict[int, float], Array]:
+    """Return by how much a process holds more during a run of functions, and how many runs ended.
+
+    The median of the runs that had their process to themselves; where these are few, of all: what
+    others allocated beside them is then in it.
+    """
+    codes, names = trace.keys.functions()
+    memory, of_run = memory_of_runs(trace), codes[trace.tasks["key_id"].to_numpy()]
+    only = trace.scheduler_only
+    kept = only["key_id"].to_numpy()[(only["scheduler_state"] == "memory").to_numpy(dtype=bool)]
+    found = {}
+    for code in np.unique(of_run).tolist():
+        rows = of_run == code
+        for rise in (memory.rise[rows], memory.rise_beside_others[rows]):
+            known = rise[np.isfinite(rise)]
+            if len(known) >= _FEW:
+                found[code] = float(np.median(known))
+                break
+    return found, np.bincount(np.append(of_run, codes[kept]), minlength=len(names))
+
+
+def _samples(trace: Trace, life: int, table: str, name: str) -> tuple[Array, Array]:
+    """Return the times and values of a worker's samples that hold a value, in order of time."""
+    rows = getattr(trace, table).reindex(columns=["worker_id", "time", name]).dropna()
+    own = rows[(rows["worker_id"] == life).to_numpy(dtype=bool)].sort_values("time", kind="stable")
+    return own["time"].to_numpy(dtype=float), own[name].to_numpy(dtype=float)
+
+
+def _results_in_memory(trace: Trace, life: int) -> float:
+    """Return the bytes of results in memory in the last sample of a worker; NaN: unknown."""
+    _, sizes = _samples(trace, life, "managed_memory", "size")
+    _, spilled = _samples(trace, life, "managed_memory", "spilled_size")
+    if not len(sizes):
+        return float("nan")
+    # A few bytes are more as they are spilled.
+    return max(float(sizes[-1]) - (float(spilled[-1]) if len(spilled) else 0.0), 0.0)
+
+
+def _held_most(trace: Trace, kill: MemoryKill) -> str | None:
+    """Return the function whose results a worker held most bytes of; None: nothing tells."""
+    held = held_at(trace, kill.left - _LATE)
+    held = held.of((held.life == kill.life) & np.isfinite(held.size))
+    if not len(held.run):
+        return None
+    functions = trace.tasks["function"].cat.codes.to_numpy()[held.run]
+    most = int(np.bincount(functions, weights=held.size).argmax())
+    return str(trace.tasks["function"].cat.categories[most])

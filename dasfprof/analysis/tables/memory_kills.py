@@ -1,0 +1,78 @@
+"""Workers that died of want of memory, and what took it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from dasfprof.analysis.model.memory_kills import MemoryKill, Reason, UnderWay, memory_kills
+from dasfprof.analysis.model.worker_exits import exit_words
+from dasfprof.analysis.tables.columns import text
+from dasfprof.analysis.tables.questions import question
+from dasfprof.analysis.trace import Trace
+from dasfprof.text import format_duration, format_size
+
+
+@question(
+    "Workers that died of want of memory",
+    "balance",
+    short="memory-kills",
+    expendable=("Told By", "Limit (MB)"),
+)
+def died_of_memory(trace: Trace) -> pd.DataFrame:
+    """Say of each worker that died of want of memory which function took it, and how sure that is.
+
+    Returns
+    -------
+    DataFrame
+        A row a death, in their order; what a killed process would have needed nothing tells:
+
+        - ``Worker``, ``Left (s)`` from begin; ``Told By``: its nanny, or how its process ended
+        - ``Memory (MB)``, ``Limit (MB)``: of the process in its last sample; what it took after
+          that is in none
+        - ``Results (MB)``: results in memory by then; ``Before (MB)``: what the process held when
+          the first of the tasks under way began
+        - ``Tasks``: those that ran there, for how long, and what a run usually takes
+        - ``Suspect``: the function that took the memory, or whose results did; empty: none is
+          named; ``Certainty``: *certain*, *likely*, *cannot tell*; ``Because``: what that rests on
+    """
+    kills = memory_kills(trace)
+    workers = trace.workers["worker"].to_numpy(dtype=object)
+
+    def megabytes(name: str) -> np.ndarray:
+        return np.array([getattr(kill, name) for kill in kills], dtype=float) / 1e6
+
+    def texts(values: list[str]) -> pd.Series:
+        return text(np.array(values, dtype=object))
+
+    return pd.DataFrame(
+        {
+            "Worker": texts([str(workers[kill.life]) for kill in kills]),
+            "Left (s)": np.array([kill.left for kill in kills], dtype=float),
+            "Told By": texts([exit_words(trace, kill.life) for kill in kills]),
+            "Memory (MB)": megabytes("memory"),
+            "Limit (MB)": megabytes("limit"),
+            "Results (MB)": megabytes("results"),
+            "Before (MB)": megabytes("before"),
+            "Tasks": texts(["; ".join(map(_in_words, kill.tasks)) for kill in kills]),
+            "Suspect": texts([kill.suspect or "" for kill in kills]),
+            "Certainty": texts([kill.certainty.value for kill in kills]),
+            "Because": texts([_because(kill) for kill in kills]),
+        }
+    )
+
+
+def _in_words(tasks: UnderWay) -> str:
+    parts = []
+    if tasks.seen:
+        parts.append(f"{tasks.seen} for {format_duration(tasks.seconds)}")
+    if tasks.perhaps:
+        parts.append(f"perhaps {tasks.perhaps}")
+    usual = f"{format_size(tasks.rise)} each" if np.isfinite(tasks.rise) else "unknown"
+    return f"{tasks.function}: {', '.join(parts)} (usually {usual})"
+
+
+def _because(kill: MemoryKill) -> str:
+    if kill.reason is Reason.RESULTS:
+        return f"{kill.reason.value}: {format_size(kill.results)} of {format_size(kill.limit)}"
+    return str(kill.reason.value)
