@@ -329,15 +329,16 @@ def test_looks_stand_for_all_time_and_are_due_whenever_they_take_place() -> None
 class Told:
     """A worker whose task runs, of the functions that their keys begin with, have begun then."""
 
-    def __init__(self, **ages: float) -> None:
+    def __init__(self, now: float, **ages: float) -> None:
         self.state = self
-        self.began = {key: time.time() - age for key, age in ages.items()}
+        self.began = {key: now - age for key, age in ages.items()}
         self.tasks = {key: SimpleNamespace(prefix=key.partition("_")[0]) for key in ages}
 
 
-def test_how_task_runs_are_looked_at() -> None:
+def test_how_task_runs_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dasfprof.recording.stack_samples.subjects.time", lambda: 1e9)
     ages = {"fast_1": 0.0, "brief_1": 0.005, "slow_1": 60.0, "slow_2": 0.0, "slow_3": 0.0}
-    worker, rows, kernel = Told(**ages), Rows(), Kernel()
+    worker, rows, kernel = Told(1e9, **ages), Rows(), Kernel()
     subject = TaskThreads(worker, worker.began, rows.stacks, rows.written.append)
 
     def pace(key: str, ahead: float = 0.0) -> Pace:
@@ -348,7 +349,6 @@ def test_how_task_runs_are_looked_at() -> None:
     assert pace("slow_2") is Pace.ALWAYS
     # One that began before the recording is slow; a key that nobody knows of, too.
     assert pace("unheard-of") is Pace.ALWAYS
-    worker.began["fast_1"] = worker.began["slow_3"] = time.time() + 1e6  # however slow this test is
     assert pace("fast_1", 1e-9) is pace("fast_1") is Pace.NEVER
     # Many looks in a row that find young runs: it has become fast.
     found = [pace("slow_3", 1e-9) for _ in range(30)]
