@@ -23,7 +23,7 @@ from dasfprof.recording.guard import HookGuard
 PROGRAM = Path(__file__).with_name("renamed_dask.py")
 #: Words that are attributes of many objects: Dask cannot be renamed for them, so our list is.
 COMMON_WORDS = ("key", "fast", "_name", "operands", "operand", "_parameters", "rewrite", "optimize")
-COMMON_WORDS += ("process", "send", "_exception", "handlers", "sync")
+COMMON_WORDS += ("process", "send", "_exception", "handlers", "sync", "loads", "get_data")
 #: Not Dask's.
 COMMON_WORDS += ("_dynamic_function_reduce",)
 #: Names of which one stands for all that are used in one way.
