@@ -197,8 +197,8 @@ cpu             float32  seconds  of CPU among them: the rest are waits, for the
 
 RESULT_SERIALISED = event_kind(
     "Result Serialised",
-    "A worker serialised a result for somebody who asked, and compressed it where Dask does, for a "
-    "millisecond or more. The event's time is when it had been sent.",
+    "A worker serialised a result for somebody who asked, and compressed it where Dask does, with "
+    "a millisecond of CPU or for 20 ms. The event's time is when it had been sent.",
     recorder="TracePlugin",
     columns="""
 key             key      key      the key

@@ -177,14 +177,13 @@ def test_large_ones_beside_the_loop(tmp_path: Path) -> None:
         Client(cluster) as client,
         dasfprof.profile(client, directory=tmp_path),
     ):
-        texts = [str(number) * 20 for number in range(200_000)]
+        texts = [str(number) * 40 for number in range(60_000)]
         client.submit(counts, 1, texts, key="counts-1").result()
         assert len(client.submit(list, texts, key="list-1").result()) == len(texts)
     analyser = TraceAnalyser(tmp_path, progress=False)
     table = analyser.per_function_bottleneck().set_index("Function")
     assert (table.loc[["counts", "list"], "Unpickling (s)"] >= LEAST).all()
     assert table["Serialising (s)"]["list"] >= LEAST
-    assert table["Serialising (s)"]["counts"] == 0
     assert (analyser.trace.unpickled["size"] > 1e7).all()
 
 

@@ -152,8 +152,8 @@ def per_function_bottleneck(trace: Trace, *, progress: bool = False) -> pd.DataF
           workers is in `transfers`. NA if it is recorded of none
         - ``Unpickling (s)``: functions and arguments, as the worker read the scheduler's messages,
           mostly on its event loop; ``Serialising (s)``: results, for other workers and the client.
-          Of task runs of which it took a millisecond (unpickling: of CPU, or 20 ms), with waits for
-          the interpreter's lock. `sent_values` has the bytes, `client_calls` the client's side. NA
+          Of task runs of which it took a millisecond of CPU or 20 ms, with waits for the
+          interpreter's lock. `sent_values` has the bytes, `client_calls` the client's side. NA
           if it is not recorded, as of processes with several workers
         - ``Garbage Collection (s)``: of the CPU seconds, what Python's garbage collector took in
           the task's thread; its collections of the youngest generation are left out. NA if it is

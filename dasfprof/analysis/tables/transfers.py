@@ -156,10 +156,10 @@ def transfers(trace: Trace, by: By = "worker", *, interval: float | None = None)
 
         By function or step, the most bytes first: ``Function`` or ``Step``, ``Keys Moved``,
         ``Moves`` (of a key to a worker), ``Size (MB)``, ``Share of Size (%)``, ``Time (s)``,
-        ``Bandwidth (MB/s)``, ``Serialize (s)`` (of results that took a millisecond; NA: not
-        recorded) and ``Deserialize (s)`` (both within the time), ``Keys Moved More than Once``,
-        ``Moved Again (MB)`` (beyond each key's first move), ``Moved Again to the Same Worker
-        (MB)``. A message is shared out to its keys by their sizes.
+        ``Bandwidth (MB/s)``; within the time ``Serialize (s)``, of results of which that took a
+        millisecond of CPU or 20 ms (NA: not recorded), and ``Deserialize (s)``; ``Keys Moved More
+        than Once``, ``Moved Again (MB)`` (beyond each key's first move), ``Moved Again to the Same
+        Worker (MB)``. A message is shared out to its keys by their sizes.
 
         By time: ``Time Interval (seconds from begin)``, ``Transfers`` (that began),
         ``Size (MB)``, ``Time (s)``, ``Bandwidth (MB/s)``, and ``Throughput (MB/s)`` (size by

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from time import perf_counter, thread_time
 from typing import Any
 
@@ -26,10 +27,10 @@ from dasfprof.recording.guard import HookGuard
 from dasfprof.schema.declaration import Schema
 from dasfprof.schema.tasks import RESULT_SERIALISED, TASK_UNPICKLED
 
-#: Seconds of CPU from which unpickling is told, and seconds of serialising a result.
+#: Seconds of CPU from which it is told what was spent.
 LEAST = 0.001
-#: Seconds from which unpickling is told that takes little CPU: for less than that, a loop may just
-#: have waited for the interpreter's lock.
+#: Seconds from which it is told though it took little CPU: for less than that, a loop may just have
+#: waited for the interpreter's lock.
 _LONG = 0.02
 #: What a task among several of a message may take without being remarkable, seconds.
 _USUAL = 0.0001
@@ -92,14 +93,18 @@ class _Reader:
 
 @dataclass(frozen=True)
 class _Spent:
-    """Seconds of reading, those of CPU among them, and bytes that were read."""
+    """Seconds, those of CPU among them (no more than these), and bytes that were read."""
 
     seconds: float
     cpu: float
-    size: float
+    size: float = 0.0
 
     def exceeds(self, usual: float = 0.0) -> bool:
-        return self.cpu - usual >= LEAST or self.seconds - usual >= _LONG
+        """Return whether it is worth being told."""
+        return min(self.cpu, self.seconds) - usual >= LEAST or self.seconds - usual >= _LONG
+
+    def plus(self, other: _Spent) -> _Spent:
+        return _Spent(self.seconds + other.seconds, self.cpu + other.cpu)
 
     def part(self, parts: int) -> _Spent:
         return _Spent(self.seconds / parts, self.cpu / parts, self.size / parts)
@@ -223,17 +228,24 @@ class _Sending:
         async def get_data(*args: Any, **kwargs: Any) -> Any:
             if not patch.active:
                 return await original(*args, **kwargs)
-            took: list[float] = []
+            took: list[_Spent] = []
+            #: CPU seconds of each thread when it was last known to have done something else.
+            known = {threading.get_ident(): thread_time()}
 
-            def count(label: Any, value: float, unit: str) -> None:
-                if unit == "seconds" and label == "serialize":
-                    took.append(value)
-                elif unit == "seconds" and label == "compress" and took:
-                    took[-1] += value
+            def count(label: Any, seconds: float, unit: str) -> None:
+                if unit == "seconds" and label in ("serialize", "compress"):
+                    thread, cpu = threading.get_ident(), thread_time()
+                    # Dask takes large ones to another thread, of which it is not known.
+                    spent = cpu - known.get(thread, -inf)
+                    known[thread] = cpu
+                    if label == "serialize":
+                        took.append(_Spent(seconds, spent))
+                    elif took:
+                        took[-1] = took[-1].plus(_Spent(seconds, spent))
 
-            with meter.add_callback(count, allow_offload=True):
+            with meter.add_callback(count):
                 answer = await original(*args, **kwargs)
-            if took and max(took) >= LEAST:
+            if any(map(_Spent.exceeds, took)):
                 try:
                     keys = kwargs["keys"] if "keys" in kwargs else args[1]
                     self._see(keys, took, kwargs.get("who"))
@@ -243,12 +255,12 @@ class _Sending:
 
         return get_data
 
-    def _see(self, keys: Iterable[Any], took: list[float], who: str | None) -> None:
+    def _see(self, keys: Iterable[Any], took: list[_Spent], who: str | None) -> None:
         """Hand on what each result took: one after the other, in the order of the keys."""
         known = [task for key in dict.fromkeys(keys) if (task := self._tasks.get(key)) is not None]
         if len(known) != len(took):  # one is gone, or all were serialised a second time
             return
-        for task, seconds in zip(known, took, strict=True):
-            if seconds >= LEAST:
+        for task, spent in zip(known, took, strict=True):
+            if spent.exceeds():
                 facts = {"key": task.key, "run_id": task.run_id, "target": who}
-                self._tell({**facts, "size": task.nbytes or 0, "seconds": seconds})
+                self._tell({**facts, "size": task.nbytes or 0, "seconds": spent.seconds})
